@@ -1,0 +1,210 @@
+"""The flags of the three scripts, named as in transformers' examples.
+
+Steps are optimiser steps everywhere; lengths count the special tokens.
+"""
+
+import difflib
+from dataclasses import dataclass, field, fields
+from typing import Literal
+
+from transformers import HfArgumentParser
+
+CONFIG_SIZES = {
+    # name: (num_hidden_layers, hidden_size); heads = hidden_size / 64, intermediate = 4 * hidden_size.
+    # Turc et al. 2019, "Well-Read Students Learn Better", Table 1; base and large are Devlin et al. 2018.
+    "tiny": (2, 128),
+    "mini": (4, 256),
+    "small": (4, 512),
+    "medium": (8, 512),
+    "base": (12, 768),
+    "large": (24, 1024),
+}
+
+
+def _flag(default, help_text: str, **more):
+    if isinstance(default, list):
+        return field(default_factory=lambda: list(default), metadata={"help": help_text, **more})
+    return field(default=default, metadata={"help": help_text, **more})
+
+
+@dataclass
+class SharedArguments:
+    output_dir: str = field(
+        metadata={"help": "Folder of this run: checkpoints, logs and the finished model."}
+    )
+    seed: int = _flag(42, "Seed of weights, data order, masks and dropout.")
+    num_train_epochs: float = _flag(3.0, "Passes over the training data; the last batch is filled up.")
+    max_steps: int = _flag(-1, "Optimiser steps; overrides --num_train_epochs when positive.")
+    per_device_train_batch_size: int = _flag(32, "Sequences per device in one forward pass.")
+    per_device_eval_batch_size: int = _flag(64, "The same for evaluation.")
+    gradient_accumulation_steps: int = _flag(1, "Forward passes per optimiser step.")
+    learning_rate: float = _flag(5e-5, "Peak learning rate, reached after the warm-up.")
+    weight_decay: float = _flag(0.01, "Decoupled weight decay; biases and LayerNorm are exempt.")
+    warmup_steps: float = _flag(0.1, "Linear warm-up: a count of steps, or a share of all steps if below 1.")
+    max_grad_norm: float = _flag(1.0, "Clip the global gradient norm to this; 0 turns clipping off.")
+    mixed_precision: Literal["no", "bf16", "fp16"] | None = _flag(
+        None, "Autocast type; left out, what the launcher was configured with, else no."
+    )
+    logging_steps: int = _flag(50, "Write a training record every so many steps.")
+    eval_steps: int = _flag(0, "Evaluate every so many steps; 0: once per epoch.")
+    save_steps: int = _flag(500, "Write a checkpoint every so many steps; 0: only the finished model.")
+    save_total_limit: int = _flag(2, "Checkpoints kept; the oldest goes after a new one stands. 0: all.")
+    resume_from_checkpoint: str | None = _flag(None, "'auto' (newest complete one, if any) or a folder.")
+    report_to: Literal["none", "tensorboard"] = _flag("none", "Also send the records there.")
+    dataloader_num_workers: int = _flag(0, "Processes that make batches; 0: the training process.")
+    torch_compile: bool = _flag(False, "Compile the model with torch.compile.")
+    model_impl: Literal["repro", "transformers"] = _flag(
+        "repro", "The network: this project's, or transformers' own as a control."
+    )
+    push_to_hub: bool = _flag(False, "Upload the finished folder to the Hub.")
+    hub_model_id: str | None = _flag(None, "Repository name for --push_to_hub.")
+
+    def __post_init__(self):
+        _at_least(self, 1, "per_device_train_batch_size", "per_device_eval_batch_size")
+        _at_least(self, 1, "gradient_accumulation_steps", "logging_steps")
+        _at_least(self, 0, "eval_steps", "save_steps", "save_total_limit", "dataloader_num_workers", "seed")
+        _at_least(self, 0, "learning_rate", "weight_decay", "warmup_steps", "max_grad_norm")
+        if self.max_steps == 0 or self.max_steps < -1:
+            raise ValueError(f"--max_steps must be positive, or -1 to count epochs; got {self.max_steps}")
+        if self.max_steps < 0 and self.num_train_epochs <= 0:
+            raise ValueError(f"--num_train_epochs must be above 0; got {self.num_train_epochs}")
+        if self.push_to_hub and not self.hub_model_id:
+            raise ValueError("--push_to_hub needs --hub_model_id USER/NAME")
+
+
+@dataclass
+class PretrainingArguments(SharedArguments):
+    train_file: list[str] = _flag(
+        [], "Text: .txt (blank line between documents), .jsonl, .parquet; .gz and .xz of these.", nargs="+"
+    )
+    validation_file: list[str] = _flag([], "Held-out text; else --validation_split of documents.", nargs="+")
+    validation_split: float = _flag(0.02, "Share of the documents held out without --validation_file.")
+    dataset_name: str | None = _flag(None, "A data set of the Hub with a 'text' column, one document a row.")
+    dataset_config_name: str | None = _flag(None, "Its configuration.")
+    streaming: bool = _flag(False, "Read the Hub data set as a stream.")
+    max_train_documents: int | None = _flag(None, "Use only the first documents.")
+    tokenizer_name: str | None = _flag(None, "Folder or Hub name of a tokenizer; else one is learnt.")
+    vocab_size: int = _flag(8192, "Pieces of the vocabulary to learn without --tokenizer_name.")
+    cased: bool = _flag(False, "Learn a cased vocabulary.")
+    config_name: str | None = _flag(
+        None, f"{'|'.join(CONFIG_SIZES)}, or a folder with config.json; new random weights. Default: mini."
+    )
+    model_name_or_path: str | None = _flag(None, "A checkpoint to continue from.")
+    objective: Literal["mlm_nsp", "mlm", "ltr"] = _flag("mlm_nsp", "What is predicted.")
+    max_seq_length: int = _flag(128, "Length of an instance.")
+    mlm_probability: float = _flag(0.15, "Share of the tokens to predict.")
+    mask_replace_prob: float = _flag(0.8, "Share of those that become [MASK].")
+    random_replace_prob: float = _flag(0.1, "Share of those that become a random piece; the rest stay.")
+    whole_word_mask: bool = _flag(False, "Mask all pieces of a word together.")
+    short_seq_prob: float = _flag(0.1, "Share of the instances with a shorter target length.")
+    max_predictions_per_seq: int | None = _flag(None, "Upper bound on predicted positions per instance.")
+    max_eval_instances: int = _flag(2048, "Held-out instances per evaluation.")
+
+    num_train_epochs: float = _flag(1.0, "Passes over the training text.")
+    learning_rate: float = _flag(1e-4, "Peak learning rate (paper, A.2).")
+    warmup_steps: float = _flag(0.01, "Linear warm-up: count, or share below 1 (paper: 10,000 of 1,000,000).")
+    eval_steps: int = _flag(500, "Evaluate every so many steps; 0: only at the end.")
+
+    def __post_init__(self):
+        super().__post_init__()
+        _in_unit_interval(self, "mlm_probability", "mask_replace_prob", "random_replace_prob")
+        _in_unit_interval(self, "short_seq_prob", "validation_split")
+        if self.mlm_probability == 0:
+            raise ValueError("--mlm_probability must be above 0: without masks there is nothing to predict")
+        if self.mask_replace_prob + self.random_replace_prob > 1 + 1e-9:
+            raise ValueError(
+                "--mask_replace_prob and --random_replace_prob add up to more than 1: "
+                f"{self.mask_replace_prob} + {self.random_replace_prob}"
+            )
+        if self.max_seq_length < 8:
+            raise ValueError(f"--max_seq_length must be at least 8; got {self.max_seq_length}")
+        if self.train_file and self.dataset_name:
+            raise ValueError("give --train_file or --dataset_name, not both")
+        if self.config_name and self.model_name_or_path:
+            raise ValueError("give --config_name (new weights) or --model_name_or_path (continue), not both")
+        if self.model_name_or_path and not self.tokenizer_name:
+            self.tokenizer_name = self.model_name_or_path
+
+
+@dataclass
+class FineTuningArguments(SharedArguments):
+    model_name_or_path: str | None = _flag(None, "A pre-trained checkpoint: folder or Hub name.")
+    config_name: str | None = _flag(None, "Random weights instead: a size, or a folder with config.json.")
+    tokenizer_name: str | None = _flag(None, "Folder or Hub name of the tokenizer; default: the model's.")
+    dataset_name: str | None = _flag(None, "A data set of the Hub.")
+    dataset_config_name: str | None = _flag(None, "Its configuration.")
+    train_file: str | None = _flag(None, "Training data of one's own.")
+    validation_file: str | None = _flag(None, "Validation data of one's own.")
+    max_train_samples: int | None = _flag(None, "Use only the first training examples.")
+    max_eval_samples: int | None = _flag(None, "Use only the first validation examples.")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if bool(self.model_name_or_path) == bool(self.config_name):
+            raise ValueError(
+                "give --model_name_or_path CHECKPOINT, or --config_name SIZE with --tokenizer_name DIR "
+                "for random weights"
+            )
+        if self.config_name and not self.tokenizer_name:
+            raise ValueError("--config_name (random weights) needs --tokenizer_name DIR")
+        for name in ("max_train_samples", "max_eval_samples"):
+            if getattr(self, name) is not None:
+                _at_least(self, 1, name)
+
+
+@dataclass
+class GlueArguments(FineTuningArguments):
+    task_name: str | None = _flag(None, "cola|sst2|mrpc|stsb|qqp|mnli|qnli|rte|wnli|ax.")
+    data_dir: str | None = _flag(None, "Folder with the official train.tsv, dev.tsv, test.tsv.")
+    test_file: str | None = _flag(None, "Data of one's own to predict.")
+    max_seq_length: int = _flag(128, "Longer inputs are cut, the longer sentence first.")
+    do_predict: bool = _flag(False, "Write predictions for the test split.")
+
+
+@dataclass
+class SquadArguments(FineTuningArguments):
+    version_2_with_negative: bool = _flag(False, "The data has questions without an answer (SQuAD 2.0).")
+    max_seq_length: int = _flag(384, "Length of a window: question, its part of the context, specials.")
+    doc_stride: int = _flag(128, "Tokens from the start of one window to the start of the next.")
+    max_query_length: int = _flag(64, "Longer questions are cut.")
+    max_answer_length: int = _flag(30, "Longest answer, in tokens.")
+    n_best_size: int = _flag(20, "Candidates kept per question.")
+    null_score_diff_threshold: float = _flag(0.0, "Answer nothing if null minus best score is above this.")
+    num_train_epochs: float = _flag(2.0, "Passes over the training windows.")
+
+
+def parse_arguments(cls: type, argv: list[str] | None = None):
+    """Parse ``argv`` (default: the command line) into ``cls``.
+
+    Exits with status 2 and one line for an unknown flag or a value out of range.
+    """
+    parser = HfArgumentParser(cls, allow_abbrev=False)
+    try:
+        args, unknown = parser.parse_args_into_dataclasses(
+            argv, return_remaining_strings=True, look_for_args_file=False
+        )
+    except ValueError as error:
+        parser.error(str(error))
+    if unknown:
+        parser.error(_unknown_flags(cls, unknown))
+    return args
+
+
+def _unknown_flags(cls: type, unknown: list[str]) -> str:
+    known = [f"--{f.name}" for f in fields(cls)]
+    name = unknown[0].split("=")[0]
+    close = difflib.get_close_matches(name.replace("-", "_").replace("__", "--", 1), known, n=1)
+    hint = f"; did you mean {close[0]}?" if close else "; --help lists the flags"
+    return f"unknown argument {' '.join(unknown)}{hint}"
+
+
+def _at_least(args, bound: float, *names: str) -> None:
+    for name in names:
+        if not getattr(args, name) >= bound:
+            raise ValueError(f"--{name} must be at least {bound}; got {getattr(args, name)}")
+
+
+def _in_unit_interval(args, *names: str) -> None:
+    for name in names:
+        if not 0 <= getattr(args, name) <= 1:
+            raise ValueError(f"--{name} must lie between 0 and 1; got {getattr(args, name)}")
