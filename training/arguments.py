@@ -29,9 +29,7 @@ def _flag(default, help_text: str, **more):
 
 @dataclass
 class SharedArguments:
-    output_dir: str = field(
-        metadata={"help": "Folder of this run: checkpoints, logs and the finished model."}
-    )
+    output_dir: str = field(metadata={"help": "Folder of this run: logs, checkpoints, finished model."})
     seed: int = _flag(42, "Seed of weights, data order, masks and dropout.")
     num_train_epochs: float = _flag(3.0, "Passes over the training data; the last batch is filled up.")
     max_steps: int = _flag(-1, "Optimiser steps; overrides --num_train_epochs when positive.")
@@ -178,7 +176,9 @@ def parse_arguments(cls: type, argv: list[str] | None = None):
 
     Exits with status 2 and one line for an unknown flag or a value out of range.
     """
-    parser = HfArgumentParser(cls, allow_abbrev=False)
+    parser = HfArgumentParser(
+        cls, allow_abbrev=False, usage="%(prog)s --output_dir DIR [flags]; --help lists the flags"
+    )
     try:
         args, unknown = parser.parse_args_into_dataclasses(
             argv, return_remaining_strings=True, look_for_args_file=False

@@ -1,0 +1,113 @@
+"""Examples -> micro-batches, addressed by optimiser step.
+
+Training data is anything with ``batch(start, stop)``: a pure function from positions in an endless stream
+(epochs laid end to end) to a dict of tensors. Optimiser step s, counted from 0, takes the positions
+``[s * G, (s + 1) * G)`` for a global batch of G sequences, so the order of the data depends neither on the
+number of processes, workers and micro-batches nor on where a run was interrupted, and resuming is a seek.
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+
+class Features:
+    """Tokenised examples in memory.
+
+    Args:
+        columns: ``input_ids`` and ``token_type_ids`` hold one sequence of ints a row; any other column
+            (``labels``, ``start_positions``, ...) holds one number a row. All have the same length.
+        pad_token_id: what ``input_ids`` are padded with.
+        seed: of the order in ``batch``.
+    """
+
+    PADDED = ("input_ids", "token_type_ids")
+
+    def __init__(self, columns: dict, pad_token_id: int, seed: int = 0):
+        sizes = {name: len(column) for name, column in columns.items()}
+        if len(set(sizes.values())) != 1:
+            raise ValueError(f"columns must have one length; got {sizes}")
+        if not len(columns["input_ids"]):
+            raise ValueError("no examples: the data is empty")
+        self.columns = columns
+        self.pad_token_id = pad_token_id
+        self.seed = seed
+        self.lengths = np.fromiter((len(row) for row in columns["input_ids"]), dtype=np.int64)
+        self._order: tuple[int, np.ndarray] | None = None
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def collate(self, indices) -> dict[str, torch.Tensor]:
+        """The rows at ``indices``, padded on the right to the longest of them: (B, L) and (B,)."""
+        indices = np.asarray(indices)
+        longest = int(self.lengths[indices].max())
+        padding = {"input_ids": self.pad_token_id, "token_type_ids": 0}
+        batch = {}
+        for name, column in self.columns.items():
+            if name not in self.PADDED:
+                batch[name] = torch.tensor(np.asarray([column[i] for i in indices]))
+                continue
+            rows = np.full((len(indices), longest), padding[name], dtype=np.int64)
+            for row, i in zip(rows, indices):
+                row[: self.lengths[i]] = column[i]
+            batch[name] = torch.from_numpy(rows)
+        mask = np.arange(longest) < self.lengths[indices, None]
+        batch["attention_mask"] = torch.from_numpy(mask.astype(np.int64))
+        return {name: t.float() if t.is_floating_point() else t for name, t in batch.items()}
+
+    def batch(self, start: int, stop: int) -> dict[str, torch.Tensor]:
+        """Positions ``[start, stop)`` of the endless stream of shuffled epochs."""
+        epochs, places = np.divmod(np.arange(start, stop), len(self))
+        return self.collate([self._epoch(int(e))[p] for e, p in zip(epochs, places)])
+
+    def _epoch(self, epoch: int) -> np.ndarray:
+        if self._order is None or self._order[0] != epoch:
+            self._order = (epoch, np.random.default_rng([self.seed, epoch]).permutation(len(self)))
+        return self._order[1]
+
+
+def steps_for(args, num_examples: int, global_batch_size: int) -> int:
+    """Optimiser steps of the run: ``--max_steps``, or every example at least ``--num_train_epochs`` times."""
+    if args.max_steps > 0:
+        return args.max_steps
+    return max(1, math.ceil(args.num_train_epochs * num_examples / global_batch_size - 1e-9))
+
+
+class _MicroBatches(Dataset):
+    """``[k]`` is this process's micro-batch number k, counted from the first step of the run."""
+
+    def __init__(self, source, run):
+        self.source = source
+        self.size = run.args.per_device_train_batch_size
+        self.per_step = run.args.gradient_accumulation_steps
+        self.rank = run.rank
+        self.world_size = run.world_size
+
+    def __getitem__(self, k: int) -> dict[str, torch.Tensor]:
+        start = (k * self.world_size + self.rank) * self.size
+        return self.source.batch(start, start + self.size)
+
+
+def step_batches(source, run, start_step: int, total_steps: int) -> Iterator[list[dict]]:
+    """This process's micro-batches of the optimiser steps ``start_step + 1 .. total_steps``, one list a step.
+
+    ``--dataloader_num_workers`` processes prepare them ahead; the data is the same for any number of them.
+    """
+    data = _MicroBatches(source, run)
+    loader = DataLoader(
+        data,
+        batch_size=None,
+        sampler=range(start_step * data.per_step, total_steps * data.per_step),
+        num_workers=run.args.dataloader_num_workers,
+        pin_memory=run.device.type == "cuda",
+    )
+    window = []
+    for micro_batch in loader:
+        window.append(micro_batch)
+        if len(window) == data.per_step:
+            yield window
+            window = []

@@ -1,0 +1,54 @@
+"""transformers' own BERT as a control in the same loop.
+
+Its heads ignore ``num_items_in_batch`` (huggingface/transformers#47688) and average each micro-batch by itself,
+which is another objective under accumulation. For a fair comparison the loss is computed here, from the logits.
+"""
+
+import functools
+
+import torch
+from torch.nn import functional as F
+
+LABELS = ("labels", "next_sentence_label", "start_positions", "end_positions")
+
+
+def with_exact_losses(model):
+    """Let a stock transformers BERT head divide its loss by ``num_items_in_batch`` (and, for next sentence
+    prediction, ``num_sequences_in_batch``), as this project's heads do. Returns the same model."""
+    stock_forward = model.forward
+
+    @functools.wraps(stock_forward)
+    def forward(num_items_in_batch=None, num_sequences_in_batch=None, **batch):
+        labels = {name: batch.pop(name) for name in LABELS if name in batch}
+        outputs = stock_forward(**batch)
+        if "start_positions" in labels:
+            count = num_items_in_batch or len(labels["start_positions"])
+            start = _cross_entropy(outputs.start_logits, labels["start_positions"], count)
+            end = _cross_entropy(outputs.end_logits, labels["end_positions"], count)
+            outputs.loss = (start + end) / 2
+        elif "labels" in labels:
+            logits = outputs.prediction_logits if "prediction_logits" in outputs else outputs.logits
+            count = num_items_in_batch or int((labels["labels"] != -100).sum())
+            outputs.loss = _loss(logits, labels["labels"], count)
+            if "next_sentence_label" in labels:
+                outputs.mlm_loss = outputs.loss
+                count = num_sequences_in_batch or len(labels["next_sentence_label"])
+                outputs.nsp_loss = _cross_entropy(
+                    outputs.seq_relationship_logits, labels["next_sentence_label"], count
+                )
+                outputs.loss = outputs.mlm_loss + outputs.nsp_loss
+        return outputs
+
+    model.forward = forward
+    return model
+
+
+def _loss(logits: torch.Tensor, labels: torch.Tensor, count) -> torch.Tensor:
+    if labels.is_floating_point():
+        return F.mse_loss(logits.squeeze(-1).float(), labels.float(), reduction="sum") / count
+    return _cross_entropy(logits, labels, count)
+
+
+def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, count) -> torch.Tensor:
+    flat = logits.float().flatten(0, -2)
+    return F.cross_entropy(flat, labels.flatten(), ignore_index=-100, reduction="sum") / count

@@ -1,0 +1,178 @@
+"""The one training loop, and prediction.
+
+A loss of a step is a sum over all labelled items of the global batch divided by their count, whatever the
+number of micro-batches and processes: the counts are taken over the whole window before the first forward
+pass and handed to the model, whose heads divide by them.
+"""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from accelerate.utils import gather_object
+
+from .batches import Features
+from .run import Run
+
+IGNORED = -100
+
+
+@dataclass
+class Step:
+    """One finished optimiser step. ``index`` counts from 1; ``loss`` is the mean over the global batch."""
+
+    index: int
+    loss: float
+    grad_norm: float
+    lr: float
+    tokens: int
+    parts: dict[str, float]
+
+
+def training_steps(
+    run: Run, model, optimizer, scheduler, batches, total_steps: int, start_step: int = 0
+) -> Iterator[Step]:
+    """Train: accumulate, backward, clip, step, schedule, zero; yield once per optimiser step.
+
+    Args:
+        model, optimizer: as prepared by Accelerate. ``scheduler`` is not prepared.
+        batches: this process's micro-batches, one list per optimiser step (``step_batches``).
+        total_steps, start_step: optimiser steps; the first one done here is ``start_step + 1``.
+
+    Raises:
+        FloatingPointError: the loss or the gradient is not finite; the weights are left as they were.
+    """
+    accelerator = run.accelerator
+    with run.progress(total_steps, "training", initial=start_step) as bar:
+        for index, window in enumerate(batches, start_step + 1):
+            model.train()
+            # Dropout is a function of (seed, step, process): a resumed run draws what the unbroken one drew.
+            torch.manual_seed(_step_seed(run.args.seed, index, run.rank))
+            window = [{k: v.to(run.device, non_blocking=True) for k, v in b.items()} for b in window]
+            counts = window_counts(window, accelerator)
+            losses = _forward_backward(run, model, window, counts)
+            grad_norm = accelerator.clip_grad_norm_(
+                model.parameters(), run.args.max_grad_norm or float("inf")
+            )
+            values = _global_sums(losses, accelerator)
+            if accelerator.scaler is None:
+                _check_finite(index, values["loss"], float(grad_norm))
+            lr = scheduler.get_last_lr()[0]
+            optimizer.step()
+            if not accelerator.optimizer_step_was_skipped:
+                scheduler.step()
+            optimizer.zero_grad(set_to_none=True)
+            loss = values.pop("loss")
+            bar.update()
+            bar.set_postfix(loss=f"{loss:.3f}", lr=f"{lr:.1e}", refresh=False)
+            yield Step(index, loss, float(grad_norm), lr, counts["tokens"], values)
+
+
+def _forward_backward(run: Run, model, window: list[dict], counts: dict) -> dict[str, torch.Tensor]:
+    """Gradients of the window; returns this process's share of the loss (and of its parts)."""
+    sums: dict[str, torch.Tensor] = {}
+    known = {
+        name: counts[name] for name in ("num_items_in_batch", "num_sequences_in_batch") if name in counts
+    }
+    for number, batch in enumerate(window, 1):
+        # Gradients travel between processes once, with the last micro-batch.
+        wait = nullcontext() if number == len(window) else run.accelerator.no_sync(model)
+        with wait:
+            outputs = model(**batch, **known)
+            # Data parallelism averages gradients over processes, but the loss already has a global divisor.
+            run.accelerator.backward(outputs.loss * run.world_size)
+        for name in ("loss", "mlm_loss", "nsp_loss"):
+            value = getattr(outputs, name, None)
+            if value is not None:
+                sums[name] = sums.get(name, 0) + value.detach().float()
+    return sums
+
+
+def window_counts(window: list[dict], accelerator) -> dict:
+    """Labelled items, sequences and real tokens of the global batch, over all micro-batches and processes."""
+    device = window[0]["input_ids"].device
+    counts = torch.stack(
+        [
+            sum(labelled_items(batch) for batch in window),
+            torch.tensor(sum(len(batch["input_ids"]) for batch in window), device=device),
+            sum(batch["attention_mask"].sum() for batch in window),
+        ]
+    )
+    items, sequences, tokens = accelerator.reduce(counts, "sum").tolist()
+    named = {"num_items_in_batch": items, "tokens": tokens}
+    if any("next_sentence_label" in batch for batch in window):
+        named["num_sequences_in_batch"] = sequences
+    return named
+
+
+def labelled_items(batch: dict) -> torch.Tensor:
+    """How many labels of a batch count towards its loss: a 0-d int64 tensor."""
+    if "labels" in batch:
+        return (batch["labels"] != IGNORED).sum()
+    return torch.tensor(len(batch["input_ids"]), device=batch["input_ids"].device)
+
+
+def _global_sums(sums: dict[str, torch.Tensor], accelerator) -> dict[str, float]:
+    values = accelerator.reduce(torch.stack(list(sums.values())), "sum")
+    return dict(zip(sums, values.tolist()))
+
+
+def _check_finite(index: int, loss: float, grad_norm: float) -> None:
+    for name, value in (("loss", loss), ("gradient norm", grad_norm)):
+        if not np.isfinite(value):
+            raise FloatingPointError(
+                f"step {index}: the {name} is {value}; the weights are still those of step {index - 1}. "
+                "Try a lower --learning_rate, a longer --warmup_steps, or --mixed_precision no"
+            )
+
+
+def _step_seed(seed: int, step: int, rank: int) -> int:
+    return int(np.random.SeedSequence([seed, step, rank]).generate_state(1, np.uint64)[0] >> 1)
+
+
+@torch.no_grad()
+def predict(run: Run, model, features: Features, batch_size: int, per_token: bool = False) -> dict:
+    """The model's outputs for every row of ``features``, in their order, on every process.
+
+    Rows of like length share a batch; batches are dealt to the processes in turn.
+
+    Args:
+        per_token: outputs are (B, L, ...) and come back as one array per row, cut to the row's real length;
+            otherwise they are (B, ...) and come back stacked.
+
+    Returns:
+        One entry per output field, e.g. ``logits``; and ``loss``, the mean over all labelled items, if the
+        features have labels.
+    """
+    model.eval()
+    order = np.argsort(-features.lengths, kind="stable")
+    batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+    mine = batches[run.rank :: run.world_size]
+    rows, loss, items = [], 0.0, 0
+    with run.progress(len(mine), "evaluating") as bar:
+        for indices in mine:
+            batch = {k: v.to(run.device) for k, v in features.collate(indices).items()}
+            outputs = model(**batch)
+            if outputs.get("loss") is not None:
+                count = int(labelled_items(batch))
+                loss += float(outputs.loss) * count
+                items += count
+            fields = {
+                name: value.float().cpu().numpy()
+                for name, value in outputs.items()
+                if name.endswith("logits")
+            }
+            for place, i in enumerate(indices):
+                length = features.lengths[i] if per_token else None
+                rows.append((i, {name: value[place][:length] for name, value in fields.items()}))
+            bar.update()
+    rows = sorted(gather_object(rows), key=lambda row: row[0])
+    results = {name: [row[name] for _, row in rows] for name in rows[0][1]}
+    if not per_token:
+        results = {name: np.stack(column) for name, column in results.items()}
+    totals = gather_object([(loss, items)])
+    if any(count for _, count in totals):
+        results["loss"] = sum(s for s, _ in totals) / sum(count for _, count in totals)
+    return results

@@ -1,0 +1,42 @@
+"""AdamW and the linear schedule (paper, A.2; google-research/bert ``optimization.py``)."""
+
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
+
+NO_DECAY = ("bias", "LayerNorm.weight")
+
+
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
+    """Every trainable parameter in one of two groups: decayed, or exempt (biases, LayerNorm weights)."""
+    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    exempt = [p for name, p in named if name.endswith(NO_DECAY)]
+    decayed = [p for name, p in named if not name.endswith(NO_DECAY)]
+    return [
+        {"params": decayed, "weight_decay": weight_decay},
+        {"params": exempt, "weight_decay": 0.0},
+    ]
+
+
+def create_optimizer(model: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.AdamW:
+    """AdamW with the paper's betas (0.9, 0.999) and the eps 1e-6 of the original code."""
+    groups = parameter_groups(model, weight_decay)
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.999), eps=1e-6)
+
+
+def linear_schedule(optimizer: torch.optim.Optimizer, warmup_steps: float, total_steps: int) -> LambdaLR:
+    """From 0 up to the peak over the warm-up, then down to 0 at ``total_steps``.
+
+    Args:
+        warmup_steps: a count of optimiser steps, or a share of ``total_steps`` if below 1.
+    """
+    warmup = round(warmup_steps * total_steps) if warmup_steps < 1 else round(warmup_steps)
+    if warmup > total_steps:
+        raise ValueError(f"--warmup_steps {warmup} is more than the {total_steps} steps of the run")
+
+    def factor(step: int) -> float:
+        if step < warmup:
+            return step / warmup
+        return max(0.0, (total_steps - step) / max(1, total_steps - warmup))
+
+    return LambdaLR(optimizer, factor)

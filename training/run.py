@@ -1,0 +1,197 @@
+"""A run: its folder, its processes, its records.
+
+``run.json`` says what was run (flags, versions, commit, device, data); ``metrics.jsonl`` holds one object per
+event. Only the main process writes; every process holds a ``Run``.
+"""
+
+import dataclasses
+import datetime
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import set_seed
+from tqdm import tqdm
+
+PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "safetensors")
+
+
+class Run:
+    """What one process knows of the run it belongs to.
+
+    Attributes: ``args`` (the parsed flags), ``accelerator``, ``device``, ``is_main`` (writes files and
+    prints), ``rank`` and ``world_size`` (processes), ``output_dir``.
+    """
+
+    def __init__(self, args, accelerator: Accelerator):
+        self.args = args
+        self.accelerator = accelerator
+        self.device = accelerator.device
+        self.is_main = accelerator.is_main_process
+        self.rank = accelerator.process_index
+        self.world_size = accelerator.num_processes
+        self.output_dir = Path(args.output_dir)
+        self.facts: dict = {}
+
+    @property
+    def global_batch_size(self) -> int:
+        """Sequences per optimiser step, over all processes and micro-batches."""
+        args = self.args
+        return args.per_device_train_batch_size * args.gradient_accumulation_steps * self.world_size
+
+    def log(self, **event) -> None:
+        """Append one record to ``metrics.jsonl`` (and to the tracker asked for)."""
+        if self.is_main:
+            with open(self.output_dir / "metrics.jsonl", "a", encoding="utf-8") as file:
+                file.write(json.dumps(event) + "\n")
+            if self.args.report_to != "none" and "step" in event:
+                numbers = {k: v for k, v in event.items() if isinstance(v, (int, float)) and k != "step"}
+                self.accelerator.log(numbers, step=event["step"])
+
+    def say(self, text: str) -> None:
+        """Print a line, once for all processes, without tearing a progress bar."""
+        if self.is_main:
+            tqdm.write(text, file=sys.stdout)
+            sys.stdout.flush()
+
+    def progress(self, total: int, desc: str, initial: int = 0) -> tqdm:
+        """A progress bar; silent where stderr is not a terminal."""
+        quiet = True if not self.is_main else None
+        return tqdm(total=total, desc=desc, initial=initial, disable=quiet, dynamic_ncols=True)
+
+    def describe(self, **facts) -> None:
+        """Merge facts (hashes and counts of the data, say) into ``run.json``."""
+        self.facts.update(facts)
+        if self.is_main:
+            write_json(self.output_dir / "run.json", self.facts)
+
+    def main_first(self, work: Callable):
+        """``work()`` on the main process, then on the others, which find its files."""
+        with self.accelerator.main_process_first():
+            return work()
+
+    def finish(self, results: dict) -> None:
+        """Write ``all_results.json`` and leave the process group."""
+        if self.is_main:
+            write_json(self.output_dir / "all_results.json", results)
+            if self.args.push_to_hub:
+                self._upload()
+        self.accelerator.end_training()
+
+    def _upload(self) -> None:
+        from huggingface_hub import HfApi
+
+        api = HfApi()
+        api.create_repo(self.args.hub_model_id, exist_ok=True)
+        api.upload_folder(
+            repo_id=self.args.hub_model_id,
+            folder_path=self.output_dir,
+            ignore_patterns=["checkpoint-*", "corpus*/*", "runs/*"],
+        )
+
+
+def start_run(args, script: str) -> Run:
+    """Check the output folder, start the processes, seed them, and write ``run.json``.
+
+    Raises:
+        ValueError: the folder already holds a run and no resume was asked for, or a flag cannot be honoured
+            on this machine.
+    """
+    check_output_dir(args)
+    if args.report_to == "tensorboard" and importlib.util.find_spec("tensorboard") is None:
+        raise ValueError("--report_to tensorboard needs the package tensorboard: pip install tensorboard")
+    if args.mixed_precision == "fp16" and not torch.cuda.is_available():
+        raise ValueError("--mixed_precision fp16 needs a GPU; on CPU use bf16 or no")
+    trackers = (
+        {} if args.report_to == "none" else {"log_with": args.report_to, "project_dir": args.output_dir}
+    )
+    run = Run(args, Accelerator(mixed_precision=args.mixed_precision, **trackers))
+    if run.is_main:
+        run.output_dir.mkdir(parents=True, exist_ok=True)
+    if trackers:
+        run.accelerator.init_trackers("runs")
+    set_seed(args.seed)
+    run.describe(
+        script=script,
+        flags=dataclasses.asdict(args),
+        command=[os.path.basename(sys.argv[0]), *sys.argv[1:]],
+        started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        versions=versions(),
+        commit=commit(),
+        device=device_name(run.device),
+        processes=run.world_size,
+        mixed_precision=run.accelerator.mixed_precision,
+    )
+    return run
+
+
+def check_output_dir(args) -> None:
+    folder = Path(args.output_dir)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--output_dir {folder} is a file; give a folder")
+    taken = [name for name in ("run.json", "config.json", "model.safetensors") if (folder / name).exists()]
+    if taken and not args.resume_from_checkpoint:
+        raise ValueError(
+            f"--output_dir {folder} already holds a run or a model ({taken[0]}); give another folder, "
+            "or --resume_from_checkpoint auto to go on with it"
+        )
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def commit() -> str:
+    """The commit of the checkout that this file lies in, '+' behind it if files differ; else 'unknown'."""
+    here = Path(__file__).parent.parent
+    if not (here / ".git").exists():
+        return "unknown"
+    git = ["git", "-C", str(here)]
+    head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True)
+    changed = subprocess.run([*git, "diff", "--quiet", "HEAD"], capture_output=True)
+    return (
+        head.stdout.strip() + ("+" if changed.returncode == 1 else "") if head.returncode == 0 else "unknown"
+    )
+
+
+def device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type}, {platform.machine()}, {torch.get_num_threads()} threads"
+
+
+def write_json(path: Path, content: dict) -> None:
+    """Write beside the target, then rename: a reader never sees half a file."""
+    draft = path.with_name(path.name + ".tmp")
+    draft.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    os.replace(draft, path)
+
+
+def report_errors(main: Callable[[], None]) -> int:
+    """Run a script's ``main``; a user's mistake (ValueError, OSError) becomes one line and exit status 2.
+
+    ``BERT_REPRO_TRACEBACK=1`` shows the traceback as well.
+    """
+    try:
+        main()
+    except (ValueError, OSError) as error:
+        if os.environ.get("BERT_REPRO_TRACEBACK") == "1":
+            traceback.print_exc()
+        print(f"{os.path.basename(sys.argv[0])}: error: {error}", file=sys.stderr)
+        return 2
+    return 0
