@@ -1,0 +1,44 @@
+"""Shapes of networks by name, and checks that tokenizer, network and length fit together."""
+
+from pathlib import Path
+
+from transformers import BertConfig
+
+from .arguments import CONFIG_SIZES
+
+
+def bert_config(config_name: str, vocab_size: int, **fields) -> BertConfig:
+    """A configuration for new weights.
+
+    Args:
+        config_name: a published size (``CONFIG_SIZES``), or a folder with ``config.json``.
+        vocab_size: pieces of the tokenizer that will be used.
+    """
+    if config_name in CONFIG_SIZES:
+        layers, hidden_size = CONFIG_SIZES[config_name]
+        return BertConfig(
+            vocab_size=vocab_size,
+            num_hidden_layers=layers,
+            hidden_size=hidden_size,
+            num_attention_heads=hidden_size // 64,
+            intermediate_size=4 * hidden_size,
+            **fields,
+        )
+    if not (Path(config_name) / "config.json").is_file():
+        raise ValueError(
+            f"--config_name {config_name}: expected one of {', '.join(CONFIG_SIZES)}, or a folder with config.json"
+        )
+    return BertConfig.from_pretrained(config_name, **fields)
+
+
+def check_fit(config: BertConfig, tokenizer, max_seq_length: int) -> None:
+    """Raise ValueError unless the tokenizer's ids and the length asked for exist in the network."""
+    if len(tokenizer) > config.vocab_size:
+        raise ValueError(
+            f"the tokenizer has {len(tokenizer)} pieces but the model only {config.vocab_size} embeddings; "
+            "use the tokenizer that the model was trained with"
+        )
+    if max_seq_length > config.max_position_embeddings:
+        raise ValueError(
+            f"--max_seq_length {max_seq_length} is over the model's maximum of {config.max_position_embeddings}"
+        )
