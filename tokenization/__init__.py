@@ -1,0 +1,38 @@
+"""Text to ids and back: the readable reference, the fast tokenizer, and the learning of a vocabulary.
+
+`train_wordpiece` is in the module of that name: `from tokenization.train_wordpiece import train_wordpiece`.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from .wordpiece import (
+    BasicTokenizer,
+    FullTokenizer,
+    WordpieceTokenizer,
+    convert_ids_to_tokens,
+    convert_tokens_to_ids,
+    load_vocab,
+)
+
+if TYPE_CHECKING:
+    from .bert_tokenizer import build_tokenizer, write_vocab
+
+__all__ = [
+    "BasicTokenizer",
+    "FullTokenizer",
+    "WordpieceTokenizer",
+    "build_tokenizer",
+    "convert_ids_to_tokens",
+    "convert_tokens_to_ids",
+    "load_vocab",
+    "write_vocab",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """transformers takes a second to import: only those who build a tokenizer wait for it."""
+    if name in ("build_tokenizer", "write_vocab"):
+        from . import bert_tokenizer
+
+        return getattr(bert_tokenizer, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,90 @@
+"""transformers' BertTokenizer for a vocabulary of one's own."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import transformers
+
+from .wordpiece import load_vocab
+
+SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+
+
+class BertTokenizer(transformers.BertTokenizer):
+    """transformers' class, which saves tokenizer.json only, plus the vocab.txt that older readers want.
+
+    Google's code, TensorFlow and older libraries read vocab.txt. The class keeps its name: a saved folder asks for
+    "BertTokenizer" and opens without this package.
+    """
+
+    def _save_pretrained(
+        self,
+        save_directory: str | os.PathLike[str],
+        file_names: tuple[str, ...],
+        legacy_format: bool | None = None,
+        filename_prefix: str | None = None,
+    ) -> tuple[str, ...]:
+        # here and not in save_pretrained, which has uploaded the folder by the time it returns
+        names = super()._save_pretrained(save_directory, file_names, legacy_format, filename_prefix)
+        return (*names, write_vocab(self, save_directory, filename_prefix))
+
+
+def write_vocab(
+    tokenizer: transformers.PreTrainedTokenizerBase,
+    folder: str | os.PathLike[str],
+    filename_prefix: str | None = None,
+) -> str:
+    """Writes [prefix-]vocab.txt into the folder, one piece a line in the order of ids; returns its path.
+
+    For any BertTokenizer, such as one that AutoTokenizer opened. Tokens that a user added are not WordPiece
+    vocabulary: they are in tokenizer.json only, as in the vocab.txt of earlier versions of transformers.
+    """
+    vocab = tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False)
+    pieces = sorted(vocab, key=vocab.__getitem__)
+    path = Path(folder) / (f"{filename_prefix}-vocab.txt" if filename_prefix else "vocab.txt")
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{piece}\n" for piece in pieces)
+    return str(path)
+
+
+def build_tokenizer(
+    vocab: str | os.PathLike[str] | Sequence[str] | Mapping[str, int],
+    do_lower_case: bool = True,
+    model_max_length: int = 512,
+    tokenize_chinese_chars: bool = True,
+    strip_accents: bool | None = None,
+) -> BertTokenizer:
+    """A transformers.BertTokenizer over the vocabulary; its save_pretrained also writes vocab.txt.
+
+    vocab: path of a vocab.txt, pieces in the order of their ids, or piece -> id.
+    model_max_length: where `truncation=True` cuts, [CLS] and [SEP] counted: max_position_embeddings.
+    strip_accents: None follows do_lower_case, as Google's code does.
+    Raises ValueError: missing file, empty or repeated pieces, ids with gaps, no row for a special token.
+    """
+    if isinstance(vocab, str | os.PathLike):
+        ids = load_vocab(vocab)
+    elif isinstance(vocab, Mapping):
+        ids = dict(vocab)
+    else:
+        ids = {piece: index for index, piece in enumerate(vocab)}
+        if len(ids) < len(vocab):
+            raise ValueError(f"vocab: {len(vocab)} pieces, of which only {len(ids)} are different")
+    _check_ids(ids)
+    missing = [token for token in SPECIAL_TOKENS if token not in ids]
+    if missing:
+        raise ValueError(f"vocab: no row for {', '.join(missing)}; add it, or learn a vocabulary with train_wordpiece")
+    return BertTokenizer(
+        vocab=ids,
+        do_lower_case=do_lower_case,
+        tokenize_chinese_chars=tokenize_chinese_chars,
+        strip_accents=strip_accents,
+        model_max_length=model_max_length,
+    )
+
+
+def _check_ids(vocab: Mapping[str, int]) -> None:
+    if sorted(vocab.values()) != list(range(len(vocab))):
+        raise ValueError(f"vocab: expected the ids 0 to {len(vocab) - 1}, each once")
+    if "" in vocab:
+        raise ValueError(f"vocab: id {vocab['']} is an empty piece")

@@ -1,0 +1,104 @@
+"""Texts out of files, one at a time: .txt, .jsonl, .parquet, and .xz or .gz of the first two."""
+
+import gzip
+import json
+import lzma
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from tqdm import tqdm
+
+FORMS = ".txt, .jsonl, .txt.xz, .txt.gz, .jsonl.xz, .jsonl.gz or .parquet"
+
+
+def read_texts(files: Iterable[str | os.PathLike[str]], progress: bool = True) -> Iterator[str]:
+    """Yields each line of the .txt files, each `text` field of the .jsonl and .parquet files.
+
+    One line (or one batch of parquet rows) is in memory at a time. All paths are checked before the first
+    file is read. ValueError names the file, and the line where there is one: missing or empty file, unknown
+    form, bytes that are not UTF-8, broken JSON, no `text` field, damaged archive.
+    """
+    paths = [Path(file) for file in files]
+    if not paths:
+        raise ValueError(f"expected at least one file ({FORMS}), got none")
+    for path in paths:
+        _check(path)
+    total = sum(path.stat().st_size for path in paths)
+    # disable=None: no bar where stderr is not a terminal
+    with tqdm(total=total, unit="B", unit_scale=True, desc="reading", disable=None if progress else True) as bar:
+        for path in paths:
+            yield from (_parquet_texts if path.suffix == ".parquet" else _line_texts)(path, bar.update)
+
+
+def _form(path: Path) -> str:
+    """ ".jsonl" for a.jsonl and for a.jsonl.xz."""
+    return Path(path.stem).suffix if path.suffix in (".xz", ".gz") else path.suffix
+
+
+def _check(path: Path) -> None:
+    if path.suffix != ".parquet" and _form(path) not in (".txt", ".jsonl"):
+        raise ValueError(f"{str(path)[:200]}: expected a file named {FORMS}")
+    if not path.is_file():
+        raise ValueError(f"{path}: expected a text file, got {'a folder' if path.is_dir() else 'no such file'}")
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path}: the file is empty")
+
+
+def _line_texts(path: Path, advance: Callable[[int], object]) -> Iterator[str]:
+    text_of = _json_text if _form(path) == ".jsonl" else _plain_text
+    number, position = 0, 0
+    with path.open("rb") as raw:
+        unpacked = {".xz": lzma.LZMAFile, ".gz": gzip.GzipFile}.get(path.suffix)
+        lines = unpacked(raw) if unpacked is lzma.LZMAFile else unpacked(fileobj=raw) if unpacked else raw
+        while True:
+            try:
+                line = lines.readline()
+            except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+                raise ValueError(f"{path}: damaged or cut off after line {number}: {error}") from error
+            if not line:
+                break
+            number += 1
+            yield text_of(line, f"{path}:{number}", number)
+            if number % 1000 == 0:
+                advance(raw.tell() - position)
+                position = raw.tell()
+    advance(path.stat().st_size - position)
+
+
+def _plain_text(line: bytes, where: str, number: int) -> str:
+    try:
+        # a byte order mark is no text, and belongs to the first line only
+        return line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{where}: expected UTF-8, got byte 0x{line[error.start]:02x}; convert the file") from error
+
+
+def _json_text(line: bytes, where: str, number: int) -> str:
+    try:
+        row = json.loads(_plain_text(line, where, number))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{where}: expected one JSON object a line: {error}") from error
+    if not isinstance(row, dict) or not isinstance(row.get("text"), str):
+        raise ValueError(f'{where}: expected an object with a string in "text", got {str(row)[:80]}')
+    return row["text"]
+
+
+def _parquet_texts(path: Path, advance: Callable[[int], object]) -> Iterator[str]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.ParquetFile(path)
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"{path}: not a parquet file, or damaged: {error}") from error
+    if "text" not in table.schema_arrow.names:
+        raise ValueError(f'{path}: expected a column "text", got {table.schema_arrow.names}')
+    batches = table.iter_batches(1024, columns=["text"])
+    rows = (row for batch in batches for row in batch.column(0).to_pylist())
+    for number, text in enumerate(rows, 1):
+        if not isinstance(text, str):
+            raise ValueError(f'{path}: row {number}: expected a string in "text", got {str(text)[:80]}')
+        yield text
+    advance(path.stat().st_size)

@@ -1,0 +1,209 @@
+"""Learn a WordPiece vocabulary from text.
+
+    python -m tokenization.train_wordpiece --train_file a.txt b.txt.xz --vocab_size 30522 --output_dir vocab
+
+The merging is the `tokenizers` library's: byte-pair merges with "##" on continuations (Google never published
+its own learner). The same text gives the same bytes, which the library alone does not do: it numbers the
+"##x" pieces in the order of a hash map that is seeded anew in each process, and breaks ties by those numbers. So
+words are counted here, and every single character has its number before the library sees a word.
+"""
+
+import argparse
+import logging
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tqdm import tqdm
+
+from .text_files import FORMS, read_texts
+
+Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+LAYOUTS = {
+    # Rows 0 to 103 of Google's uncased vocabulary. Its other unused rows, 104 to 998, are left to pieces.
+    "google": ["[PAD]", *(f"[unused{i}]" for i in range(99)), "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
+    "compact": ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
+}
+# Below this the 99 unused rows would be more than a tenth of the vocabulary.
+GOOGLE_LAYOUT_FROM = 1000
+# Distinct space-separated strings held before they are folded into the count of clean words.
+RAW_LIMIT = 500_000
+# The tokenizer's own limit: a longer word is one [UNK] and can teach no piece.
+MAX_WORD_LENGTH = 100
+
+logger = logging.getLogger(__name__)
+
+
+def train_wordpiece(
+    files_or_texts: Source,
+    vocab_size: int,
+    *,
+    output_dir: str | os.PathLike[str] | None = None,
+    do_lower_case: bool = True,
+    layout: str | None = None,
+    min_frequency: int = 2,
+    limit_alphabet: int = 1000,
+    progress: bool = True,
+) -> list[str]:
+    """Learns a vocabulary; returns its pieces in the order of their ids.
+
+    files_or_texts: a path, or a list or tuple of paths (see `read_texts` for the forms); any other iterable
+        (a generator, `iter(list)`, a data set's column) gives texts.
+    vocab_size: rows of the vocabulary, special and unused ones included. Fewer come back, with a warning,
+        when no pair of pieces occurs min_frequency times any more.
+    output_dir: also save a tokenizer there (vocab.txt, tokenizer.json, tokenizer_config.json).
+    layout: "google" ([PAD] 0, [UNK] 100, [CLS] 101, [SEP] 102, [MASK] 103, [unused] between), "compact"
+        ([PAD] 0 to [MASK] 4), or None: google from 1,000 rows on.
+    limit_alphabet: keep the most frequent characters (ties: lower code point). Words with others are [UNK].
+    Raises ValueError for unreadable files, texts without words, a vocab_size that cannot hold the alphabet.
+    """
+    if layout is None:
+        layout = "google" if vocab_size >= GOOGLE_LAYOUT_FROM else "compact"
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout: expected one of {', '.join(LAYOUTS)}, got {layout!r}")
+    if min_frequency < 1 or limit_alphabet < 1:
+        raise ValueError(f"expected positive numbers, got {min_frequency=}, {limit_alphabet=}")
+    if vocab_size <= len(LAYOUTS[layout]):
+        raise ValueError(f"vocab_size: layout {layout!r} has {len(LAYOUTS[layout])} fixed rows, got {vocab_size}")
+    words = count_words(_texts(files_or_texts, progress), do_lower_case)
+    pieces = _learn(words, vocab_size, LAYOUTS[layout], min_frequency, limit_alphabet, progress)
+    if len(pieces) < vocab_size:
+        logger.warning("the text gave %d pieces, fewer than the %d asked for", len(pieces), vocab_size)
+    if output_dir is not None:
+        from .bert_tokenizer import build_tokenizer
+
+        build_tokenizer(pieces, do_lower_case=do_lower_case).save_pretrained(output_dir)
+    return pieces
+
+
+def _texts(source: Source, progress: bool) -> Iterator[str]:
+    if isinstance(source, str | os.PathLike):
+        source = [source]
+    if isinstance(source, list | tuple):
+        yield from read_texts(source, progress)
+        return
+    for number, text in enumerate(tqdm(source, unit=" texts", desc="reading", disable=None if progress else True), 1):
+        if not isinstance(text, str):
+            raise ValueError(f"text {number}: expected a string, got {type(text).__name__}; a list holds paths")
+        yield text
+
+
+def count_words(texts: Iterable[str], do_lower_case: bool = True) -> Counter[str]:
+    """Counts of what BertTokenizer hands to WordPiece: cleaned, split at spaces and punctuation.
+
+    Cleaning knows no context beyond a space, so it runs once for each distinct string between spaces. Memory
+    grows with the number of distinct words, not with the length of the texts.
+    """
+    normalizer = normalizers.BertNormalizer(lowercase=do_lower_case)
+    split = pre_tokenizers.BertPreTokenizer()
+    words: Counter[str] = Counter()
+    raw: Counter[str] = Counter()
+
+    def fold() -> None:
+        for string, count in raw.items():
+            for word, _ in split.pre_tokenize_str(normalizer.normalize_str(string)):
+                words[word] += count
+        raw.clear()
+
+    for number, text in enumerate(texts, 1):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(
+                f"text {number}: lone surrogate {text[error.start]!r} at {error.start}; it is no character"
+            ) from error
+        # not str.split(): it also parts at control characters, which the normaliser deletes
+        raw.update(text.replace("\n", " ").replace("\t", " ").replace("\r", " ").split(" "))
+        if len(raw) > RAW_LIMIT:
+            fold()
+    fold()
+    return words
+
+
+def _learn(
+    words: Counter[str],
+    vocab_size: int,
+    rows: list[str],
+    min_frequency: int,
+    limit_alphabet: int,
+    progress: bool,
+) -> list[str]:
+    characters: Counter[str] = Counter()
+    for word, count in words.items():
+        for character in word:
+            characters[character] += count
+    if not characters:
+        raise ValueError("expected text with words, got none")
+    alphabet = set(sorted(characters, key=lambda c: (-characters[c], c))[:limit_alphabet])
+    usable = sorted(word for word in words if len(word) <= MAX_WORD_LENGTH and alphabet.issuperset(word))
+    continued = sorted({"##" + character for word in usable for character in word[1:]})
+    fixed = [*rows, *sorted(alphabet), *continued]
+    if len(fixed) > vocab_size:
+        raise ValueError(
+            f"vocab_size: {len(rows)} special rows, {len(alphabet)} characters and {len(continued)} '##' "
+            f"characters need {len(fixed)}, got {vocab_size}; raise it or lower {limit_alphabet=}"
+        )
+    model = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    model.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_frequency,
+        special_tokens=fixed,
+        show_progress=progress and sys.stderr.isatty(),
+    )
+    model.train_from_iterator(_repeated(usable, words), trainer)
+    vocab = model.get_vocab()
+    return sorted(vocab, key=vocab.__getitem__)
+
+
+def _repeated(usable: list[str], words: Counter[str], chunk: int = 10_000) -> Iterator[str]:
+    """The library takes text, not counts: each word as often as it was seen."""
+    pending: list[str] = []
+    for word in usable:
+        full, rest = divmod(words[word], chunk)
+        for _ in range(full):
+            yield " ".join([word] * chunk)
+        pending += [word] * rest
+        if len(pending) >= chunk:
+            yield " ".join(pending)
+            pending = []
+    yield " ".join(pending)
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m tokenization.train_wordpiece",
+        description="Learn a WordPiece vocabulary and save it as a tokenizer folder.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--train_file", "--train-file", nargs="+", required=True, help=FORMS)
+    parser.add_argument("--vocab_size", "--vocab-size", type=int, required=True)
+    parser.add_argument("--output_dir", "--output-dir", required=True)
+    parser.add_argument("--cased", action="store_true", help="keep case and accents")
+    parser.add_argument("--layout", choices=sorted(LAYOUTS), help="default: google from 1,000 rows on")
+    parser.add_argument("--min_frequency", "--min-frequency", type=int, default=2)
+    parser.add_argument("--limit_alphabet", "--limit-alphabet", type=int, default=1000)
+    args = parser.parse_args(argv)
+    if (Path(args.output_dir) / "vocab.txt").exists():
+        parser.error(f"{args.output_dir} already holds a vocab.txt; name another folder")
+    try:
+        pieces = train_wordpiece(
+            args.train_file,
+            args.vocab_size,
+            output_dir=args.output_dir,
+            do_lower_case=not args.cased,
+            layout=args.layout,
+            min_frequency=args.min_frequency,
+            limit_alphabet=args.limit_alphabet,
+        )
+    except ValueError as error:
+        parser.error(str(error))
+    print(f"{len(pieces)} pieces in {args.output_dir}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""WordPiece as BERT defines it, in plain Python: the readable reference, and oracle of the fast tokenizer.
+
+    text --BasicTokenizer--> words --WordpieceTokenizer--> pieces --vocabulary--> ids
+
+    "Café, naïveté!"  ->  cafe , naivete !  ->  cafe , naive ##te !  ->  7668 1010 15743 2618 999
+
+Names and call shapes are those of tokenization.py in google-research/bert. Where Google's rules depend on the
+version of Python (final sigma, Unicode tables), this follows what the `tokenizers` library does, because
+released models are run with it; docs/tokenization.md has the list.
+"""
+
+import os
+import unicodedata
+from collections.abc import Iterable, Mapping
+
+# CJK ideographs, each a word of its own. Hangul, Hiragana and Katakana are written with spaces or as words.
+CJK_RANGES = (
+    (0x4E00, 0x9FFF),
+    (0x3400, 0x4DBF),
+    (0x20000, 0x2A6DF),
+    (0x2A700, 0x2B73F),
+    (0x2B740, 0x2B81F),
+    (0x2B820, 0x2CEAF),
+    (0xF900, 0xFAFF),
+    (0x2F800, 0x2FA1F),
+)
+
+
+class BasicTokenizer:
+    """Cleans text and splits it into words: at spaces, and around punctuation and CJK ideographs.
+
+    do_lower_case: lower the case and, unless strip_accents is False, drop accents.
+    never_split: words that are kept as they are, such as "[MASK]"; they must stand between spaces.
+    strip_accents: None follows do_lower_case, as in Google's code.
+    """
+
+    def __init__(
+        self,
+        do_lower_case: bool = True,
+        never_split: Iterable[str] | None = None,
+        tokenize_chinese_chars: bool = True,
+        strip_accents: bool | None = None,
+    ) -> None:
+        self.do_lower_case = do_lower_case
+        self.never_split = frozenset(never_split or ())
+        self.tokenize_chinese_chars = tokenize_chinese_chars
+        self.strip_accents = do_lower_case if strip_accents is None else strip_accents
+
+    def tokenize(self, text: str | bytes) -> list[str]:
+        """Words of the text; ValueError for bytes that are not UTF-8 and for lone surrogates."""
+        text = _clean(convert_to_unicode(text))
+        if self.tokenize_chinese_chars:
+            text = "".join(f" {char} " if _is_chinese_char(char) else char for char in text)
+        words: list[str] = []
+        for word in whitespace_tokenize(text):
+            if word in self.never_split:
+                words.append(word)
+            else:
+                # an accent on its own leaves nothing, and U+2000 becomes a space when decomposed
+                words += whitespace_tokenize(" ".join(_split_at_punctuation(self._fold(word))))
+        return words
+
+    def _fold(self, word: str) -> str:
+        if self.strip_accents:
+            word = _strip_accents(word)
+        if self.do_lower_case:
+            # one character at a time: str.lower() knows the final sigma, Python 2 and Rust do not
+            word = "".join(char.lower() for char in word)
+        return word
+
+
+class WordpieceTokenizer:
+    """Cuts words into pieces of the vocabulary, greedily: the longest piece that fits, again and again."""
+
+    def __init__(
+        self,
+        vocab: Mapping[str, int] | set[str],
+        unk_token: str = "[UNK]",
+        max_input_chars_per_word: int = 100,
+    ) -> None:
+        self.vocab = vocab
+        self.unk_token = unk_token
+        self.max_input_chars_per_word = max_input_chars_per_word
+
+    def tokenize(self, text: str | bytes) -> list[str]:
+        """Cuts "unaffable" into un ##aff ##able. A word not so cut, or too long: unk_token."""
+        return [piece for word in whitespace_tokenize(convert_to_unicode(text)) for piece in self._pieces(word)]
+
+    def _pieces(self, word: str) -> list[str]:
+        if len(word) > self.max_input_chars_per_word:
+            return [self.unk_token]
+        pieces: list[str] = []
+        start = 0
+        while start < len(word):
+            prefix = "##" if start else ""
+            for end in range(len(word), start, -1):
+                if prefix + word[start:end] in self.vocab:
+                    break
+            else:
+                return [self.unk_token]
+            pieces.append(prefix + word[start:end])
+            start = end
+        return pieces
+
+
+class FullTokenizer:
+    """Text to pieces, pieces to ids and back.
+
+    never_split: kept whole and not cut into pieces, where they stand between spaces, e.g. ("[CLS]", "[SEP]").
+    """
+
+    def __init__(
+        self,
+        vocab_file: str | os.PathLike[str],
+        do_lower_case: bool = True,
+        never_split: Iterable[str] | None = None,
+    ) -> None:
+        self.vocab = load_vocab(vocab_file)
+        self.inv_vocab = {index: piece for piece, index in self.vocab.items()}
+        self.basic_tokenizer = BasicTokenizer(do_lower_case, never_split)
+        self.wordpiece_tokenizer = WordpieceTokenizer(self.vocab)
+
+    def tokenize(self, text: str | bytes) -> list[str]:
+        pieces: list[str] = []
+        for word in self.basic_tokenizer.tokenize(text):
+            whole = word in self.basic_tokenizer.never_split
+            pieces += [word] if whole else self.wordpiece_tokenizer.tokenize(word)
+        return pieces
+
+    def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
+        return convert_tokens_to_ids(self.vocab, tokens)
+
+    def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
+        return convert_ids_to_tokens(self.inv_vocab, ids)
+
+
+def load_vocab(vocab_file: str | os.PathLike[str]) -> dict[str, int]:
+    """Piece -> id, from a file with one piece a line. ValueError for a missing, empty or malformed file."""
+    if not os.path.isfile(vocab_file):
+        raise ValueError(f"{vocab_file}: expected a vocabulary file, one piece a line; there is no such file")
+    vocab: dict[str, int] = {}
+    with open(vocab_file, encoding="utf-8") as lines:
+        try:
+            for index, line in enumerate(lines):
+                piece = line.strip()
+                if not piece:
+                    raise ValueError(f"{vocab_file}:{index + 1}: expected a piece, got an empty line")
+                if piece in vocab:
+                    raise ValueError(f"{vocab_file}:{index + 1}: {piece!r} is already in line {vocab[piece] + 1}")
+                vocab[piece] = index
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{vocab_file}: expected UTF-8 after line {len(vocab)}: {error}") from error
+    if not vocab:
+        raise ValueError(f"{vocab_file}: the file is empty")
+    return vocab
+
+
+def convert_by_vocab(vocab: Mapping, items: Iterable) -> list:
+    """KeyError for an item that the vocabulary does not have, as in Google's code."""
+    return [vocab[item] for item in items]
+
+
+def convert_tokens_to_ids(vocab: Mapping[str, int], tokens: Iterable[str]) -> list[int]:
+    return convert_by_vocab(vocab, tokens)
+
+
+def convert_ids_to_tokens(inv_vocab: Mapping[int, str], ids: Iterable[int]) -> list[str]:
+    return convert_by_vocab(inv_vocab, ids)
+
+
+def convert_to_unicode(text: str | bytes) -> str:
+    """The text as str; bytes are read as UTF-8. ValueError for other bytes, and for lone surrogates."""
+    if isinstance(text, bytes):
+        try:
+            return text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"expected UTF-8: {error}") from error
+    if not isinstance(text, str):
+        raise ValueError(f"expected str or bytes, got {type(text).__name__}")
+    for position, char in enumerate(text):
+        if "\ud800" <= char <= "\udfff":
+            raise ValueError(f"expected characters, got the lone surrogate {char!r} at position {position}")
+    return text
+
+
+def whitespace_tokenize(text: str) -> list[str]:
+    """Words between runs of white space."""
+    return text.split()
+
+
+def _clean(text: str) -> str:
+    """Drops NUL, U+FFFD and control characters; every kind of white space becomes a space."""
+    return "".join(
+        " " if _is_whitespace(char) else char for char in text if char not in "\0\ufffd" and not _is_control(char)
+    )
+
+
+def _strip_accents(word: str) -> str:
+    return "".join(char for char in unicodedata.normalize("NFD", word) if unicodedata.category(char) != "Mn")
+
+
+def _split_at_punctuation(word: str) -> list[str]:
+    parts: list[str] = []
+    new_part = True
+    for char in word:
+        if _is_punctuation(char):
+            parts.append(char)
+            new_part = True
+        elif new_part:
+            parts.append(char)
+            new_part = False
+        else:
+            parts[-1] += char
+    return parts
+
+
+def _is_chinese_char(char: str) -> bool:
+    return any(first <= ord(char) <= last for first, last in CJK_RANGES)
+
+
+def _is_whitespace(char: str) -> bool:
+    return char in " \t\n\r" or unicodedata.category(char) == "Zs"
+
+
+def _is_control(char: str) -> bool:
+    return char not in "\t\n\r" and unicodedata.category(char) in ("Cc", "Cf")
+
+
+def _is_punctuation(char: str) -> bool:
+    """Unicode's punctuation, and every other ASCII sign: ^, $ and ` part words as well."""
+    return _is_ascii_sign(char) or unicodedata.category(char).startswith("P")
+
+
+def _is_ascii_sign(char: str) -> bool:
+    return "!" <= char <= "/" or ":" <= char <= "@" or "[" <= char <= "`" or "{" <= char <= "~"
