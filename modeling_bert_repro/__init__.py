@@ -1,0 +1,40 @@
+"""BERT written out on torch, speaking transformers' language: the eight classes, and `register()`."""
+
+import transformers
+
+from . import heads
+from .heads import (
+    BertForMaskedLM,
+    BertForMultipleChoice,
+    BertForNextSentencePrediction,
+    BertForPreTraining,
+    BertForPreTrainingOutput,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+)
+from .modeling_bert import AUTO_MAP, BertModel, BertPreTrainedModel
+
+__all__ = [
+    "BertForMaskedLM",
+    "BertForMultipleChoice",
+    "BertForNextSentencePrediction",
+    "BertForPreTraining",
+    "BertForPreTrainingOutput",
+    "BertForQuestionAnswering",
+    "BertForSequenceClassification",
+    "BertForTokenClassification",
+    "BertModel",
+    "BertPreTrainedModel",
+    "register",
+]
+
+
+def register() -> None:
+    """Make transformers' Auto classes return these classes for every `bert` config, in this process only.
+
+    Never called on import: it changes what BERT is for everything else in the process.
+    """
+    for auto_class, reference in AUTO_MAP.items():
+        own_class = getattr(heads, reference.partition(".")[2])
+        getattr(transformers, auto_class).register(transformers.BertConfig, own_class, exist_ok=True)
