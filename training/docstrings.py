@@ -1,0 +1,344 @@
+"""Docstrings of Python source files as plain English: parse, clean, cut into summary, prose and parameters.
+
+Files are parsed with `ast` and never imported: no side effects, and a package that is broken or slow to import
+still reads. The work is divided over child processes that run this file (standard library only, so each starts
+in 50 ms, unlike a fork or spawn of a script that has torch loaded).
+
+What is kept. A language model of English should spend its steps on sentences, so doctest sessions, literal and
+code blocks, formulas, tables, references and signatures go, and the mark-up around words (roles, back-quotes,
+asterisks, links) is reduced to the words. Parameter lists stay, in one form whatever the style (numpydoc, Google,
+Sphinx): `axis (int, optional): Axis along which the sum is taken.`
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import json
+import os
+import re
+import subprocess
+import sys
+import warnings
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from inspect import cleandoc
+from pathlib import Path
+
+MIN_CHARACTERS = 200
+SKIPPED_FOLDERS = {
+    *("test", "tests", "testing", "benchmarks", "site-packages", "dist-packages"),
+    *("vendored", "externals", "third_party", "idlelib", "lib2to3", "turtledemo"),
+}
+# Functions by which numpy and torch document what is written in C.
+DOCUMENTING_CALLS = {"add_newdoc", "add_docstr", "add_docstr_all"}
+
+PARAMETER_SECTIONS = {"parameters", "other parameters", "args", "arguments", "keyword args", "keyword arguments"}
+DROPPED_SECTIONS = {"example", "examples", "references", "see also", "shape", "usage", "attributes", "methods"}
+PROSE_SECTIONS = {"returns", "return", "yields", "raises", "notes", "note", "warnings", "warning", "tip"}
+PROSE_DIRECTIVES = {"note", "warning", "tip", "important", "caution", "attention", "hint"}
+
+_LONG_STRING = re.compile(rb"(?:\"\"\"|''').{%d}" % MIN_CHARACTERS, re.DOTALL)
+_RULE = re.compile(r"^\s*([-=~^\"'*#+_.`])\1{2,}[-=~ ]*$")
+_DIRECTIVE = re.compile(r"^\.\. +([\w-]+)::(.*)$")
+_SIGNATURE = re.compile(r"^[\w.]+\(.*\)(\s*->.*)?$", re.DOTALL)
+_NUMPY_ENTRY = re.compile(r"^(?P<name>[*`]*[A-Za-z_]\w*`*(?:, *[*`]*\w+`*)*)(?: ?: ?(?P<type>.*))?$")
+_GOOGLE_ENTRY = re.compile(
+    r"^(?:[-*] +)?[`*]*(?P<name>[A-Za-z_]\w*)[`*]* *(?:\((?P<type>(?:[^()]|\([^()]*\))*)\))? *(?::|--) *(?P<text>.*)$"
+)
+_SPHINX_ENTRY = re.compile(r"^:(?:param|parameter|arg) +(?:(?P<type>[^:]+?) +)?(?P<name>\w+): *(?P<text>.*)$")
+_MARKED = re.compile(r"[`*\\<\[|{]|://")
+_UNTITLED_ENTRY = re.compile(r"^ *(?::[a-z]+ ?[\w ]*:|\w+ \(.*\):$)")  # Sphinx; and transformers outside Args
+_INLINE = [
+    (re.compile(r":[\w:.+-]+:`[~!]?([^`<]*?)(?: *<[^`>]*>)?`"), r"\1"),  # :class:`~torch.Tensor`
+    (re.compile(r"`([^`<>]+?) *<[^`>]*>`_{0,2}"), r"\1"),  # `text <link>`_
+    (re.compile(r"\[([^\]]+)\]\([^)\s]*\)"), r"\1"),  # [text](link)
+    (re.compile(r"`+~?([^`]*)`+_{0,2}"), r"\1"),
+    (re.compile(r"\[[\w#*-]+\]_|</?\w+ */?>|https?://[^\s)>]+|\{\w+\}"), ""),
+    (re.compile(r"(?<![\w*])\*{1,2}([^*\s](?:[^*]*[^*\s])?)\*{1,2}(?![\w*])"), r"\1"),
+    (re.compile(r"\|(\w+)\|"), r"\1"),
+    (re.compile(r"\\(?=[*_`|])"), ""),
+    (re.compile(r"\s+"), " "),
+]
+
+
+@dataclass
+class Parameter:
+    name: str
+    type: str
+    description: str
+
+    def __str__(self) -> str:
+        kind = f" ({self.type})" if self.type else ""
+        return f"{self.name}{kind}: {self.description}"
+
+
+@dataclass
+class Docstring:
+    """One documented thing. `prose` are the paragraphs after the summary, in order, parameters left out;
+    `fingerprint` holds hashes of a fixed quarter of its five-word sequences, to find near-duplicates by."""
+
+    module: str
+    name: str
+    kind: str  # "module", "class", "function" or "topic"
+    summary: str
+    prose: list[str]
+    parameters: list[Parameter] = field(default_factory=list)
+    fingerprint: list[int] = field(default_factory=list)
+
+    def paragraphs(self) -> list[str]:
+        return [self.summary, *self.prose, *map(str, self.parameters)]
+
+
+def plain(text: str) -> str:
+    """Mark-up reduced to its words, white space to single blanks."""
+    if not _MARKED.search(text):  # most texts, and a search costs a tenth of the substitutions
+        return " ".join(text.split())
+    for pattern, replacement in _INLINE:
+        text = pattern.sub(replacement, text)
+    return text.strip()
+
+
+def is_prose(text: str) -> bool:
+    """At least four words of letters, and letters and blanks for four fifths of the characters."""
+    letters = sum(map(len, re.findall(r"[A-Za-z ]+", text)))
+    return letters >= 0.8 * len(text) and len(re.findall(r"[A-Za-z]{2,}", text)) >= 4
+
+
+def indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def without_code(lines: list[str]) -> list[str]:
+    """Lines left when doctests, fenced and literal blocks, directives and tables are gone."""
+    kept: list[str] = []
+    fenced = doctest = False
+    block = None  # indentation of the line whose deeper block is being dropped
+    for line in lines:
+        stripped = line.strip()
+        if stripped.startswith(("```", "~~~")):
+            fenced, doctest = not fenced, False
+            continue
+        if block is not None and stripped and indent(line) <= block:
+            block = None
+        doctest = bool(stripped) and (doctest or stripped.startswith((">>>", "In [")))
+        if fenced or doctest or block is not None and stripped:
+            continue
+        directive = _DIRECTIVE.match(stripped)
+        if directive and directive[1].lower() in PROSE_DIRECTIVES:
+            kept += ["", " " * indent(line) + directive[2].strip()]
+        elif stripped.startswith(".. ") or stripped == "..":
+            block = indent(line)
+            kept.append("")
+        elif stripped.startswith(("|", "+-", "+=", "@")) or re.match(r"^=+( +=+)+$", stripped):
+            kept.append("")
+        elif stripped.endswith("::"):
+            block = indent(line)
+            kept.append(line.rstrip()[:-1] if stripped != "::" else "")
+        else:
+            kept.append(line)
+    return kept
+
+
+def sections(lines: list[str]) -> Iterator[tuple[str, bool, list[str]]]:
+    """(lower-case title or "", whether underlined as in numpydoc, lines) in order."""
+    title, underlined, body = "", False, []
+    position = 0
+    while position < len(lines):
+        line = lines[position]
+        following = lines[position + 1] if position + 1 < len(lines) else ""
+        heading = line.strip().rstrip(":").lower()
+        known = heading in PARAMETER_SECTIONS | DROPPED_SECTIONS | PROSE_SECTIONS
+        ruled = bool(line.strip()) and bool(_RULE.match(following))
+        if ruled or known and line.rstrip().endswith(":") and indent(line) == 0:
+            yield title, underlined, body
+            title, underlined, body = heading, ruled, []
+            position += 2 if ruled else 1
+            continue
+        if not _RULE.match(line):
+            body.append(line)
+        position += 1
+    yield title, underlined, body
+
+
+def paragraphs(lines: list[str]) -> list[str]:
+    """Blocks between blank lines, and list items, each joined to one line and cleaned; only prose is kept."""
+    blocks: list[list[str]] = [[]]
+    for line in lines:
+        stripped = line.strip()
+        if not stripped:
+            blocks.append([])
+            continue
+        if re.match(r"^([-*+•]|\d+[.)]|#\.) +", stripped):
+            blocks.append([])
+            stripped = re.sub(r"^([-*+•]|#\.) +", "", stripped)
+        blocks[-1].append(stripped)
+    texts = (plain(" ".join(block)) for block in blocks)
+    return [text for text in texts if is_prose(text) and not _SIGNATURE.match(text)]
+
+
+def parameter(lines: list[str], underlined: bool) -> Parameter | None:
+    """One entry of a parameter section; None where it is not `name: description` with prose to describe it."""
+    pattern = _NUMPY_ENTRY if underlined else _GOOGLE_ENTRY
+    match = _SPHINX_ENTRY.match(lines[0].strip()) or pattern.match(lines[0].strip())
+    if not match:
+        return None
+    first = match.groupdict().get("text") or ""
+    rest: list[str] = []
+    for line in lines[1:]:  # the description ends with its first paragraph: lists of choices follow it
+        if not line.strip():
+            if rest or first:
+                break
+            continue
+        rest.append(line.strip())
+    description = plain(" ".join([first, *rest]))
+    name, kind = plain(match["name"]).lstrip("*"), plain(match["type"] or "")
+    if not is_prose(description) or not re.fullmatch(r"\w+", name) or len(kind) > 60:
+        return None
+    return Parameter(name, kind, description)
+
+
+def parameters(lines: list[str], underlined: bool) -> list[Parameter]:
+    """The entries of a section: each begins at the section's own (smallest) indentation."""
+    margin = min((indent(line) for line in lines if line.strip()), default=0)
+    entries: list[list[str]] = []
+    for line in lines:
+        if line.strip() and indent(line) == margin:
+            entries.append([line])
+        elif entries:
+            entries[-1].append(line)
+    found = (parameter(entry, underlined) for entry in entries)
+    return [entry for entry in found if entry]
+
+
+def fingerprint(text: str) -> list[int]:
+    """CRC-32 of those five-word sequences whose CRC is divisible by 4: the same quarter in every text."""
+    words = re.findall(r"[a-z]{2,}", text.lower())
+    hashes = {zlib.crc32(" ".join(words[i : i + 5]).encode()) for i in range(len(words) - 4)}
+    return sorted(value for value in hashes if value % 4 == 0)
+
+
+def read_docstring(text: str, module: str, name: str, kind: str) -> Docstring | None:
+    """A raw docstring as a Docstring, or None where less than MIN_CHARACTERS of English are left of it."""
+    prose: list[str] = []
+    entries: list[Parameter] = []
+    for title, underlined, lines in sections(without_code(cleandoc(text).splitlines())):
+        if title in PARAMETER_SECTIONS:
+            entries += parameters(lines, underlined)
+        elif title not in DROPPED_SECTIONS:
+            first = next((i for i, line in enumerate(lines) if _UNTITLED_ENTRY.match(line)), len(lines))
+            prose += paragraphs(lines[:first])
+            entries += parameters(lines[first:], underlined=False)
+    if not prose or sum(map(len, prose)) + sum(len(str(entry)) for entry in entries) < MIN_CHARACTERS:
+        return None
+    document = Docstring(module, name, kind, prose[0], prose[1:], entries)
+    document.fingerprint = fingerprint(" ".join(document.paragraphs()))
+    return document
+
+
+def raw_docstrings(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
+    """(name, kind, text) of a module, its classes, functions and methods; not of functions inside functions."""
+    waiting: list[tuple[str, ast.AST]] = [("", tree)]
+    while waiting:
+        prefix, node = waiting.pop()
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.ClassDef):
+                waiting.append((f"{prefix}{child.name}.", child))
+            elif isinstance(child, ast.If | ast.Try):
+                waiting.append((prefix, child))
+            elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield prefix + child.name, "function", ast.get_docstring(child, clean=False) or ""
+            elif isinstance(child, ast.Expr) and isinstance(child.value, ast.Call):
+                yield from documenting_call(child.value)
+        if isinstance(node, ast.Module | ast.ClassDef):
+            kind = "class" if isinstance(node, ast.ClassDef) else "module"
+            yield prefix.rstrip("."), kind, ast.get_docstring(node, clean=False) or ""
+
+
+def documenting_call(call: ast.Call) -> Iterator[tuple[str, str, str]]:
+    """add_newdoc("numpy", "abs", text) of numpy, add_docstr(torch.abs, text) of torch."""
+    if getattr(call.func, "id", getattr(call.func, "attr", "")) not in DOCUMENTING_CALLS or len(call.args) < 2:
+        return
+    *_, target, text = call.args
+    if isinstance(text, ast.Call) and isinstance(text.func, ast.Attribute):  # "...".format(**common_args)
+        text = text.func.value
+    if isinstance(text, ast.Constant) and isinstance(text.value, str):
+        yield getattr(target, "attr", str(getattr(target, "value", ""))), "function", text.value
+
+
+def raw_topics(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
+    """pydoc_data/topics.py is one dictionary: title -> chapter of the language reference."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
+            yield from ((name, "topic", text) for name, text in ast.literal_eval(node.value).items())
+
+
+def read_file(path: str, module: str) -> list[Docstring]:
+    """The Docstrings of one source file, in the order of their names. A file that this Python cannot parse (a
+    template, another version's syntax) documents nothing here and gives none."""
+    source = Path(path).read_bytes()
+    if not _LONG_STRING.search(source) and not module.startswith("pydoc_data"):
+        return []
+    try:
+        with warnings.catch_warnings():  # invalid escapes in other people's strings
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return []
+    raw = raw_topics(tree) if module == "pydoc_data.topics" else raw_docstrings(tree)
+    long = sorted({item for item in raw if len(item[2]) >= MIN_CHARACTERS})
+    return [document for name, kind, text in long if (document := read_docstring(text, module, name, kind))]
+
+
+def source_files(root: Path, package: str) -> Iterator[tuple[str, str]]:
+    """(path, dotted module name) of the package's .py files, sorted. Left out are tests, vendored code and
+    private folders (notes to colleagues; a third of torch), but not numpy's _core, which holds its functions."""
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(
+            name for name in folders if name not in SKIPPED_FOLDERS and (name[0] != "_" or name == "_core")
+        )
+        prefix = [package] if package else []
+        prefix += Path(folder).relative_to(root).parts
+        for file in sorted(files):
+            # transformers generates modeling_x.py from modular_x.py: the same docstrings twice
+            if file.endswith(".py") and not file.startswith("modular_"):
+                stem = [] if file == "__init__.py" else [file.removesuffix(".py")]
+                yield os.path.join(folder, file), ".".join([*prefix, *stem])
+
+
+def read_files(files: list[tuple[str, str]], workers: int | None = None) -> list[Docstring]:
+    """Docstrings of (path, module) files, sorted by module and name, read by `workers` child processes
+    (default: one per core that this process may use, at most 8)."""
+    workers = workers or min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
+    by_size = sorted(files, key=lambda file: (-os.path.getsize(file[0]), file))
+    children = []
+    for worker in range(workers):
+        child = subprocess.Popen(
+            [sys.executable, "-S", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
+        )
+        json.dump(by_size[worker::workers], child.stdin)
+        child.stdin.close()
+        children.append(child)
+    found: list[Docstring] = []
+    for child in children:
+        records = json.loads(child.stdout.read() or "[]")
+        child.stdout.close()
+        if child.wait():
+            raise RuntimeError(f"reading docstrings failed in a child process (exit status {child.returncode})")
+        for record in records:
+            record["parameters"] = [Parameter(**entry) for entry in record["parameters"]]
+            found.append(Docstring(**record))
+    return sorted(found, key=lambda document: (document.module, document.name, document.kind, document.summary))
+
+
+def main() -> None:
+    gc.disable()  # halves the time: a syntax tree is many objects and no garbage before it goes
+    sys.stdin.reconfigure(encoding="utf-8")
+    sys.stdout.reconfigure(encoding="utf-8")
+    records = [asdict(document) for path, module in json.load(sys.stdin) for document in read_file(path, module)]
+    json.dump(records, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
