@@ -1,0 +1,1 @@
+"""What the scripts call: data, loop, metrics. Plain functions; models only through the Hugging Face interface."""

@@ -1,0 +1,395 @@
+"""Files -> documents -> sentences -> token ids in a memory-mapped corpus.
+
+    corpus = build_corpus(["wiki.txt.xz", "books.jsonl"], tokenizer, "corpus", num_workers=8)
+    corpus = Corpus.open("corpus", tokenizer)
+
+Text is streamed: memory depends on the number of workers, not on the size of the corpus. The ids are the same
+for every number of workers and whether or not the build was interrupted.
+"""
+
+import gzip
+import hashlib
+import itertools
+import json
+import lzma
+import shutil
+import tempfile
+import time
+import zlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import tokenizers
+
+from training.sentences import split_sentences
+from training.shards import (
+    FORMAT,
+    Corpus,
+    ShardWriter,
+    disk_error,
+    read_manifest,
+    sha256_of,
+    tokenizer_json,
+    tokenizer_sha256,
+)
+
+_OPENERS = {".xz": lzma.open, ".gz": gzip.open}
+_KINDS = (".txt", ".jsonl", ".parquet")
+_CHUNK_CHARACTERS = 1 << 20
+COMMIT_SECONDS = 20.0
+
+
+# --- Reading ------------------------------------------------------------------------------------------------
+
+
+def read_documents(files: Iterable[str | Path]) -> Iterator[list[str]]:
+    """The documents of `files` in order, each as its paragraphs (stripped lines that are not empty).
+
+    .txt: a sentence or paragraph a line, a blank line between documents. .jsonl and .parquet: the field `text`
+    is a document, its lines are paragraphs. Each may be compressed (.xz, .gz). UTF-8 only.
+    Raises ValueError, naming file and line, for a missing or empty file, an unknown kind, bytes that are not
+    UTF-8, damaged compression, a row without a `text` string.
+    """
+    document: list[str] = []
+    for line in read_lines(files):
+        if line is not None:
+            document.append(line)
+        elif document:
+            yield document
+            document = []
+
+
+def read_lines(files: Iterable[str | Path]) -> Iterator[str | None]:
+    """Like `read_documents` as one flat stream: paragraphs, and None at the end of each document.
+
+    It keeps memory bounded for a file that is one endless document.
+    """
+    for path in check_files(files):
+        with _opened(path) as stream:
+            kind = _kind(path)
+            readers = {".txt": _text_lines, ".jsonl": _json_lines, ".parquet": _parquet_lines}
+            empty = True
+            for line in readers[kind](path, stream):
+                empty = empty and line is None
+                yield line
+        if empty:
+            raise ValueError(f"{path}: holds no text; remove it from the list of files")
+
+
+def check_files(files: Iterable[str | Path]) -> list[Path]:
+    """`files` as paths; ValueError for one that is missing, empty or of an unknown kind."""
+    paths = [Path(file) for file in files]
+    if not paths:
+        raise ValueError("no input files; expected at least one .txt, .jsonl or .parquet file")
+    for path in paths:
+        if not path.is_file():
+            raise ValueError(f"{path}: no such file")
+        if _kind(path) not in _KINDS:
+            raise ValueError(
+                f"{path}: unknown kind; expected .txt, .jsonl or .parquet, or one of them as .xz or .gz"
+            )
+        if path.stat().st_size == 0:
+            raise ValueError(f"{path}: is empty; remove it from the list of files")
+    return paths
+
+
+def _kind(path: Path) -> str:
+    return Path(path.stem).suffix if path.suffix in _OPENERS else path.suffix
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return _OPENERS.get(path.suffix, open)(path, "rb")
+
+
+def _decoded_lines(path: Path, stream: IO[bytes]) -> Iterator[tuple[int, str]]:
+    number = 0
+    try:
+        for number, line in enumerate(stream, 1):
+            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}:{number}: not UTF-8 ({error.reason} at byte {error.start}); convert the file"
+        ) from error
+    except (lzma.LZMAError, zlib.error, EOFError, gzip.BadGzipFile) as error:
+        raise ValueError(
+            f"{path}:{number + 1}: damaged compression ({error}); fetch the file again"
+        ) from error
+
+
+def _text_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
+    for _, line in _decoded_lines(path, stream):
+        yield line or None
+    yield None
+
+
+def _json_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
+    for number, line in _decoded_lines(path, stream):
+        if not line:
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}:{number}: not JSON ({error}); expected one object a line") from error
+        text = row.get("text") if isinstance(row, dict) else None
+        yield from _paragraphs(text, f"{path}:{number}")
+
+
+def _parquet_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
+    import pyarrow
+    import pyarrow.parquet
+
+    with tempfile.TemporaryFile() as unpacked:
+        try:
+            if path.suffix in _OPENERS:
+                # Parquet is read from its end: seeking in a compressed stream would unpack it many times.
+                shutil.copyfileobj(stream, unpacked)
+                stream = unpacked
+            table = pyarrow.parquet.ParquetFile(stream)
+            if "text" not in table.schema_arrow.names:
+                raise ValueError(
+                    f"{path}: no column `text`; its columns are {', '.join(table.schema_arrow.names)}"
+                )
+            rows = itertools.chain.from_iterable(
+                batch.column(0).to_pylist() for batch in table.iter_batches(1024, columns=["text"])
+            )
+            for number, text in enumerate(rows, 1):
+                yield from _paragraphs(text, f"{path}: row {number}")
+        except (pyarrow.ArrowException, lzma.LZMAError, zlib.error, EOFError, OSError) as error:
+            raise ValueError(
+                f"{path}: not a readable parquet file ({error}); fetch the file again"
+            ) from error
+
+
+def _paragraphs(text: Any, where: str) -> Iterator[str | None]:
+    if not isinstance(text, str):
+        raise ValueError(f"{where}: expected a string in the field `text`, got {type(text).__name__}")
+    check_encodable(text, where)
+    for line in text.split("\n"):
+        if line := line.strip():
+            yield line
+    yield None
+
+
+def check_encodable(text: str, where: str) -> None:
+    """ValueError for lone surrogates, which are no characters and which tokenizers refuse with a TypeError."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{where}: lone surrogate at character {error.start}; repair the text") from error
+
+
+# --- Tokenising ---------------------------------------------------------------------------------------------
+
+_backend: tokenizers.Tokenizer | None = None  # of this worker process
+
+
+def _start_worker(content: str) -> None:
+    global _backend
+    _backend = load_backend(content)
+
+
+def load_backend(content: str) -> tokenizers.Tokenizer:
+    """The `tokenizers` object for the content of a tokenizer.json, which reads "[SEP]" in a text as text."""
+    backend = tokenizers.Tokenizer.from_str(content)
+    backend.encode_special_tokens = True
+    return backend
+
+
+def _encode_in_worker(lines: list[str | None]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    assert _backend is not None
+    return encode_lines(_backend, lines)
+
+
+def encode_lines(
+    backend: tokenizers.Tokenizer, lines: Sequence[str | None]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(ids of all sentences end to end, tokens of each sentence, sentences before each None of `lines`)."""
+    sentences: list[str] = []
+    ends: list[int] = []
+    for line in lines:
+        if line is None:
+            ends.append(len(sentences))
+        else:
+            sentences.extend(split_sentences(line))
+    ids = [encoding.ids for encoding in backend.encode_batch_fast(sentences, add_special_tokens=False)]
+    lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+    tokens = np.fromiter(itertools.chain.from_iterable(ids), np.int32, int(lengths.sum()))
+    return tokens, lengths, np.array(ends, np.int64)
+
+
+def _chunks(lines: Iterator[str | None]) -> Iterator[list[str | None]]:
+    chunk: list[str | None] = []
+    characters = 0
+    for line in lines:
+        chunk.append(line)
+        characters += 1 if line is None else len(line)
+        if characters >= _CHUNK_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
+def _encoded_chunks(
+    chunks: Iterator[list[str | None]], content: str, num_workers: int
+) -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray, np.ndarray]]]:
+    """(number of lines, `encode_lines` of them) for every chunk, in order."""
+    # Starting processes costs seconds: little text is encoded here.
+    head = list(itertools.islice(chunks, 2 * num_workers if num_workers > 1 else 0))
+    if len(head) < 2 * num_workers or num_workers == 1:
+        backend = load_backend(content)
+        for chunk in itertools.chain(head, chunks):
+            yield len(chunk), encode_lines(backend, chunk)
+        return
+    # "spawn": tokenizers' threads do not survive a fork.
+    with ProcessPoolExecutor(num_workers, get_context("spawn"), _start_worker, (content,)) as pool:
+        pending: deque[tuple[int, Any]] = deque()
+        try:
+            for chunk in itertools.chain(head, chunks):
+                pending.append((len(chunk), pool.submit(_encode_in_worker, chunk)))
+                if len(pending) > 2 * num_workers:
+                    size, future = pending.popleft()
+                    yield size, future.result()
+            while pending:
+                size, future = pending.popleft()
+                yield size, future.result()
+        finally:
+            for _, future in pending:
+                future.cancel()
+
+
+# --- Building -----------------------------------------------------------------------------------------------
+
+
+def build_corpus(
+    source: Sequence[str | Path] | Iterable[list[str]],
+    tokenizer: Any,
+    output_dir: str | Path,
+    num_workers: int = 1,
+    *,
+    need_pairs: bool = True,
+    fingerprint: str | None = None,
+) -> Corpus:
+    """Tokenise `source` into a corpus in `output_dir`, or open the one that is already there.
+
+    source: files for `read_documents`, or documents (lists of paragraphs). For documents that are not in a list
+    (a generator, a streamed data set) give `fingerprint`, any text that changes when they do.
+    need_pairs: next-sentence prediction is wanted, so there must be 2 documents and one of 2 sentences.
+    A build that was interrupted is continued when it is started again with the same arguments.
+    Raises ValueError for unreadable input (see `read_documents`), a source without the pairs, an `output_dir`
+    that holds another corpus or other files; OSError with a remedy when the disk is full.
+    """
+    target = Path(output_dir)
+    if num_workers < 1:
+        raise ValueError(f"num_workers is {num_workers}; expected at least 1")
+    lines, sources = _open_source(source, fingerprint)
+    key = {
+        "format": FORMAT,
+        "sources": [described["sha256"] for described in sources],
+        "tokenizer_sha256": tokenizer_sha256(tokenizer),
+    }
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        return _reuse(target, key)
+    if need_pairs:
+        lines = _check_pairs(lines)
+    vocab_size = len(tokenizer)
+    facts = {
+        "sources": sources,
+        "vocab_size": vocab_size,
+        "special_ids": sorted(set(tokenizer.all_special_ids)),
+        "versions": {"tokenizers": tokenizers.__version__, "numpy": np.__version__},
+    }
+    dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<i4")
+    try:
+        writer = ShardWriter(target, key, dtype)
+        try:
+            _write(writer, lines, tokenizer_json(tokenizer), num_workers)
+            if writer.tokens == 0:
+                raise ValueError("the source holds no text that the tokenizer turns into tokens")
+            writer.finish(facts, vocab_size)
+        finally:
+            writer.close()
+    except OSError as error:
+        raise disk_error(error, target) from error
+    return Corpus.open(target, verify=False)
+
+
+def _write(writer: ShardWriter, lines: Iterator[str | None], content: str, num_workers: int) -> None:
+    remaining = itertools.islice(lines, writer.events, None)
+    committed = time.monotonic()
+    for size, encoded in _encoded_chunks(_chunks(remaining), content, num_workers):
+        writer.append(*encoded, events=size)
+        if time.monotonic() - committed > COMMIT_SECONDS:
+            writer.commit()
+            committed = time.monotonic()
+
+
+def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
+    """The corpus in `target` if it was built from the same source by the same tokenizer."""
+    found = read_manifest(target)["key"]
+    differing = [name for name in key if found.get(name) != key[name]]
+    if differing:
+        raise ValueError(
+            f"{target}: holds a corpus made from other input (it differs in: {', '.join(differing)}); "
+            "delete it or choose another folder"
+        )
+    return Corpus.open(target)
+
+
+def _open_source(
+    source: Sequence[str | Path] | Iterable[list[str]], fingerprint: str | None
+) -> tuple[Iterator[str | None], list[dict[str, Any]]]:
+    """(the lines of the source, its description for the manifest)."""
+    if isinstance(source, str | Path):
+        raise ValueError(
+            f"expected a list of files or documents, got the single {source!r}; write [{source!r}]"
+        )
+    if isinstance(source, Sequence) and source and isinstance(source[0], str | Path):
+        files = check_files(source)
+        described = [
+            {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files
+        ]
+        return read_lines(files), described
+    if fingerprint is None:
+        if not isinstance(source, Sequence):
+            raise ValueError(
+                "documents that are not in a list need `fingerprint`, a text that identifies them"
+            )
+        fingerprint = json.dumps(list(source))
+    digest = hashlib.sha256(fingerprint.encode()).hexdigest()
+    return _lines_of(source), [{"name": "documents", "sha256": digest}]
+
+
+def _lines_of(documents: Iterable[list[str]]) -> Iterator[str | None]:
+    for number, document in enumerate(documents, 1):
+        for paragraph in document:
+            check_encodable(paragraph, f"document {number}")
+            yield paragraph
+        yield None
+
+
+def _check_pairs(lines: Iterator[str | None]) -> Iterator[str | None]:
+    """`lines` again, after looking at as many as it takes to see 2 documents and one of 2 sentences."""
+    seen: list[str | None] = []
+    documents, sentences, longest = 0, 0, 0
+    while documents < 2 or longest < 2:
+        try:
+            line = next(lines)
+        except StopIteration:
+            raise ValueError(
+                f"next-sentence prediction needs at least 2 documents and a document of at least 2 sentences, got "
+                f"{documents} documents, the longest of {longest} sentences; add text, put blank lines between "
+                "documents, or use the objective mlm"
+            ) from None
+        seen.append(line)
+        if line is None:
+            documents, sentences = documents + (sentences > 0), 0
+        else:
+            sentences += len(split_sentences(line))
+            longest = max(longest, sentences)
+    return itertools.chain(seen, lines)
