@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import json
 import lzma
+import os
 import shutil
 import tempfile
 import time
@@ -90,9 +91,7 @@ def check_files(files: Iterable[str | Path]) -> list[Path]:
         if not path.is_file():
             raise ValueError(f"{path}: no such file")
         if _kind(path) not in _KINDS:
-            raise ValueError(
-                f"{path}: unknown kind; expected .txt, .jsonl or .parquet, or one of them as .xz or .gz"
-            )
+            raise ValueError(f"{path}: unknown kind; expected .txt, .jsonl or .parquet, or one of them as .xz or .gz")
         if path.stat().st_size == 0:
             raise ValueError(f"{path}: is empty; remove it from the list of files")
     return paths
@@ -116,9 +115,7 @@ def _decoded_lines(path: Path, stream: IO[bytes]) -> Iterator[tuple[int, str]]:
             f"{path}:{number}: not UTF-8 ({error.reason} at byte {error.start}); convert the file"
         ) from error
     except (lzma.LZMAError, zlib.error, EOFError, gzip.BadGzipFile) as error:
-        raise ValueError(
-            f"{path}:{number + 1}: damaged compression ({error}); fetch the file again"
-        ) from error
+        raise ValueError(f"{path}:{number + 1}: damaged compression ({error}); fetch the file again") from error
 
 
 def _text_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
@@ -151,18 +148,14 @@ def _parquet_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
                 stream = unpacked
             table = pyarrow.parquet.ParquetFile(stream)
             if "text" not in table.schema_arrow.names:
-                raise ValueError(
-                    f"{path}: no column `text`; its columns are {', '.join(table.schema_arrow.names)}"
-                )
+                raise ValueError(f"{path}: no column `text`; its columns are {', '.join(table.schema_arrow.names)}")
             rows = itertools.chain.from_iterable(
                 batch.column(0).to_pylist() for batch in table.iter_batches(1024, columns=["text"])
             )
             for number, text in enumerate(rows, 1):
                 yield from _paragraphs(text, f"{path}: row {number}")
         except (pyarrow.ArrowException, lzma.LZMAError, zlib.error, EOFError, OSError) as error:
-            raise ValueError(
-                f"{path}: not a readable parquet file ({error}); fetch the file again"
-            ) from error
+            raise ValueError(f"{path}: not a readable parquet file ({error}); fetch the file again") from error
 
 
 def _paragraphs(text: Any, where: str) -> Iterator[str | None]:
@@ -190,6 +183,7 @@ _backend: tokenizers.Tokenizer | None = None  # of this worker process
 
 def _start_worker(content: str) -> None:
     global _backend
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one thread a worker: the workers are the parallelism
     _backend = load_backend(content)
 
 
@@ -346,20 +340,14 @@ def _open_source(
 ) -> tuple[Iterator[str | None], list[dict[str, Any]]]:
     """(the lines of the source, its description for the manifest)."""
     if isinstance(source, str | Path):
-        raise ValueError(
-            f"expected a list of files or documents, got the single {source!r}; write [{source!r}]"
-        )
+        raise ValueError(f"expected a list of files or documents, got the single {source!r}; write [{source!r}]")
     if isinstance(source, Sequence) and source and isinstance(source[0], str | Path):
         files = check_files(source)
-        described = [
-            {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files
-        ]
+        described = [{"name": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files]
         return read_lines(files), described
     if fingerprint is None:
         if not isinstance(source, Sequence):
-            raise ValueError(
-                "documents that are not in a list need `fingerprint`, a text that identifies them"
-            )
+            raise ValueError("documents that are not in a list need `fingerprint`, a text that identifies them")
         fingerprint = json.dumps(list(source))
     digest = hashlib.sha256(fingerprint.encode()).hexdigest()
     return _lines_of(source), [{"name": "documents", "sha256": digest}]
