@@ -1,0 +1,239 @@
+"""The official SQuAD scores, 1.1 (evaluate-v1.1.py) and 2.0 (evaluate-v2.0.py), as plain functions.
+
+Answers are compared as bags of words after lower-casing and dropping punctuation and articles; a prediction
+counts for its best gold answer. Predictions and gold answers are keyed by question id; an empty string is the
+answer "there is none".
+"""
+
+import json
+import re
+import string
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalize_answer(text: str) -> str:
+    """Lower case, without ASCII punctuation, articles and extra white space, in this order."""
+    return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
+
+
+def exact_match(prediction: str, gold: str) -> float:
+    return float(normalize_answer(prediction) == normalize_answer(gold))
+
+
+def f1_v1(prediction: str, gold: str) -> float:
+    """Word-overlap F1 of SQuAD 1.1: 0 if either side is empty after normalisation, even if both are."""
+    predicted, expected = normalize_answer(prediction).split(), normalize_answer(gold).split()
+    common = sum((Counter(predicted) & Counter(expected)).values())
+    if common == 0:
+        return 0.0
+    precision, recall = common / len(predicted), common / len(expected)
+    return 2 * precision * recall / (precision + recall)
+
+
+def f1_v2(prediction: str, gold: str) -> float:
+    """Word-overlap F1 of SQuAD 2.0: as in 1.1, but two empty sides agree (1)."""
+    if not normalize_answer(prediction) or not normalize_answer(gold):
+        return exact_match(prediction, gold)
+    return f1_v1(prediction, gold)
+
+
+def score(
+    gold: Mapping[str, Sequence[str]],
+    predictions: Mapping[str, str],
+    version_2_with_negative: bool = False,
+    null_odds: Mapping[str, float] | None = None,
+    threshold: float | None = None,
+) -> dict[str, float]:
+    """The numbers of the official script, in percent, under its names.
+
+    Args:
+        gold: answers of every question; in version 2 none for an unanswerable one.
+        predictions: one answer a question. With ``null_odds``, give answers from before any threshold:
+            ``threshold`` empties them, and the search for the best threshold can only empty, not restore.
+        null_odds: version 2: larger for questions more likely to have no answer.
+        threshold: version 2: predictions whose null odds are above it count as empty.
+
+    Returns:
+        Version 1.1: exact_match, f1 over all questions. Version 2: exact, f1, total, the same with HasAns_ and
+        NoAns_ if there are such questions, and with ``null_odds`` best_exact, best_exact_thresh, best_f1,
+        best_f1_thresh.
+
+    Raises:
+        ValueError: predictions or null odds are missing (version 1.1 scores a missing prediction 0, as the
+            official script, and warns on stderr), or are all of other questions, or arguments of version 2
+            are given for version 1.1.
+    """
+    _check_ids(gold, predictions, "predictions", need_all=version_2_with_negative)
+    if not version_2_with_negative:
+        if null_odds is not None or threshold is not None:
+            raise ValueError("null odds and their threshold belong to SQuAD 2.0: set version_2_with_negative")
+        return _score_v1(gold, predictions)
+    if null_odds is None:
+        if threshold is not None:
+            raise ValueError("a null score threshold needs null odds to compare with")
+    else:
+        _check_ids(gold, null_odds, "null odds", need_all=True)
+    return _score_v2(gold, predictions, null_odds, threshold)
+
+
+def _check_ids(gold: Mapping, given: Mapping, what: str, need_all: bool) -> None:
+    if not gold:
+        raise ValueError("there is no question to score")
+    missing = [id_ for id_ in gold if id_ not in given]
+    if missing and (need_all or len(missing) == len(gold)):
+        raise ValueError(
+            f"{what} of {len(missing)} of {len(gold)} questions are missing, the first is {missing[0]!r}; "
+            "give one for every question id of the data"
+        )
+    if missing:
+        print(f"warning: {len(missing)} questions without a prediction score 0, as officially", file=sys.stderr)
+    others = len(given) - (len(gold) - len(missing))
+    if others:
+        print(f"warning: {others} {what} are of questions that the data does not have: ignored", file=sys.stderr)
+
+
+def _score_v1(gold: Mapping[str, Sequence[str]], predictions: Mapping[str, str]) -> dict[str, float]:
+    exact, f1 = 0.0, 0.0
+    for id_, answers in gold.items():
+        if not answers:
+            raise ValueError(f"question {id_!r} has no answer: score it with version_2_with_negative")
+        if id_ in predictions:
+            exact += max(exact_match(predictions[id_], answer) for answer in answers)
+            f1 += max(f1_v1(predictions[id_], answer) for answer in answers)
+    return {"exact_match": 100.0 * exact / len(gold), "f1": 100.0 * f1 / len(gold)}
+
+
+def _score_v2(
+    gold: Mapping[str, Sequence[str]],
+    predictions: Mapping[str, str],
+    null_odds: Mapping[str, float] | None,
+    threshold: float | None,
+) -> dict[str, float]:
+    has_answer = {id_: bool(answers) for id_, answers in gold.items()}
+    exact = {id_: _best(exact_match, predictions[id_], answers) for id_, answers in gold.items()}
+    f1 = {id_: _best(f1_v2, predictions[id_], answers) for id_, answers in gold.items()}
+    exact_now = _apply_threshold(exact, null_odds, has_answer, threshold)
+    f1_now = _apply_threshold(f1, null_odds, has_answer, threshold)
+    result = _averages(exact_now, f1_now, list(gold))
+    for prefix, wanted in (("HasAns", True), ("NoAns", False)):
+        ids = [id_ for id_ in gold if has_answer[id_] is wanted]
+        if ids:
+            result |= {f"{prefix}_{name}": x for name, x in _averages(exact_now, f1_now, ids).items()}
+    if null_odds is not None:
+        for name, scores in (("exact", exact), ("f1", f1)):
+            best, at = find_best_threshold(predictions, scores, null_odds, has_answer)
+            result |= {f"best_{name}": best, f"best_{name}_thresh": at}
+    return result
+
+
+def _best(measure: Callable[[str, str], float], prediction: str, answers: Sequence[str]) -> float:
+    # Gold answers that normalise to nothing do not count, unless there is no other: then "" is right.
+    return max(measure(prediction, answer) for answer in [a for a in answers if normalize_answer(a)] or [""])
+
+
+def _apply_threshold(
+    scores: Mapping[str, float],
+    null_odds: Mapping[str, float] | None,
+    has_answer: Mapping[str, bool],
+    threshold: float | None,
+) -> dict[str, float]:
+    if null_odds is None or threshold is None:
+        return dict(scores)
+    return {id_: float(not has_answer[id_]) if null_odds[id_] > threshold else one for id_, one in scores.items()}
+
+
+def _averages(exact: Mapping[str, float], f1: Mapping[str, float], ids: Sequence[str]) -> dict[str, float]:
+    total = len(ids)
+    return {
+        "exact": 100.0 * sum(exact[id_] for id_ in ids) / total,
+        "f1": 100.0 * sum(f1[id_] for id_ in ids) / total,
+        "total": total,
+    }
+
+
+def find_best_threshold(
+    predictions: Mapping[str, str],
+    scores: Mapping[str, float],
+    null_odds: Mapping[str, float],
+    has_answer: Mapping[str, bool],
+) -> tuple[float, float]:
+    """The best average score, in percent, over all thresholds on the null odds, and the lowest such threshold.
+
+    Starts with every answer empty and lets questions answer in the order of their odds (``find_best_thresh``).
+    As officially, a question that would be right either way changes nothing, and among equal odds the search
+    may stop half-way.
+    """
+    current = best = float(sum(not has for has in has_answer.values()))
+    threshold = 0.0
+    for id_ in sorted((id_ for id_ in null_odds if id_ in scores), key=null_odds.__getitem__):
+        if has_answer[id_]:
+            current += scores[id_]
+        elif predictions[id_]:
+            current -= 1
+        if current > best:
+            best, threshold = current, null_odds[id_]
+    return 100.0 * best / len(scores), threshold
+
+
+def read_predictions(path: str | Path) -> dict[str, str]:
+    """A JSON object of question id -> answer text. Raises ValueError for anything else."""
+    return _read_object(path, (str,), "an answer text")
+
+
+def read_numbers(path: str | Path) -> dict[str, float]:
+    """A JSON object of question id -> number. Raises ValueError for anything else."""
+    return _read_object(path, (int, float), "a number")
+
+
+def _read_object(path: str | Path, kinds: tuple[type, ...], what: str) -> dict:
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{path}: cannot be read as JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: expected one JSON object, question id -> {what}; got a {type(content).__name__}")
+    for id_, value in content.items():
+        if type(value) not in kinds or value != value:
+            raise ValueError(f"{path}, question {id_!r}: expected {what}, got {value!r:.60}")
+    return content
+
+
+def squad_metric(version_2_with_negative: bool = False):
+    """An ``evaluate.Metric`` that works offline, called like ``evaluate.load("squad")`` and "squad_v2".
+
+    ``compute(predictions=[{"id", "prediction_text"[, "no_answer_probability"]}], references=[{"id", "answers":
+    {"text": [...], "answer_start": [...]}}])``; version 2 takes ``no_answer_threshold`` (1.0).
+    """
+    import datasets  # here: machines that only train do not have the two
+    import evaluate
+
+    prediction = {"id": datasets.Value("string"), "prediction_text": datasets.Value("string")}
+    if version_2_with_negative:
+        prediction["no_answer_probability"] = datasets.Value("float64")
+    answers = datasets.Sequence({"text": datasets.Value("string"), "answer_start": datasets.Value("int32")})
+    columns = {"predictions": prediction, "references": {"id": datasets.Value("string"), "answers": answers}}
+
+    class SquadMetric(evaluate.Metric):
+        def _info(self):
+            return evaluate.MetricInfo(
+                description=__doc__,
+                citation="Rajpurkar et al., 2016 and 2018",
+                inputs_description=squad_metric.__doc__,
+                features=datasets.Features(columns),
+            )
+
+        def _compute(self, predictions, references, no_answer_threshold: float = 1.0):
+            gold = {row["id"]: row["answers"]["text"] for row in references}
+            texts = {row["id"]: row["prediction_text"] for row in predictions}
+            if not version_2_with_negative:
+                return score(gold, texts)
+            odds = {row["id"]: row["no_answer_probability"] for row in predictions}
+            return score(gold, texts, True, odds, no_answer_threshold)
+
+    return SquadMetric()
