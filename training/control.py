@@ -1,7 +1,8 @@
 """transformers' own BERT as a control in the same loop.
 
-Its heads ignore ``num_items_in_batch`` (huggingface/transformers#47688) and average each micro-batch by itself,
-which is another objective under accumulation. For a fair comparison the loss is computed here, from the logits.
+Its heads ignore ``num_items_in_batch`` (huggingface/transformers#47688) and average each micro-batch by
+itself, which is another objective under accumulation. For a fair comparison the loss is computed here, from
+the logits.
 """
 
 import functools
@@ -33,9 +34,7 @@ def with_exact_losses(model):
             if "next_sentence_label" in labels:
                 outputs.mlm_loss = outputs.loss
                 count = num_sequences_in_batch or len(labels["next_sentence_label"])
-                outputs.nsp_loss = _cross_entropy(
-                    outputs.seq_relationship_logits, labels["next_sentence_label"], count
-                )
+                outputs.nsp_loss = _cross_entropy(outputs.seq_relationship_logits, labels["next_sentence_label"], count)
                 outputs.loss = outputs.mlm_loss + outputs.nsp_loss
         return outputs
 

@@ -53,9 +53,7 @@ def training_steps(
             window = [{k: v.to(run.device, non_blocking=True) for k, v in b.items()} for b in window]
             counts = window_counts(window, accelerator)
             losses = _forward_backward(run, model, window, counts)
-            grad_norm = accelerator.clip_grad_norm_(
-                model.parameters(), run.args.max_grad_norm or float("inf")
-            )
+            grad_norm = accelerator.clip_grad_norm_(model.parameters(), run.args.max_grad_norm or float("inf"))
             values = _global_sums(losses, accelerator)
             if accelerator.scaler is None:
                 _check_finite(index, values["loss"], float(grad_norm))
@@ -73,9 +71,7 @@ def training_steps(
 def _forward_backward(run: Run, model, window: list[dict], counts: dict) -> dict[str, torch.Tensor]:
     """Gradients of the window; returns this process's share of the loss (and of its parts)."""
     sums: dict[str, torch.Tensor] = {}
-    known = {
-        name: counts[name] for name in ("num_items_in_batch", "num_sequences_in_batch") if name in counts
-    }
+    known = {name: counts[name] for name in ("num_items_in_batch", "num_sequences_in_batch") if name in counts}
     for number, batch in enumerate(window, 1):
         # Gradients travel between processes once, with the last micro-batch.
         wait = nullcontext() if number == len(window) else run.accelerator.no_sync(model)
@@ -159,11 +155,7 @@ def predict(run: Run, model, features: Features, batch_size: int, per_token: boo
                 count = int(labelled_items(batch))
                 loss += float(outputs.loss) * count
                 items += count
-            fields = {
-                name: value.float().cpu().numpy()
-                for name, value in outputs.items()
-                if name.endswith("logits")
-            }
+            fields = {name: value.float().cpu().numpy() for name, value in outputs.items() if name.endswith("logits")}
             for place, i in enumerate(indices):
                 length = features.lengths[i] if per_token else None
                 rows.append((i, {name: value[place][:length] for name, value in fields.items()}))

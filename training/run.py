@@ -111,9 +111,7 @@ def start_run(args, script: str) -> Run:
         raise ValueError("--report_to tensorboard needs the package tensorboard: pip install tensorboard")
     if args.mixed_precision == "fp16" and not torch.cuda.is_available():
         raise ValueError("--mixed_precision fp16 needs a GPU; on CPU use bf16 or no")
-    trackers = (
-        {} if args.report_to == "none" else {"log_with": args.report_to, "project_dir": args.output_dir}
-    )
+    trackers = {} if args.report_to == "none" else {"log_with": args.report_to, "project_dir": args.output_dir}
     run = Run(args, Accelerator(mixed_precision=args.mixed_precision, **trackers))
     if run.is_main:
         run.output_dir.mkdir(parents=True, exist_ok=True)
@@ -164,9 +162,7 @@ def commit() -> str:
     git = ["git", "-C", str(here)]
     head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True)
     changed = subprocess.run([*git, "diff", "--quiet", "HEAD"], capture_output=True)
-    return (
-        head.stdout.strip() + ("+" if changed.returncode == 1 else "") if head.returncode == 0 else "unknown"
-    )
+    return head.stdout.strip() + ("+" if changed.returncode == 1 else "") if head.returncode == 0 else "unknown"
 
 
 def device_name(device: torch.device) -> str:

@@ -1,0 +1,155 @@
+"""Pre-train BERT on unlabelled documents: masked LM and next sentence prediction.
+
+With no data flags, on the documentation that this Python installation carries (a vocabulary is learnt first):
+
+    python run_pretraining.py --output_dir runs/first
+
+On text of your own (.txt with a blank line between documents, .jsonl, .parquet; .gz and .xz of these):
+
+    python run_pretraining.py --train_file wiki.txt.xz books.txt.xz --validation_file heldout.txt \
+        --vocab_size 30522 --config_name mini --max_seq_length 128 --max_steps 10000 --output_dir runs/mini
+
+BERT-Base as in the paper, on 8 GPUs (256 sequences a step; first 90 % of the steps at length 128):
+
+    accelerate launch --multi_gpu --num_processes 8 run_pretraining.py --train_file wiki.jsonl books.jsonl \
+        --tokenizer_name vocab --config_name base --max_seq_length 128 --per_device_train_batch_size 32 \
+        --max_steps 1000000 --warmup_steps 10000 --learning_rate 1e-4 --mixed_precision bf16 --output_dir runs/base
+
+Interrupted? The same command with --resume_from_checkpoint auto goes on where the newest checkpoint stands.
+The output folder then holds the model, tokenizer, model card, curves, run.json, metrics.jsonl, all_results.json.
+"""
+
+import sys
+
+import transformers
+from transformers import AutoTokenizer
+
+import modeling_bert_repro
+from tokenization.bert_tokenizer import write_vocab
+from tokenization.train_wordpiece import train_wordpiece
+from training import pretraining
+from training.arguments import PretrainingArguments, parse_arguments
+from training.batches import step_batches, steps_for
+from training.checkpoint import resume, save_checkpoint, save_model_folder
+from training.configs import bert_config, check_fit
+from training.control import with_exact_losses
+from training.curves import draw_curves
+from training.loop import training_steps
+from training.model_card import write_model_card
+from training.optim import create_optimizer, linear_schedule
+from training.run import report_errors, start_run
+
+IMPLEMENTATIONS = {"repro": modeling_bert_repro, "transformers": transformers}
+# Only the pre-training class keeps a trained pooler; without pairs there is none to train.
+CLASSES = {"mlm_nsp": "BertForPreTraining", "mlm": "BertForMaskedLM", "ltr": "BertForMaskedLM"}
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse_arguments(PretrainingArguments, argv)
+    run = start_run(args, "run_pretraining.py")
+
+    text = pretraining.Text(args)
+    run.say(f"text: {text.name}")
+    tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
+    model = build_model(args, tokenizer)
+    train_corpus, eval_corpus = run.main_first(lambda: pretraining.corpora(run, text, tokenizer))
+    train = pretraining.instances(run, train_corpus, tokenizer, seed=args.seed)
+    held_out = pretraining.instances(run, eval_corpus, tokenizer, seed=0)
+    total_steps = steps_for(args, train.epoch_size(0), run.global_batch_size)
+    run.describe(
+        data=train_corpus.manifest["sources"],
+        corpus={"documents": train_corpus.num_documents, "tokens": train_corpus.num_tokens},
+        held_out={"documents": eval_corpus.num_documents, "tokens": eval_corpus.num_tokens},
+        parameters=model.num_parameters(),
+        total_steps=total_steps,
+    )
+    run.say(
+        f"{train_corpus.num_documents:,} documents, {train_corpus.num_tokens:,} tokens; {model.num_parameters():,} "
+        f"parameters; {total_steps:,} steps of {run.global_batch_size} x {args.max_seq_length}"
+    )
+
+    optimizer = create_optimizer(model, args.learning_rate, args.weight_decay)
+    scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
+    model, optimizer = run.accelerator.prepare(model, optimizer)
+    done = resume(run, total_steps, model, optimizer, scheduler)
+    if done == 0:
+        run.log(event="corpus", unigram_entropy=train_corpus.unigram_entropy())
+
+    speed = pretraining.Throughput()
+    batches = step_batches(train, run, done, total_steps)
+    for step in training_steps(run, model, optimizer, scheduler, batches, total_steps, done):
+        speed.add(step)
+        last = step.index == total_steps
+        if step.index % args.logging_steps == 0 or step.index == 1 or last:
+            run.log(
+                event="train",
+                step=step.index,
+                loss=step.loss,
+                **step.parts,
+                learning_rate=step.lr,
+                grad_norm=step.grad_norm,
+                tokens_per_second=round(speed.rate(), 1),
+            )
+        if args.eval_steps and step.index % args.eval_steps == 0 and not last:
+            log_evaluation(run, step.index, pretraining.evaluate(run, model, held_out))
+        if args.save_steps and step.index % args.save_steps == 0:
+            save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler)
+
+    results = pretraining.evaluate(run, model, held_out)
+    log_evaluation(run, total_steps, results)
+    save_model_folder(run, model)
+    results |= speed.results() | {"train_steps": total_steps}
+    if run.is_main:
+        results["train_loss"] = pretraining.mean_train_loss(run.output_dir / "metrics.jsonl")
+        draw_curves(run.output_dir)
+    run.finish(results)
+    if run.is_main:
+        write_model_card(run.output_dir, kind="pretraining", datasets=[text.name], metrics=results)
+        print(f"finished: {run.output_dir}")
+
+
+def load_or_learn_tokenizer(run, text):
+    args, folder = run.args, run.output_dir
+    if args.tokenizer_name:
+        tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name)
+    elif (folder / "tokenizer.json").exists():  # learnt before this run was interrupted, or by the main process
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    else:
+        run.say(f"learning a vocabulary of {args.vocab_size:,} pieces")
+        lines = (line for document in text.documents() for line in document)
+        train_wordpiece(lines, args.vocab_size, output_dir=folder, do_lower_case=not args.cased)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    if run.is_main and args.tokenizer_name:
+        tokenizer.save_pretrained(folder)
+        write_vocab(tokenizer, folder)
+    return tokenizer
+
+
+def build_model(args, tokenizer):
+    """The network, with new weights or those of --model_name_or_path, checked against tokenizer and length."""
+    cls = getattr(IMPLEMENTATIONS[args.model_impl], CLASSES[args.objective])
+    if args.model_name_or_path:
+        model = cls.from_pretrained(args.model_name_or_path, dtype="float32")
+    else:
+        config = bert_config(args.config_name or "mini", len(tokenizer), pad_token_id=tokenizer.pad_token_id)
+        config.is_decoder = args.objective == "ltr"
+        check_fit(config, tokenizer, args.max_seq_length)
+        model = cls(config)
+    check_fit(model.config, tokenizer, args.max_seq_length)
+    if args.model_impl == "transformers":
+        model = with_exact_losses(model)
+    else:
+        model.config.sparse_prediction = True
+    if args.torch_compile:
+        model.compile()
+    return model
+
+
+def log_evaluation(run, step: int, results: dict[str, float]) -> None:
+    run.log(event="eval", step=step, **results)
+    shown = ("eval_mlm_loss", "eval_mlm_accuracy", "eval_nsp_accuracy")
+    run.say(f"step {step}: " + ", ".join(f"{name} {results[name]:.4f}" for name in shown if name in results))
+
+
+if __name__ == "__main__":
+    sys.exit(report_errors(main))

@@ -1,0 +1,96 @@
+"""Small networks, tokenizers and texts that the tests share. Offline by construction."""
+
+import os
+import warnings
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import BertConfig
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder with real data sets (see CONTRIBUTING.md); tests that want it skip without one."""
+    folder = os.environ.get("BERT_REPRO_DATA")
+    if not folder:
+        pytest.skip("BERT_REPRO_DATA is not set")
+    return Path(folder)
+
+
+@pytest.fixture
+def small_config() -> BertConfig:
+    return BertConfig(
+        vocab_size=99,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=37,
+        max_position_embeddings=48,
+    )
+
+
+WORDS = (
+    "the a of and to in is was for on that with as it at by from this be are red green blue small large old new "
+    "house river mountain city school garden window table letter music night morning winter summer king queen doctor "
+    "teacher child walked opened found wrote carried followed heard watched built crossed returned remembered"
+).split()
+
+
+@pytest.fixture(scope="session")
+def vocab() -> list[str]:
+    letters = "abcdefghijklmnopqrstuvwxyz.,?"
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    return specials + list(letters) + [f"##{c}" for c in letters[:26]] + [w for w in WORDS if len(w) > 1]
+
+
+@pytest.fixture(scope="session")
+def tokenizer_folder(tmp_path_factory, vocab) -> Path:
+    """A saved tokenizer whose words are ``WORDS``."""
+    from tokenization import build_tokenizer
+
+    folder = tmp_path_factory.mktemp("tokenizer")
+    build_tokenizer(vocab).save_pretrained(folder)
+    return folder
+
+
+def sentence(generator, length: int = 8) -> str:
+    return " ".join(WORDS[i] for i in generator.integers(0, len(WORDS), length)) + " ."
+
+
+@pytest.fixture(scope="session")
+def text_file(tmp_path_factory) -> Path:
+    """60 documents of 3 to 8 sentences, one a line, blank lines between documents."""
+    import numpy as np
+
+    generator = np.random.default_rng(0)
+    documents = ["\n".join(sentence(generator) for _ in range(generator.integers(3, 9))) for _ in range(60)]
+    path = tmp_path_factory.mktemp("text") / "text.txt"
+    path.write_text("\n\n".join(documents) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def fake_run(tmp_path):
+    """Make a ``Run`` on the CPU with the flags given, without a script around it."""
+    from accelerate import Accelerator
+
+    from training.arguments import SharedArguments
+    from training.run import Run
+
+    def make(**flags) -> Run:
+        flags = {"output_dir": str(tmp_path / "run"), "per_device_train_batch_size": 4, **flags}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            run = Run(SharedArguments(**flags), Accelerator(cpu=True))
+        run.output_dir.mkdir(parents=True, exist_ok=True)
+        return run
+
+    return make

@@ -1,0 +1,71 @@
+import dataclasses
+
+import pytest
+
+from training.arguments import GlueArguments, PretrainingArguments, SharedArguments, SquadArguments, parse_arguments
+
+SHARED_FLAGS = (  # the contract that scripts of other people rely on
+    "output_dir seed num_train_epochs max_steps per_device_train_batch_size per_device_eval_batch_size "
+    "gradient_accumulation_steps learning_rate weight_decay warmup_steps max_grad_norm mixed_precision "
+    "logging_steps eval_steps save_steps save_total_limit resume_from_checkpoint report_to dataloader_num_workers "
+    "torch_compile model_impl push_to_hub hub_model_id"
+).split()
+
+
+def test_the_shared_flags_are_all_there():
+    assert {field.name for field in dataclasses.fields(SharedArguments)} >= set(SHARED_FLAGS)
+
+
+@pytest.mark.parametrize("spelling", ["--per_device_train_batch_size", "--per-device-train-batch-size"])
+def test_both_spellings(spelling):
+    args = parse_arguments(PretrainingArguments, ["--output_dir", "x", spelling, "7"])
+    assert args.per_device_train_batch_size == 7
+
+
+def test_squad_defaults_are_the_papers():
+    args = parse_arguments(SquadArguments, ["--output_dir", "x", "--model_name_or_path", "m"])
+    assert (args.max_seq_length, args.doc_stride, args.max_query_length) == (384, 128, 64)
+    assert (args.max_answer_length, args.n_best_size, args.null_score_diff_threshold) == (30, 20, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--learning_rat", "1"], "unknown argument --learning_rat 1; did you mean --learning_rate?"),
+        (["--learn", "1"], "unknown argument --learn 1"),  # no silent abbreviation
+        (["stray"], "unknown argument stray"),
+        (["--mlm_probability", "1.5"], "--mlm_probability must lie between 0 and 1; got 1.5"),
+        (["--mlm_probability", "0"], "above 0"),
+        (["--mask_replace_prob", "0.9", "--random_replace_prob", "0.2"], "add up to more than 1"),
+        (["--max_seq_length", "4"], "at least 8"),
+        (["--max_steps", "0"], "--max_steps must be positive"),
+        (["--num_train_epochs", "0"], "--num_train_epochs must be above 0"),
+        (["--gradient_accumulation_steps", "0"], "at least 1"),
+        (["--objective", "gpt"], "invalid choice"),
+        (["--seed", "one"], "invalid int value"),
+        (["--push_to_hub"], "needs --hub_model_id"),
+        (["--train_file", "a", "--dataset_name", "b"], "not both"),
+        (["--config_name", "mini", "--model_name_or_path", "b"], "not both"),
+        (["--mixed_precision", "int8"], "invalid choice"),
+        (["--learning_rate", "nan"], "at least 0"),
+    ],
+)
+def test_refusals_are_one_line_and_status_2(flags, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        parse_arguments(PretrainingArguments, ["--output_dir", "x", *flags])
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_stray_args_file_is_not_read(tmp_path, monkeypatch):
+    """HfArgumentParser reads SCRIPT.args beside the script unless told otherwise."""
+    (tmp_path / "run.args").write_text("--seed 99")
+    monkeypatch.setattr("sys.argv", [str(tmp_path / "run.py"), "--output_dir", "x"])
+    assert parse_arguments(PretrainingArguments).seed == 42
+
+
+@pytest.mark.parametrize("flags", [[], ["--config_name", "mini"], ["--model_name_or_path", "a", "--config_name", "b"]])
+def test_fine_tuning_needs_weights_or_a_shape(flags, capsys):
+    with pytest.raises(SystemExit):
+        parse_arguments(GlueArguments, ["--output_dir", "x", *flags])
+    assert "--config_name" in capsys.readouterr().err

@@ -1,0 +1,96 @@
+import numpy as np
+import pytest
+import torch
+
+from training.batches import Features, step_batches, steps_for
+
+
+def features(count=10, seed=0):
+    rows = [list(range(1, 2 + i % 4)) for i in range(count)]
+    return Features(
+        {"input_ids": rows, "token_type_ids": [[0] * len(r) for r in rows], "labels": list(range(count))}, 0, seed
+    )
+
+
+def test_collate_pads_on_the_right_to_the_longest_row():
+    batch = features().collate([0, 2])
+    assert batch["input_ids"].tolist() == [[1, 0, 0], [1, 2, 3]]
+    assert batch["attention_mask"].tolist() == [[1, 0, 0], [1, 1, 1]]
+    assert batch["token_type_ids"].tolist() == [[0, 0, 0], [0, 0, 0]]
+    assert batch["labels"].tolist() == [0, 2]
+    assert batch["labels"].dtype == torch.int64
+
+
+def test_float_labels_stay_float32():
+    rows = Features({"input_ids": [[1], [2]], "token_type_ids": [[0], [0]], "labels": [0.5, 2.0]}, 0)
+    assert rows.collate([1])["labels"].dtype == torch.float32
+
+
+def test_every_epoch_is_a_new_permutation():
+    source = features(10)
+    epochs = [source.batch(10 * e, 10 * e + 10)["labels"].tolist() for e in range(3)]
+    assert all(sorted(epoch) == list(range(10)) for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2]
+    assert epochs == [features(10).batch(10 * e, 10 * e + 10)["labels"].tolist() for e in range(3)]
+    assert epochs[0] != features(10, seed=1).batch(0, 10)["labels"].tolist()
+
+
+def test_a_batch_may_cross_epochs_and_be_cut_anywhere():
+    source = features(10)
+    whole = source.batch(0, 25)["labels"].tolist()
+    assert whole == source.batch(0, 13)["labels"].tolist() + source.batch(13, 25)["labels"].tolist()
+
+
+def test_no_examples_is_an_error():
+    with pytest.raises(ValueError, match="no examples"):
+        Features({"input_ids": [], "token_type_ids": []}, 0)
+    with pytest.raises(ValueError, match="one length"):
+        Features({"input_ids": [[1]], "labels": [1, 2]}, 0)
+
+
+def seen(run, source, start, stop):
+    """Labels per optimiser step, in the order of their positions."""
+    return [
+        sorted(i for b in window for i in b["labels"].tolist()) for window in step_batches(source, run, start, stop)
+    ]
+
+
+def test_a_step_sees_the_same_data_however_it_is_cut(fake_run):
+    source = features(50)
+    whole = seen(fake_run(per_device_train_batch_size=12), source, 0, 6)
+    assert seen(fake_run(per_device_train_batch_size=3, gradient_accumulation_steps=4), source, 0, 6) == whole
+    ranks = []
+    for rank in range(2):
+        run = fake_run(per_device_train_batch_size=3, gradient_accumulation_steps=2)
+        run.rank, run.world_size = rank, 2
+        ranks.append(seen(run, source, 0, 6))
+    assert [sorted(a + b) for a, b in zip(*ranks)] == whole
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_resuming_seeks(fake_run, workers):
+    source = features(50)
+    whole = seen(fake_run(), source, 0, 8)
+    assert seen(fake_run(dataloader_num_workers=workers), source, 5, 8) == whole[5:]
+
+
+def test_seeking_does_not_replay(fake_run):
+    asked = []
+
+    class Source:
+        def batch(self, start, stop):
+            asked.append((start, stop))
+            return {"x": torch.zeros(stop - start)}
+
+    next(step_batches(Source(), fake_run(), 1_000_000, 1_000_001))
+    assert asked == [(4_000_000, 4_000_004)]
+
+
+def test_steps_cover_every_example(fake_run):
+    args = fake_run(num_train_epochs=3.0).args
+    assert steps_for(args, 10, 4) == 8  # 30 examples in batches of 4, the last filled up
+    assert steps_for(args, 8, 4) == 6
+    assert steps_for(args, 1, 64) == 1
+    args.max_steps = 5
+    assert steps_for(args, 10, 4) == 5
+    assert np.ceil(0.1 * 1000 / 10) == steps_for(fake_run(num_train_epochs=0.1).args, 1000, 10)

@@ -1,0 +1,182 @@
+"""What ``run_pretraining.py`` is made of: its text, its held-out part, its evaluation."""
+
+import json
+import os
+import time
+import zlib
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import torch
+from torch.nn import functional as F
+
+from . import embedded
+from .corpus import build_corpus, check_files, read_documents
+from .instances import PretrainingInstances
+from .loop import IGNORED, Step
+from .run import Run
+from .shards import Corpus, sha256_of
+
+
+class Text:
+    """The documents of a run, readable more than once.
+
+    Attributes: ``name`` says where they come from; ``fingerprint`` changes when they do.
+    """
+
+    def __init__(self, args):
+        self.files = check_files(args.train_file) if args.train_file else []
+        self.limit = args.max_train_documents
+        self.args = args
+        if self.files:
+            self.name = ", ".join(path.name for path in self.files)
+            identity = [sha256_of(path) for path in self.files]
+        elif args.dataset_name:
+            self.name = args.dataset_name
+            identity = [args.dataset_name, args.dataset_config_name]
+        else:
+            self.name = "the documentation carried by this Python installation"
+            identity = [zlib.crc32(repr(embedded.documents()).encode())]
+        self.fingerprint = json.dumps([*identity, self.limit])
+
+    def documents(self) -> Iterator[list[str]]:
+        """Each document as its paragraphs or sentences."""
+        if self.files:
+            found: Iterable[list[str]] = read_documents(self.files)
+        elif self.args.dataset_name:
+            found = _hub_documents(self.args)
+        else:
+            found = embedded.documents()
+        return islice(found, self.limit)
+
+
+def _hub_documents(args) -> Iterator[list[str]]:
+    import datasets
+
+    try:
+        rows = datasets.load_dataset(
+            args.dataset_name, args.dataset_config_name, split="train", streaming=args.streaming
+        )
+    except Exception as error:  # datasets raises its own, requests' and huggingface_hub's types here
+        raise ValueError(f"--dataset_name {args.dataset_name} could not be opened: {error}") from error
+    for number, row in enumerate(rows):
+        if not isinstance(row.get("text"), str):
+            raise ValueError(f"{args.dataset_name}, row {number}: expected a string field 'text', got {sorted(row)}")
+        yield [line.strip() for line in row["text"].splitlines() if line.strip()]
+
+
+def is_held_out(document: list[str], share: float) -> bool:
+    """Whether a document belongs to the held-out part: by its content, so that copies fall on one side."""
+    return zlib.crc32("\n".join(document).encode()) < share * 2**32
+
+
+def corpora(run: Run, text: Text, tokenizer) -> tuple[Corpus, Corpus]:
+    """Build, or open, the training and the held-out corpus under ``output_dir/corpus``. Main process first."""
+    args, folder = run.args, run.output_dir / "corpus"
+    workers = max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    pairs = args.objective == "mlm_nsp"
+    share = 0.0 if args.validation_file else args.validation_split
+
+    def build(documents, name: str, fingerprint: str | None = None) -> Corpus:
+        return build_corpus(documents, tokenizer, folder / name, workers, need_pairs=pairs, fingerprint=fingerprint)
+
+    def part(name: str, held_out: bool) -> Corpus:
+        chosen = (d for d in text.documents() if is_held_out(d, share) == held_out)
+        return build(chosen, name, json.dumps([text.fingerprint, share, held_out]))
+
+    train = part("train", held_out=False)
+    validation = build(args.validation_file, "validation") if args.validation_file else part("validation", True)
+    return train, validation
+
+
+def instances(run: Run, corpus: Corpus, tokenizer, seed: int) -> PretrainingInstances:
+    args = run.args
+    return PretrainingInstances(
+        corpus,
+        tokenizer,
+        seed=seed,
+        max_seq_length=args.max_seq_length,
+        objective=args.objective,
+        short_seq_prob=args.short_seq_prob,
+        mlm_probability=args.mlm_probability,
+        mask_replace_prob=args.mask_replace_prob,
+        random_replace_prob=args.random_replace_prob,
+        whole_word_mask=args.whole_word_mask,
+        max_predictions_per_seq=args.max_predictions_per_seq,
+    )
+
+
+@torch.no_grad()
+def evaluate(run: Run, model, held_out: PretrainingInstances) -> dict[str, float]:
+    """Losses and accuracies on held-out instances, each a mean over all predictions (not over batches).
+
+    ``eval_mlm_loss`` is in nats per predicted token; ``eval_perplexity`` is its exponential.
+    """
+    model.eval()
+    args = run.args
+    count = min(args.max_eval_instances, held_out.epoch_size(0))
+    size = args.per_device_eval_batch_size
+    starts = list(range(0, count, size))
+    sums = torch.zeros(6, dtype=torch.float64)
+    with run.progress(len(starts[run.rank :: run.world_size]), "evaluating") as bar:
+        for start in starts[run.rank :: run.world_size]:
+            batch = held_out.batch(start, min(start + size, count))
+            batch = {name: tensor.to(run.device) for name, tensor in batch.items()}
+            sums += _batch_sums(model(**batch), batch)
+            bar.update()
+    mlm, right, predicted, nsp, nsp_right, pairs = run.accelerator.reduce(
+        sums.to(run.device, torch.float32 if run.device.type == "mps" else torch.float64), "sum"
+    ).tolist()
+    results = {"eval_mlm_loss": mlm / predicted, "eval_mlm_accuracy": right / predicted}
+    results["eval_perplexity"] = float(torch.tensor(results["eval_mlm_loss"]).exp())
+    results["eval_loss"] = results["eval_mlm_loss"]
+    if pairs:
+        results |= {"eval_nsp_loss": nsp / pairs, "eval_nsp_accuracy": nsp_right / pairs}
+        results["eval_loss"] += results["eval_nsp_loss"]
+    return results
+
+
+def _batch_sums(outputs, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """(MLM loss, right, count, NSP loss, right, count) summed over a batch, float64 on the CPU."""
+    logits = outputs.prediction_logits if "prediction_logits" in outputs else outputs.logits
+    labelled = batch["labels"] != IGNORED
+    if logits.dim() == 3:  # (B, L, V); with sparse_prediction only the labelled positions come: (P, V)
+        logits = logits[labelled]
+    sums = _sums(logits, batch["labels"][labelled])
+    if "next_sentence_label" in batch:
+        return torch.tensor(sums + _sums(outputs.seq_relationship_logits, batch["next_sentence_label"])).double()
+    return torch.tensor([*sums, 0, 0, 0]).double()
+
+
+def _sums(logits: torch.Tensor, labels: torch.Tensor) -> list[float]:
+    loss = F.cross_entropy(logits.float(), labels, reduction="sum")
+    return [float(loss), float((logits.argmax(-1) == labels).sum()), float(len(labels))]
+
+
+class Throughput:
+    """Real tokens per second, since the start and since the last reading."""
+
+    def __init__(self):
+        self.started = self.last = time.perf_counter()
+        self.tokens = self.tokens_at_last = 0
+
+    def add(self, step: Step) -> None:
+        self.tokens += step.tokens
+
+    def rate(self) -> float:
+        now = time.perf_counter()
+        rate = (self.tokens - self.tokens_at_last) / max(now - self.last, 1e-9)
+        self.last, self.tokens_at_last = now, self.tokens
+        return rate
+
+    def results(self) -> dict[str, float]:
+        runtime = time.perf_counter() - self.started
+        return {"train_runtime": runtime, "train_tokens_per_second": self.tokens / runtime}
+
+
+def mean_train_loss(metrics: Path) -> float:
+    """Mean loss of the training records of a run, over all its interruptions."""
+    with open(metrics, encoding="utf-8") as file:
+        losses = [event["loss"] for event in map(json.loads, file) if event["event"] == "train"]
+    return sum(losses) / len(losses) if losses else float("nan")
