@@ -142,32 +142,40 @@ def pair_examples(split: str, include_packages: bool = True) -> list[dict]:
     """Does this body belong to this summary? dicts of sentence1 (summary), sentence2 (body) and label (1: yes).
 
     Every summary and every body occurs twice, once with each label, so that neither alone tells anything and the
-    labels are balanced exactly. The wrong body is that of the next docstring of the same module (of the
-    next module, for a module's last), so that the topic alone tells little."""
-    pairs = [both for document in side(split, include_packages) if (both := pair(document))]
-    pairs = list(dict(pairs).items())
-    bodies = [body for _, body in pairs]
+    labels are balanced exactly. The wrong body is from the same package, half its documents away, so that the
+    package's subject and style do not tell either, but (modules being neighbours) almost always from another
+    module. Weighing shared words by their rarity answers 88 % of the validation pairs; with the next docstring
+    of the same module as the wrong body it answers 74 %, with any docstring 90 %."""
+    by_package: dict[str, dict[str, str]] = {}
+    for document in side(split, include_packages):
+        package = document.module.split(".")[0]
+        if both := pair(document):
+            by_package.setdefault(package if package in PACKAGES else "", {}).setdefault(*both)
     examples = []
-    for (summary, body), other in zip(pairs, bodies[1:] + bodies[:1], strict=True):
-        examples.append({"sentence1": summary, "sentence2": body, "label": 1})
-        examples.append({"sentence1": summary, "sentence2": other, "label": 0})
+    for pairs in by_package.values():
+        if len(pairs) < 2:  # no other body
+            continue
+        bodies = list(pairs.values())
+        half = len(bodies) // 2
+        for (summary, body), other in zip(pairs.items(), bodies[half:] + bodies[:half], strict=True):
+            examples.append({"sentence1": summary, "sentence2": body, "label": 1})
+            examples.append({"sentence1": summary, "sentence2": other, "label": 0})
     return sorted(examples, key=lambda example: stable_hash(example["sentence1"], example["sentence2"]))
 
 
 def classification_examples(split: str, include_packages: bool = True) -> list[dict]:
     """What is described here? dicts of sentence (summary and start of the body) and label ("class", "function" or
-    "module"), as many of each label."""
-    by_kind: dict[str, list[dict]] = {"class": [], "function": [], "module": []}
+    "method"), as many of each label. Logistic regression on words and word pairs answers 73 %."""
+    by_kind: dict[str, list[dict]] = {"class": [], "function": [], "method": []}
     for document in side(split, include_packages):
-        if document.kind in by_kind:
+        kind = "method" if document.kind == "function" and "." in document.name else document.kind
+        if kind in by_kind:
             words = " ".join(document.paragraphs()).split()
-            by_kind[document.kind].append({"sentence": " ".join(words[:BODY_WORDS]), "label": document.kind})
+            by_kind[kind].append({"sentence": " ".join(words[:BODY_WORDS]), "label": kind})
     for examples in by_kind.values():
         examples.sort(key=lambda example: stable_hash(example["sentence"]))
-    count = min(map(len, by_kind.values()))
-    return [
-        example for row in zip(*(examples[:count] for examples in by_kind.values()), strict=True) for example in row
-    ]
+    rows = zip(*by_kind.values(), strict=False)  # as long as the shortest
+    return [example for row in rows for example in row]
 
 
 def stable_hash(*parts: str) -> str:
