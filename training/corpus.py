@@ -130,7 +130,7 @@ def _json_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
             continue
         try:
             row = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # also numbers of 5,000 digits, and endless brackets
             raise ValueError(f"{path}:{number}: not JSON ({error}); expected one object a line") from error
         text = row.get("text") if isinstance(row, dict) else None
         yield from _paragraphs(text, f"{path}:{number}")

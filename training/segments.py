@@ -76,7 +76,7 @@ def _targets(base: np.ndarray, capacity: int, short_seq_prob: float) -> np.ndarr
 
 
 def _draw(base: np.ndarray, purpose: int) -> np.ndarray:
-    return random_bits(base.view(np.int64), purpose)
+    return random_bits(base, purpose)
 
 
 def _chunk_pairs(
@@ -99,7 +99,7 @@ def _chunk_pairs(
     columns: list[tuple[np.ndarray, ...]] = []
     step = 0
     while len(position):
-        base = random_bits(state.view(np.int64), step)
+        base = random_bits(state, step)
         target = _targets(base, capacity, short_seq_prob)
         stop = np.searchsorted(offsets, offsets[position] + target, side="left")
         stop = np.minimum(np.maximum(stop, position + 2), end)
@@ -120,17 +120,16 @@ def label_balance(corpus: Corpus, capacity: int, short_seq_prob: float) -> tuple
 
     Depends on the corpus and the lengths only. Raises ValueError when no document has two sentences.
     """
+    if corpus.num_documents < 2 or not np.any(np.diff(corpus.documents) > 1):
+        raise ValueError(
+            f"{corpus.path}: next-sentence prediction needs at least 2 documents and a document of 2 sentences, "
+            "got none such; add text, put blank lines between documents, or use the objective mlm"
+        )
     stride = max(1, corpus.num_sentences // _PILOT_SENTENCES)
     pieces = _pieces(corpus, np.arange(0, corpus.num_documents, stride))
     # Few but long documents: a stride over documents alone would still be a large sample.
     stride = max(1, int((pieces[2] - pieces[1]).sum()) // _PILOT_SENTENCES)
     pieces = tuple(column[::stride] for column in pieces)
-
-    if corpus.num_documents < 2 or not np.any(pieces[2] - pieces[1] > 1):
-        raise ValueError(
-            f"{corpus.path}: next-sentence prediction needs at least 2 documents and a document of 2 sentences, "
-            "got none such; add text, put blank lines between documents, or use the objective mlm"
-        )
 
     def counts(is_next: float) -> tuple[int, int, int]:
         chunks = _chunk_pairs(corpus, pieces, 0, 0, capacity, short_seq_prob, is_next)
@@ -208,7 +207,7 @@ def plan_packed(corpus: Corpus, seed: int, variant: int, capacity: int, short_se
         position, end = offsets[first], offsets[last]
         starts, lengths, step = [], [], 0
         while len(position):
-            limit = position + _targets(random_bits(state.view(np.int64), step), capacity, short_seq_prob)
+            limit = position + _targets(random_bits(state, step), capacity, short_seq_prob)
             whole = offsets[np.searchsorted(offsets, limit, side="right") - 1]
             stop = np.minimum(np.where(whole > position, whole, limit), end)
             starts.append(position)

@@ -11,15 +11,13 @@ section 3), and no text is ever lost by splitting.
 
 import re
 
-_TITLES = (
-    "mr mrs ms mme mlle dr prof st sr jr hon rev fr gen col capt lt sgt maj cmdr adm gov sen rep pres messrs"
-)
+_TITLES = "mr mrs ms mme mlle dr prof st sr jr hon rev fr gen col capt lt sgt maj cmdr adm gov sen rep pres messrs"
 _PLACES = "mt ft ave blvd rd co corp inc ltd bros dept univ assn est"
 _MONTHS = "jan feb mar apr jun jul aug sep sept oct nov dec"
 _OTHERS = "vs etc al cf ca viz approx fig figs eq sec ch vol vols ed eds pp op cit ibid e.g i.e esp incl resp"
 _ABBREVIATIONS = frozenset(f"{_TITLES} {_PLACES} {_MONTHS} {_OTHERS}".split())
 # These are words as well ("No."), so they count as abbreviations only before a number.
-_BEFORE_NUMBERS = frozenset("no nos p pp art para vol ch fig c b d r v".split())
+_BEFORE_NUMBERS = frozenset(["no", "nos", "p", "pp", "art", "para", "c", "b", "d", "r"])
 
 _BOUNDARY = re.compile(r"[.!?…]+[\"'”’»)\]]*(\s+)|[。！？]+[」』”’）]*()")
 _LAST_WORD = re.compile(r"([^\W_]+(?:\.[^\W_]+)*)\.$")

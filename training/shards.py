@@ -10,12 +10,12 @@ While it is built the folder is called `<name>.building`; one rename makes it a 
 """
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
-import shutil
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -137,9 +137,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if not intact:
         raise ValueError(f"{file}: damaged or edited by hand; delete {path} and build the corpus again")
     if manifest["key"]["format"] != FORMAT:
-        raise ValueError(
-            f"{file}: format {manifest['key']['format']}, expected {FORMAT}; build the corpus again"
-        )
+        raise ValueError(f"{file}: format {manifest['key']['format']}, expected {FORMAT}; build the corpus again")
     return manifest
 
 
@@ -148,7 +146,7 @@ def _manifest_checksum(manifest: dict[str, Any]) -> str:
 
 
 class ShardWriter:
-    """Appends sentences to `<target>.building`, remembers how far it got, and renames it to `target` at the end.
+    """Appends sentences to `<target>.building`, remembers how far it got, and renames it to `target`.
 
     `events` is how many lines of the source are safely on disk: after a kill the next writer with an equal
     key continues there, and everything written behind that point is cut off.
@@ -157,13 +155,15 @@ class ShardWriter:
     def __init__(self, target: Path, key: dict[str, Any], dtype: np.dtype):
         self.target, self.key, self.dtype = target, key, dtype
         self.folder = target.with_name(target.name + ".building")
-        progress = self._read_progress()
-        if progress is None and self.folder.exists():
-            shutil.rmtree(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.files = {
-            name: open(self.folder / f"{name}.bin", "ab") for name in ("tokens", "sentences", "documents")
-        }
+        self.lock = _locked(self.folder)
+        progress = self._read_progress()
+        if progress is None:
+            for file in self.folder.iterdir():
+                file.unlink()
+        self.files: dict[str, IO[bytes]] = {}
+        for name in ("tokens", "sentences", "documents"):
+            self.files[name] = (self.folder / f"{name}.bin").open("ab")
         if progress is None:
             self.events = 0
             self.empty = {"sentences": 0, "documents": 0}
@@ -216,7 +216,6 @@ class ShardWriter:
     def finish(self, facts: dict[str, Any], vocab_size: int) -> None:
         """Write unigram counts and the manifest, and give the folder its final name."""
         self.commit()
-        self.close()
         unigrams = self._count_unigrams(vocab_size)
         (self.folder / "unigrams.bin").write_bytes(unigrams.astype(_OFFSETS).tobytes())
         (self.folder / "progress.json").unlink()
@@ -233,9 +232,9 @@ class ShardWriter:
             "empty_documents": self.empty["documents"],
         }
         manifest = {"key": self.key, "dtype": self.dtype.str, "counts": counts, "files": files, **facts}
-        write_json(
-            self.folder / "manifest.json", manifest | {"manifest_sha256": _manifest_checksum(manifest)}
-        )
+        write_json(self.folder / "manifest.json", manifest | {"manifest_sha256": _manifest_checksum(manifest)})
+        if self.target.exists():
+            self.target.rmdir()  # it is empty: build_corpus looked
         os.rename(self.folder, self.target)
 
     def _count_unigrams(self, vocab_size: int) -> np.ndarray:
@@ -248,6 +247,20 @@ class ShardWriter:
     def close(self) -> None:
         for file in self.files.values():
             file.close()
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
+
+
+def _locked(folder: Path) -> int:
+    """A descriptor of `folder` that no other process holds; the lock ends with the process, however it ends."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise ValueError(f"{folder}: another process is building this corpus; wait until it is done") from None
+    return descriptor
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
