@@ -1,0 +1,178 @@
+"""Fine-tune BERT on a task of GLUE, or on sentences and labels of one's own.
+
+With no data flags, on pairs from the documentation that this Python carries (does this text belong to this summary?):
+
+    python run_glue.py --model_name_or_path runs/first --output_dir runs/pair
+
+A task of GLUE, from the official files (train.tsv, dev.tsv; plain, .xz or .gz), or without --data_dir from the Hub:
+
+    python run_glue.py --model_name_or_path runs/mini --task_name mrpc --data_dir glue/MRPC --output_dir runs/mrpc
+    python run_glue.py --model_name_or_path runs/mini --task_name mnli --do_predict --output_dir runs/mnli
+
+Your own .tsv (never quoted), .csv or .jsonl: one or two text columns and `label`; numbers with a point are scores:
+
+    python run_glue.py --model_name_or_path runs/mini --train_file train.csv --validation_file dev.csv \
+        --output_dir runs/own
+
+The same network from random weights, and transformers' own network, as controls:
+
+    python run_glue.py --config_name mini --tokenizer_name runs/mini --task_name mrpc --data_dir glue/MRPC \
+        --output_dir runs/mrpc_random
+    python run_glue.py --model_impl transformers --model_name_or_path runs/mini --task_name mrpc \
+        --data_dir glue/MRPC --output_dir runs/mrpc_control
+
+Without training data a fine-tuned model is only evaluated: --task_name ax after MNLI, or --validation_file alone.
+--do_predict (or --test_file) writes <Task>.tsv as the GLUE server wants it. --resume_from_checkpoint auto goes on.
+"""
+
+import sys
+import time
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoTokenizer, BertConfig
+
+import modeling_bert_repro
+from tokenization.bert_tokenizer import write_vocab
+from training import glue
+from training.arguments import GlueArguments, parse_arguments
+from training.batches import step_batches, steps_for
+from training.checkpoint import resume, save_checkpoint, save_model_folder
+from training.configs import bert_config, check_fit
+from training.control import with_exact_losses
+from training.curves import draw_curves
+from training.glue_sources import load_data
+from training.loop import predict, training_steps
+from training.model_card import write_model_card
+from training.optim import create_optimizer, linear_schedule
+from training.run import check_output_dir, report_errors, start_run
+
+IMPLEMENTATIONS = {"repro": modeling_bert_repro, "transformers": transformers}
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse_arguments(GlueArguments, argv)
+    check_output_dir(args)
+    tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
+    config = load_config(args, tokenizer)
+    # Before start_run: a mistake in the data leaves no half-made output folder behind.
+    data = load_data(args, glue.config_labels(config))
+    features = glue.features(data, tokenizer, args.max_seq_length, args.seed)
+
+    run = start_run(args, "run_glue.py")
+    train = features.get("train")
+    total_steps = steps_for(args, len(train), run.global_batch_size) if train else 0
+    model = build_model(run, config, data)
+    run.describe(data=data.describe(), parameters=model.num_parameters(), total_steps=total_steps)
+    run.say(data.summary())
+
+    optimizer = create_optimizer(model, args.learning_rate, args.weight_decay)
+    scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
+    model, optimizer = run.accelerator.prepare(model, optimizer)
+    done = resume(run, total_steps, model, optimizer, scheduler) if train else 0
+
+    seconds, started = 0.0, time.perf_counter()
+    batches = step_batches(train, run, done, total_steps) if train else []
+    for step in training_steps(run, model, optimizer, scheduler, batches, total_steps, done):
+        seconds += time.perf_counter() - started
+        if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
+            epoch = round(step.index * run.global_batch_size / len(train), 3)
+            run.log(
+                event="train",
+                step=step.index,
+                epoch=epoch,
+                loss=step.loss,
+                learning_rate=step.lr,
+                grad_norm=step.grad_norm,
+            )
+        if evaluation_due(run, step.index, len(train)) and step.index < total_steps:
+            evaluate(run, model, data, features, step.index)
+        if args.save_steps and step.index % args.save_steps == 0:
+            save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler)
+        started = time.perf_counter()
+
+    results = evaluate(run, model, data, features, total_steps)
+    results |= {
+        "train_runtime": round(seconds, 3),
+        "train_samples_per_second": round((total_steps - done) * run.global_batch_size / seconds, 3) if seconds else 0,
+        "train_steps": total_steps,
+    }
+    for split in (name for name in features if name.startswith("test")):
+        logits = predict(run, model, features[split], args.per_device_eval_batch_size)["logits"]
+        if run.is_main:
+            glue.write_predictions(run.output_dir, data, split, logits)
+    save_model_folder(run, model)
+    if run.is_main:
+        tokenizer.save_pretrained(run.output_dir)
+        write_vocab(tokenizer, run.output_dir)
+        draw_curves(run.output_dir)
+        write_model_card(run.output_dir, kind="glue", datasets=[data.name], metrics=results)
+    run.finish(results)
+    run.say(f"finished: {run.output_dir}")
+
+
+def load_config(args, tokenizer) -> BertConfig:
+    """The network's shape, checked against the tokenizer and the length asked for."""
+    if args.config_name:
+        config = bert_config(args.config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
+    else:
+        config = AutoConfig.from_pretrained(args.model_name_or_path)
+    if not isinstance(config, BertConfig):
+        raise ValueError(f"expected a BERT checkpoint, got model_type {config.model_type!r}")
+    check_fit(config, tokenizer, args.max_seq_length)
+    return config
+
+
+def build_model(run, config: BertConfig, data: glue.Data):
+    """The classifier, and a line on what of it is not from the checkpoint."""
+    args = run.args
+    labels = data.task.labels or ("score",)
+    config.id2label = dict(enumerate(labels))
+    config.label2id = {label: number for number, label in enumerate(labels)}
+    config.problem_type = data.problem_type
+    cls = IMPLEMENTATIONS[args.model_impl].BertForSequenceClassification
+    if args.config_name:
+        model, new = cls(config), ["all weights"]
+    else:
+        model, info = cls.from_pretrained(
+            args.model_name_or_path,
+            config=config,
+            dtype=torch.float32,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
+        new = sorted({*info["missing_keys"], *(key[0] for key in info["mismatched_keys"])})
+        if strange := [name for name in new if not name.startswith(("classifier.", "bert.pooler."))]:
+            raise ValueError(f"{args.model_name_or_path} has no weights, or others, for {', '.join(strange[:3])}")
+    if new and "train" not in data.splits:
+        raise ValueError(f"newly initialised: {', '.join(new)}; without training data the model cannot be evaluated")
+    run.say(f"newly initialised: {', '.join(new)}" if new else "the classifier is the checkpoint's")
+    if args.model_impl == "transformers":
+        model = with_exact_losses(model)
+    if args.torch_compile:
+        model.compile()
+    return model
+
+
+def evaluation_due(run, step: int, num_examples: int) -> bool:
+    """Every --eval_steps; else when the step completes an epoch."""
+    if run.args.eval_steps:
+        return step % run.args.eval_steps == 0
+    return step * run.global_batch_size // num_examples > (step - 1) * run.global_batch_size // num_examples
+
+
+def evaluate(run, model, data, features: dict, step: int) -> dict:
+    """The task's metrics and the loss on every labelled split; MNLI's two halves under names of their own."""
+    results = {}
+    for split, rows in features.items():
+        if split.startswith("validation"):
+            outputs = predict(run, model, rows, run.args.per_device_eval_batch_size)
+            values = glue.score(data.task, outputs["logits"], rows.columns["labels"]) | {"loss": outputs["loss"]}
+            results |= {glue.prefix(split) + name: value for name, value in values.items()}
+    run.log(event="eval", step=step, **results)
+    run.say(f"step {step}: " + ", ".join(f"{name} {value}" for name, value in results.items()))
+    return results
+
+
+if __name__ == "__main__":
+    sys.exit(report_errors(main))

@@ -1,0 +1,178 @@
+"""Tables of text with a place for every error: TSV without quoting, CSV with it, JSON lines; .gz and .xz of these.
+
+GLUE's TSVs are not quoted: a field may begin with a quotation mark that never closes, and a reader
+with CSV rules then merges rows without a word. So `.tsv` is split at tabs and nothing else. Lines end
+at `\\n` only: the texts contain U+2028 and U+0085, which `str.splitlines` would break at.
+"""
+
+import csv
+import gzip
+import hashlib
+import json
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_OPENERS = {".gz": gzip.open, ".xz": lzma.open}
+
+
+@dataclass
+class Table:
+    path: Path
+    columns: dict[str, list]
+    """The chosen columns; strings, and from JSON also numbers and booleans."""
+    lines: list[int]
+    """Line of the file, from 1, on which each row begins."""
+    skipped: list[int] = field(default_factory=list)
+    """Lines left out because their number of fields is wrong; only with ``ragged_share``."""
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def where(self, row: int) -> str:
+        return f"{self.path}:{self.lines[row]}"
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (line number from 1, text without its line end); a byte-order mark is taken off.
+
+    Raises ValueError for a file that is missing, damaged or not UTF-8.
+    """
+    try:
+        with _OPENERS.get(path.suffix, open)(path, "rb") as stream:
+            for number, raw in enumerate(stream, 1):
+                try:
+                    text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    raise ValueError(
+                        f"{path}:{number}: expected UTF-8 text, got byte 0x{raw[error.start]:02x} at column "
+                        f"{error.start + 1}; convert the file to UTF-8"
+                    ) from None
+                yield number, text.removesuffix("\n").removesuffix("\r")
+    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path}: damaged {path.suffix} file ({error}); download or pack it again") from None
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}; check the path") from None
+
+
+def _tsv_rows(path: Path) -> Iterator[tuple[int, list]]:
+    for number, line in numbered_lines(path):
+        yield number, line.split("\t") if line else []
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[int, list]]:
+    reader = csv.reader((line + "\n" for _, line in numbered_lines(path)), strict=True)
+    number = 1
+    try:
+        for row in reader:
+            yield number, row
+            number = reader.line_num + 1
+    except csv.Error as error:
+        raise ValueError(
+            f'{path}:{number}: expected CSV with fields quoted by ", got: {error}; '
+            "a row begins on this line and does not end properly"
+        ) from None
+
+
+def _jsonl_rows(path: Path) -> Iterator[tuple[int, list]]:
+    """The fields of the first object as a header, then each object's values in that order (absent: None)."""
+    header: list[str] = []
+    for number, line in numbered_lines(path):
+        if not line.strip():
+            yield number, []
+            continue
+        try:
+            row = json.loads(line)
+            json.dumps(row, ensure_ascii=False).encode()
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}:{number}: expected one JSON object a line, got: {error}") from None
+        except UnicodeEncodeError as error:
+            half = error.object[error.start]
+            raise ValueError(f"{path}:{number}: expected Unicode text, got half a surrogate pair {half!r}") from None
+        if not isinstance(row, dict) or not row:
+            raise ValueError(f"{path}:{number}: expected a JSON object with fields, got {line[:60]!r}")
+        if not header:
+            header = list(row)
+            yield number, header
+        yield number, [row.get(name) for name in header]
+
+
+_ROWS = {".tsv": _tsv_rows, ".csv": _csv_rows, ".jsonl": _jsonl_rows}
+
+
+def read_table(
+    path: str | Path,
+    choose: Callable[[list[str]], list[str]],
+    default_header: tuple[str, ...] = (),
+    ragged_share: float = 0.0,
+) -> Table:
+    """Read the columns that ``choose(header)`` names; it raises ValueError if it misses one.
+
+    ``default_header`` is for files without a header (CoLA): used when the first line lacks its last name.
+    ``ragged_share`` is the share of rows with a wrong number of fields that is left out and listed in
+    ``Table.skipped``; above it, the first of them is an error. Blank lines may only end a file.
+    Raises ValueError, naming file and line, for whatever is not a table.
+    """
+    path = Path(path)
+    kind = path.with_suffix("").suffix if path.suffix in _OPENERS else path.suffix
+    if kind not in _ROWS:
+        raise ValueError(f"{path}: expected a file named {', '.join(_ROWS)} (or .gz, .xz of these)")
+    rows = _ROWS[kind](path)
+    number, first = next(rows, (1, []))
+    if not first:
+        raise ValueError(f"{path}:1: expected a header or a first row, got an empty file or line")
+    header = list(first)
+    if default_header and default_header[-1] not in first:
+        header, rows = list(default_header), _with_first((number, first), rows)
+    if doubled := [name for name in header if header.count(name) > 1]:
+        raise ValueError(f"{path}:{number}: column {doubled[0]!r} is there twice; rename one")
+    try:
+        names = choose(header)
+    except ValueError as error:
+        raise ValueError(f"{path}:{number}: {error}") from None
+    return _collect(path, rows, header, names, ragged_share)
+
+
+def _with_first(first: tuple[int, list], rest: Iterator[tuple[int, list]]) -> Iterator[tuple[int, list]]:
+    yield first
+    yield from rest
+
+
+def _collect(
+    path: Path, rows: Iterator[tuple[int, list]], header: list[str], names: list[str], ragged_share: float
+) -> Table:
+    table = Table(path, {name: [] for name in names}, [])
+    kept = [(table.columns[name], header.index(name), name) for name in names]
+    blank, ragged = 0, ""
+    for number, row in rows:
+        if not row:
+            blank = blank or number
+            continue
+        if blank:
+            raise ValueError(f"{path}:{blank}: expected a row, got a blank line; delete it or fill it in")
+        if len(row) != len(header):
+            table.skipped.append(number)
+            ragged = ragged or (
+                f"{path}:{number}: expected {len(header)} columns ({', '.join(header)}), got {len(row)}; "
+                "fix this line" + (" (quotation marks join nothing in a .tsv)" if "tsv" in path.name else "")
+            )
+            if not ragged_share:
+                raise ValueError(ragged)
+            continue
+        for column, position, name in kept:
+            if row[position] is None:
+                raise ValueError(f"{path}:{number}: field {name!r} is missing or null; fill it in")
+            column.append(row[position])
+        table.lines.append(number)
+    if len(table.skipped) > ragged_share * len(table):
+        raise ValueError(ragged)
+    if not table.lines:
+        raise ValueError(f"{path}: expected rows below the header, got none")
+    return table
+
+
+def sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
