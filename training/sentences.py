@@ -19,7 +19,8 @@ _ABBREVIATIONS = frozenset(f"{_TITLES} {_PLACES} {_MONTHS} {_OTHERS}".split())
 # These are words as well ("No."), so they count as abbreviations only before a number.
 _BEFORE_NUMBERS = frozenset(["no", "nos", "p", "pp", "art", "para", "c", "b", "d", "r"])
 
-_BOUNDARY = re.compile(r"[.!?…]+[\"'”’»)\]]*(\s+)|[。！？]+[」』”’）]*()")
+# One character class first: the regex engine then scans for it instead of trying alternatives everywhere.
+_BOUNDARY = re.compile(r"[.!?…。！？][.!?…。！？\"'”’»)\]」』）]*(\s*)")
 _LAST_WORD = re.compile(r"([^\W_]+(?:\.[^\W_]+)*)\.$")
 _OPENING = "\"'“‘«([{—–-"
 
@@ -34,19 +35,24 @@ def split_sentences(paragraph: str) -> list[str]:
     start = 0
     lowered: bool | None = None
     for match in _BOUNDARY.finditer(paragraph):
-        end = match.end()
+        space, end = match.span(1)
         if end == len(paragraph):
             break
-        if match.group(1) is not None:
-            following = _first_letter(paragraph, end)
+        if space < end:
+            following = paragraph[end]
+            if following in _OPENING:
+                following = _first_letter(paragraph, end)
             if following.islower():
                 if lowered is None:
                     lowered = paragraph.islower()
                 if not lowered:
                     continue
-            if match.group().startswith(".") and _abbreviated(paragraph, start, match.start() + 1, following):
+            dot = match.start()
+            if paragraph[dot] == "." and _abbreviated(paragraph, start, dot + 1, following):
                 continue
-        sentences.append(paragraph[start:end].rstrip())
+        elif paragraph[match.start()] not in "。！？":
+            continue
+        sentences.append(paragraph[start:space])
         start = end
     if start < len(paragraph):
         sentences.append(paragraph[start:])

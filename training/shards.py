@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import numpy as np
 
-FORMAT = 1
+FORMAT = 1  # raise it when the files or the rules of training/sentences.py change
 _OFFSETS = np.dtype("<i8")
 _BLOCK = 1 << 24  # bytes or tokens handled at a time: memory stays bounded
 
