@@ -10,8 +10,10 @@ from .wordpiece import (
     FullTokenizer,
     WordpieceTokenizer,
     convert_ids_to_tokens,
+    convert_to_unicode,
     convert_tokens_to_ids,
     load_vocab,
+    whitespace_tokenize,
 )
 
 if TYPE_CHECKING:
@@ -23,8 +25,10 @@ __all__ = [
     "WordpieceTokenizer",
     "build_tokenizer",
     "convert_ids_to_tokens",
+    "convert_to_unicode",
     "convert_tokens_to_ids",
     "load_vocab",
+    "whitespace_tokenize",
     "write_vocab",
 ]
 

@@ -9,28 +9,20 @@ version of Python (final sigma, Unicode tables), this follows what the `tokenize
 released models are run with it; docs/tokenization.md has the list.
 """
 
+import itertools
 import os
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 
-# CJK ideographs, each a word of its own. Hangul, Hiragana and Katakana are written with spaces or as words.
-CJK_RANGES = (
-    (0x4E00, 0x9FFF),
-    (0x3400, 0x4DBF),
-    (0x20000, 0x2A6DF),
-    (0x2A700, 0x2B73F),
-    (0x2B740, 0x2B81F),
-    (0x2B820, 0x2CEAF),
-    (0xF900, 0xFAFF),
-    (0x2F800, 0x2FA1F),
-)
+from .library_tables import CHANGED, CJK_RANGES, LOWER, YOUNGER
 
 
 class BasicTokenizer:
     """Cleans text and splits it into words: at spaces, and around punctuation and CJK ideographs.
 
     do_lower_case: lower the case and, unless strip_accents is False, drop accents.
-    never_split: words that are kept as they are, such as "[MASK]"; they must stand between spaces.
+    never_split: words that are kept as they are where they stand between spaces, such as "[MASK]".
     strip_accents: None follows do_lower_case, as in Google's code.
     """
 
@@ -65,7 +57,7 @@ class BasicTokenizer:
             word = _strip_accents(word)
         if self.do_lower_case:
             # one character at a time: str.lower() knows the final sigma, Python 2 and Rust do not
-            word = "".join(char.lower() for char in word)
+            word = "".join(LOWER.get(char) or char.lower() for char in word)
         return word
 
 
@@ -106,7 +98,8 @@ class WordpieceTokenizer:
 class FullTokenizer:
     """Text to pieces, pieces to ids and back.
 
-    never_split: kept whole and not cut into pieces, where they stand between spaces, e.g. ("[CLS]", "[SEP]").
+    never_split: strings such as "[MASK]" that are one piece wherever the text has them, as special tokens are in
+        transformers. Google's code has no such strings: "[MASK]" is the pieces [ mask ].
     """
 
     def __init__(
@@ -117,15 +110,25 @@ class FullTokenizer:
     ) -> None:
         self.vocab = load_vocab(vocab_file)
         self.inv_vocab = {index: piece for piece, index in self.vocab.items()}
-        self.basic_tokenizer = BasicTokenizer(do_lower_case, never_split)
+        self.never_split = frozenset(never_split or ())
+        self.basic_tokenizer = BasicTokenizer(do_lower_case)
         self.wordpiece_tokenizer = WordpieceTokenizer(self.vocab)
 
     def tokenize(self, text: str | bytes) -> list[str]:
         pieces: list[str] = []
-        for word in self.basic_tokenizer.tokenize(text):
-            whole = word in self.basic_tokenizer.never_split
-            pieces += [word] if whole else self.wordpiece_tokenizer.tokenize(word)
+        for part in self._parts(convert_to_unicode(text)):
+            if part in self.never_split:
+                pieces.append(part)
+            else:
+                for word in self.basic_tokenizer.tokenize(part):
+                    pieces += self.wordpiece_tokenizer.tokenize(word)
         return pieces
+
+    def _parts(self, text: str) -> list[str]:
+        if not self.never_split:
+            return [text]
+        longest_first = sorted(self.never_split, key=len, reverse=True)
+        return re.split("(" + "|".join(map(re.escape, longest_first)) + ")", text)
 
     def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
         return convert_tokens_to_ids(self.vocab, tokens)
@@ -196,7 +199,13 @@ def _clean(text: str) -> str:
 
 
 def _strip_accents(word: str) -> str:
-    return "".join(char for char in unicodedata.normalize("NFD", word) if unicodedata.category(char) != "Mn")
+    stripped = ""
+    for young, run in itertools.groupby(word, YOUNGER.__contains__):
+        part = "".join(run)
+        if not young:
+            part = "".join(char for char in unicodedata.normalize("NFD", part) if _category(char) != "Mn")
+        stripped += part
+    return stripped
 
 
 def _split_at_punctuation(word: str) -> list[str]:
@@ -214,21 +223,26 @@ def _split_at_punctuation(word: str) -> list[str]:
     return parts
 
 
+def _category(char: str) -> str:
+    return CHANGED.get(char) or ("Lo" if char in YOUNGER else unicodedata.category(char))
+
+
 def _is_chinese_char(char: str) -> bool:
     return any(first <= ord(char) <= last for first, last in CJK_RANGES)
 
 
 def _is_whitespace(char: str) -> bool:
-    return char in " \t\n\r" or unicodedata.category(char) == "Zs"
+    return char in " \t\n\r" or _category(char) == "Zs"
 
 
 def _is_control(char: str) -> bool:
-    return char not in "\t\n\r" and unicodedata.category(char) in ("Cc", "Cf")
+    # Co, private use: the library drops it, Google's code keeps it and so makes its word an [UNK]
+    return char not in "\t\n\r" and _category(char) in ("Cc", "Cf", "Co")
 
 
 def _is_punctuation(char: str) -> bool:
     """Unicode's punctuation, and every other ASCII sign: ^, $ and ` part words as well."""
-    return _is_ascii_sign(char) or unicodedata.category(char).startswith("P")
+    return _is_ascii_sign(char) or _category(char).startswith("P")
 
 
 def _is_ascii_sign(char: str) -> bool:
