@@ -132,7 +132,7 @@ def read_manifest(path: Path) -> dict[str, Any]:
         manifest = json.loads(file.read_text(encoding="utf-8"))
         checksum = manifest.pop("manifest_sha256")
         intact = checksum == _manifest_checksum(manifest)
-    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, AttributeError):
+    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, AttributeError, TypeError):
         intact = False
     if not intact:
         raise ValueError(f"{file}: damaged or edited by hand; delete {path} and build the corpus again")
