@@ -31,7 +31,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from training.docstrings import Docstring, Parameter, read_files, source_files
+from .docstrings import Docstring, Parameter, read_files, source_files
 
 PACKAGES = (
     *("accelerate", "datasets", "huggingface_hub", "matplotlib", "networkx", "numpy"),
@@ -146,18 +146,20 @@ def pair_examples(split: str, include_packages: bool = True) -> list[dict]:
     package's subject and style do not tell either, but (modules being neighbours) almost always from another
     module. Weighing shared words by their rarity answers 88 % of the validation pairs; with the next docstring
     of the same module as the wrong body it answers 74 %, with any docstring 90 %."""
-    by_package: dict[str, dict[str, str]] = {}
+    by_package: dict[str, list[tuple[str, str]]] = {}
+    seen: set[str] = set()
     for document in side(split, include_packages):
         package = document.module.split(".")[0]
-        if both := pair(document):
-            by_package.setdefault(package if package in PACKAGES else "", {}).setdefault(*both)
+        both = pair(document)
+        if both and seen.isdisjoint(both):  # a text that two share would make wrong pairs right
+            seen.update(both)
+            by_package.setdefault(package if package in PACKAGES else "", []).append(both)
     examples = []
     for pairs in by_package.values():
-        if len(pairs) < 2:  # no other body
+        half = len(pairs) // 2
+        if not half:  # there is no other body
             continue
-        bodies = list(pairs.values())
-        half = len(bodies) // 2
-        for (summary, body), other in zip(pairs.items(), bodies[half:] + bodies[:half], strict=True):
+        for (summary, body), (_, other) in zip(pairs, pairs[half:] + pairs[:half], strict=True):
             examples.append({"sentence1": summary, "sentence2": body, "label": 1})
             examples.append({"sentence1": summary, "sentence2": other, "label": 0})
     return sorted(examples, key=lambda example: stable_hash(example["sentence1"], example["sentence2"]))

@@ -1,0 +1,218 @@
+"""Docstrings of source files as plain English, against examples worked by hand."""
+
+import textwrap
+
+import pytest
+
+from training.docstrings import (
+    Parameter,
+    fingerprint,
+    is_prose,
+    plain,
+    read_docstring,
+    read_file,
+    read_files,
+    source_files,
+)
+
+FILLER = (
+    "This paragraph is only here to make the documentation long enough to be kept, for which two hundred are needed."
+)
+PROSE = f"{FILLER} {FILLER}"
+
+
+def read(text):
+    return read_docstring(textwrap.dedent(text), "package.module", "f", "function")
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("see :class:`~torch.Tensor` and :func:`the sum <numpy.sum>`", "see torch.Tensor and the sum"),
+        ("``None`` or `x`, *optional*, **never** a*b*c", "None or x, optional, never a*b*c"),
+        ("the `manual <https://example.org>`_ or [guide](https://example.org/x)", "the manual or guide"),
+        ("as in [1]_ and {input} at https://example.org/a.", "as in and at"),
+        ("two\n   lines", "two lines"),
+        ("2 * 3 * 4", "2 * 3 * 4"),
+        ("*args and **kwargs", "*args and **kwargs"),
+    ],
+)
+def test_markup_is_reduced_to_words(raw, expected):
+    assert plain(raw) == expected
+
+
+def test_prose_is_told_from_code_and_formulas():
+    assert is_prose("Return the sum of the elements.")
+    assert not is_prose("x[i] = a[i] + b[i] * c[i] - (d[i] ** 2) / 3")
+    assert not is_prose("See also")
+
+
+NUMPY = f"""
+    Sum of the elements over an axis.
+
+    {PROSE}
+
+    .. math:: \\sum_i x_i
+
+    .. versionadded:: 1.7
+
+    .. note:: The sum of nothing is zero, as one would expect.
+
+    Parameters
+    ----------
+    a : array_like
+        Elements to add up.
+
+        A second paragraph that is not read.
+    axis : int, optional
+        Axis along which the sum
+        is taken.
+    out, where : ndarray
+        Two at once are described as neither.
+
+    Returns
+    -------
+    The sum along the given axis.
+
+    Examples
+    --------
+    This sentence introduces an example of it:
+
+    >>> sum([1, 2])
+    3
+    """
+GOOGLE = f"""Sum of the elements over an axis.
+
+    {PROSE}
+
+    Example::
+
+        sum(what is written here is code and no sentence)
+
+    ```python
+    This line within a fence is code and not a sentence.
+    ```
+
+    Args:
+        a (`array_like`): Elements to add up.
+        axis (`int`, *optional*): Axis along which the sum
+            is taken.
+
+    Returns:
+        The sum along the given axis.
+    """
+SPHINX = f"""Sum of the elements over an axis.
+
+    {PROSE}
+
+    >>> this sentence is the input of a doctest
+    and this sentence is the output that it prints
+
+    The sum along the given axis.
+
+    :param array_like a: Elements to add up.
+    :param axis: Axis along which the sum
+        is taken.
+    """
+
+
+@pytest.mark.parametrize("text", [NUMPY, GOOGLE, SPHINX], ids=["numpydoc", "google", "sphinx"])
+def test_the_three_styles_read_alike(text):
+    document = read(text)
+    assert document.summary == "Sum of the elements over an axis."
+    note = ["The sum of nothing is zero, as one would expect."] if text is NUMPY else []
+    assert document.prose == [PROSE, *note, "The sum along the given axis."]
+    first, second = document.parameters
+    assert first == Parameter("a", "array_like", "Elements to add up.")
+    assert (second.name, second.description) == ("axis", "Axis along which the sum is taken.")
+    assert document.paragraphs()[-1].startswith("axis") and "\n" not in "".join(document.paragraphs())
+    if text is not SPHINX:
+        assert str(second) == "axis (int, optional): Axis along which the sum is taken."
+
+
+def test_transformers_entries_without_a_heading_are_parameters():
+    document = read(f"A layer of the model.\n\n{PROSE}\n\nx (`int`, *optional*):\n    The size of the layer here.\n")
+    assert document.parameters == [Parameter("x", "int, optional", "The size of the layer here.")]
+
+
+def test_short_documentation_is_left_out():
+    assert read("Return the sum of the elements.\n\nShort words follow here.") is None
+    assert read(f"f(x, y) -> z\n\n{'x = y + 1; ' * 40}") is None
+
+
+def test_fingerprints_find_shared_sentences():
+    first = set(fingerprint(PROSE + " One more sentence with eight words stands here."))
+    assert first and set(fingerprint(PROSE)) <= first
+    assert not first & set(
+        fingerprint("Nothing of what is written in the other text is found within this one, at all.")
+    )
+
+
+SOURCE = f'''
+"""{PROSE}"""
+import a_package_that_does_not_exist
+raise RuntimeError("a file that is read must not run")
+
+class Outer:
+    """An outer class. {PROSE}"""
+
+    if True:
+        def method(self):
+            """A method of it. {PROSE}"""
+            def inner():
+                """A function inside a function. {PROSE}"""
+
+add_newdoc("numpy", "absolute", """The absolute value. {PROSE}""")
+add_docstr(torch.add, """add(a, b)
+
+The sum of two. {PROSE}""".format(a=1))
+'''
+
+
+@pytest.fixture
+def package(tmp_path):
+    root = tmp_path / "package"
+    for folder in (root, root / "tests", root / "_private", root / "sub"):
+        folder.mkdir()
+        (folder / "__init__.py").write_text("")
+    (root / "core.py").write_text(SOURCE)
+    (root / "sub" / "__init__.py").write_text(SOURCE)
+    (root / "tests" / "test_core.py").write_text(SOURCE)
+    (root / "_private" / "hidden.py").write_text(SOURCE)
+    (root / "template.py").write_text(f"def {{name}}():\n    '''{PROSE}'''\n")
+    (root / "short.py").write_text("'''Short.'''\n")
+    return root
+
+
+def test_files_are_parsed_and_never_run(package):
+    found = read_file(str(package / "core.py"), "package.core")
+    assert [(document.name, document.kind) for document in found] == [
+        ("", "module"),
+        ("Outer", "class"),
+        ("Outer.method", "function"),
+        ("absolute", "function"),
+        ("add", "function"),
+    ]
+    assert found[-1].summary.startswith("The sum of two.")  # the signature above it is gone
+    assert read_file(str(package / "template.py"), "t") == [] == read_file(str(package / "short.py"), "s")
+
+
+def test_tests_and_private_folders_are_left_out(package):
+    modules = [module for _, module in source_files(package, "package")]
+    assert modules == ["package", "package.core", "package.short", "package.template", "package.sub"]
+
+
+def test_child_processes_change_nothing(package):
+    files = list(source_files(package, "package"))
+    alone = sorted(
+        (document for path, module in files for document in read_file(path, module)),
+        key=lambda document: (document.module, document.name),
+    )
+    assert len(alone) == 10
+    assert read_files(files, workers=1) == read_files(files, workers=3) == alone
+
+
+def test_topics_are_chapters(tmp_path):
+    (tmp_path / "topics.py").write_text(f"topics = {{'while': 'The while statement\\n********\\n\\n{PROSE}'}}\n")
+    (document,) = read_file(str(tmp_path / "topics.py"), "pydoc_data.topics")
+    assert (document.name, document.kind, document.summary) == ("while", "topic", PROSE)
