@@ -1,7 +1,6 @@
 """The seven task heads over BertModel.
 
-Shapes: B batch, L length, H hidden size, V
-vocabulary, C classes, M labelled positions.
+Shapes: B batch, L length, H hidden size, V vocabulary, C classes, M labelled positions.
 """
 
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import BertConfig
+from transformers import BertConfig, initialization
 from transformers.activations import ACT2FN
 from transformers.modeling_outputs import (
     MaskedLMOutput,
@@ -24,7 +23,7 @@ from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 from transformers.utils.generic import can_return_tuple
 
-from .losses import IGNORED, Count, classification_loss, cross_entropy
+from .losses import IGNORED, Count, classification_loss, cross_entropy, per_item
 from .modeling_bert import BertModel, BertPreTrainedModel
 
 TIED_DECODER = {
@@ -91,6 +90,12 @@ class BertLanguageModel(BertPreTrainedModel):
 
     _tied_weights_keys = TIED_DECODER
 
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if isinstance(module, BertLMPredictionHead):
+            initialization.zeros_(module.bias)  # a model built on the meta device would keep arbitrary memory
+
     def get_output_embeddings(self) -> nn.Module:
         return self.cls.predictions.decoder
 
@@ -101,11 +106,11 @@ class BertLanguageModel(BertPreTrainedModel):
     def predict_tokens(
         self, hidden_states: Tensor, labels: Tensor | None, count: Count, sparse: bool | None
     ) -> tuple[Tensor, Tensor | None]:
-        """Logits and loss for hidden_states (B, L, H) and labels (B, L), default -100 where there is none.
+        """Logits and loss for hidden_states (B, L, H) and labels (B, L), -100 where there is none.
 
-        With `sparse`, or `config.sparse_prediction` where it is None, and labels: logits (M, V) of the
-        labelled positions only, in row-major order, so that `labels[labels != -100]` are their targets.
-        Finding them makes a CUDA device wait for the host once.
+        With labels and `sparse` (default `config.sparse_prediction`, default off): logits (M, V) of the labelled
+        positions only, in row-major order, so that `labels[labels != -100]` are their targets. Finding them makes
+        the host wait for a CUDA device once.
         """
         if sparse is None:
             sparse = getattr(self.config, "sparse_prediction", False)
@@ -142,11 +147,11 @@ class BertForPreTraining(BertLanguageModel):
         sparse_prediction: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, ...] | BertForPreTrainingOutput:
-        """labels: (B, L), token ids or -100; next_sentence_label: (B,), 0 B follows A, 1 B is random. Either
-        alone trains its own term. num_items_in_batch counts labelled tokens and num_sequences_in_batch
-        labelled sequences of the optimiser step. Without the second, the NSP mean is weighted by this batch's
-        share of the labelled tokens, so that the weights of one step add up to 1. prediction_logits: (B, L,
-        V), or (M, V) if sparse.
+        """labels: (B, L), token ids or -100; next_sentence_label: (B,), 0 B follows A, 1 B is random. Either alone
+        trains its own term. num_items_in_batch counts the labelled tokens of the optimiser step and
+        num_sequences_in_batch its labelled sequences. Without the second, the NSP mean is weighted by this batch's
+        share of the labelled tokens, so that the weights of a step add up to 1. prediction_logits: (B, L, V), or
+        (M, V) if sparse.
         """
         outputs = self.bert(
             input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, return_dict=True, **kwargs
@@ -160,10 +165,10 @@ class BertForPreTraining(BertLanguageModel):
                 count = num_items_in_batch
             nsp_loss = cross_entropy(nsp_logits, next_sentence_label.view(-1), count)
             if count is None and num_items_in_batch is not None:
-                nsp_loss = nsp_loss * (labels != IGNORED).sum() / num_items_in_batch
+                nsp_loss = per_item(nsp_loss * (labels != IGNORED).sum(), num_items_in_batch)
         terms = [term for term in (mlm_loss, nsp_loss) if term is not None]
         return BertForPreTrainingOutput(
-            loss=sum(terms[1:], start=terms[0]) if terms else None,
+            loss=sum(terms) if terms else None,
             prediction_logits=logits,
             seq_relationship_logits=nsp_logits,
             hidden_states=outputs.hidden_states,
@@ -368,8 +373,8 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         num_items_in_batch: Count = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, ...] | QuestionAnsweringModelOutput:
-        """start_positions, end_positions: (B,). As in transformers, L and beyond are ignored, below 0 counts
-        as 0. The loss is the mean of the start's and the end's.
+        """start_positions, end_positions: (B,). As in transformers, L and beyond are ignored and below 0 counts as 0.
+        The loss is the mean of the start's and the end's.
         """
         outputs = self.bert(
             input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, return_dict=True, **kwargs

@@ -1,10 +1,10 @@
 """The losses of the heads.
 
 Every loss is a sum over labelled items divided by a count. The count is the batch's own unless
-`num_items_in_batch` gives that of the whole optimiser step (all micro-batches, all processes): then the
-losses of the micro-batches add up to exactly the loss of the undivided batch, and so do the gradients. A mean
-in each micro-batch, as in transformers' heads, is wrong by the spread of the counts. Items without a label
-carry -100; a batch without any labelled item has loss 0.
+`num_items_in_batch` gives that of the whole optimiser step (all micro-batches, all processes): then the losses of
+the micro-batches add up to exactly the loss of the undivided batch, and so do the gradients. A mean in each
+micro-batch, as in transformers' heads, is wrong by the spread of the counts. Items without a label carry -100;
+without any labelled item the loss is 0.
 """
 
 import torch
@@ -15,24 +15,28 @@ IGNORED = -100
 Count = int | Tensor | None
 
 
-def sum_over_count(total: Tensor, own_count: Tensor, count: Count) -> Tensor:
-    """`total` over `count`, or over the batch's own count (at least 1: an empty sum is 0, not 0/0)."""
-    return total / (own_count.clamp(min=1) if count is None else count)
+def per_item(total: Tensor, count: int | Tensor) -> Tensor:
+    """`total` over `count`; over 1 where the count is 0, because an empty sum is 0 and not 0/0."""
+    return total / torch.as_tensor(count).clamp(min=1)
+
+
+def at_least_float32(logits: Tensor) -> Tensor:
+    """A sum over thousands of items does not fit half precision."""
+    return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, count: Count = None, ignored: int = IGNORED) -> Tensor:
-    """Cross-entropy of logits (items, C) summed over the labelled items of labels (items,), over a count."""
-    if logits.dtype in (torch.bfloat16, torch.float16):
-        logits = logits.float()  # a sum over thousands of items does not fit half precision
-    total = F.cross_entropy(logits, labels, ignore_index=ignored, reduction="sum")
-    return sum_over_count(total, (labels != ignored).sum(), count)
+    """Cross-entropy of logits (items, C), summed over the labelled items of labels (items,), over a count."""
+    total = F.cross_entropy(at_least_float32(logits), labels.long(), ignore_index=ignored, reduction="sum")
+    return per_item(total, (labels != ignored).sum() if count is None else count)
 
 
-def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None, count: Count) -> Tensor:
+def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None, count: Count = None) -> Tensor:
     """Loss of BertForSequenceClassification for logits (B, C); transformers' rules for an unset problem_type.
 
     regression: labels (B,) or (B, C), squared error; single_label_classification: labels (B,) of class ids;
-    multi_label_classification: labels (B, C) of 0 and 1. The count is that of label elements.
+    multi_label_classification: labels (B, C) of 0 and 1. The count is that of label elements. Raises ValueError
+    for another problem_type and for labels that do not match the logits.
     """
     if problem_type is None:
         if logits.shape[-1] == 1:
@@ -43,12 +47,15 @@ def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None
             problem_type = "multi_label_classification"
     if problem_type == "single_label_classification":
         return cross_entropy(logits, labels.view(-1), count)
-    logits = logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
+    elementwise = {"regression": F.mse_loss, "multi_label_classification": F.binary_cross_entropy_with_logits}
+    if problem_type not in elementwise:
+        known = ", ".join(["single_label_classification", *elementwise])
+        raise ValueError(f"expected config.problem_type to be one of {known} or None, got {problem_type!r}")
     if labels.numel() != logits.numel():
-        raise ValueError(f"expected one label for each of {tuple(logits.shape)} logits, got {tuple(labels.shape)}")
-    labels = labels.to(logits.dtype).view_as(logits)
-    if problem_type == "regression":
-        total = F.mse_loss(logits, labels, reduction="sum")
-    else:
-        total = F.binary_cross_entropy_with_logits(logits, labels, reduction="sum")
-    return sum_over_count(total, torch.tensor(labels.numel()), count)
+        raise ValueError(
+            f"expected a label for each logit, {tuple(logits.shape)}, got labels {tuple(labels.shape)}: "
+            f"{problem_type} needs config.num_labels values for every sequence"
+        )
+    logits = at_least_float32(logits)
+    total = elementwise[problem_type](logits, labels.to(logits.dtype).view_as(logits), reduction="sum")
+    return per_item(total, labels.numel() if count is None else count)

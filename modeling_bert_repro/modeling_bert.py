@@ -1,9 +1,8 @@
-"""BERT's encoder (Devlin et al., 2018, section 3), read top to bottom: embeddings -> layers -> pooler ->
-BertModel.
+"""BERT's encoder (Devlin et al., 2018, section 3), in order: embeddings -> layers -> pooler -> BertModel.
 
 Shapes: B batch, L length, H hidden size, N heads, D head size (H = N * D), I intermediate size, V vocabulary.
-Config, arguments, outputs and tensor names are those of transformers' BERT, so checkpoints open in both. This
-file travels inside saved checkpoints: besides torch and transformers it may use only its flat neighbours.
+Config, arguments, outputs and tensor names are those of transformers' BERT, so checkpoints open in both.
+This file travels inside saved checkpoints: besides torch and transformers it may use only its flat neighbours.
 """
 
 import os
@@ -257,12 +256,10 @@ class BertPreTrainedModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Weights from N(0, initializer_range) cut at two standard deviations, biases zero, LayerNorm 1 and
-        0.
+        """Weights from N(0, initializer_range) cut at two standard deviations, biases 0, LayerNorm 1 and 0.
 
-        Source: `create_initializer` of google-research/bert; transformers draws from the uncut normal. The
-        row of the padding token is zero, as in transformers. `transformers.initialization` skips loaded
-        tensors.
+        Source: `create_initializer` of google-research/bert (transformers draws from the uncut normal). The padding
+        token's row is zero, as in transformers. `transformers.initialization` leaves loaded tensors alone.
         """
         if isinstance(module, nn.Linear | nn.Embedding):
             std = self.config.initializer_range
@@ -277,12 +274,10 @@ class BertPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def register_for_auto_class(cls, auto_class: str = "AutoModel") -> None:
-        """No effect on the classes of this package: `save_pretrained` always writes the whole family's
-        auto_map.
+        """No effect on the classes of this package: `save_pretrained` always writes the whole family's auto_map.
 
-        transformers calls this on classes loaded with trust_remote_code; its own bookkeeping would then
-        replace one entry of that table at the next save. Classes derived elsewhere keep transformers'
-        behaviour.
+        transformers calls this on classes loaded with trust_remote_code; its own bookkeeping would replace an entry
+        of that table at the next save. Classes derived elsewhere keep transformers' behaviour.
         """
         if cls.__module__.rpartition(".")[0] != __name__.rpartition(".")[0]:
             super().register_for_auto_class(auto_class)
@@ -290,8 +285,7 @@ class BertPreTrainedModel(PreTrainedModel):
     def save_pretrained(
         self, save_directory: str | os.PathLike, is_main_process: bool = True, *args: Any, **kwargs: Any
     ) -> None:
-        """Save as transformers does, plus the modelling code and an `auto_map` over the whole AutoModel
-        family.
+        """Save as transformers does, plus the modelling code and an `auto_map` over the whole AutoModel family.
 
         The folder opens as transformers' BERT everywhere, and as these classes with `trust_remote_code=True`.
         The training switch `sparse_prediction` is not written.
@@ -301,15 +295,15 @@ class BertPreTrainedModel(PreTrainedModel):
             for name in CODE_FILES:
                 shutil.copyfile(Path(__file__).with_name(name), Path(save_directory) / name)
         self.config.auto_map = dict(AUTO_MAP)
-        switches = {k: self.config.__dict__.pop(k) for k in ("sparse_prediction",) if k in self.config.__dict__}
+        sparse_prediction = self.config.__dict__.pop("sparse_prediction", None)
         try:
             super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
         finally:
-            self.config.__dict__.update(switches)
+            if sparse_prediction is not None:
+                self.config.sparse_prediction = sparse_prediction
 
     def _get_files_timestamps(self, working_dir: str | os.PathLike) -> dict[str, float]:
-        # save_pretrained(push_to_hub=True) uploads what is newer than this table; the code is copied before
-        # it is made.
+        # save_pretrained(push_to_hub=True) uploads what is newer than this table, and our code is copied before it.
         stamps = super()._get_files_timestamps(working_dir)
         return {name: stamp for name, stamp in stamps.items() if name not in CODE_FILES}
 
@@ -374,11 +368,10 @@ class BertModel(BertPreTrainedModel):
     ) -> tuple[Tensor, ...] | BaseModelOutputWithPoolingAndCrossAttentions:
         """Encode `input_ids` (B, L) or `inputs_embeds` (B, L, H), exactly one of them.
 
-        attention_mask: (B, L), 1 real and 0 padding, on either side; token_type_ids: (B, L), 0 first and 1
-        second segment (default 0); position_ids: (B, L), default 0 .. L-1. output_hidden_states,
-        output_attentions (eager only) and return_dict work as in transformers. The cross-attention and cache
-        arguments exist for the order of transformers' signature; using them raises ValueError, as does L
-        above the number of positions.
+        attention_mask: (B, L), 1 real and 0 padding, on either side; token_type_ids: (B, L), 0 first and 1 second
+        segment (default 0); position_ids: (B, L), default 0 .. L-1. output_hidden_states, output_attentions (eager
+        only) and return_dict work as in transformers. The cross-attention and cache arguments hold their places in
+        transformers' signature; using them raises ValueError, as does L above config.max_position_embeddings.
         """
         if (input_ids is None) == (inputs_embeds is None):
             got = "neither" if input_ids is None else "both"

@@ -1,0 +1,300 @@
+"""What users of transformers' models rely on: initialisation, recording, checkpointing, resizing, clear errors."""
+
+import copy
+import math
+
+import pytest
+import torch
+from bert_pairs import (
+    CLASSES,
+    assert_same,
+    every_class,
+    gradients,
+    loss_of,
+    make_inputs,
+    make_labels,
+    ours,
+    tiny_config,
+)
+from scipy import stats
+from torch import nn
+from transformers import BertConfig
+
+import modeling_bert_repro
+from modeling_bert_repro import BertForMaskedLM, BertForPreTraining, BertForQuestionAnswering, BertModel
+
+LANGUAGE_MODELS = pytest.mark.parametrize("name", ["BertForPreTraining", "BertForMaskedLM"])
+
+
+@every_class
+def test_initialisation_covers_every_tensor(name):
+    """Built on the meta device and filled in by `from_pretrained`, as for a checkpoint that lacks every tensor."""
+    model_class, config = getattr(modeling_bert_repro, name), tiny_config(name)
+    torch.manual_seed(0)
+    model = model_class.from_pretrained(None, config=config, state_dict={})
+    for key, tensor in model.state_dict().items():
+        values = tensor.flatten().double()
+        if "LayerNorm.weight" in key:
+            assert (values == 1).all(), key
+        elif key.endswith("bias"):
+            assert (values == 0).all(), key
+        else:
+            assert 0.012 < values.std() < 0.024 or len(values) < 100, key
+            assert values.abs().max() <= 0.04, key
+    assert not model.get_input_embeddings().weight[0].any(), "the padding token's row"
+
+
+def test_weights_follow_the_normal_cut_at_two_deviations():
+    """google-research/bert's `truncated_normal_initializer(stddev=0.02)`."""
+    torch.manual_seed(0)
+    model = BertModel(tiny_config(hidden_size=64, vocab_size=2000))
+    values = model.embeddings.word_embeddings.weight[1:].detach().flatten().numpy() / 0.02
+    assert abs(values).max() <= 2
+    assert stats.kstest(values, stats.truncnorm(-2, 2).cdf).pvalue > 0.01
+
+
+def test_initializer_range_is_honoured():
+    assert BertModel(tiny_config(initializer_range=0.1)).pooler.dense.weight.std() > 0.06
+
+
+@LANGUAGE_MODELS
+def test_decoder_is_tied_to_the_word_embeddings(name, tmp_path):
+    model = getattr(modeling_bert_repro, name)(tiny_config(name))
+    model.save_pretrained(tmp_path)
+    for candidate in (model, type(model).from_pretrained(tmp_path)):
+        head = candidate.cls.predictions
+        assert head.decoder.weight is candidate.get_input_embeddings().weight
+        assert head.decoder.bias is head.bias
+    untied = getattr(modeling_bert_repro, name)(tiny_config(name, tie_word_embeddings=False))
+    assert untied.cls.predictions.decoder.weight is not untied.get_input_embeddings().weight
+
+
+@LANGUAGE_MODELS
+def test_resizing_keeps_old_logits_ties_and_bias(name, tmp_path):
+    model = ours(name)
+    inputs = make_inputs(name)
+    before = model(**inputs)[0]
+    model.resize_token_embeddings(70, mean_resizing=False)
+    after = model(**inputs)[0]
+    assert after.shape[-1] == 70
+    torch.testing.assert_close(after[..., :61], before)
+    head = model.cls.predictions
+    assert head.decoder.weight is model.get_input_embeddings().weight
+    assert head.bias is head.decoder.bias and head.bias.shape == (70,)
+    labels = torch.full((4, 9), 69)
+    assert model(**inputs, labels=labels).loss.isfinite()
+    model.save_pretrained(tmp_path)
+    torch.testing.assert_close(type(model).from_pretrained(tmp_path).eval()(**inputs)[0], after)
+    model.resize_token_embeddings(50)
+    assert model(input_ids=torch.tensor([[5, 6]]))[0].shape == (1, 2, 50)
+
+
+@every_class
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_gradient_checkpointing_changes_nothing(name, use_reentrant):
+    model = ours(name).train()
+    encoder = (model if name == "BertModel" else model.bert).encoder
+    calls = []
+    encoder.layer[0].intermediate.register_forward_hook(lambda *_: calls.append(1))
+    inputs = make_inputs(name)
+    labels = make_labels(name, inputs)
+    found = []
+    for checkpointing in (False, True):
+        if checkpointing:  # renamed in transformers 5.2x, the old name warns there
+            enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+            enable({"use_reentrant": use_reentrant})
+        torch.manual_seed(3)
+        found.append(gradients(model, loss_of(model(**inputs, **labels))))
+    assert_same(found[1], found[0])
+    assert len(calls) == 1 + 2, "the layer must run again in the backward pass"
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("is_decoder", [False, True])
+def test_attention_direction(attention, is_decoder):
+    """A change of token 5 reaches earlier positions exactly where attention is bidirectional."""
+    model = ours("BertModel", attention, is_decoder=is_decoder)
+    inputs = make_inputs("BertModel")
+    for mask in (None, inputs["attention_mask"].clone()):
+        if mask is not None:
+            mask[0, -1] = 0
+        changed = inputs["input_ids"].clone()
+        changed[:, 5] = 4
+        with torch.no_grad():
+            first = model(input_ids=inputs["input_ids"], attention_mask=mask).last_hidden_state
+            second = model(input_ids=changed, attention_mask=mask).last_hidden_state
+        difference = (first - second).abs().amax(-1)
+        assert (difference[:, 5:8] > 1e-6).all()
+        assert bool((difference[:, :5] > 1e-6).all()) is not is_decoder
+        assert bool((difference[:, :5] == 0).all()) is is_decoder
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_does_not_reach_real_tokens(attention, side):
+    model = ours("BertModel", attention)
+    inputs = make_inputs("BertModel", length=6)
+    alone = model(**inputs).last_hidden_state
+    pad = torch.full((4, 3), 7)
+    order = (lambda x, y: (y, x)) if side == "left" else (lambda x, y: (x, y))
+    positions = torch.arange(6).expand(4, 6)
+    padded = {
+        "input_ids": torch.cat(order(inputs["input_ids"], pad), 1),
+        "token_type_ids": torch.cat(order(inputs["token_type_ids"], 0 * pad), 1),
+        "attention_mask": torch.cat(order(inputs["attention_mask"], 0 * pad), 1),
+        "position_ids": torch.cat(order(positions, 0 * pad), 1),
+    }
+    real = slice(3, 9) if side == "left" else slice(0, 6)
+    torch.testing.assert_close(model(**padded).last_hidden_state[:, real], alone, rtol=0, atol=1e-12)
+
+
+@every_class
+def test_recorded_hidden_states_and_attentions(name):
+    model = ours(name)
+    inputs = make_inputs(name)
+    outputs = model(**inputs, output_hidden_states=True, output_attentions=True)
+    sequences = 12 if name == "BertForMultipleChoice" else 4
+    assert [tuple(h.shape) for h in outputs.hidden_states] == [(sequences, 9, 24)] * 3
+    assert [tuple(a.shape) for a in outputs.attentions] == [(sequences, 4, 9, 9)] * 2
+    for weights in outputs.attentions:
+        torch.testing.assert_close(weights.sum(-1), torch.ones(sequences, 4, 9, dtype=torch.float64))
+    for recorded in (*outputs.hidden_states, *outputs.attentions):
+        recorded.retain_grad()
+    outputs[0].flatten()[0].backward()
+    assert all(recorded.grad is not None for recorded in (*outputs.hidden_states, *outputs.attentions))
+    plain = model(**inputs)
+    assert plain.hidden_states is None and plain.attentions is None
+    model.config.output_hidden_states = True
+    assert len(model(**inputs).hidden_states) == 3
+
+
+@every_class
+def test_copies_and_pickles_compute_the_same(name, tmp_path):
+    model = ours(name)
+    inputs = make_inputs(name)
+    expected = model(**inputs)[0]
+    torch.save(model, tmp_path / "model.pt")
+    for other in (copy.deepcopy(model), torch.load(tmp_path / "model.pt", weights_only=False)):
+        torch.testing.assert_close(other(**inputs)[0], expected, rtol=0, atol=0)
+
+
+def test_chunked_feed_forward_and_inputs_embeds_change_nothing():
+    model, chunked = ours("BertModel"), ours("BertModel", chunk_size_feed_forward=1)
+    inputs = make_inputs("BertModel")
+    expected = model(**inputs).last_hidden_state
+    torch.testing.assert_close(chunked(**inputs).last_hidden_state, expected, rtol=0, atol=1e-12)
+    embeds = model.get_input_embeddings()(inputs.pop("input_ids"))
+    torch.testing.assert_close(model(inputs_embeds=embeds, **inputs).last_hidden_state, expected, rtol=0, atol=0)
+
+
+def test_eager_and_sdpa_agree_and_can_be_switched():
+    model = ours("BertForSequenceClassification", "eager")
+    inputs = make_inputs("BertForSequenceClassification")
+    inputs["attention_mask"][0, 4:] = 0
+    expected = model(**inputs).logits
+    assert BertModel._can_set_attn_implementation()
+    model.set_attn_implementation("sdpa")
+    assert model.bert.config._attn_implementation == "sdpa"
+    torch.testing.assert_close(model(**inputs).logits, expected, rtol=0, atol=1e-12)
+
+
+def test_half_precision_forward_and_loss():
+    model = ours("BertForPreTraining").bfloat16()
+    inputs = make_inputs("BertForPreTraining")
+    outputs = model(**inputs, **make_labels("BertForPreTraining", inputs))
+    assert outputs.prediction_logits.dtype == torch.bfloat16
+    assert outputs.loss.dtype == torch.float32 and outputs.loss.isfinite()
+
+
+@pytest.mark.parametrize("name", ["BertForSequenceClassification", "BertForPreTraining"])
+def test_compiled_model_computes_the_same(name):
+    """Without graph breaks in the default, dense form (the `eager` backend checks tracing, not kernels)."""
+    model = ours(name, "sdpa")
+    inputs = make_inputs(name)
+    labels = make_labels(name, inputs)
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(**inputs, **labels).loss, model(**inputs, **labels).loss)
+
+
+@every_class
+def test_every_parameter_gets_a_gradient(name):
+    model = ours(name)
+    inputs = make_inputs(name)
+    found = gradients(model, loss_of(model(**inputs, **make_labels(name, inputs))))
+    assert [key for key, gradient in found.items() if gradient is None or not gradient.any()] == []
+
+
+def test_layers_are_post_norm_with_exact_gelu():
+    """One layer against the formulas of the paper, written out with plain tensors."""
+    model = ours("BertModel", num_hidden_layers=1)
+    x = torch.randn(2, 5, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    layer = model.encoder.layer[0]
+
+    def norm(module: nn.LayerNorm, value: torch.Tensor) -> torch.Tensor:
+        centred = value - value.mean(-1, keepdim=True)
+        return centred / (centred.square().mean(-1, keepdim=True) + 1e-12).sqrt() * module.weight + module.bias
+
+    attention = layer.attention.self
+    q, k, v = (f(x).view(2, 5, 4, 6).transpose(1, 2) for f in (attention.query, attention.key, attention.value))
+    context = ((q @ k.mT / math.sqrt(6)).softmax(-1) @ v).transpose(1, 2).reshape(2, 5, 24)
+    attended = norm(layer.attention.output.LayerNorm, x + layer.attention.output.dense(context))
+    wide = layer.intermediate.dense(attended)
+    wide = wide * 0.5 * (1 + torch.erf(wide / math.sqrt(2)))
+    expected = norm(layer.output.LayerNorm, attended + layer.output.dense(wide))
+    torch.testing.assert_close(layer(x, None), expected, rtol=0, atol=1e-12)
+
+
+def test_register_is_explicit_and_covers_the_family():
+    expected = {f"AutoModelFor{name.removeprefix('BertFor')}" for name in CLASSES[1:]} | {"AutoModel"}
+    assert set(modeling_bert_repro.modeling_bert.AUTO_MAP) == expected
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"add_cross_attention": True, "is_decoder": True}, "expected add_cross_attention=False, got True"),
+        ({"hidden_size": 25}, "expected hidden_size to be a multiple of num_attention_heads, got 25 and 4"),
+        ({"initializer_range": 0.0}, "expected initializer_range above 0, got 0.0"),
+    ],
+)
+def test_bad_configs_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        BertModel(tiny_config(**changes))
+
+
+def test_question_answering_needs_two_labels():
+    with pytest.raises(ValueError, match=r"expected num_labels=2 .* got 3"):
+        BertForQuestionAnswering(tiny_config(num_labels=3))
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({}, "exactly one of input_ids and inputs_embeds, got neither"),
+        ({"input_ids": torch.ones(1, 2).long(), "inputs_embeds": torch.ones(1, 2, 24)}, "got both"),
+        ({"input_ids": torch.ones(1, 13).long()}, "expected at most 12 tokens .* got 13"),
+        ({"inputs_embeds": torch.ones(1, 13, 24)}, "expected at most 12 tokens .* got 13"),
+        ({"input_ids": torch.ones(1, 2).long(), "encoder_hidden_states": torch.ones(1, 2, 24)}, "no cross-attention"),
+        ({"input_ids": torch.ones(1, 2).long(), "past_key_values": ()}, "expected no key-value cache"),
+        ({"input_ids": torch.ones(1, 2).long(), "use_cache": True}, "expected no key-value cache"),
+    ],
+)
+def test_bad_arguments_are_refused(arguments, message):
+    model = BertForMaskedLM(tiny_config(is_decoder=True))
+    with pytest.raises(ValueError, match=message):
+        model(**arguments)
+
+
+def test_an_encoder_accepts_transformers_cache_flags():
+    """`config.use_cache` is true by default and generic code passes it on; an encoder has nothing to cache."""
+    model = BertModel(tiny_config())
+    assert model(input_ids=torch.ones(1, 2).long(), use_cache=True).get("past_key_values") is None
+
+
+def test_forward_leaves_the_config_alone():
+    model = BertForPreTraining(tiny_config())
+    before = copy.deepcopy(model.config.to_dict())
+    inputs = make_inputs("BertForPreTraining")
+    model(**inputs, **make_labels("BertForPreTraining", inputs), sparse_prediction=True, output_hidden_states=True)
+    assert model.config.to_dict() == before
+    assert isinstance(model.config, BertConfig)
