@@ -131,20 +131,22 @@ def test_a_true_pair_is_of_one_docstring():
         assert by_summary[example["sentence1"]].startswith(start) == bool(example["label"])
 
 
-def test_wrong_bodies_are_of_the_same_package(monkeypatch):
+def test_wrong_bodies_are_of_another_module_of_the_same_package(monkeypatch):
     found = [
-        document(f"{package}.m{i}", f"f{i}", " ".join(word + package for word in WORDS[i : i + 40]))
+        document(
+            f"{package}.{module}", f"f{i}{module}", " ".join(word + package + module for word in WORDS[i : i + 40])
+        )
         for package in ("numpy", "torch")
-        for i in range(5)
+        for module in ("core", "lib")
+        for i in range(3)
     ]
     monkeypatch.setattr(embedded, "library", lambda include_packages: embedded.Library(found, []))
+    body_module = {embedded.pair(d)[1]: d.module for d in found}
     examples = pair_examples("train")
-    assert len(examples) == 20
-    bodies = {
-        package: {embedded.pair(d)[1] for d in found if d.module.startswith(package)} for package in ("numpy", "torch")
-    }
+    assert len(examples) == 2 * len(found) == 2 * len(body_module)
     for example in examples:
-        assert example["sentence2"] in bodies[example["sentence1"].split()[-1].split(".")[0]]
+        module, other = example["sentence1"].split()[-1].rstrip("."), body_module[example["sentence2"]]
+        assert (module == other) == bool(example["label"]) and module[:3] == other[:3]
 
 
 def test_classes_are_balanced_and_named():
@@ -178,6 +180,17 @@ def test_questions_by_hand(monkeypatch):
     assert first["answers"] == [{"text": "Axis along which it sums", "answer_start": 22}]
     assert second["answers"] == [{"text": "Where the result goes", "answer_start": 67}]
     assert " axis" in first["question"] and " out" in second["question"]
+
+
+def test_an_answer_is_taken_from_its_own_place_and_not_asked_again(monkeypatch):
+    entries = [Parameter("a", "", "First the number of rows"), Parameter("b", "", "the number of rows")]
+    again = [Parameter("c", "", "the number of rows"), Parameter("d", "", "the number of columns")]
+    sides = embedded.Library([document("m", parameters=entries)], [document("n", parameters=again)])
+    monkeypatch.setattr(embedded, "library", lambda include_packages: sides)
+    _, second = question_answering("train")["data"][0]["paragraphs"][0]["qas"]
+    assert second["answers"] == [{"text": "the number of rows", "answer_start": 31}]
+    (only,) = question_answering("validation")["data"][0]["paragraphs"][0]["qas"]
+    assert only["answers"][0]["text"] == "the number of columns"
 
 
 def questions(split):
