@@ -225,13 +225,8 @@ class Windows:
         return columns
 
 
-def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int, model_maximum: int) -> None:
+def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -> None:
     """Raise ValueError unless a longest question leaves room for windows that overlap or touch."""
-    if max_seq_length > model_maximum:
-        raise ValueError(
-            f"--max_seq_length {max_seq_length} is more than the {model_maximum} positions of the model; "
-            f"give at most {model_maximum}"
-        )
     room = max_seq_length - max_query_length - 3
     if room < 1 or max_query_length < 1:
         raise ValueError(

@@ -1,0 +1,451 @@
+"""Reading of SQuAD files, and windows against a port of Google's convert_examples_to_features."""
+
+import copy
+import gzip
+import itertools
+import json
+import lzma
+
+import datasets
+import numpy as np
+import pytest
+from transformers import AutoTokenizer
+
+from tokenization import build_tokenizer
+from training import squad
+from training.squad import Question, build_windows, max_context, parse_squad, read_hub, read_squad, window_starts
+
+CONTEXT = "the old doctor opened a small red house by the river ."
+
+
+def document(*qas: dict, context: str = CONTEXT) -> dict:
+    return {"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": context, "qas": list(qas)}]}]}
+
+
+def qa(id_: str = "q0", question: str = "what ?", answers=(("small red house", 24),), **more) -> dict:
+    return {
+        "id": id_,
+        "question": question,
+        "answers": [{"text": t, "answer_start": s} for t, s in answers],
+        **more,
+    }
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tokenizer_folder):
+    return AutoTokenizer.from_pretrained(tokenizer_folder)
+
+
+# --- reading ---------------------------------------------------------------------------------------------
+
+
+def test_reads_plain_and_compressed_files(tmp_path):
+    text = json.dumps(document(qa(), qa("q1", answers=(("river", 47), ("the river", 43))))).encode()
+    files = {"a.json": text, "b.json": b"\xef\xbb\xbf" + text, "c.json.xz": lzma.compress(text)}
+    files["d.json.gz"] = gzip.compress(text)
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+        assert read_squad(tmp_path / name) == [
+            Question("q0", "what ?", CONTEXT, (("small red house", 24),), "t"),
+            Question("q1", "what ?", CONTEXT, (("river", 47), ("the river", 43)), "t"),
+        ]
+
+
+def test_reads_version_2(tmp_path):
+    plausible = [{"text": "river", "answer_start": 47}]
+    parts = (qa(is_impossible=False), qa("q1", answers=(), is_impossible=True, plausible_answers=plausible))
+    questions = parse_squad(document(*parts, qa("q2", answers=())), "f", version_2_with_negative=True)
+    assert [question.answers for question in questions] == [(("small red house", 24),), (), ()]
+
+
+def broken(change) -> dict:
+    content = copy.deepcopy(document(qa(), qa("q1")))
+    change(content["data"][0]["paragraphs"][0]["qas"][1])
+    return content
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "f.json: expected an object with 'data', got \\[\\]"),
+        ({"version": "1.1"}, "f.json: lacks 'data'; it has \\['version'\\]"),
+        ({"data": {}}, "f.json: 'data' must be of type list, got {}"),
+        ({"data": []}, "f.json: holds no question"),
+        ({"data": ["x"]}, "f.json, article 0: expected an object with 'paragraphs', got 'x'"),
+        ({"data": [{"paragraphs": [{}]}]}, "f.json, article 0 \\(''\\), paragraph 0: lacks 'context'"),
+        (broken(lambda q: q.pop("id")), "paragraph 0, question 1: lacks 'id'"),
+        (broken(lambda q: q.update(id=7)), "paragraph 0, question 1: 'id' must be of type str, got 7"),
+        (broken(lambda q: q.update(id="q0")), "f.json, question 'q0': this id occurs twice"),
+        (broken(lambda q: q.pop("question")), "f.json, question 'q1': lacks 'question'"),
+        (broken(lambda q: q.pop("answers")), "f.json, question 'q1': lacks 'answers'"),
+        (broken(lambda q: q["answers"][0].pop("text")), "f.json, question 'q1': lacks 'text'"),
+        (broken(lambda q: q["answers"][0].update(answer_start="24")), "'answer_start' must be of type int, got '24'"),
+        (broken(lambda q: q["answers"][0].update(answer_start=True)), "'answer_start' must be of type int, got True"),
+        (
+            broken(lambda q: q["answers"][0].update(answer_start=-30)),
+            "'q1': answer .* at characters -30 to -15 lies out",
+        ),
+        (broken(lambda q: q["answers"][0].update(answer_start=50)), "50 to 65 lies outside its context of 54 char"),
+        (
+            broken(lambda q: q["answers"][0].update(answer_start=23)),
+            "'q1': expected answer 'small red house' at character 23, the context has ' small red hous' there; "
+            "it occurs at 24; correct 'answer_start'",
+        ),
+        (broken(lambda q: q["answers"][0].update(text="big house")), "it does not occur in the context"),
+        (broken(lambda q: q["answers"][0].update(text="")), "'q1': has an empty answer"),
+        (broken(lambda q: q.update(answers=[])), "'q1': has no answer; .* give --version_2_with_negative"),
+        (broken(lambda q: q.update(is_impossible=True)), "'q1': 'is_impossible' is True but there are 1 answers"),
+        (broken(lambda q: q.update(question="\ud800?")), "'q1': half a surrogate pair in its question at character 0"),
+    ],
+)
+def test_refuses_bad_content(tmp_path, content, message):
+    (tmp_path / "f.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=message) as caught:
+        read_squad(tmp_path / "f.json")
+    assert str(tmp_path / "f.json") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("f.json", b"", "f.json:1: not JSON at column 1"),
+        ("f.json", b'{"data":\n [1,\n }', "f.json:3: not JSON at column 2"),
+        ("f.json", b'{"data": "caf\xe9"}', "f.json: not UTF-8 at byte 13"),
+        ("f.json", b"[" * 200_000, "f.json: nested too deep"),
+        ("f.json.xz", b"not xz", "f.json.xz: cannot be read"),
+        ("f.json.xz", lzma.compress(b"{}")[:-5], "f.json.xz: cannot be read"),
+        ("f.json.gz", gzip.compress(b"{}" * 99)[:-12], "f.json.gz: cannot be read"),
+    ],
+)
+def test_refuses_unreadable_files(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        read_squad(tmp_path / name)
+
+
+def test_refuses_a_missing_file(tmp_path):
+    with pytest.raises(ValueError, match=r"no\.json: cannot be read: .*No such file"):
+        read_squad(tmp_path / "no.json")
+
+
+def test_200_damaged_files_give_one_clear_error_or_all_their_questions(tmp_path):
+    rng = np.random.default_rng(0)
+    whole = json.dumps(document(*(qa(f"q{i}") for i in range(5)))).encode()
+    path = tmp_path / "f.json"
+    refused = 0
+    for _ in range(200):
+        content = bytearray(whole)
+        for _ in range(rng.integers(1, 4)):
+            place = int(rng.integers(len(content)))
+            match rng.integers(3):
+                case 0:
+                    content[place] = rng.integers(256)
+                case 1:
+                    del content[place : place + int(rng.integers(1, 30))]
+                case 2:
+                    content[place:place] = content[place : place + int(rng.integers(1, 30))]
+        path.write_bytes(content)
+        try:
+            questions = read_squad(path)
+        except ValueError as error:
+            assert str(path) in str(error)
+            refused += 1
+        else:
+            assert len(questions) == bytes(content).count(b'"id"')
+    assert refused > 100
+
+
+def test_hub_columns_give_the_same_questions(monkeypatch):
+    rows = [
+        {
+            "id": "a",
+            "title": "t",
+            "context": CONTEXT,
+            "question": "q",
+            "answers": {"text": ["old"], "answer_start": [4]},
+        },
+        {"id": "b", "title": "t", "context": CONTEXT, "question": "r", "answers": {"text": [], "answer_start": []}},
+    ]
+    asked = []
+
+    def load_dataset(name, config_name, split):
+        asked.append((name, config_name, split))
+        return datasets.Dataset.from_list(rows)
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    questions = read_hub("some/squad_v2", None, "train", version_2_with_negative=True)
+    assert questions == [Question("a", "q", CONTEXT, (("old", 4),)), Question("b", "r", CONTEXT)]
+    assert asked == [("some/squad_v2", None, "train")]
+    with pytest.raises(ValueError, match="some/squad_v2, split 'train', question 'b': has no answer"):
+        read_hub("some/squad_v2", None, "train")
+    rows[:] = [{"text": "x"}]
+    with pytest.raises(ValueError, match=r"lacks the columns \['answers', 'context', 'id', 'question'\]"):
+        read_hub("some/squad_v2", None, "train")
+
+
+def test_hub_without_network_says_so():
+    with pytest.raises(
+        ValueError, match=r"--dataset_name nobody/nothing, split 'train': cannot be loaded \(.+\); check"
+    ):
+        read_hub("nobody/nothing", None, "train")
+
+
+# --- windows ---------------------------------------------------------------------------------------------
+
+
+def google_windows(question: Question, tokenizer, max_seq_length: int, doc_stride: int, max_query_length: int):
+    """google-research/bert run_squad.py, read_squad_examples and convert_examples_to_features, is_training=True."""
+    doc_tokens, char_to_word, previous_is_white = [], [], True
+    for char in question.context:
+        if char in " \t\r\n\u202f":
+            previous_is_white = True
+        else:
+            if previous_is_white:
+                doc_tokens.append(char)
+            else:
+                doc_tokens[-1] += char
+            previous_is_white = False
+        char_to_word.append(len(doc_tokens) - 1)
+    text, start = question.answers[0]
+    start_word, end_word = char_to_word[start], char_to_word[start + len(text) - 1]
+
+    query = tokenizer.tokenize(question.text)[:max_query_length]
+    all_tokens, orig_to_tok = [], []
+    for word in doc_tokens:
+        orig_to_tok.append(len(all_tokens))
+        all_tokens += tokenizer.tokenize(word)
+    tok_start = orig_to_tok[start_word]
+    tok_end = orig_to_tok[end_word + 1] - 1 if end_word < len(doc_tokens) - 1 else len(all_tokens) - 1
+    answer = " ".join(tokenizer.tokenize(text))
+    improved = [
+        (s, e)
+        for s in range(tok_start, tok_end + 1)
+        for e in range(tok_end, s - 1, -1)
+        if " ".join(all_tokens[s : e + 1]) == answer
+    ]
+    tok_start, tok_end = improved[0] if improved else (tok_start, tok_end)
+
+    room, spans, offset = max_seq_length - len(query) - 3, [], 0
+    while offset < len(all_tokens):
+        length = min(len(all_tokens) - offset, room)
+        spans.append((offset, length))
+        if offset + length == len(all_tokens):
+            break
+        offset += min(length, doc_stride)
+    for index, (offset, length) in enumerate(spans):
+        tokens = ["[CLS]", *query, "[SEP]", *all_tokens[offset : offset + length], "[SEP]"]
+        types = [0] * (len(query) + 2) + [1] * (length + 1)
+        inside = offset <= tok_start and tok_end < offset + length
+        shift = len(query) + 2 - offset
+        positions = (tok_start + shift, tok_end + shift) if inside else (0, 0)
+        best = [google_is_max_context(spans, index, offset + i) for i in range(length)]
+        yield tokenizer.convert_tokens_to_ids(tokens), types, positions, best
+
+
+def google_is_max_context(spans, current: int, position: int) -> bool:
+    best_score, best_index = None, None
+    for index, (offset, length) in enumerate(spans):
+        end = offset + length - 1
+        if position < offset or position > end:
+            continue
+        score = min(position - offset, end - position) + 0.01 * length
+        if best_score is None or score > best_score:
+            best_score, best_index = score, index
+    return current == best_index
+
+
+def random_questions(rng, words: list[str], count: int) -> list[Question]:
+    questions = []
+    for i in range(count):
+        pieces = [str(w) + str(rng.choice(["", "", ",", ".", "?x"])) for w in rng.choice(words, rng.integers(1, 60))]
+        context = "".join(p + str(rng.choice([" ", " ", "  ", "\n"])) for p in pieces).strip()
+        first = int(rng.integers(len(pieces)))
+        start = len(context) - len(context.split(maxsplit=first)[-1]) if first else 0
+        answer = " ".join(context[start:].split(" ")[: rng.integers(1, 4)]).strip(" ,.\n")
+        question = " ".join(rng.choice(words, rng.integers(0, 12)))
+        questions.append(Question(f"q{i}", question, context, ((answer, start),)))
+    return questions
+
+
+def test_windows_are_those_of_google(tokenizer, vocab):
+    rng = np.random.default_rng(1)
+    questions = random_questions(rng, [*vocab[60:], "xyz", "redhouse"], 150)
+    windows = build_windows(questions, tokenizer, 24, 5, 8, with_answers=True)
+    row = 0
+    for i, question in enumerate(questions):
+        rows = np.flatnonzero(windows.question == i)
+        best = max_context(windows.first_token[rows], windows.num_tokens[rows])
+        for w, (ids, types, positions, counted) in enumerate(google_windows(question, tokenizer, 24, 5, 8)):
+            assert windows.input_ids[row].tolist() == ids
+            assert windows.token_type_ids[row].tolist() == types
+            assert (windows.start_positions[row], windows.end_positions[row]) == positions
+            assert best[w].tolist() == counted
+            row += 1
+        assert row == rows[-1] + 1
+    assert row == len(windows) > 2 * len(questions)
+    assert 0.1 < (windows.start_positions == 0).mean() < 0.9
+
+
+def test_the_example_of_the_header():
+    words = "the man went to store and bought a gallon of milk what did he buy".split()
+    tokenizer = build_tokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words])
+    context = "the man went to the store and bought a gallon of milk"
+    question = Question("q", "what did he buy", context, (("a gallon of milk", 37),))
+    windows = build_windows([question], tokenizer, 16, 4, 8, with_answers=True)
+    assert [" ".join(tokenizer.convert_ids_to_tokens(row)) for row in windows.input_ids] == [
+        "[CLS] what did he buy [SEP] the man went to the store and bought a [SEP]",
+        "[CLS] what did he buy [SEP] the store and bought a gallon of milk [SEP]",
+    ]
+    assert [row.tolist() for row in windows.token_type_ids] == [[0] * 6 + [1] * 10, [0] * 6 + [1] * 9]
+    assert (windows.start_positions.tolist(), windows.end_positions.tolist()) == ([0, 10], [0, 13])
+
+
+def test_max_context_as_in_googles_comment():
+    """Spans of 5 at stride 3 over 12 tokens: 'bought' (7) has left 4, right 0 in B and left 1, right 3 in C."""
+    first, size = np.array([0, 3, 6, 9]), np.array([5, 5, 5, 3])
+    best = max_context(first, size)
+    assert [int(b[7 - f]) for b, f in list(zip(best, first))[1:3]] == [0, 1]
+    # by hand: min(left, right) + 0.01 * length of every token of every span
+    assert [b.astype(int).tolist() for b in best] == [[1, 1, 1, 1, 0], [0, 1, 1, 1, 0], [0, 1, 1, 1, 0], [0, 1, 1]]
+    assert sum(int(b.sum()) for b in best) == 12
+
+
+def test_max_context_of_equals_is_the_longer_then_the_earlier_window():
+    best = max_context(np.array([0, 1]), np.array([5, 5]))
+    assert [b.astype(int).tolist() for b in best] == [[1, 1, 1, 0, 0], [0, 0, 1, 1, 1]]
+    # tokens 3 and 4: right contexts 1 and 0 in both windows are the smaller ones, the second window is shorter
+    best = max_context(np.array([0, 2]), np.array([5, 3]))
+    assert [b.astype(int).tolist() for b in best] == [[1, 1, 1, 1, 1], [0, 0, 0]]
+
+
+def test_rows_are_the_tokenizers_own_pairs(tokenizer):
+    question = Question("q", "is the doctor old ?", CONTEXT)
+    windows = build_windows([question], tokenizer, 64, 16, 32)
+    pair = tokenizer(question.text, question.context)
+    assert windows.input_ids[0].tolist() == pair["input_ids"]
+    assert windows.token_type_ids[0].tolist() == pair["token_type_ids"]
+    assert list(windows.columns()) == ["input_ids", "token_type_ids"]
+
+
+def test_text_is_never_markup(tokenizer):
+    question = Question("q", "[MASK]", "old [SEP] [CLS] doctor")
+    windows = build_windows([question], tokenizer, 64, 16, 32)
+    ids = windows.input_ids[0].tolist()
+    assert ids.count(tokenizer.sep_token_id) == 2
+    assert ids.count(tokenizer.cls_token_id) == 1
+    assert tokenizer.mask_token_id not in ids
+    assert tokenizer("[MASK]", add_special_tokens=False)["input_ids"] == [tokenizer.mask_token_id]
+
+
+@pytest.mark.parametrize("context", ["", " \n ", "\u200b"])
+def test_a_context_without_tokens_has_one_row(tokenizer, context):
+    windows = build_windows([Question("q", "old", context)], tokenizer, 64, 16, 32, with_answers=True)
+    assert tokenizer.convert_ids_to_tokens(windows.input_ids[0]) == ["[CLS]", "old", "[SEP]", "[SEP]"]
+    assert (windows.num_tokens.tolist(), windows.start_positions.tolist()) == ([0], [0])
+
+
+def test_answers_at_the_edges_of_windows(tokenizer):
+    """Every answer of two tokens in 40: right in each window that holds both, [CLS] elsewhere."""
+    words = "red green blue small large old new house river mountain".split() * 4
+    context = " ".join(words)
+    starts = np.cumsum([0, *(len(word) + 1 for word in words)])
+    for token in range(39):
+        answer = f"{words[token]} {words[token + 1]}"
+        question = Question("q", "the", context, ((answer, int(starts[token])),))
+        windows = build_windows([question], tokenizer, 14, 7, 8, with_answers=True)
+        held = 0
+        for w, ids in enumerate(windows.input_ids):
+            span = ids[windows.start_positions[w] : windows.end_positions[w] + 1]
+            inside = windows.first_token[w] <= token and token + 1 < windows.first_token[w] + windows.num_tokens[w]
+            assert tokenizer.decode(span) == (answer if inside else "[CLS]")
+            held += inside
+        assert held >= 1
+
+
+def test_an_answer_of_dropped_characters_is_refused(tokenizer):
+    question = Question("q7", "old", "old \u200b doctor", (("\u200b", 4),))
+    with pytest.raises(ValueError, match=r"question 'q7': the tokenizer drops every character of its answer '\\u200b'"):
+        build_windows([question], tokenizer, with_answers=True)
+
+
+def test_answers_inside_a_token_or_before_combining_accents(tokenizer):
+    context = "the old cafe\u0301 by the river"
+    for answer, start, expected in (("ld", 5, "old"), ("cafe\u0301", 8, "cafe"), ("cafe", 8, "cafe")):
+        windows = build_windows([Question("q", "the", context, ((answer, start),))], tokenizer, with_answers=True)
+        span = windows.input_ids[0][windows.start_positions[0] : windows.end_positions[0] + 1]
+        assert tokenizer.decode(span) == expected
+
+
+def test_a_slow_tokenizer_is_refused():
+    class Slow:
+        is_fast = False
+
+    with pytest.raises(ValueError, match="needs a fast tokenizer, for its character offsets; got Slow"):
+        build_windows([Question("q", "old", CONTEXT)], Slow())
+
+
+def test_windows_cover_a_context_whatever_the_stride():
+    for tokens in range(0, 60):
+        for room in range(1, 12):
+            for stride in range(1, 15):
+                starts = window_starts(tokens, room, stride)
+                assert starts[-1] + room >= tokens
+                assert len(starts) == 1 or starts[-2] + room < tokens
+                assert all(b - a <= room for a, b in itertools.pairwise(starts))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [
+        ((64, 32, 61), "--max_query_length 61 and three special tokens leave no room .* from 1 to 60"),
+        ((64, 32, 0), "--max_query_length 0"),
+        ((64, 38, 24), r"--doc_stride 38 must be from 1 to 37, .*--max_seq_length 64 - --max_query_length 24 - 3"),
+        ((64, 0, 24), "--doc_stride 0 must be from 1"),
+    ],
+)
+def test_lengths_that_do_not_fit_are_refused(lengths, message):
+    with pytest.raises(ValueError, match=message):
+        squad.check_lengths(*lengths)
+    squad.check_lengths(64, 37, 24)
+    squad.check_lengths(384, 128, 64)
+
+
+# --- scoring from the command line -----------------------------------------------------------------------
+
+
+def test_score_command(tmp_path, capsys):
+    (tmp_path / "data.json").write_text(json.dumps(document(qa(), qa("q1", answers=(), is_impossible=True))))
+    (tmp_path / "predictions.json").write_text(json.dumps({"q0": "red house", "q1": "river"}))
+    (tmp_path / "odds.json").write_text(json.dumps({"q0": -1, "q1": 2.5}))
+    data, predictions = str(tmp_path / "data.json"), str(tmp_path / "predictions.json")
+    assert squad.main(["score", data, predictions, "--version_2_with_negative"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "exact": 0.0,
+        "f1": pytest.approx(40.0),
+        "total": 2,
+        "HasAns_exact": 0.0,
+        "HasAns_f1": pytest.approx(80.0),
+        "HasAns_total": 1,
+        "NoAns_exact": 0.0,
+        "NoAns_f1": 0.0,
+        "NoAns_total": 1,
+    }
+    more = ["--version_2_with_negative", "--null_odds", str(tmp_path / "odds.json"), "--null_score_diff_threshold", "0"]
+    assert squad.main(["score", data, predictions, *more]) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["f1"], result["best_f1"], result["best_f1_thresh"]) == (pytest.approx(90), pytest.approx(90), -1)
+    assert squad.main(["score", data, predictions]) == 2
+    assert "question 'q1': has no answer" in capsys.readouterr().err
+
+
+# --- real data -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.realdata
+def test_the_training_file_makes_as_many_windows_as_googles_code(real_data):
+    """88,641 windows at 384/128/64 uncased, as reported for google-research/bert and transformers' run_squad."""
+    tokenizer = build_tokenizer(str(real_data / "assets" / "uncased_vocab.txt"))
+    questions = read_squad(real_data / "squad" / "train-v1.1.reconstructed.json.xz")
+    assert len(questions) == 87_599
+    assert len(build_windows(questions, tokenizer, with_answers=True)) == 88_641

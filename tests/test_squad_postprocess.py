@@ -1,0 +1,391 @@
+"""Answers from logits, against brute force and a port of Google's write_predictions."""
+
+import json
+import math
+import sys
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+from transformers import AutoTokenizer
+
+from tokenization import BasicTokenizer, build_tokenizer
+from training.squad import Question, build_windows, max_context, read_squad
+from training.squad_metrics import score
+from training.squad_postprocess import GoogleRealign, _descending, find_answers, get_final_text
+
+CONTEXT = "the old doctor opened a small red house by the river ."
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tokenizer_folder):
+    return AutoTokenizer.from_pretrained(tokenizer_folder)
+
+
+def random_questions(rng, words: list[str], count: int, longest: int = 50) -> list[Question]:
+    glue = ["", "", "", ",", ".", "\u0301", "\u200d", "'s", "\u2019", "-x", "\u4e2d"]
+    questions = []
+    for i in range(count):
+        pieces = [str(w) + str(rng.choice(glue)) for w in rng.choice(words, rng.integers(1, longest))]
+        context = "".join(p + str(rng.choice([" ", "  ", "\n", "\u202f"])) for p in pieces).strip()
+        questions.append(Question(f"q{i}", " ".join(rng.choice(words, rng.integers(1, 6))), context))
+    return questions
+
+
+def random_logits(rng, windows, decimals: int | None = None) -> tuple[list, list]:
+    start, end = ([rng.normal(size=len(ids)).astype(np.float32) * 3 for ids in windows.input_ids] for _ in "se")
+    if decimals is not None:  # coarse: many ties
+        start, end = ([row.round(decimals) for row in rows] for rows in (start, end))
+    return start, end
+
+
+def planted(windows, places: dict, floor: float = -9.0) -> tuple[list, list]:
+    """Logits at ``floor`` but for {(window, start, end): height} and, with start 0, the [CLS]."""
+    start, end = ([np.full(len(ids), floor, dtype=np.float32) for ids in windows.input_ids] for _ in "se")
+    for (w, first, last), height in places.items():
+        start[w][first] = end[w][last] = height
+    return start, end
+
+
+# --- against independent implementations -----------------------------------------------------------------
+
+
+def every_span(questions, windows, start, end, i, max_answer_length):
+    """All valid spans of a question as (score, window, first, last), by plain loops."""
+    rows = np.flatnonzero(windows.question == i)
+    counted = max_context(windows.first_token[rows], windows.num_tokens[rows])
+    for best, w in zip(counted, rows):
+        for s in range(windows.num_tokens[w]):
+            for e in range(s, min(s + max_answer_length, windows.num_tokens[w])):
+                if best[s]:
+                    at = windows.context_begin[w]
+                    yield float(start[w][at + s]) + float(end[w][at + e]), w, s, e
+
+
+@pytest.mark.parametrize("decimals", [None, 0])
+def test_nbest_is_that_of_brute_force(tokenizer, vocab, decimals):
+    rng = np.random.default_rng(2)
+    questions = random_questions(rng, vocab[60:], 30)
+    windows = build_windows(questions, tokenizer, 24, 5, 8)
+    start, end = random_logits(rng, windows, decimals)
+    answers = find_answers(questions, windows, start, end, n_best_size=7, max_answer_length=4)
+    for i, question in enumerate(questions):
+        expected = OrderedDict()
+        for total, w, s, e in sorted(every_span(questions, windows, start, end, i, 4), key=lambda x: (-x[0], *x[1:])):
+            first = windows.first_token[w]
+            begin, stop = windows.offsets[i][first + s][0], windows.offsets[i][first + e][1]
+            text = question.context[begin:stop]
+            if question.context[stop : stop + 1] == "\u0301":
+                text += "\u0301"
+            expected.setdefault(text, total)
+        found = answers.nbest[question.id]
+        assert [entry["text"] for entry in found] == list(expected)[:7]
+        assert [entry["start_logit"] + entry["end_logit"] for entry in found] == list(expected.values())[:7]
+        assert all(question.context[entry["start"] : entry["end"]] == entry["text"] for entry in found)
+        assert answers.predictions[question.id] == answers.spans[question.id] == found[0]["text"]
+    assert answers.null_odds == {}
+
+
+def google_answers(question, windows, rows, start, end, tokenizer, n_best_size, max_answer_length, version_2):
+    """google-research/bert run_squad.py, write_predictions of one question, with the texts of get_final_text."""
+    doc_tokens, word_of_char = [], []
+    previous_is_white = True
+    for char in question.context:
+        if char in " \t\r\n\u202f":
+            previous_is_white = True
+        else:
+            if previous_is_white:
+                doc_tokens.append(char)
+            else:
+                doc_tokens[-1] += char
+            previous_is_white = False
+        word_of_char.append(len(doc_tokens) - 1)
+    spans = windows.offsets[windows.question[rows[0]]]
+    counted = max_context(windows.first_token[rows], windows.num_tokens[rows])
+    prelim, score_null = [], 1000000
+    for best, w in zip(counted, rows):
+        null = float(start[w][0]) + float(end[w][0])
+        if null < score_null:
+            score_null, null_start, null_end = null, float(start[w][0]), float(end[w][0])
+        begin, count = windows.context_begin[w], windows.num_tokens[w]
+        best_starts = sorted(range(len(start[w])), key=lambda i: start[w][i], reverse=True)[:n_best_size]
+        best_ends = sorted(range(len(end[w])), key=lambda i: end[w][i], reverse=True)[:n_best_size]
+        for s in best_starts:
+            for e in best_ends:
+                if not begin <= s < begin + count or not begin <= e < begin + count or not best[s - begin]:
+                    continue
+                if e < s or e - s + 1 > max_answer_length:
+                    continue
+                prelim.append((w, s, e, float(start[w][s]), float(end[w][e])))
+    prelim.sort(key=lambda p: p[3] + p[4], reverse=True)
+    nbest = OrderedDict()
+    for w, s, e, start_logit, end_logit in prelim:
+        if len(nbest) >= n_best_size:
+            break
+        shift = windows.first_token[w] - windows.context_begin[w]
+        tokens = tokenizer.convert_ids_to_tokens(windows.input_ids[w][s : e + 1].tolist())
+        tok_text = " ".join(" ".join(tokens).replace(" ##", "").replace("##", "").strip().split())
+        words = doc_tokens[word_of_char[spans[s + shift][0]] : word_of_char[spans[e + shift][1] - 1] + 1]
+        nbest.setdefault(google_final_text(tok_text, " ".join(words)), (start_logit, end_logit))
+    entries = [(text, *logits) for text, logits in nbest.items()]
+    odds = None
+    if version_2:
+        odds = score_null - entries[0][1] - entries[0][2]
+        entries.append(("", null_start, null_end))
+    heights = [math.exp(s + e - max(x[1] + x[2] for x in entries)) for _, s, e in entries]
+    return [(*entry, h / sum(heights)) for entry, h in zip(entries, heights)], odds
+
+
+def google_final_text(pred_text: str, orig_text: str) -> str:
+    def strip_spaces(text):
+        kept, places = [], OrderedDict()
+        for i, char in enumerate(text):
+            if char != " ":
+                places[len(kept)] = i
+                kept.append(char)
+        return "".join(kept), places
+
+    tok_text = " ".join(BasicTokenizer(do_lower_case=True).tokenize(orig_text))
+    start = tok_text.find(pred_text)
+    if start == -1:
+        return orig_text
+    end = start + len(pred_text) - 1
+    orig_ns_text, orig_places = strip_spaces(orig_text)
+    tok_ns_text, tok_places = strip_spaces(tok_text)
+    if len(orig_ns_text) != len(tok_ns_text):
+        return orig_text
+    back = {place: i for i, place in tok_places.items()}
+    return orig_text[orig_places[back[start]] : orig_places[back[end]] + 1]
+
+
+def test_google_realign_is_write_predictions(tokenizer, vocab):
+    """With an n-best list as long as a window, where Google's search over the best starts and ends is complete."""
+    rng = np.random.default_rng(3)
+    questions = random_questions(rng, [*vocab[60:], "Red", "xyz", "caf\u00e9"], 40)
+    windows = build_windows(questions, tokenizer, 24, 5, 8)
+    start, end = random_logits(rng, windows)
+    answers = find_answers(questions, windows, start, end, 24, 4, True, 1.0, GoogleRealign(tokenizer))
+    for i, question in enumerate(questions):
+        rows = np.flatnonzero(windows.question == i)
+        expected, odds = google_answers(question, windows, rows, start, end, tokenizer, 24, 4, version_2=True)
+        found = answers.nbest[question.id]
+        by_text = {e["text"]: (e["start_logit"], e["end_logit"], pytest.approx(e["probability"])) for e in found}
+        assert {text: rest for text, *rest in expected} == {text: list(rest) for text, rest in by_text.items()}
+        assert answers.null_odds[question.id] == pytest.approx(odds)
+        assert answers.spans[question.id] == expected[0][0]
+        assert answers.predictions[question.id] == ("" if odds > 1.0 else expected[0][0])
+        heights = [entry["start_logit"] + entry["end_logit"] for entry in found]
+        assert heights == sorted(heights, reverse=True)
+        assert sum(entry["probability"] for entry in found) == pytest.approx(1)
+
+
+def test_final_text_of_googles_comment():
+    assert get_final_text("steve smith", "Steve Smith's", "steve smith ' s") == "Steve Smith"
+    # the counts of letters differ, or the text is not found: the whole words
+    assert get_final_text("cafe", "(cafe\u0301)", "( cafe )") == "(cafe\u0301)"
+    assert get_final_text("smith", "Jones", "jones") == "Jones"
+
+
+def test_descending_is_a_stable_sort():
+    rng = np.random.default_rng(4)
+    for _ in range(100):
+        scores = rng.integers(0, 6, rng.integers(0, 80)).astype(float)
+        scores[scores == 0] = -np.inf
+        expected = [i for i in np.argsort(-scores, kind="stable") if np.isfinite(scores[i])]
+        assert list(_descending(scores, int(rng.integers(1, 9)))) == expected
+
+
+# --- by hand ---------------------------------------------------------------------------------------------
+
+
+def test_answer_is_read_off_the_planted_span(tokenizer):
+    question = Question("q", "what ?", CONTEXT)
+    windows = build_windows([question], tokenizer, 64, 16, 32)
+    begin = windows.context_begin[0]
+    tokens = tokenizer.tokenize(CONTEXT)
+    red = tokens.index("red")
+    answers = find_answers([question], windows, *planted(windows, {(0, begin + red, begin + red + 1): 5.0}))
+    assert answers.predictions == {"q": "red house"}
+    best = answers.nbest["q"][0]
+    assert list(best) == ["text", "probability", "start_logit", "end_logit", "start", "end"]
+    assert (best["start_logit"], best["end_logit"], best["start"], best["end"]) == (5.0, 5.0, 30, 39)
+    assert len(answers.nbest["q"]) == 20
+
+
+def test_question_cls_and_padding_are_never_the_answer(tokenizer):
+    question = Question("q", "the old doctor", "small red house")
+    windows = build_windows([question], tokenizer, 64, 16, 32)
+    start, end = planted(windows, {(0, 0, 0): 50.0, (0, 1, 3): 40.0, (0, 4, 8): 30.0, (0, 6, 6): 1.0})
+    start, end = (np.concatenate([row[0], [60.0, 60.0]]) for row in (start, end))
+    answers = find_answers([question], windows, [start], [end])
+    assert answers.predictions == {"q": "red"}
+    assert all(entry["text"] in "small red house" for entry in answers.nbest["q"])
+
+
+def test_an_end_before_the_start_or_too_far_is_passed_over(tokenizer):
+    question = Question("q", "what", "small red house by the river")
+    windows = build_windows([question], tokenizer, 64, 16, 32)
+    begin = int(windows.context_begin[0])
+    start, end = planted(windows, {})
+    start[0][begin + 2], end[0][begin] = 9, 8  # house ... small
+    assert find_answers([question], windows, start, end).predictions["q"].startswith("house")
+    start, end = planted(windows, {(0, begin, begin + 3): 9.0, (0, begin + 1, begin + 2): 3.0})
+    assert find_answers([question], windows, start, end, max_answer_length=4).predictions["q"] == "small red house by"
+    # four tokens are too many: now "small red house" (9 + 3) and "red house by" (3 + 9) tie; the earlier one
+    assert find_answers([question], windows, start, end, max_answer_length=3).predictions["q"] == "small red house"
+
+
+def test_the_window_with_the_larger_context_decides(tokenizer):
+    """Rooms of 5 at stride 3 over 12 tokens: token 7 counts in the third window only (see test_squad)."""
+    context = "red green blue small large old new house river mountain city school"
+    question = Question("q", "the of", context)
+    windows = build_windows([question], tokenizer, 10, 3, 2)
+    assert windows.first_token.tolist() == [0, 3, 6, 9]
+    second, third = (1, 4 + 4, 4 + 4), (2, 4 + 1, 4 + 1)
+    assert {tokenizer.decode(windows.input_ids[w][s : s + 1]) for w, s, _ in (second, third)} == {"house"}
+    answers = find_answers([question], windows, *planted(windows, {second: 9.0, third: 1.0}))
+    best = answers.nbest["q"][0]
+    assert (best["text"], best["start_logit"]) == ("house", 1.0)
+    # as the END of a span token 7 may lie in the second window: only the start must have its maximum context
+    start, end = planted(windows, {second: 9.0})
+    start[1][4 + 2] = 9.0
+    assert find_answers([question], windows, start, end).predictions["q"] == "old new house"
+
+
+def test_null_score_is_the_smallest_of_the_windows(tokenizer):
+    question = Question("q", "the of", "red green blue small large old new house river mountain city school")
+    windows = build_windows([question], tokenizer, 10, 3, 2)
+    places = {(0, 0, 0): 5.0, (1, 0, 0): 2.0, (2, 0, 0): 4.0, (3, 0, 0): 3.0, (0, 5, 5): 1.5}
+    logits = planted(windows, places)
+
+    def answer(threshold):
+        return find_answers([question], windows, *logits, 20, 30, True, threshold)
+
+    assert answer(0).null_odds == {"q": 1.0}  # (2 + 2) - (1.5 + 1.5)
+    assert answer(0).predictions == {"q": ""}
+    assert answer(1.0).predictions == {"q": "green"}
+    assert answer(0.999).predictions == {"q": ""}
+    assert answer(0).spans == {"q": "green"}
+    null, best = answer(0).nbest["q"][:2]
+    assert (null["text"], null["start_logit"], best["text"]) == ("", 2.0, "green")
+    assert null["probability"] / best["probability"] == pytest.approx(math.e)
+
+
+@pytest.mark.parametrize("version_2", [False, True])
+@pytest.mark.parametrize("context", ["", "\u200b \u0301"])
+def test_no_answer_is_made_up_for_an_empty_context(tokenizer, tmp_path, context, version_2):
+    questions = [Question("q0", "what", CONTEXT), Question("q1", "what", context), Question("q2", "what", CONTEXT)]
+    windows = build_windows(questions, tokenizer, 64, 16, 32)
+    answers = find_answers(questions, windows, *planted(windows, {}), version_2_with_negative=version_2)
+    assert answers.predictions["q1"] == answers.spans["q1"] == ""
+    assert answers.predictions["q0"] == answers.predictions["q2"] == "the"
+    assert [entry["text"] for entry in answers.nbest["q1"]] == ([""] if version_2 else [])
+    assert answers.null_odds == ({"q0": 0.0, "q1": sys.float_info.max, "q2": 0.0} if version_2 else {})
+    answers.write(tmp_path)
+
+
+def test_all_null(tokenizer):
+    """Every window prefers the [CLS]: all predictions are empty, the best spans are still there to be seen."""
+    questions = [Question(f"q{i}", "what", CONTEXT) for i in range(3)]
+    windows = build_windows(questions, tokenizer, 64, 16, 32)
+    logits = planted(windows, {(w, 0, 0): 8.0 for w in range(len(windows))})
+    answers = find_answers(questions, windows, *logits, version_2_with_negative=True)
+    assert set(answers.predictions.values()) == {""}
+    assert all(nbest[0]["text"] == "" and nbest[0]["probability"] > 0.99 for nbest in answers.nbest.values())
+    assert set(answers.spans.values()) == {"the"}
+
+
+def test_ties_go_to_the_earlier_and_shorter_span(tokenizer):
+    question = Question("q", "what", "red green blue red green blue")
+    windows = build_windows([question], tokenizer, 64, 16, 32)
+    answers = find_answers([question], windows, *planted(windows, {}), n_best_size=4)
+    assert [entry["text"] for entry in answers.nbest["q"]] == [
+        "red",
+        "red green",
+        "red green blue",
+        "red green blue red",
+    ]
+    assert [entry["probability"] for entry in answers.nbest["q"]] == [0.25] * 4
+    everything = find_answers([question], windows, *planted(windows, {}), n_best_size=999).nbest["q"]
+    assert len(everything) == 15  # 21 spans, 6 of them repeat a text: 3 words, 2 pairs, 1 triple
+
+
+@pytest.mark.parametrize(
+    ("context", "first", "last", "answer"),
+    [
+        ("the cafe\u0301 by the river", "cafe", "cafe", "cafe\u0301"),  # decomposed accent
+        ("the caf\u00e9 by the river", "cafe", "cafe", "caf\u00e9"),
+        ("the cafe\u0323\u0302, by", "cafe", "cafe", "cafe\u0323\u0302"),  # two marks
+        ("the ca\u200bfe by", "cafe", "cafe", "ca\u200bfe"),  # zero-width space inside a word
+        ("the \ufeffcafe by", "cafe", "cafe", "cafe"),
+        ("old cafe\u0301 river", "cafe", "river", "cafe\u0301 river"),
+        ("old\u3000river", "old", "river", "old\u3000river"),
+    ],
+)
+def test_combining_and_zero_width_characters_stay_with_their_word(vocab, context, first, last, answer):
+    tokenizer = build_tokenizer([*vocab, "cafe"])
+    question = Question("q", "what", context)
+    windows = build_windows([question], tokenizer, 64, 16, 32)
+    tokens = tokenizer.convert_ids_to_tokens(windows.input_ids[0])
+    span = (0, tokens.index(first), tokens.index(last))
+    answers = find_answers([question], windows, *planted(windows, {span: 9.0}), max_answer_length=6)
+    assert answers.predictions == {"q": answer}
+
+
+def test_files(tokenizer, tmp_path):
+    question = Question("q", "what", "the caf\u00e9")
+    windows = build_windows([question], tokenizer, 64, 16, 32)
+    find_answers([question], windows, *planted(windows, {})).write(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["nbest_predictions.json", "predictions.json"]
+    find_answers([question], windows, *planted(windows, {}), version_2_with_negative=True).write(tmp_path)
+    read = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in tmp_path.iterdir()}
+    assert read["predictions.json"] == read["span_predictions.json"] == {"q": "the"}
+    assert read["null_odds.json"] == {"q": 0.0}
+    assert {entry["text"] for entry in read["nbest_predictions.json"]["q"]} >= {"", "the", "the caf\u00e9"}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda start, end: start.pop(), "expected start logits of 1 windows, got 0"),
+        (lambda start, end: end.__setitem__(0, end[0][:-1]), "window 0 has 5 tokens but 4 end logits"),
+        (lambda start, end: start[0].__setitem__(1, np.nan), "window 0 has start logits that are not finite"),
+        (lambda start, end: end[0].__setitem__(1, np.inf), "window 0 has end logits that are not finite"),
+    ],
+)
+def test_logits_that_do_not_fit_are_refused(tokenizer, spoil, message):
+    question = Question("q", "old", "old")
+    windows = build_windows([question], tokenizer, 64, 16, 32)
+    start, end = planted(windows, {})
+    spoil(start, end)
+    with pytest.raises(ValueError, match=message):
+        find_answers([question], windows, start, end)
+
+
+@pytest.mark.parametrize("sizes", [(0, 30), (20, 0)])
+def test_sizes_of_zero_are_refused(tokenizer, sizes):
+    question = Question("q", "old", "old")
+    windows = build_windows([question], tokenizer, 64, 16, 32)
+    with pytest.raises(ValueError, match="must be at least 1"):
+        find_answers([question], windows, *planted(windows, {}), *sizes)
+
+
+# --- real data -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.realdata
+def test_perfect_logits_recover_the_dev_answers(real_data):
+    """Answers that start or end inside a word piece ("8" of "18") and those over 30 tokens are out of reach."""
+    tokenizer = build_tokenizer(str(real_data / "assets" / "uncased_vocab.txt"))
+    questions = read_squad(real_data / "squad" / "dev-v1.1.json.xz")
+    windows = build_windows(questions, tokenizer, with_answers=True)
+    spans = zip(range(len(windows)), windows.start_positions, windows.end_positions)
+    logits = planted(windows, dict.fromkeys(spans, 9.0))
+    gold = {question.id: [text for text, _ in question.answers] for question in questions}
+    answers = find_answers(questions, windows, *logits)
+    scores = score(gold, answers.predictions)
+    assert (round(scores["exact_match"], 2), round(scores["f1"], 2)) == (99.70, 99.76)
+    answers = find_answers(questions, windows, *logits, realign=GoogleRealign(tokenizer))
+    scores = score(gold, answers.predictions)
+    assert (round(scores["exact_match"], 2), round(scores["f1"], 2)) == (99.69, 99.76)
