@@ -16,11 +16,17 @@ from .wordpiece import (
     whitespace_tokenize,
 )
 
+# Google's tokenization_test.py says `import tokenization` and asks for these three.
+from .wordpiece import _is_control as _is_control
+from .wordpiece import _is_punctuation as _is_punctuation
+from .wordpiece import _is_whitespace as _is_whitespace
+
 if TYPE_CHECKING:
-    from .bert_tokenizer import build_tokenizer, write_vocab
+    from .bert_tokenizer import BertTokenizer, build_tokenizer, write_vocab
 
 __all__ = [
     "BasicTokenizer",
+    "BertTokenizer",
     "FullTokenizer",
     "WordpieceTokenizer",
     "build_tokenizer",
@@ -35,7 +41,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """transformers takes a second to import: only those who build a tokenizer wait for it."""
-    if name in ("build_tokenizer", "write_vocab"):
+    if name in ("BertTokenizer", "build_tokenizer", "write_vocab"):
         from . import bert_tokenizer
 
         return getattr(bert_tokenizer, name)

@@ -1,8 +1,9 @@
 """transformers' BertTokenizer for a vocabulary of one's own."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import transformers
 
@@ -15,8 +16,19 @@ class BertTokenizer(transformers.BertTokenizer):
     """transformers' class, which saves tokenizer.json only, plus the vocab.txt that older readers want.
 
     Google's code, TensorFlow and older libraries read vocab.txt. The class keeps its name: a saved folder asks for
-    "BertTokenizer" and opens without this package.
+    "BertTokenizer" and opens without this package. `from_pretrained` opens one as this class.
     """
+
+    def _encode_plus(self, text: Any, text_pair: Any = None, **kwargs: Any) -> transformers.BatchEncoding:
+        try:
+            return super()._encode_plus(text, text_pair, **kwargs)
+        except TypeError as error:
+            # the library's words for half a surrogate pair are "TextEncodeInput must be Union[...]"
+            for string in _strings((text, text_pair)):
+                if any("\ud800" <= char <= "\udfff" for char in string):
+                    shown = ascii(string[:80])
+                    raise ValueError(f"expected characters, got a lone surrogate in {shown}") from error
+            raise
 
     def _save_pretrained(
         self,
@@ -81,6 +93,14 @@ def build_tokenizer(
         strip_accents=strip_accents,
         model_max_length=model_max_length,
     )
+
+
+def _strings(nested: Any) -> Iterator[str]:
+    if isinstance(nested, str):
+        yield nested
+    elif isinstance(nested, list | tuple):
+        for item in nested:
+            yield from _strings(item)
 
 
 def _check_ids(vocab: Mapping[str, int]) -> None:

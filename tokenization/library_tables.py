@@ -38,7 +38,7 @@ LOWER = {
     for i in range(count)
 }
 
-# Ideographs, each a word of its own. Google's list begins its fifth range at 0x2B820; the library's begins later.
+# Ideographs, each a word of its own; Hangul and kana are not. The sixth range begins at 0x2B820 in Google's code.
 CJK_RANGES = (
     (0x4E00, 0x9FFF),
     (0x3400, 0x4DBF),
