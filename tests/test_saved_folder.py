@@ -1,0 +1,250 @@
+"""One saved folder, every reader: plain transformers, our classes from its own code, pipelines, resaving."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from bert_pairs import CLASSES, every_class, make_inputs, ours, tiny_config
+from safetensors.torch import load_file
+from transformers import BertTokenizer
+from transformers.dynamic_module_utils import get_relative_imports
+
+import modeling_bert_repro
+from modeling_bert_repro.modeling_bert import AUTO_MAP, CODE_FILES
+
+PACKAGE = Path(modeling_bert_repro.__file__).parent
+
+
+def run_clean(code: str, folder: Path) -> str:
+    """Run code with the folder as argument, in a process that cannot import the repository; return its output."""
+    blocked = "import sys\nfor name in ('modeling_bert_repro', 'tokenization', 'training'): sys.modules[name] = None\n"
+    home = folder.parent / "home"
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    environment |= {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", blocked + textwrap.dedent(code), str(folder)],
+        cwd=folder.parent,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory) -> Path:
+    """A pre-training checkpoint with a tokenizer, float64 weights, and the outputs it should give."""
+    folder = tmp_path_factory.mktemp("saved") / "model"
+    model = ours("BertForPreTraining", "sdpa")
+    model.config.sparse_prediction = True
+    model.save_pretrained(folder)
+    assert model.config.sparse_prediction is True
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(56))]
+    BertTokenizer({word: i for i, word in enumerate(words)}, model_max_length=12).save_pretrained(folder)
+    inputs = make_inputs("BertForPreTraining")
+    with torch.no_grad():
+        outputs = model(**inputs)
+        hidden = model.bert(**inputs)
+    expected = {
+        "logits": outputs.prediction_logits,
+        "nsp": outputs.seq_relationship_logits,
+        "hidden": hidden.last_hidden_state,
+        "pooled": hidden.pooler_output,
+    }
+    torch.save({"inputs": inputs, "expected": expected}, folder.parent / "expected.pt")
+    return folder
+
+
+def test_config_names_the_whole_family_and_no_switch(checkpoint):
+    config = json.loads((checkpoint / "config.json").read_text())
+    assert config["model_type"] == "bert"
+    assert config["architectures"] == ["BertForPreTraining"]
+    assert config["auto_map"] == AUTO_MAP
+    assert "sparse_prediction" not in config
+    assert {f"BertFor{name.removeprefix('AutoModelFor')}" for name in AUTO_MAP if name != "AutoModel"} == set(
+        CLASSES[1:]
+    )
+    for name in CODE_FILES:
+        assert (checkpoint / name).read_bytes() == (PACKAGE / name).read_bytes()
+
+
+def test_plain_transformers_opens_the_folder(checkpoint):
+    """No trust_remote_code, no prompt (stdin is closed), no difference; the pipeline too."""
+    output = run_clean(
+        """
+        import torch
+        from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, pipeline
+
+        folder = sys.argv[1]
+        saved = torch.load("expected.pt")
+        inputs, expected = saved["inputs"], saved["expected"]
+        base, full = AutoModel.from_pretrained(folder), AutoModelForPreTraining.from_pretrained(folder)
+        assert type(base).__module__ == type(full).__module__ == "transformers.models.bert.modeling_bert"
+        with torch.no_grad():
+            hidden, outputs = base.eval()(**inputs), full.eval()(**inputs)
+        found = {"logits": outputs.prediction_logits, "nsp": outputs.seq_relationship_logits,
+                 "hidden": hidden.last_hidden_state, "pooled": hidden.pooler_output}
+        for key, value in expected.items():
+            torch.testing.assert_close(found[key], value, rtol=0, atol=1e-12)
+        assert AutoTokenizer.from_pretrained(folder)("w1", "w2")["token_type_ids"] == [0, 0, 0, 1, 1]
+        guesses = pipeline("fill-mask", folder)("w1 [MASK] w3")
+        assert len(guesses) == 5 and all(0 <= g["score"] <= 1 for g in guesses)
+        assert not [name for name in sys.modules if "transformers_modules" in name]
+        print("opened")
+        """,
+        checkpoint,
+    )
+    assert "opened" in output
+
+
+def test_trusted_code_opens_the_folder_as_our_classes(checkpoint):
+    """Every class of the family from the folder's own code; saving it again, also as another class, loses nothing."""
+    output = run_clean(
+        """
+        import pathlib
+        import torch
+        import transformers
+
+        folder = pathlib.Path(sys.argv[1])
+        saved = torch.load("expected.pt")
+        inputs, expected = saved["inputs"], saved["expected"]
+        auto_map = transformers.AutoConfig.from_pretrained(folder).auto_map
+        for auto_name, reference in auto_map.items():
+            model = getattr(transformers, auto_name).from_pretrained(folder, trust_remote_code=True).eval()
+            assert type(model).__name__ == reference.split(".")[1]
+            assert type(model).__module__.startswith("transformers_modules."), type(model)
+            again = folder.parent / f"again_{auto_name}"
+            model.save_pretrained(again)
+            code = {path.name: path.read_bytes() for path in folder.glob("*.py")}
+            assert {path.name: path.read_bytes() for path in again.glob("*.py")} == code
+            assert transformers.AutoConfig.from_pretrained(again).auto_map == auto_map
+            with torch.no_grad():
+                if auto_name == "AutoModel":
+                    found = model(**inputs)
+                    torch.testing.assert_close(found.last_hidden_state, expected["hidden"], rtol=0, atol=1e-12)
+                    torch.testing.assert_close(found.pooler_output, expected["pooled"], rtol=0, atol=1e-12)
+                if auto_name == "AutoModelForPreTraining":
+                    found = model(**inputs)
+                    torch.testing.assert_close(found.prediction_logits, expected["logits"], rtol=0, atol=1e-12)
+                    torch.testing.assert_close(found.seq_relationship_logits, expected["nsp"], rtol=0, atol=1e-12)
+        again = folder.parent / "again_AutoModelForPreTraining"
+        for name in ("config.json", "model.safetensors"):
+            assert (again / name).read_bytes() == (folder / name).read_bytes(), name
+        third = transformers.AutoModelForTokenClassification.from_pretrained(
+            folder.parent / "again_AutoModel", trust_remote_code=True)
+        assert type(third).__module__.startswith("transformers_modules.")
+        print("opened", len(auto_map))
+        """,
+        checkpoint,
+    )
+    assert "opened 8" in output
+
+
+@every_class
+def test_every_class_saves_and_loads(name, tmp_path):
+    model = ours(name)
+    model.save_pretrained(tmp_path / "one")
+    loaded = type(model).from_pretrained(tmp_path / "one", attn_implementation="eager").eval()
+    loaded.save_pretrained(tmp_path / "two")
+    for path in (tmp_path / "one").iterdir():
+        assert (tmp_path / "two" / path.name).read_bytes() == path.read_bytes(), path.name
+    inputs = make_inputs(name)
+    torch.testing.assert_close(loaded(**inputs)[0], model(**inputs)[0], rtol=0, atol=0)
+    reference = getattr(transformers, name).from_pretrained(tmp_path / "one", attn_implementation="eager").eval()
+    torch.testing.assert_close(reference(**inputs)[0], model(**inputs)[0], rtol=0, atol=1e-12)
+
+
+@every_class
+def test_checkpoints_of_transformers_load(name, tmp_path):
+    torch.manual_seed(0)
+    reference = getattr(transformers, name)(tiny_config(name)).double().eval()
+    reference.save_pretrained(tmp_path)
+    model, report = getattr(modeling_bert_repro, name).from_pretrained(tmp_path, output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
+    inputs = make_inputs(name)
+    torch.testing.assert_close(model.eval()(**inputs)[0], reference(**inputs)[0], rtol=0, atol=1e-12)
+    assert list(load_file(tmp_path / "model.safetensors"))
+
+
+def test_only_the_main_process_writes(tmp_path):
+    ours("BertModel").save_pretrained(tmp_path, is_main_process=False)
+    assert not list(tmp_path.iterdir())
+
+
+def test_upload_includes_code_that_was_copied_before(tmp_path):
+    """`push_to_hub=True` uploads the files that are missing from this table."""
+    model = ours("BertModel")
+    model.save_pretrained(tmp_path)
+    assert set(model._get_files_timestamps(tmp_path)) == {"config.json", "model.safetensors"}
+
+
+def test_a_class_derived_elsewhere_keeps_transformers_bookkeeping():
+    class Derived(modeling_bert_repro.BertModel):
+        pass
+
+    Derived.register_for_auto_class("AutoModel")
+    assert Derived._auto_class == "AutoModel"
+    modeling_bert_repro.BertModel.register_for_auto_class("AutoModel")
+    assert modeling_bert_repro.BertModel._auto_class is None
+
+
+def test_code_files_can_travel():
+    """transformers copies code by pattern: flat relative imports only, and nothing but torch, transformers, stdlib."""
+    modules = {name.removesuffix(".py") for name in CODE_FILES}
+    assert {path.name for path in PACKAGE.glob("*.py")} == {*CODE_FILES, "__init__.py"}
+    assert not [path for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"]
+    for name in CODE_FILES:
+        assert set(get_relative_imports(PACKAGE / name)) <= modules
+        for node in ast.walk(ast.parse((PACKAGE / name).read_text())):
+            if isinstance(node, ast.Import):
+                roots = {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                roots = {node.module.split(".")[0]}
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 1 and node.module in modules, f"{name}:{node.lineno}"
+                continue
+            else:
+                continue
+            assert roots <= {"torch", "transformers"} | sys.stdlib_module_names, f"{name}:{node.lineno}"
+
+
+def test_import_has_no_side_effects_and_register_is_explicit(tmp_path):
+    """Importing loads nothing that transformers' own BERT does not, and leaves the Auto classes alone."""
+    code = """
+    import random, sys
+    import torch
+    import transformers
+    from transformers import AutoModel, AutoModelForMaskedLM, BertConfig, BertModel
+
+    loaded, state, threads = set(sys.modules), torch.get_rng_state(), torch.get_num_threads()
+    sys.path.insert(0, sys.argv[1])
+    import modeling_bert_repro
+
+    new = {name for name in set(sys.modules) - loaded if not name.startswith("modeling_bert_repro")}
+    assert new <= {"transformers.masking_utils"}, new
+    assert torch.equal(torch.get_rng_state(), state) and torch.get_num_threads() == threads
+    assert torch.get_default_dtype() == torch.float32
+    config = BertConfig(vocab_size=9, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4)
+    assert type(AutoModel.from_config(config)) is BertModel
+    modeling_bert_repro.register()
+    assert type(AutoModel.from_config(config)) is modeling_bert_repro.BertModel
+    assert type(AutoModelForMaskedLM.from_config(config)) is modeling_bert_repro.BertForMaskedLM
+    """
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    subprocess.run(
+        [sys.executable, "-P", "-c", textwrap.dedent(code), str(PACKAGE.parent)],
+        cwd=tmp_path,
+        env=environment,
+        check=True,
+        timeout=300,
+    )
