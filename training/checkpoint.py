@@ -31,7 +31,7 @@ FIXED_FLAGS = (
 
 
 def save_checkpoint(run: Run, step: int, total_steps: int, model, optimizer, scheduler) -> Path:
-    """Write ``checkpoint-<step>``; then drop the oldest beyond ``--save_total_limit``. All processes call it."""
+    """Write ``checkpoint-<step>``, then drop those beyond ``--save_total_limit``. All processes call it."""
     target = run.output_dir / f"checkpoint-{step}"
     run.accelerator.wait_for_everyone()
     if run.is_main:
@@ -62,7 +62,7 @@ def save_checkpoint(run: Run, step: int, total_steps: int, model, optimizer, sch
 
 
 def find_checkpoint(run: Run) -> Path | None:
-    """The checkpoint that ``--resume_from_checkpoint`` names: a folder, or with ``auto`` the newest whole one.
+    """What ``--resume_from_checkpoint`` names: a folder, or with ``auto`` the newest whole checkpoint.
 
     Raises:
         ValueError: the named folder is no whole checkpoint.
