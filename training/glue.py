@@ -169,7 +169,7 @@ class Data:
 
 
 def find_columns(task: Task, header: list[str], labelled: bool) -> Columns:
-    """The task's columns in a header. For data of one's own (no metrics yet) what is left over may be the text.
+    """The task's columns in a header. In data of one's own, one or two columns left over are the text.
 
     Raises:
         ValueError: they are not there.
@@ -178,7 +178,7 @@ def find_columns(task: Task, header: list[str], labelled: bool) -> Columns:
     if labelled and label is None:
         raise ValueError(f"expected a column {_or(task.label)}, got {_listed(header)}; rename the label column")
     texts = next((names for names in task.texts if set(names) <= set(header)), None)
-    if texts is None and not task.metrics:
+    if texts is None and task.texts is OWN_TEXTS:
         left = tuple(name for name in header if name != label and name.lower() not in ROW_NAMES)
         texts = left if len(left) in (1, 2) else None
     if texts is None:

@@ -69,7 +69,7 @@ def load_data(args, model_labels: tuple[str, ...] | None = None) -> Data:
         task = _infer_task(task, read, model_labels)
     elif model_labels and task.labels and set(model_labels) == set(task.labels):
         task = _in_order(task, model_labels)
-    if "train" not in read and task.labels is not None and set(task.labels) != set(model_labels or ()):
+    if "train" not in read and task.labels is not None and set(task.labels) != set(model_labels or (None,)):
         raise ValueError(
             "without training data the model's config must name the labels "
             f"({', '.join(task.labels) or 'in id2label'}); it names {', '.join(model_labels or ['none'])}. "

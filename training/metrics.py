@@ -42,9 +42,9 @@ def pearson(predictions, references) -> float:
     x, y = (side.astype(np.float64) for side in _pair(predictions, references))
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return math.nan
+    x, y = (side / np.ptp(side) for side in (x, y))  # else the squares of very large or small scores are lost
     x, y = x - x.mean(), y - y.mean()
-    # Norms before the product: squares of large scores would overflow, of small ones vanish.
-    return float(np.clip((x / np.linalg.norm(x)) @ (y / np.linalg.norm(y)), -1.0, 1.0))
+    return float(np.clip(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)), -1.0, 1.0))
 
 
 def spearmanr(predictions, references) -> float:

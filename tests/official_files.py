@@ -1,0 +1,88 @@
+"""Small GLUE files in the official layouts, with the traps of the real ones."""
+
+from pathlib import Path
+
+PARSES = [f"sentence{n}{kind}_parse" for kind in ("_binary", "") for n in (1, 2)]
+MNLI = ["index", "promptID", "pairID", "genre", *PARSES, "sentence1", "sentence2"]
+STSB = ["index", "genre", "filename", "year", "old_index", "source1", "source2", "sentence1", "sentence2"]
+AX_FULL = ["Lexical Semantics", "Predicate-Argument Structure", "Logic", "Knowledge", "Domain", "Premise", "Hypothesis"]
+# task: (file, header) of the training, validation and test files; the label is the column LABELS[task].
+LAYOUTS = {
+    "cola": {
+        "train.tsv": ["source", "label", "original_label", "sentence"],  # written without this header
+        "dev.tsv": ["source", "label", "original_label", "sentence"],
+        "test.tsv": ["index", "sentence"],
+    },
+    "sst2": {
+        "train.tsv": ["sentence", "label"],
+        "dev.tsv": ["sentence", "label"],
+        "test.tsv": ["index", "sentence"],
+    },
+    "mrpc": {
+        "train.tsv": ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"],
+        "dev.tsv": ["Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"],
+        "test.tsv": ["index", "#1 ID", "#2 ID", "#1 String", "#2 String"],
+    },
+    "stsb": {"train.tsv": [*STSB, "score"], "dev.tsv": [*STSB, "score"], "test.tsv": STSB},
+    "qqp": {
+        "train.tsv": ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"],
+        "dev.tsv": ["id", "qid1", "qid2", "question1", "question2", "is_duplicate"],
+        "test.tsv": ["id", "question1", "question2"],
+    },
+    "mnli": {
+        "train.tsv": [*MNLI, "label1", "gold_label"],
+        "dev_matched.tsv": [*MNLI, "label1", "label2", "label3", "label4", "label5", "gold_label"],
+        "dev_mismatched.tsv": [*MNLI, "label1", "label2", "label3", "label4", "label5", "gold_label"],
+        "test_matched.tsv": MNLI,
+        "test_mismatched.tsv": MNLI,
+    },
+    "qnli": {
+        "train.tsv": ["index", "question", "sentence", "label"],
+        "dev.tsv": ["index", "question", "sentence", "label"],
+        "test.tsv": ["index", "question", "sentence"],
+    },
+    "rte": {
+        "train.tsv": ["index", "sentence1", "sentence2", "label"],
+        "dev.tsv": ["index", "sentence1", "sentence2", "label"],
+        "test.tsv": ["index", "sentence1", "sentence2"],
+    },
+    "wnli": {
+        "train.tsv": ["index", "sentence1", "sentence2", "label"],
+        "dev.tsv": ["index", "sentence1", "sentence2", "label"],
+        "test.tsv": ["index", "sentence1", "sentence2"],
+    },
+    "ax": {"diagnostic-full.tsv": [*AX_FULL, "Label"], "diagnostic.tsv": ["index", "sentence1", "sentence2"]},
+}
+# How the official files spell the labels, in the order of nyu-mll/glue.
+DIGITS, THREE, TWO = ["0", "1"], ["entailment", "neutral", "contradiction"], ["entailment", "not_entailment"]
+SPELLED = {"cola": DIGITS, "sst2": DIGITS, "mrpc": DIGITS, "qqp": DIGITS, "wnli": DIGITS, "mnli": THREE, "ax": THREE}
+SPELLED |= {"qnli": TWO, "rte": TWO, "stsb": ["0.000", "2.500", "5.000"]}
+LABEL_COLUMN = {"mrpc": "Quality", "stsb": "score", "qqp": "is_duplicate", "mnli": "gold_label", "ax": "Label"}
+FIRST = {"sentence1", "#1 String", "question1", "question", "Premise"}
+SECOND = {"sentence2", "#2 String", "question2", "Hypothesis"}
+# A class shows in its word; the rest are traps: open quotation marks, U+2028, U+0085, CJK, empty words.
+WORDS = ["red", "green", "blue"]
+OPENINGS = ['" he said', "it 's", '"', "the\u2028cat", "a\x85b", "中文 the", "it"]
+
+
+def write_task(folder: Path, task: str, rows: int = 24) -> Path:
+    """All files of ``task`` in ``folder``; row i has label number i % classes. Returns the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, header in LAYOUTS[task].items():
+        lines = [] if task == "cola" and name != "test.tsv" else ["\t".join(header)]
+        lines += ["\t".join(cell(task, column, row) for column in header) for row in range(rows)]
+        mark = "\ufeff" if task == "mrpc" and name != "test.tsv" else ""
+        (folder / name).write_text(mark + "\n".join(lines) + ("" if task == "qnli" else "\n"), encoding="utf-8")
+    return folder
+
+
+def cell(task: str, column: str, row: int) -> str:
+    number, opening = row % len(SPELLED[task]), OPENINGS[row % len(OPENINGS)]
+    if column == LABEL_COLUMN.get(task, "label"):
+        return SPELLED[task][number]
+    pair = task not in ("cola", "sst2")
+    if column in FIRST or (column == "sentence" and not pair):
+        return f"{opening} was {WORDS[number]} number {row}"
+    if column in SECOND or column == "sentence":
+        return f"{opening} {WORDS[number]}"
+    return str(row) if column in ("index", "id") else "x"
