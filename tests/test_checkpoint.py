@@ -1,0 +1,142 @@
+import json
+import os
+import shutil
+
+import pytest
+import torch
+from torch.optim.lr_scheduler import LambdaLR
+
+from modeling_bert_repro import BertForSequenceClassification
+from training.checkpoint import damage, find_checkpoint, load_checkpoint, save_checkpoint
+
+
+@pytest.fixture
+def parts(small_config):
+    def make(seed=0):
+        torch.manual_seed(seed)
+        model = BertForSequenceClassification(small_config)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        scheduler = LambdaLR(optimizer, lambda step: 1 / (1 + step))
+        return model, optimizer, scheduler
+
+    return make
+
+
+def take_a_step(model, optimizer, scheduler):
+    model(input_ids=torch.arange(5, 13).view(2, 4), labels=torch.tensor([0, 1])).loss.backward()
+    optimizer.step()
+    scheduler.step()
+    optimizer.zero_grad()
+
+
+def test_everything_comes_back(fake_run, parts):
+    run, old = fake_run(), parts()
+    take_a_step(*old)
+    folder = save_checkpoint(run, 7, 20, *old)
+    run.args.resume_from_checkpoint = "auto"
+    assert find_checkpoint(run) == folder
+    new = parts(seed=1)
+    assert load_checkpoint(run, folder, 20, *new) == 7
+    for model, optimizer, scheduler in (old, new):
+        model.eval()
+        take_a_step(model, optimizer, scheduler)
+    for a, b in zip(old[0].parameters(), new[0].parameters()):
+        assert torch.equal(a, b)
+    assert old[2].get_last_lr() == new[2].get_last_lr()
+
+
+def test_a_checkpoint_is_a_model_folder(fake_run, parts):
+    folder = save_checkpoint(fake_run(), 7, 20, *parts())
+    model = BertForSequenceClassification.from_pretrained(folder)
+    assert torch.equal(model.classifier.weight, parts()[0].classifier.weight)
+
+
+def test_the_oldest_goes_only_after_the_newest_stands(fake_run, parts, monkeypatch):
+    run, state = fake_run(save_total_limit=2), parts()
+    for step in (2, 10, 9):
+        save_checkpoint(run, step, 20, *state)
+    kept = sorted(p.name for p in run.output_dir.glob("checkpoint-*"))
+    assert kept == ["checkpoint-10", "checkpoint-9"]
+
+    def full_disk(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(torch, "save", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        save_checkpoint(run, 11, 20, *state)
+    assert damage(run.output_dir / "checkpoint-10") is None
+    assert damage(run.output_dir / "checkpoint-9") is None
+    run.args.resume_from_checkpoint = "auto"
+    assert find_checkpoint(run).name == "checkpoint-10"
+
+
+def break_file(folder):
+    path = folder / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1  # one flipped bit in the payload, which safetensors loads without a word
+    path.write_bytes(data)
+
+
+FAULTS = {
+    "does not match its checksum": break_file,
+    "training_state.pt is missing": lambda folder: os.remove(folder / "training_state.pt"),
+    "not written to its end": lambda folder: os.remove(folder / "manifest.json"),
+    "cannot be read": lambda folder: (folder / "manifest.json").write_text("{"),
+}
+
+
+@pytest.mark.parametrize("message", FAULTS)
+def test_a_damaged_checkpoint_is_passed_over_and_refused_by_name(fake_run, parts, message):
+    run, state = fake_run(), parts()
+    good = save_checkpoint(run, 1, 20, *state)
+    bad = save_checkpoint(run, 2, 20, *state)
+    FAULTS[message](bad)
+    run.args.resume_from_checkpoint = "auto"
+    assert find_checkpoint(run) == good
+    run.args.resume_from_checkpoint = str(bad)
+    with pytest.raises(ValueError, match=message):
+        find_checkpoint(run)
+
+
+def test_half_a_checkpoint_is_not_found(fake_run, parts):
+    run = fake_run(resume_from_checkpoint="auto")
+    assert find_checkpoint(run) is None
+    whole = save_checkpoint(run, 3, 20, *parts())
+    shutil.copytree(whole, run.output_dir / "checkpoint-9.incomplete")
+    (run.output_dir / "checkpoint-12").mkdir()
+    assert find_checkpoint(run) == whole
+
+
+def test_another_run_is_refused(fake_run, parts):
+    run, state = fake_run(), parts()
+    folder = save_checkpoint(run, 7, 20, *state)
+    with pytest.raises(ValueError, match="total_steps 20 -> 30"):
+        load_checkpoint(run, folder, 30, *state)
+    run.args.learning_rate = 1.0
+    with pytest.raises(ValueError, match=r"learning_rate 5e-05 -> 1\.0"):
+        load_checkpoint(run, folder, 20, *state)
+    run.args.learning_rate = 5e-5
+    run.args.gradient_accumulation_steps = 2
+    with pytest.raises(ValueError, match="global_batch_size 4 -> 8"):
+        load_checkpoint(run, folder, 20, *state)
+
+
+def test_another_model_is_refused(fake_run, parts, small_config):
+    run = fake_run()
+    folder = save_checkpoint(run, 7, 20, *parts())
+    small_config.num_hidden_layers = 3
+    with pytest.raises(ValueError, match="holds another model: missing"):
+        load_checkpoint(run, folder, 20, *parts())
+    small_config.num_hidden_layers, small_config.intermediate_size = 2, 41
+    with pytest.raises(ValueError, match="model of another shape"):
+        load_checkpoint(run, folder, 20, *parts())
+
+
+def test_records_after_the_checkpoint_are_made_again(fake_run, parts):
+    run, state = fake_run(), parts()
+    run.log(event="train", step=6)
+    folder = save_checkpoint(run, 7, 20, *state)
+    run.log(event="train", step=8)
+    load_checkpoint(run, folder, 20, *state)
+    lines = (run.output_dir / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [{"event": "train", "step": 6}]

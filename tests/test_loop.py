@@ -1,0 +1,190 @@
+import numpy as np
+import pytest
+import torch
+import transformers
+from torch.optim.lr_scheduler import LambdaLR
+
+import modeling_bert_repro
+from training.batches import Features, step_batches
+from training.control import with_exact_losses
+from training.loop import predict, training_steps, window_counts
+
+CUTS = [(16, 1), (4, 4), (8, 2), (1, 16)]
+
+
+class PretrainingSource:
+    """Instances with very different numbers of labelled tokens: the case that a mean of means gets wrong."""
+
+    def batch(self, start, stop):
+        rows = []
+        for position in range(start, stop):
+            g = torch.Generator().manual_seed(position)
+            ids = torch.randint(5, 99, (24,), generator=g)
+            labels = torch.full((24,), -100)
+            chosen = torch.randperm(24, generator=g)[: 1 + position % 12]
+            labels[chosen] = ids[chosen]
+            rows.append((ids, labels, torch.randint(0, 2, (), generator=g)))
+        ids, labels, nsp = map(torch.stack, zip(*rows))
+        return {
+            "input_ids": ids,
+            "token_type_ids": torch.zeros_like(ids),
+            "attention_mask": torch.ones_like(ids),
+            "labels": labels,
+            "next_sentence_label": nsp,
+        }
+
+
+def constant_schedule(optimizer):
+    return LambdaLR(optimizer, lambda step: 1.0)
+
+
+def train(run, model, source, steps, start=0):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batches = step_batches(source, run, start, steps)
+    return list(training_steps(run, model, optimizer, constant_schedule(optimizer), batches, steps, start))
+
+
+def new_model(config, cls=modeling_bert_repro.BertForPreTraining, dropout=0.0):
+    config.hidden_dropout_prob = config.attention_probs_dropout_prob = dropout
+    torch.manual_seed(0)
+    return cls(config)
+
+
+def test_accumulation_is_exact(fake_run, small_config):
+    """One global batch of 16 in four cuts: same loss, gradient norm and weights. float64 leaves only the order of
+    additions, so 1e-12 holds; a mean of means is off by more than 1e-3 here."""
+    outcomes = []
+    for size, count in CUTS:
+        model = new_model(small_config).double()
+        run = fake_run(per_device_train_batch_size=size, gradient_accumulation_steps=count)
+        steps = train(run, model, PretrainingSource(), 2)
+        weights = torch.cat([p.detach().flatten() for p in model.parameters()])
+        outcomes.append((steps, weights))
+    for steps, weights in outcomes[1:]:
+        for ours, first in zip(steps, outcomes[0][0]):
+            assert ours.loss == pytest.approx(first.loss, abs=2e-6)  # reported as float32
+            assert ours.grad_norm == pytest.approx(first.grad_norm, rel=1e-10)
+        torch.testing.assert_close(weights, outcomes[0][1], rtol=0, atol=1e-12)
+
+
+def test_loss_is_the_sum_over_labels_over_their_count(fake_run, small_config):
+    """Against cross-entropy on the logits, taken over the whole global batch."""
+    model = new_model(small_config)
+    batch = PretrainingSource().batch(0, 16)
+    with torch.no_grad():
+        out = model(**{k: v for k, v in batch.items() if "label" not in k})
+    mlm = torch.nn.functional.cross_entropy(out.prediction_logits.flatten(0, 1), batch["labels"].flatten())
+    nsp = torch.nn.functional.cross_entropy(out.seq_relationship_logits, batch["next_sentence_label"])
+    step = train(fake_run(per_device_train_batch_size=4, gradient_accumulation_steps=4), model, PretrainingSource(), 1)
+    assert step[0].loss == pytest.approx(float(mlm + nsp), rel=1e-5)
+    assert step[0].parts == pytest.approx({"mlm_loss": float(mlm), "nsp_loss": float(nsp)}, rel=1e-5)
+    assert step[0].tokens == 16 * 24
+
+
+def test_dropout_depends_on_the_step_not_on_the_past(fake_run, small_config):
+    """A run that starts at step 3 draws what an unbroken run draws there."""
+    model = new_model(small_config, dropout=0.3)
+    whole = train(fake_run(), model, PretrainingSource(), 2)
+    copy = new_model(small_config, dropout=0.3)
+    copy.load_state_dict(model.state_dict())
+    third = train(fake_run(), model, PretrainingSource(), 3, start=2)
+    torch.rand(7)
+    again = train(fake_run(), copy, PretrainingSource(), 3, start=2)
+    assert [s.index for s in whole + third] == [1, 2, 3]
+    assert third[0].loss == again[0].loss
+    other_seed = train(fake_run(seed=1), copy, PretrainingSource(), 3, start=2)
+    assert other_seed[0].loss != again[0].loss
+
+
+def test_clipping_and_its_switch(fake_run, small_config):
+    def moved(limit):
+        model = new_model(small_config)
+        before = torch.cat([p.detach().flatten().clone() for p in model.parameters()])
+        step = train(fake_run(max_grad_norm=limit), model, PretrainingSource(), 1)[0]
+        after = torch.cat([p.detach().flatten() for p in model.parameters()])
+        return step.grad_norm, float((after - before).norm())
+
+    norm, free = moved(0.0)
+    assert free == pytest.approx(0.1 * norm, rel=1e-4)
+    reported, clipped = moved(norm / 2)
+    assert reported == pytest.approx(norm, rel=1e-5)  # the norm before clipping
+    assert clipped == pytest.approx(0.05 * norm, rel=1e-3)
+
+
+def test_a_loss_that_is_not_finite_stops_before_the_update(fake_run, small_config):
+    model = new_model(small_config)
+    with torch.no_grad():
+        model.bert.pooler.dense.weight[0, 0] = float("nan")
+    before = model.bert.encoder.layer[0].output.dense.weight.detach().clone()
+    with pytest.raises(FloatingPointError, match="step 1: the loss is nan; the weights are still those of step 0"):
+        train(fake_run(), model, PretrainingSource(), 1)
+    assert torch.equal(before, model.bert.encoder.layer[0].output.dense.weight)
+
+
+def features(count, dtype, extra):
+    g = np.random.default_rng(0)
+    rows = [g.integers(5, 99, g.integers(3, 20)).tolist() for _ in range(count)]
+    columns = {"input_ids": rows, "token_type_ids": [[0] * len(r) for r in rows]}
+    return Features(columns | {name: g.integers(0, 3, count).astype(dtype).tolist() for name in extra}, 0)
+
+
+HEADS = [
+    ("BertForSequenceClassification", ["labels"], int, 3),
+    ("BertForSequenceClassification", ["labels"], float, 1),
+    ("BertForQuestionAnswering", ["start_positions", "end_positions"], int, 2),
+]
+
+
+@pytest.mark.parametrize(("name", "labels", "dtype", "num_labels"), HEADS)
+def test_control_takes_the_same_steps(fake_run, small_config, name, labels, dtype, num_labels):
+    """transformers' network in our loop, with accumulation: the same losses and gradient norms."""
+    small_config.num_labels = num_labels
+    source = features(40, dtype, labels)
+    run = fake_run(gradient_accumulation_steps=3)
+    ours = new_model(small_config, getattr(modeling_bert_repro, name))
+    theirs = new_model(small_config, getattr(transformers, name))
+    theirs.load_state_dict(ours.state_dict())
+    theirs = with_exact_losses(theirs)
+    for a, b in zip(train(run, ours, source, 3), train(run, theirs, source, 3)):
+        assert (a.loss, a.grad_norm) == pytest.approx((b.loss, b.grad_norm), rel=1e-4)
+
+
+def test_control_takes_the_same_pretraining_steps(fake_run, small_config):
+    run = fake_run(gradient_accumulation_steps=3)
+    ours = new_model(small_config)
+    theirs = with_exact_losses(new_model(small_config, transformers.BertForPreTraining))
+    theirs.load_state_dict(ours.state_dict())
+    ours.config.sparse_prediction = True
+    for a, b in zip(train(run, ours, PretrainingSource(), 3), train(run, theirs, PretrainingSource(), 3)):
+        assert (a.loss, a.grad_norm) == pytest.approx((b.loss, b.grad_norm), rel=1e-4)
+        assert a.parts == pytest.approx(b.parts, rel=1e-4)
+
+
+def test_counts_cover_the_window(fake_run):
+    run = fake_run()
+    window = [PretrainingSource().batch(0, 3), PretrainingSource().batch(3, 6)]
+    counts = window_counts(window, run.accelerator)
+    assert counts == {"num_items_in_batch": 1 + 2 + 3 + 4 + 5 + 6, "num_sequences_in_batch": 6, "tokens": 6 * 24}
+
+
+@pytest.mark.parametrize("batch_size", [1, 5, 64])
+def test_predictions_come_in_order_and_do_not_depend_on_the_batch(fake_run, small_config, batch_size):
+    small_config.num_labels = 3
+    source = features(13, int, ["labels"])
+    model = new_model(small_config, modeling_bert_repro.BertForSequenceClassification)
+    found = predict(fake_run(), model, source, batch_size)
+    model.eval()
+    for i in range(13):
+        with torch.no_grad():
+            alone = model(input_ids=torch.tensor([source.columns["input_ids"][i]])).logits[0]
+        np.testing.assert_allclose(found["logits"][i], alone.numpy(), atol=1e-5)
+    expected = torch.nn.functional.cross_entropy(torch.tensor(found["logits"]), torch.tensor(source.columns["labels"]))
+    assert found["loss"] == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_token_outputs_are_cut_to_their_rows(fake_run, small_config):
+    source = features(7, int, [])
+    model = new_model(small_config, modeling_bert_repro.BertForQuestionAnswering)
+    found = predict(fake_run(), model, source, 4, per_token=True)
+    assert [len(row) for row in found["start_logits"]] == source.lengths.tolist()
+    assert "loss" not in found
