@@ -40,8 +40,10 @@ def _form(path: Path) -> str:
 def _check(path: Path) -> None:
     if path.suffix != ".parquet" and _form(path) not in (".txt", ".jsonl"):
         raise ValueError(f"{str(path)[:200]}: expected a file named {FORMS}")
+    if path.is_dir():
+        raise ValueError(f"{path}: expected a file, got a folder")
     if not path.is_file():
-        raise ValueError(f"{path}: expected a text file, got {'a folder' if path.is_dir() else 'no such file'}")
+        raise ValueError(f"{path}: no such file")
     if path.stat().st_size == 0:
         raise ValueError(f"{path}: the file is empty")
 
