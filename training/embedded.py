@@ -119,8 +119,11 @@ def side(split: str, include_packages: bool) -> list[Docstring]:
 
 def documents(include_packages: bool = True) -> list[list[str]]:
     """Documents for pre-training, each a list of paragraphs without line breaks, at least 200 characters in all:
-    summary, prose, then one paragraph for each parameter. Validation documents of the tasks are not among them."""
-    return [document.paragraphs() for document in side("train", include_packages)]
+    summary, prose, then one paragraph for each parameter. Validation documents of the tasks are not among them.
+    As in the tasks, the order is by hash: the first N are a sample of all."""
+    return sorted(
+        (document.paragraphs() for document in side("train", include_packages)), key=lambda d: stable_hash(*d)
+    )
 
 
 def first_sentence(text: str) -> str:
@@ -231,7 +234,7 @@ def question_answering(split: str, include_packages: bool = True) -> dict:
         made = [paragraph(document, group, known) for group in contexts(document.parameters)]
         if kept := [one for one in made if one["qas"]]:
             articles.append({"title": f"{document.module}.{document.name}", "paragraphs": kept})
-    return {"version": "1.1", "data": articles}
+    return {"version": "1.1", "data": sorted(articles, key=lambda article: stable_hash(article["title"]))}
 
 
 def write_tsv(path: Path, examples: list[dict]) -> None:
