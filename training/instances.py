@@ -75,7 +75,10 @@ class PretrainingInstances:
             max_predictions_per_seq=max_predictions_per_seq,
         )
         self.capacity = max_seq_length - (3 if objective == "mlm_nsp" else 2)
-        self.balance = label_balance(corpus, self.capacity, short_seq_prob) if objective == "mlm_nsp" else (1.0, 1.0)
+        self.segment_seed = int(random_bits(seed, _SEGMENT_STREAM).view(np.int64))
+        self.balance = (1.0, 1.0)
+        if objective == "mlm_nsp":
+            self.balance = label_balance(corpus, self.segment_seed, VARIANTS, self.capacity, short_seq_prob)
         self._sizes: dict[int, int] = {}
         self._plans: OrderedDict[int, Plan] = OrderedDict()
         self._orders: OrderedDict[int, np.ndarray] = OrderedDict()
@@ -150,7 +153,7 @@ class PretrainingInstances:
         return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
 
     def _make_plan(self, variant: int) -> Plan:
-        seed = int(random_bits(self.seed, _SEGMENT_STREAM).view(np.int64))
+        seed = self.segment_seed
         if self.objective == "mlm_nsp":
             return plan_pairs(self.corpus, seed, variant, self.capacity, self.short_seq_prob, self.balance)
         return plan_packed(self.corpus, seed, variant, self.capacity, self.short_seq_prob)

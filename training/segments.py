@@ -83,7 +83,7 @@ def _chunk_pairs(
     corpus: Corpus,
     pieces: tuple[np.ndarray, np.ndarray, np.ndarray],
     seed: int,
-    variant: int,
+    variant: int | np.ndarray,
     capacity: int,
     short_seq_prob: float,
     is_next: float,
@@ -115,38 +115,48 @@ def _chunk_pairs(
     return tuple(np.concatenate(column) for column in zip(*columns, strict=True))
 
 
-def label_balance(corpus: Corpus, capacity: int, short_seq_prob: float) -> tuple[float, float]:
-    """(probability of IsNext where there is a choice, share of one-sentence chunks to keep), from a sample.
+def label_balance(
+    corpus: Corpus, seed: int, variants: int, capacity: int, short_seq_prob: float
+) -> tuple[float, float]:
+    """(probability of IsNext where there is a choice, share of one-sentence chunks to keep).
 
-    Depends on the corpus and the lengths only. Raises ValueError when no document has two sentences.
+    Tried out on the plans of all variants, of a sample of them when the corpus is large.
+    Raises ValueError when there are no pairs: one document, or none of two sentences.
     """
     if corpus.num_documents < 2 or not np.any(np.diff(corpus.documents) > 1):
         raise ValueError(
             f"{corpus.path}: next-sentence prediction needs at least 2 documents and a document of 2 sentences, "
             "got none such; add text, put blank lines between documents, or use the objective mlm"
         )
-    stride = max(1, corpus.num_sentences // _PILOT_SENTENCES)
+    stride = max(1, corpus.num_sentences * variants // _PILOT_SENTENCES)
     pieces = _pieces(corpus, np.arange(0, corpus.num_documents, stride))
     # Few but long documents: a stride over documents alone would still be a large sample.
-    stride = max(1, int((pieces[2] - pieces[1]).sum()) // _PILOT_SENTENCES)
-    pieces = tuple(column[::stride] for column in pieces)
+    stride = max(1, int((pieces[2] - pieces[1]).sum()) * variants // _PILOT_SENTENCES)
+    sample = tuple(np.tile(column[::stride], variants) for column in pieces)
+    variant = np.repeat(np.arange(variants), len(sample[0]) // variants)
 
-    def counts(is_next: float) -> tuple[int, int, int]:
-        chunks = _chunk_pairs(corpus, pieces, 0, 0, capacity, short_seq_prob, is_next)
+    def surplus(is_next: float) -> tuple[int, int]:
+        """(IsNext minus drawn NotNext, one-sentence chunks)"""
+        chunks = _chunk_pairs(corpus, sample, seed, variant, capacity, short_seq_prob, is_next)
         not_next, forced = chunks[6], chunks[7]
-        return int((~not_next).sum()), int((not_next & ~forced).sum()), int(forced.sum())
+        return int((~not_next).sum() - (not_next & ~forced).sum()), int(forced.sum())
 
-    low, high = 0.5, _MAX_IS_NEXT
-    following, drawn, forced = counts(high)
-    if following <= drawn + forced:
-        if forced == 0 or following <= drawn:
-            return high, 1.0
-        return high, (following - drawn) / forced
-    for _ in range(10):
-        middle = (low + high) / 2
-        following, drawn, forced = counts(middle)
-        low, high = (middle, high) if following < drawn + forced else (low, middle)
-    return (low + high) / 2, 1.0
+    high, (following, forced) = _MAX_IS_NEXT, surplus(_MAX_IS_NEXT)
+    if following < forced:
+        return high, max(following, 0) / forced
+    low, above = 0.5, following - forced
+    following, forced = surplus(low)
+    below_half = following - forced
+    for _ in range(4):  # the surplus is nearly linear: false position gets there at once
+        if below_half >= 0 or above <= 0:
+            break
+        middle = low + (high - low) * below_half / (below_half - above)
+        following, forced = surplus(middle)
+        if following < forced:
+            low, below_half = middle, following - forced
+        else:
+            high, above = middle, following - forced
+    return (low if -below_half < above else high), 1.0
 
 
 def plan_pairs(
