@@ -37,4 +37,5 @@ def register() -> None:
     """
     for auto_class, reference in AUTO_MAP.items():
         own_class = getattr(heads, reference.partition(".")[2])
-        getattr(transformers, auto_class).register(transformers.BertConfig, own_class, exist_ok=True)
+        # The public `AutoModel.register` silently ignores transformers' own config classes in versions around 5.17.
+        getattr(transformers, auto_class)._model_mapping._extra_content[transformers.BertConfig] = own_class

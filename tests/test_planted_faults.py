@@ -1,0 +1,60 @@
+"""Do the network's tests notice mistakes? Each row plants one in a copy of the package; some test must turn red."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TESTS = ("test_parity.py", "test_modeling_bert.py", "test_modeling_losses.py")
+ENCODER, HEADS, LOSSES = "modeling_bert.py", "heads.py", "losses.py"
+FAULTS = {  # name: (file, correct text, faulty text)
+    "causal on un-padded batches": (ENCODER, "self.is_causal = config.is_decoder", "self.is_causal = True"),
+    "padding mask ignored": (ENCODER, "attention_mask=attention_mask, past_key", "attention_mask=None, past_key"),
+    "no 1/sqrt(d)": (ENCODER, "self.scaling = self.head_size**-0.5", "self.scaling = 1.0"),
+    "tanh GELU": (ENCODER, "ACT2FN[config.hidden_act]", 'ACT2FN["gelu_pytorch_tanh"]'),
+    "tanh GELU in the LM head": (HEADS, "ACT2FN[config.hidden_act]", 'ACT2FN["gelu_pytorch_tanh"]'),
+    "LayerNorm eps 1e-5": (ENCODER, "eps=config.layer_norm_eps", "eps=1e-5"),
+    "token types ignored": (ENCODER, "if token_type_ids is None:", "if True:"),
+    "LayerNorm before the residual": (
+        ENCODER,
+        "self.LayerNorm(self.dropout(self.dense(hidden_states)) + residual)",
+        "self.LayerNorm(self.dropout(self.dense(hidden_states))) + residual",
+    ),
+    "untied decoder": (HEADS, "_tied_weights_keys = TIED_DECODER", "_tied_weights_keys = None"),
+    "dropout in eval": (ENCODER, "self.dropout.p if self.training else 0.0", "self.dropout.p"),
+    "position ids ignored": (ENCODER, "if position_ids is None:", "if True:"),
+    "pooler over the last token": (ENCODER, "hidden_states[:, 0]", "hidden_states[:, -1]"),
+    "decoder without causal mask": (ENCODER, "create_causal_mask if self.config.is_decoder else ", ""),
+    "mean of each micro-batch": (LOSSES, "if count is None else count)", ")"),
+    "half-precision sum": (LOSSES, "logits.float() if", "logits if"),
+    "sparse without the labels' rows": (HEADS, "hidden_states[labelled], labels[labelled]", "hidden_states, labels"),
+    "decoder bias not initialised": (HEADS, "            initialization.zeros_(module.bias)", "            pass"),
+    "uncut normal": (ENCODER, "a=-2 * std, b=2 * std", "a=-4 * std, b=4 * std"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault_is_noticed(name, tmp_path):
+    file, correct, faulty = FAULTS[name]
+    shutil.copytree(ROOT / "modeling_bert_repro", tmp_path / "modeling_bert_repro")
+    for test in ("bert_pairs.py", *TESTS):
+        shutil.copy(ROOT / "tests" / test, tmp_path)
+    path = tmp_path / "modeling_bert_repro" / file
+    source = path.read_text()
+    assert correct in source, "the table is out of date"
+    path.write_text(source.replace(correct, faulty))
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *TESTS],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert result.returncode == 1, f"no test noticed: {name}\n{result.stdout[-2000:]}"
+    assert "FAILED" in result.stdout, result.stdout[-2000:]
