@@ -13,7 +13,7 @@ from training.segments import IS_NEXT, NOT_NEXT, cut_lengths
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 LENGTH = 40
-NUM_WORDS = 20_000
+NUM_WORDS = 8_000
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def random_lengths(documents, sentences, seed=0):
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory, tokenizer):
-    return make_corpus(tmp_path_factory.mktemp("c") / "c", tokenizer, random_lengths(120, (1, 40)))
+    return make_corpus(tmp_path_factory.mktemp("c") / "c", tokenizer, random_lengths(60, (1, 30)))
 
 
 def instances_of(corpus, tokenizer, **settings):
@@ -186,7 +186,7 @@ def google_share(documents, capacity, rng):
 @pytest.mark.parametrize("sentences", [(2, 3), (2, 7), (1, 6), (20, 60)])
 def test_labels_balance_on_short_documents_where_googles_do_not(tmp_path, tokenizer, sentences):
     rng = np.random.default_rng(sentences[1])
-    count = 6000 // sentences[1]
+    count = 4000 // sentences[1]
     documents = [rng.integers(8, 30, rng.integers(*sentences)).tolist() for _ in range(count)]
     corpus = make_corpus(tmp_path / "c", tokenizer, documents)
     instances = instances_of(corpus, tokenizer, max_seq_length=128)

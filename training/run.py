@@ -21,6 +21,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from tqdm import tqdm
+from transformers.utils.logging import disable_progress_bar
 
 PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "safetensors")
 
@@ -107,6 +108,8 @@ def start_run(args, script: str) -> Run:
             on this machine.
     """
     check_output_dir(args)
+    if not sys.stderr.isatty():
+        disable_progress_bar()  # transformers' own, around saving and loading
     if args.report_to == "tensorboard" and importlib.util.find_spec("tensorboard") is None:
         raise ValueError("--report_to tensorboard needs the package tensorboard: pip install tensorboard")
     if args.mixed_precision == "fp16" and not torch.cuda.is_available():

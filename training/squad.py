@@ -110,35 +110,6 @@ def parse_squad(document: object, source: str, version_2_with_negative: bool = F
     return questions
 
 
-def read_hub(name: str, config_name: str | None, split: str, version_2_with_negative: bool = False) -> list[Question]:
-    """The questions of a data set on the Hub with SQuAD's columns, such as rajpurkar/squad and squad_v2.
-
-    Raises:
-        ValueError: it cannot be loaded (no network, no such name), lacks a column, or breaks a rule of
-            ``parse_squad``.
-    """
-    import datasets
-
-    try:
-        rows = datasets.load_dataset(name, config_name, split=split)
-    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(
-            f"--dataset_name {name}, split {split!r}: cannot be loaded ({reason}); check the name and the "
-            "network, or give --train_file and --validation_file"
-        ) from error
-    missing = {"id", "question", "context", "answers"} - set(rows.column_names)
-    if missing:
-        raise ValueError(f"--dataset_name {name}: lacks the columns {sorted(missing)}; got {rows.column_names}")
-    entries = []
-    for row in rows:
-        gold = [{"text": t, "answer_start": s} for t, s in zip(row["answers"]["text"], row["answers"]["answer_start"])]
-        qas = [{"id": row["id"], "question": row["question"], "answers": gold}]
-        entries.append({"context": row["context"], "qas": qas})
-    document = {"data": [{"title": "", "paragraphs": entries}]}
-    return parse_squad(document, f"{name}, split {split!r}", version_2_with_negative)
-
-
 def _get(holder: object, key: str, kind: type, place: str):
     if not isinstance(holder, dict):
         raise ValueError(f"{place}: expected an object with {key!r}, got {_short(holder)}")

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
+from training import squad_metrics
 from training.squad import Question, Windows, max_context
 
 WHITE = " \t\r\n\u202f"  # what Google's reader splits words at
@@ -39,13 +40,26 @@ class Answers:
         spans: the text of the best span, whatever the threshold; empty if there is no span.
         nbest: entries with text, probability (softmax over the entries), start_logit, end_logit, and start and
             end, the characters of the span in the context; best first. In version 2 one has the text "".
-        null_odds: version 2 only.
+        null_odds: version 2 only; the answer is empty where they are above ``threshold``.
     """
 
     predictions: dict[str, str] = field(default_factory=dict)
     spans: dict[str, str] = field(default_factory=dict)
     nbest: dict[str, list[dict]] = field(default_factory=dict)
     null_odds: dict[str, float] = field(default_factory=dict)
+    threshold: float = 0.0
+
+    def score(self, questions: Sequence[Question]) -> dict[str, float]:
+        """The official scores of the predictions, with ``exact_match`` and ``f1`` in both versions.
+
+        In version 2 the best scores are those over all thresholds: they come from ``spans``, for the search can
+        empty an answer but not bring back one that ``threshold`` emptied.
+        """
+        gold = {question.id: [text for text, _ in question.answers] for question in questions}
+        if not self.null_odds:
+            return squad_metrics.score(gold, self.predictions)
+        scores = squad_metrics.score(gold, self.spans, True, self.null_odds, self.threshold)
+        return {"exact_match": scores["exact"], **scores}
 
     def write(self, folder: str | Path) -> None:
         """predictions.json and nbest_predictions.json; in version 2 also null_odds.json and
@@ -86,7 +100,7 @@ def find_answers(
         raise ValueError(f"n_best_size {n_best_size} and max_answer_length {max_answer_length} must be at least 1")
     realign = realign or slice_of_context
     bounds = np.searchsorted(windows.question, np.arange(len(questions) + 1))
-    answers = Answers()
+    answers = Answers(threshold=null_score_diff_threshold)
     for i, question in enumerate(questions):
         rows = range(bounds[i], bounds[i + 1])
         entries = _best_spans(
