@@ -13,7 +13,8 @@ from transformers import AutoTokenizer
 
 from tokenization import build_tokenizer
 from training import squad
-from training.squad import Question, build_windows, max_context, parse_squad, read_hub, read_squad, window_starts
+from training.squad import Question, build_windows, max_context, parse_squad, read_squad, window_starts
+from training.squad_sources import read_hub
 
 CONTEXT = "the old doctor opened a small red house by the river ."
 
@@ -179,7 +180,9 @@ def test_hub_columns_give_the_same_questions(monkeypatch):
     with pytest.raises(ValueError, match="some/squad_v2, split 'train', question 'b': has no answer"):
         read_hub("some/squad_v2", None, "train")
     rows[:] = [{"text": "x"}]
-    with pytest.raises(ValueError, match=r"lacks the columns \['answers', 'context', 'id', 'question'\]"):
+    with pytest.raises(
+        ValueError, match=r"lacks the columns \['answers', 'context', 'id', 'question'\]; it has \['text'\]"
+    ):
         read_hub("some/squad_v2", None, "train")
 
 

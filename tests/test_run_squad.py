@@ -1,0 +1,303 @@
+"""run_squad.py from its flags to its folder, on tiny networks."""
+
+import inspect
+import json
+import re
+import shlex
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer, BertConfig
+
+import modeling_bert_repro
+import run_squad
+from tests.conftest import WORDS
+from training import embedded, squad
+from training.arguments import SquadArguments, parse_arguments
+from training.run import report_errors
+
+LENGTHS = ["--max_seq_length", "24", "--max_query_length", "8", "--doc_stride", "6"]
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory, tokenizer_folder):
+    """A network of one layer with random weights, as pre-training leaves it, and its tokenizer."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=32, **sizes)
+    modeling_bert_repro.BertForPreTraining(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def squad_content(count: int, negative: bool = False, longest: int = 30) -> dict:
+    """Questions that name a word; the answer is that word and the next. With ``negative`` every third has none."""
+    rng = np.random.default_rng(count)
+    qas, paragraphs = [], []
+    for i in range(count):
+        words = [str(word) for word in rng.permutation(WORDS)[: rng.integers(8, longest)]]
+        place = int(rng.integers(len(words) - 1))
+        answer = {"text": " ".join(words[place : place + 2]), "answer_start": len(" ".join(["", *words[:place]]))}
+        impossible = negative and i % 3 == 0
+        question = "where ?" if impossible else f"{words[place]} ?"
+        qas = [{"id": f"q{i}", "question": question, "answers": [] if impossible else [answer]}]
+        paragraphs.append({"context": " ".join(words), "qas": qas})
+    return {"version": "1.1", "data": [{"title": "words", "paragraphs": paragraphs}]}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("squad")
+    for name, content in {
+        "train": squad_content(30),
+        "dev": squad_content(12),
+        "train2": squad_content(30, True),
+        "dev2": squad_content(13, True),
+    }.items():
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    return folder
+
+
+def flags(checkpoint, files, output_dir, *more: str, negative: bool = False) -> list[str]:
+    two = "2" if negative else ""
+    return [
+        *("--model_name_or_path", str(checkpoint), "--output_dir", str(output_dir), *LENGTHS),
+        *("--train_file", str(files / f"train{two}.json"), "--validation_file", str(files / f"dev{two}.json")),
+        *("--max_steps", "4", "--per_device_train_batch_size", "8", "--save_steps", "0", "--logging_steps", "1"),
+        *(["--version_2_with_negative"] if negative else []),
+        *more,
+    ]
+
+
+def read(folder, name: str):
+    return json.loads((folder / name).read_text(encoding="utf-8"))
+
+
+def events(folder, kind: str) -> list[dict]:
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == kind]
+
+
+@pytest.fixture(scope="module")
+def finished(checkpoint, files, tmp_path_factory):
+    """A run over SQuAD 1.1, with evaluations on its way."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    run_squad.main(flags(checkpoint, files, folder, "--eval_steps", "2"))
+    return folder
+
+
+def test_leaves_a_folder_for_every_reader(finished):
+    expected = {
+        *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "README.md"),
+        *("run.json", "metrics.jsonl", "all_results.json", "predictions.json", "nbest_predictions.json"),
+    }
+    names = {path.name for path in finished.iterdir()}
+    assert expected <= names
+    assert not names & {"null_odds.json", "span_predictions.json"}
+    model = AutoModelForQuestionAnswering.from_pretrained(finished)
+    assert type(model).__module__.startswith("transformers.")
+    facts = read(finished, "run.json")
+    assert facts["data"]["train"]["questions"] == 30
+    assert facts["data"]["validation"]["file"] == "dev.json"
+    assert facts["windows"]["train"] > 30
+
+
+def test_results_are_the_official_score_of_the_predictions(finished, files, capsys):
+    results = read(finished, "all_results.json")
+    assert squad.main(["score", str(files / "dev.json"), str(finished / "predictions.json")]) == 0
+    official = json.loads(capsys.readouterr().out)
+    assert {"eval_" + name: value for name, value in official.items()} == {
+        name: value for name, value in results.items() if name.startswith("eval_")
+    }
+    assert results["train_steps"] == 4
+    assert results["train_runtime"] > 0
+    assert results["train_samples_per_second"] > 0
+    assert [event["step"] for event in events(finished, "eval")] == [2, 4]
+    assert [event["step"] for event in events(finished, "train")] == [1, 2, 3, 4]
+    assert len(read(finished, "nbest_predictions.json")) == 12
+
+
+def test_learns_to_answer(checkpoint, files, tmp_path):
+    """30 questions by heart, each a word of the vocabulary whose place in the context is the answer."""
+    (tmp_path / "easy.json").write_text(json.dumps(squad_content(30, longest=10)))
+    more = ["--train_file", str(tmp_path / "easy.json"), "--validation_file", str(tmp_path / "easy.json")]
+    more += ["--max_steps", "150", "--learning_rate", "5e-3", "--per_device_train_batch_size", "30"]
+    run_squad.main(flags(checkpoint, files, tmp_path / "run", *more, "--logging_steps", "150"))
+    assert read(tmp_path / "run", "all_results.json")["eval_exact_match"] > 80
+
+
+@pytest.fixture(scope="module")
+def finished_2(checkpoint, files, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "run2"
+    run_squad.main(flags(checkpoint, files, folder, "--null_score_diff_threshold", "0.05", negative=True))
+    return folder
+
+
+def test_version_2_reports_the_official_numbers(finished_2, files, capsys):
+    results = read(finished_2, "all_results.json")
+    names = ["exact", "f1", "total"]
+    names = [f"{half}{name}" for half in ("", "HasAns_", "NoAns_") for name in names]
+    names += ["best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh", "exact_match"]
+    assert {f"eval_{name}" for name in names} == {name for name in results if name.startswith("eval_")}
+    assert results["eval_NoAns_total"] == 5
+    odds, spans = read(finished_2, "null_odds.json"), read(finished_2, "span_predictions.json")
+    assert read(finished_2, "predictions.json") == {id_: "" if odds[id_] > 0.05 else spans[id_] for id_ in spans}
+    data, folder = str(files / "dev2.json"), finished_2
+    base = ["score", data, "--version_2_with_negative"]
+    assert squad.main([*base, str(folder / "predictions.json")]) == 0
+    official = json.loads(capsys.readouterr().out)
+    assert official == {name: results[f"eval_{name}"] for name in official}
+    more = ["--null_odds", str(folder / "null_odds.json"), "--null_score_diff_threshold", "0.05"]
+    assert squad.main([*base, str(folder / "span_predictions.json"), *more]) == 0
+    official = json.loads(capsys.readouterr().out)
+    assert official == {name: results[f"eval_{name}"] for name in official}
+    assert read(folder, "config.json")["null_score_diff_threshold"] == results["eval_best_f1_thresh"]
+
+
+@pytest.mark.parametrize("negative", [False, True])
+def test_evaluation_alone_gives_the_same_answers(finished, finished_2, files, tmp_path, negative):
+    model = finished_2 if negative else finished
+    argv = ["--model_name_or_path", str(model), "--output_dir", str(tmp_path / "run"), *LENGTHS]
+    argv += ["--validation_file", str(files / ("dev2.json" if negative else "dev.json"))]
+    argv += ["--version_2_with_negative", "--null_score_diff_threshold", "0.05"] if negative else []
+    run_squad.main(argv)
+    for name in ("predictions.json", "nbest_predictions.json"):
+        assert (tmp_path / "run" / name).read_bytes() == (model / name).read_bytes()
+    before, after = read(model, "all_results.json"), read(tmp_path / "run", "all_results.json")
+    assert {k: v for k, v in before.items() if "eval" in k} == {k: v for k, v in after.items() if "eval" in k}
+    assert after["train_samples_per_second"] == 0
+
+
+def test_resumed_is_unbroken(checkpoint, files, tmp_path, monkeypatch):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    saving = ["--save_steps", "2", "--max_steps", "5"]
+    run_squad.main(flags(checkpoint, files, whole, *saving))
+
+    def save_then_die(run, step, *rest):
+        save(run, step, *rest)
+        raise KeyboardInterrupt
+
+    save = run_squad.save_checkpoint
+    monkeypatch.setattr(run_squad, "save_checkpoint", save_then_die)
+    with pytest.raises(KeyboardInterrupt):
+        run_squad.main(flags(checkpoint, files, broken, *saving))
+    monkeypatch.undo()
+    assert not (broken / "model.safetensors").exists()
+    run_squad.main(flags(checkpoint, files, broken, *saving, "--resume_from_checkpoint", "auto"))
+    for name in ("model.safetensors", "predictions.json", "nbest_predictions.json", "metrics.jsonl"):
+        assert (broken / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_the_control_has_the_same_losses_and_answers(checkpoint, files, tmp_path):
+    """Without dropout, and accumulating: 2 x 4 rows against 8 at once, transformers' network against ours."""
+    still = tmp_path / "still"
+    shutil.copytree(checkpoint, still)
+    config = BertConfig.from_pretrained(still, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    config.save_pretrained(still)
+    losses, answers = [], []
+    for more in ([], ["--model_impl", "transformers"], ["--gradient_accumulation_steps", "2"]):
+        folder = tmp_path / f"run{len(losses)}"
+        size = ["--per_device_train_batch_size", "4" if "2" in more else "8"]
+        run_squad.main(flags(still, files, folder, "--learning_rate", "1e-3", *size, *more))
+        losses.append([event["loss"] for event in events(folder, "train")])
+        answers.append(read(folder, "predictions.json"))
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    assert losses[2] == pytest.approx(losses[0], rel=1e-5)
+    assert answers[1] == answers[0] == answers[2]
+
+
+def test_random_weights_as_a_baseline(checkpoint, files, tmp_path, capsys):
+    argv = flags(checkpoint, files, tmp_path / "run")[2:]
+    more = ["--config_name", str(checkpoint), "--tokenizer_name", str(checkpoint), "--max_train_samples", "5"]
+    run_squad.main([*argv, *more, "--max_eval_samples", "3", "--max_steps", "1"])
+    assert "newly initialised: all weights" in capsys.readouterr().out
+    assert list(read(tmp_path / "run", "predictions.json")) == ["q0", "q1", "q2"]
+    assert read(tmp_path / "run", "run.json")["data"]["train"]["questions"] == 5
+
+
+def test_no_data_flags_means_the_embedded_questions(checkpoint, tmp_path, monkeypatch):
+    asked = []
+
+    def question_answering(split):
+        asked.append(split)
+        return squad_content(6)
+
+    monkeypatch.setattr(embedded, "question_answering", question_answering)
+    argv = ["--model_name_or_path", str(checkpoint), "--output_dir", str(tmp_path / "run"), *LENGTHS]
+    run_squad.main([*argv, "--max_steps", "1"])
+    assert asked == ["train", "validation"]
+    assert "Python installation" in read(tmp_path / "run", "run.json")["data"]["train"]["source"]
+
+
+@pytest.mark.slow
+def test_the_embedded_questions_are_squad_questions():
+    for split in ("train", "validation"):
+        assert len(squad.parse_squad(embedded.question_answering(split), "embedded")) > 50
+
+
+# --- mistakes --------------------------------------------------------------------------------------------
+
+
+def spoiled(files, change) -> str:
+    content = squad_content(3)
+    change(content["data"][0]["paragraphs"][1]["qas"][0])
+    path = files / "spoiled.json"
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+MISTAKES = {
+    "answer outside its context": (
+        lambda files: ["--validation_file", spoiled(files, lambda q: q["answers"][0].update(answer_start=999))],
+        "spoiled.json, question 'q1': answer .* lies outside its context",
+    ),
+    "unanswerable question": (
+        lambda files: ["--train_file", spoiled(files, lambda q: q.update(answers=[]))],
+        "spoiled.json, question 'q1': has no answer; .* give --version_2_with_negative",
+    ),
+    "no such file": (lambda files: ["--train_file", "no.json"], "no.json: cannot be read"),
+    "stride": (lambda files: ["--doc_stride", "14"], "--doc_stride 14 must be from 1 to 13"),
+    "length": (lambda files: ["--max_seq_length", "33"], "--max_seq_length 33 is over the model's maximum of 32"),
+    "query length": (lambda files: ["--max_query_length", "21"], "leave no room for the context"),
+    "two sources": (lambda files: ["--dataset_name", "rajpurkar/squad"], "--dataset_name, not both"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_end_in_one_line_before_any_work(checkpoint, files, tmp_path, monkeypatch, capsys, name):
+    more, message = MISTAKES[name]
+    argv = flags(checkpoint, files, tmp_path / "run", *more(files))
+    monkeypatch.setattr("sys.argv", ["run_squad.py", *argv])
+    assert report_errors(run_squad.main) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1
+    assert re.search(message, lines[0])
+    assert not (tmp_path / "run").exists()
+
+
+def test_other_mistakes(checkpoint, files, finished, tmp_path, capsys):
+    argv = flags(checkpoint, files, tmp_path / "run")
+    with pytest.raises(ValueError, match="--train_file needs --validation_file"):
+        run_squad.main([*argv[:10], *argv[10:12]])
+    with pytest.raises(ValueError, match="already holds a run"):
+        run_squad.main(flags(checkpoint, files, finished))
+    with pytest.raises(ValueError, match=r"newly initialised: qa_outputs\.bias, .*cannot be evaluated"):
+        run_squad.main([*argv[:10], *argv[12:14]])
+    with pytest.raises(ValueError, match="--dataset_name nobody/none, split 'train': cannot be loaded"):
+        run_squad.main([*argv[:2], *LENGTHS, "--dataset_name", "nobody/none", "--output_dir", str(tmp_path / "hub")])
+    with pytest.raises(SystemExit, match="2"):
+        run_squad.main([*argv, "--doc_strides", "3"])
+    assert "did you mean --doc_stride?" in capsys.readouterr().err
+
+
+def test_the_commands_of_the_header_parse():
+    text = inspect.getdoc(run_squad).replace("\\\n", " ")
+    commands = [line.strip() for line in text.splitlines() if line.startswith("    ")]
+    assert len(commands) == 3
+    for command in commands:
+        words = shlex.split(command)
+        parse_arguments(SquadArguments, words[words.index("run_squad.py") + 1 :])

@@ -1,0 +1,82 @@
+"""Where ``run_squad.py``'s questions come from: files, the Hub, or the documentation in this Python."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from training import embedded
+from training.shards import sha256_of
+from training.squad import Question, parse_squad, read_squad
+
+SPLITS = ("train", "validation")
+
+
+@dataclass
+class Data:
+    """``questions`` by split, no "train" if a model is only to be evaluated; ``facts`` of them for run.json."""
+
+    name: str
+    questions: dict[str, list[Question]]
+    facts: dict[str, dict]
+
+    def summary(self) -> str:
+        counts = ", ".join(f"{len(part):,} {split} questions" for split, part in self.questions.items())
+        return f"{self.name}: {counts}"
+
+
+def load_questions(args) -> Data:
+    """The questions that the flags name; ``--max_train_samples`` and ``--max_eval_samples`` keep the first ones.
+
+    Raises:
+        ValueError: flags that contradict each other, or data that break a rule of ``parse_squad``.
+    """
+    if args.dataset_name and (args.train_file or args.validation_file):
+        raise ValueError("give --train_file and --validation_file, or --dataset_name, not both")
+    if args.train_file and not args.validation_file:
+        raise ValueError("--train_file needs --validation_file, the questions to evaluate on")
+    negative = args.version_2_with_negative
+    if args.validation_file:
+        files = {split: Path(path) for split, path in zip(SPLITS, (args.train_file, args.validation_file)) if path}
+        name = ", ".join(path.name for path in files.values())
+        questions = {split: read_squad(path, negative) for split, path in files.items()}
+        facts = {split: {"file": path.name, "sha256": sha256_of(path)} for split, path in files.items()}
+    elif args.dataset_name:
+        name = args.dataset_name
+        questions = {split: read_hub(name, args.dataset_config_name, split, negative) for split in SPLITS}
+        facts = {split: {"dataset": name, "config": args.dataset_config_name} for split in SPLITS}
+    else:
+        name = "the documentation carried by this Python installation"
+        questions = {split: parse_squad(embedded.question_answering(split), name, negative) for split in SPLITS}
+        facts = {split: {"source": name} for split in SPLITS}
+    limits = {"train": args.max_train_samples, "validation": args.max_eval_samples}
+    questions = {split: part[: limits[split]] for split, part in questions.items()}
+    return Data(name, questions, {split: fact | {"questions": len(questions[split])} for split, fact in facts.items()})
+
+
+def read_hub(name: str, config_name: str | None, split: str, version_2_with_negative: bool = False) -> list[Question]:
+    """The questions of a data set on the Hub with SQuAD's columns, such as rajpurkar/squad and squad_v2.
+
+    Raises:
+        ValueError: it cannot be loaded (no network, no such name), lacks a column, or breaks a rule of
+            ``parse_squad``.
+    """
+    import datasets  # here: slow to import, and most runs read files
+
+    try:
+        rows = datasets.load_dataset(name, config_name, split=split)
+    except Exception as error:  # datasets raises its own, requests' and huggingface_hub's types here
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"--dataset_name {name}, split {split!r}: cannot be loaded ({reason}); check the name and the "
+            "network, or give --train_file and --validation_file"
+        ) from error
+    missing = {"id", "question", "context", "answers"} - set(rows.column_names)
+    if missing:
+        raise ValueError(f"--dataset_name {name}: lacks the columns {sorted(missing)}; it has {rows.column_names}")
+    paragraphs = []
+    for row in rows:
+        answers = row["answers"]
+        gold = [{"text": t, "answer_start": s} for t, s in zip(answers["text"], answers["answer_start"], strict=True)]
+        qas = [{"id": row["id"], "question": row["question"], "answers": gold}]
+        paragraphs.append({"context": row["context"], "qas": qas})
+    document = {"data": [{"title": "", "paragraphs": paragraphs}]}
+    return parse_squad(document, f"{name}, split {split!r}", version_2_with_negative)
