@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import transformers
-from test_wordpiece import data_folder
 from transformers import AutoTokenizer
 
 from tokenization import BasicTokenizer, BertTokenizer, FullTokenizer, build_tokenizer, load_vocab, write_vocab
@@ -233,22 +232,20 @@ def test_other_type_errors_are_left_alone(tokenizer):
 
 @pytest.mark.realdata
 @pytest.mark.parametrize("case", ["uncased", "cased"])
-def test_googles_vocabulary_gives_what_transformers_gives(case):
-    folder = data_folder()
-    vocab = folder / "assets" / f"{case}_vocab.txt"
+def test_googles_vocabulary_gives_what_transformers_gives(real_data, case):
+    vocab = real_data / "assets" / f"{case}_vocab.txt"
     ours = build_tokenizer(vocab, case == "uncased")
     theirs = transformers.BertTokenizer(vocab=str(vocab), do_lower_case=case == "uncased", model_max_length=512)
-    lines = list(read_texts([folder / "text" / "wiki_heldout.txt"], progress=False))[::7]
+    lines = list(read_texts([real_data / "text" / "wiki_heldout.txt"], progress=False))[::7]
     batch = {"truncation": True, "padding": True, "max_length": 64}
     assert dict(ours(lines[1:], lines[:-1], **batch)) == dict(theirs(lines[1:], lines[:-1], **batch))
 
 
 @pytest.mark.realdata
-def test_offsets_of_real_text_spell_the_pieces():
-    folder = data_folder()
-    tokenizer = build_tokenizer(folder / "assets" / "uncased_vocab.txt")
+def test_offsets_of_real_text_spell_the_pieces(real_data):
+    tokenizer = build_tokenizer(real_data / "assets" / "uncased_vocab.txt")
     fold = BasicTokenizer()
-    for line in list(read_texts([folder / "text" / "wiki_heldout.txt"], progress=False))[::40]:
+    for line in list(read_texts([real_data / "text" / "wiki_heldout.txt"], progress=False))[::40]:
         encoded = tokenizer(line, return_offsets_mapping=True, add_special_tokens=False, verbose=False)
         for piece, (start, end) in zip(encoded.tokens(), encoded["offset_mapping"], strict=True):
             if piece != "[UNK]":

@@ -97,10 +97,8 @@ def test_layouts():
 
 
 @pytest.mark.realdata
-def test_the_first_104_rows_are_googles():
-    from test_wordpiece import data_folder
-
-    theirs = list(load_vocab(data_folder() / "assets" / "uncased_vocab.txt"))
+def test_the_first_104_rows_are_googles(real_data):
+    theirs = list(load_vocab(real_data / "assets" / "uncased_vocab.txt"))
     assert theirs[:104] == module.LAYOUTS["google"]
 
 
@@ -224,6 +222,13 @@ def test_bad_paths_and_tables(tmp_path):
         train_wordpiece(tmp_path / "b.parquet", 100)
 
 
+def test_parquet_without_pyarrow(tmp_path, monkeypatch):
+    path = write_forms(tmp_path)["a.parquet"]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="pip install pyarrow"):
+        list(read_texts([path]))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -279,3 +284,38 @@ def test_module_runs_and_is_quiet_where_there_is_no_terminal(tmp_path):
     )
     assert done.stdout.endswith(f"pieces in {tmp_path / 'out'}\n")
     assert "reading" not in done.stderr and "Compute merges" not in done.stdout + done.stderr
+
+
+# Scripts that use it.
+
+
+def test_example(tmp_path):
+    script = ROOT / "examples" / "learn_a_vocabulary.py"
+    assert len(script.read_text().splitlines()) < 40
+    done = subprocess.run(
+        [sys.executable, script, tmp_path / "out"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("2000 pieces")
+    assert "the second text begins with 'Dictionaries'" in done.stdout
+    assert len(load_vocab(tmp_path / "out" / "vocab.txt")) == 2000
+
+
+def test_coverage_by_hand(tmp_path, monkeypatch, capsys):
+    from benchmarks import vocabulary_coverage
+
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "un", "##want", "##ed", "."]
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces))
+    # the | un want ed | . | x -> [UNK] | the: 5 words, 7 pieces, 3 words whole
+    (tmp_path / "text.txt").write_text("The unwanted.\nx the\n")
+    (tmp_path / "other.txt").write_text("unun the\n")
+    flags = ["--vocab", f"mine={tmp_path / 'vocab.txt'}", "--output", str(tmp_path / "out.json"), "--text_file"]
+    flags += [str(tmp_path / "text.txt"), str(tmp_path / "other.txt")]
+    monkeypatch.setattr(sys, "argv", ["vocabulary_coverage.py", *flags])
+    vocabulary_coverage.main()
+    record = json.loads((tmp_path / "out.json").read_text())
+    first, second = record["results"]
+    assert (first["words"], first["pieces"], first["pieces_per_word"]) == (5, 7, 1.4)
+    assert (first["unknown_share"], first["whole_share"], first["rows_used"]) == (0.2, 0.6, 6)
+    assert (second["words"], second["unknown_share"], second["whole_share"]) == (2, 0.5, 0.5)
+    assert record["command"].startswith("python benchmarks/vocabulary_coverage.py --vocab mine=")
+    assert set(record["sha256"]) == {"mine", "text.txt", "other.txt"}

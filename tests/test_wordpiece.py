@@ -1,6 +1,5 @@
 """The reference against hand-worked cases, Google's rules, and the fast tokenizer on all of Unicode."""
 
-import os
 import random
 import subprocess
 import sys
@@ -51,12 +50,6 @@ def hostile_texts(count: int, seed: int) -> list[str]:
         return "".join(map(rng.choice, pools))
 
     return ["".join(word() + rng.choice(["", " "]) for _ in range(rng.randint(1, 12))) for _ in range(count)]
-
-
-def data_folder() -> Path:
-    if not os.environ.get("BERT_REPRO_DATA"):
-        pytest.skip("BERT_REPRO_DATA names no folder")
-    return Path(os.environ["BERT_REPRO_DATA"])
 
 
 @pytest.fixture
@@ -250,17 +243,16 @@ def test_hostile_texts_agree(tmp_path, do_lower_case, count):
 @pytest.mark.realdata
 @pytest.mark.parametrize("case", ["uncased", "cased"])
 @pytest.mark.parametrize("step", [50, pytest.param(1, marks=pytest.mark.slow)])
-def test_real_text_agrees(case, step):
+def test_real_text_agrees(real_data, case, step):
     """With Google's vocabularies; all of the text in the slow test, every 50th line of the held-out files else."""
-    folder = data_folder()
-    vocab = folder / "assets" / f"{case}_vocab.txt"
+    vocab = real_data / "assets" / f"{case}_vocab.txt"
     fast = build_tokenizer(vocab, case == "uncased")
     reference = FullTokenizer(vocab, case == "uncased", never_split=fast.all_special_tokens)
     names = ["wiki_heldout.txt", "books_heldout.txt"]
     if step == 1:
         names += ["wiki.txt.xz", "books.txt.xz"]
     seen = 0
-    for number, line in enumerate(read_texts([folder / "text" / name for name in names], progress=False)):
+    for number, line in enumerate(read_texts([real_data / "text" / name for name in names], progress=False)):
         if number % step == 0:
             seen += 1
             assert fast.tokenize(line) == reference.tokenize(line), line
@@ -268,14 +260,13 @@ def test_real_text_agrees(case, step):
 
 
 @pytest.mark.realdata
-def test_transformers_own_python_tokenizer_agrees():
+def test_transformers_own_python_tokenizer_agrees(real_data):
     """Written independently of ours; it composes accents (NFC) first, so the cased comparison is left out."""
     legacy = pytest.importorskip("transformers.models.bert.tokenization_bert_legacy")
-    folder = data_folder()
-    vocab = load_vocab(folder / "assets" / "uncased_vocab.txt")
+    vocab = load_vocab(real_data / "assets" / "uncased_vocab.txt")
     theirs = legacy.BasicTokenizer(), legacy.WordpieceTokenizer(vocab, "[UNK]")
     ours = BasicTokenizer(), WordpieceTokenizer(vocab)
-    for line in list(read_texts([folder / "text" / "wiki_heldout.txt"], progress=False))[::50]:
+    for line in list(read_texts([real_data / "text" / "wiki_heldout.txt"], progress=False))[::50]:
         words = ours[0].tokenize(line)
         assert words == theirs[0].tokenize(line)
         assert ours[1].tokenize(" ".join(words)) == theirs[1].tokenize(" ".join(words))

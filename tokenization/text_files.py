@@ -1,6 +1,7 @@
 """Texts out of files, one at a time: .txt, .jsonl, .parquet, and .xz or .gz of the first two."""
 
 import gzip
+import importlib.util
 import json
 import lzma
 import os
@@ -44,6 +45,8 @@ def _check(path: Path) -> None:
         raise ValueError(f"{path}: expected a file, got a folder")
     if not path.is_file():
         raise ValueError(f"{path}: no such file")
+    if path.suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
+        raise ValueError(f"{path}: parquet files need pyarrow: pip install pyarrow")
     if path.stat().st_size == 0:
         raise ValueError(f"{path}: the file is empty")
 

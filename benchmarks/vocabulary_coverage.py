@@ -1,0 +1,105 @@
+"""How well vocabularies fit a text that they were not learned from: pieces per word, unknown and whole words.
+
+    python benchmarks/vocabulary_coverage.py --vocab ours=vocab-30522/vocab.txt google=uncased_vocab.txt \\
+        --text_file wiki_heldout.txt books_heldout.txt --output benchmarks/results/vocabulary_coverage.json
+
+A word is what BERT splits off at spaces and punctuation; a punctuation mark is a word of its own.
+"""
+
+import argparse
+import hashlib
+import json
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import tokenizers
+import transformers
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tokenization import build_tokenizer
+from tokenization.text_files import read_texts
+
+
+def coverage(tokenizer: transformers.BertTokenizer, texts: Iterable[str]) -> dict[str, float | int]:
+    """Counts over all the texts, and their ratios. Shares are fractions of words."""
+    words = pieces = unknown = whole = 0
+    used: set[int] = set()
+    for text in texts:
+        encoded = tokenizer(text, add_special_tokens=False, verbose=False)
+        cut = encoded.word_ids()
+        words += len(set(cut))
+        pieces += len(cut)
+        unknown += encoded["input_ids"].count(tokenizer.unk_token_id)
+        # a word stays whole when its piece is neither [UNK] nor followed by another of the same word
+        whole += sum(
+            token != tokenizer.unk_token_id and cut[i - 1 : i] != [word] and cut[i + 1 : i + 2] != [word]
+            for i, (token, word) in enumerate(zip(encoded["input_ids"], cut, strict=True))
+        )
+        used.update(encoded["input_ids"])
+    return {
+        "words": words,
+        "pieces": pieces,
+        "pieces_per_word": round(pieces / words, 4),
+        "unknown_share": round(unknown / words, 6),
+        "whole_share": round(whole / words, 4),
+        "rows_used": len(used),
+    }
+
+
+def sha256(path: str) -> str:
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("--vocab", nargs="+", required=True, metavar="NAME=VOCAB.TXT")
+    parser.add_argument("--text_file", nargs="+", required=True)
+    parser.add_argument("--cased", action="store_true", help="keep case and accents")
+    parser.add_argument("--output", help="JSON file to write")
+    args = parser.parse_args()
+    if not all("=" in vocab for vocab in args.vocab):
+        parser.error(f"--vocab: expected NAME=VOCAB.TXT, got {args.vocab}")
+    return args
+
+
+def main() -> None:
+    args = parse_arguments()
+    vocabs = dict(vocab.split("=", 1) for vocab in args.vocab)
+    rows = []
+    for name, path in vocabs.items():
+        tokenizer = build_tokenizer(path, do_lower_case=not args.cased)
+        for file in args.text_file:
+            row = {"vocab": name, "rows": len(tokenizer), "text": Path(file).name}
+            rows.append(row | coverage(tokenizer, read_texts([file])))
+            print(rows[-1])
+    if args.output:
+        commit = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--exclude=*"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+        )
+        record = {
+            "command": shlex.join(["python", "benchmarks/vocabulary_coverage.py", *sys.argv[1:]]),
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "commit": commit.stdout.strip(),
+            "versions": {
+                "python": platform.python_version(),
+                "tokenizers": tokenizers.__version__,
+                "transformers": transformers.__version__,
+            },
+            "sha256": {Path(file).name: sha256(file) for file in args.text_file}
+            | {name: sha256(path) for name, path in vocabs.items()},
+            "results": rows,
+        }
+        Path(args.output).write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
