@@ -252,6 +252,7 @@ class BertPreTrainedModel(PreTrainedModel):
     _supports_sdpa = True
     _supports_flex_attn = True
     _supports_attention_backend = True
+    _keys_to_ignore_on_load_unexpected = [r"embeddings\.position_ids"]  # noqa: RUF012 - a buffer of old checkpoints
     _can_record_outputs = {"hidden_states": BertLayer, "attentions": BertSelfAttention}  # noqa: RUF012
 
     @torch.no_grad()

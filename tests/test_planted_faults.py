@@ -13,7 +13,7 @@ TESTS = ("test_parity.py", "test_modeling_bert.py", "test_modeling_losses.py")
 ENCODER, HEADS, LOSSES = "modeling_bert.py", "heads.py", "losses.py"
 FAULTS = {  # name: (file, correct text, faulty text)
     "causal on un-padded batches": (ENCODER, "self.is_causal = config.is_decoder", "self.is_causal = True"),
-    "padding mask ignored": (ENCODER, "attention_mask=attention_mask, past_key", "attention_mask=None, past_key"),
+    "padding mask ignored": (ENCODER, "self.encoder(hidden_states, mask,", "self.encoder(hidden_states, None,"),
     "no 1/sqrt(d)": (ENCODER, "self.scaling = self.head_size**-0.5", "self.scaling = 1.0"),
     "tanh GELU": (ENCODER, "ACT2FN[config.hidden_act]", 'ACT2FN["gelu_pytorch_tanh"]'),
     "tanh GELU in the LM head": (HEADS, "ACT2FN[config.hidden_act]", 'ACT2FN["gelu_pytorch_tanh"]'),

@@ -12,7 +12,7 @@ import pytest
 import torch
 import transformers
 from bert_pairs import CLASSES, every_class, make_inputs, ours, tiny_config
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from transformers import BertTokenizer
 from transformers.dynamic_module_utils import get_relative_imports
 
@@ -173,7 +173,32 @@ def test_checkpoints_of_transformers_load(name, tmp_path):
     assert not report["missing_keys"] and not report["unexpected_keys"] and not report["mismatched_keys"]
     inputs = make_inputs(name)
     torch.testing.assert_close(model.eval()(**inputs)[0], reference(**inputs)[0], rtol=0, atol=1e-12)
-    assert list(load_file(tmp_path / "model.safetensors"))
+
+
+def test_checkpoints_of_older_libraries_load(tmp_path):
+    """LayerNorm's first names, the position buffer, a stored copy of the decoder; then from one class into others."""
+    model = ours("BertForPreTraining")
+    model.save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors = {
+        key.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value
+        for key, value in tensors.items()
+    }
+    tensors["bert.embeddings.position_ids"] = torch.arange(12)[None]
+    tensors["cls.predictions.decoder.weight"] = tensors["bert.embeddings.word_embeddings.weight"].clone()
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    inputs = make_inputs("BertForPreTraining")
+    for name, expected in (("BertForPreTraining", model(**inputs)), ("BertModel", model.bert(**inputs))):
+        own_class = getattr(modeling_bert_repro, name)
+        loaded, report = own_class.from_pretrained(tmp_path, attn_implementation="eager", output_loading_info=True)
+        assert not report["missing_keys"]
+        assert name == "BertModel" or not report["unexpected_keys"]
+        torch.testing.assert_close(loaded.eval()(**inputs)[0], expected[0], rtol=0, atol=1e-12)
+    loaded.save_pretrained(tmp_path / "base")
+    _, report = modeling_bert_repro.BertForSequenceClassification.from_pretrained(
+        tmp_path / "base", output_loading_info=True
+    )
+    assert set(report["missing_keys"]) == {"classifier.weight", "classifier.bias"}
 
 
 def test_only_the_main_process_writes(tmp_path):
