@@ -198,3 +198,9 @@ def _check_settings(objective: str, max_seq_length: int, short_seq_prob: float) 
         raise ValueError(f"max_seq_length is {max_seq_length}; expected 8 to 65535")
     if not 0 <= short_seq_prob <= 1:
         raise ValueError(f"short_seq_prob is {short_seq_prob}; expected 0 to 1")
+
+
+if __name__ == "__main__":
+    from training.audit import main
+
+    main()

@@ -1,0 +1,290 @@
+"""See the data of a run: `python -m training.instances audit DIR` and `... show DIR --step N`.
+
+DIR is the output folder of run_pretraining.py: flags come from its run.json, ids from DIR/corpus/train.
+"""
+
+import argparse
+import hashlib
+import importlib.util
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from transformers import AutoTokenizer
+
+from training.instances import PretrainingInstances
+from training.masking import IGNORED
+from training.segments import IS_NEXT, NOT_NEXT
+from training.shards import Corpus
+
+SETTINGS = (
+    "max_seq_length objective short_seq_prob mlm_probability mask_replace_prob random_replace_prob whole_word_mask "
+    "max_predictions_per_seq"
+).split()
+_SAMPLE = 200_000  # documents, sentences or instances looked at, at most
+
+
+# --- Drawing ------------------------------------------------------------------------------------------------
+
+
+def draw_instance(tokenizer: Any, instance: dict[str, Any], width: int = 110) -> str:
+    """One row of a batch as text: tokens over type ids over labels, in columns, without the padding.
+
+    A label is the token to predict; `.` where nothing is predicted.
+    """
+    length = int(instance["attention_mask"].sum())
+    ids, types, labels = (instance[name][:length].tolist() for name in ("input_ids", "token_type_ids", "labels"))
+    wanted = ["." if label == IGNORED else tokenizer.convert_ids_to_tokens(label) for label in labels]
+    columns = list(zip(tokenizer.convert_ids_to_tokens(ids), map(str, types), wanted))
+    heads = ("input_ids", "token_type_ids", "labels")
+    margin = max(map(len, heads)) + 2
+    lines, row, used = [], [], margin
+    for column in [*columns, None]:
+        size = max(map(len, column)) + 1 if column else 0
+        if column is None or (row and used + size > width):
+            for place, head in enumerate(heads):
+                cells = "".join(cell[place].ljust(max(map(len, cell)) + 1) for cell in row)
+                lines.append((head.ljust(margin) + cells).rstrip())
+            lines.append("")
+            row, used = [], margin
+        if column:
+            row.append(column)
+            used += size
+    if "next_sentence_label" in instance:
+        label = int(instance["next_sentence_label"])
+        lines[-1] = f"next_sentence_label  {label} ({'IsNext' if label == IS_NEXT else 'NotNext'})"
+    return "\n".join(lines).rstrip()
+
+
+def step_positions(step: int, rank: int | None, world: int, size: int, accumulation: int) -> list[tuple[int, int, int]]:
+    """(micro-batch, rank, position) of every instance of optimiser step `step` (counted from 1)."""
+    found = []
+    for micro in range(accumulation):
+        for place in range(world) if rank is None else [rank]:
+            start = (((step - 1) * accumulation + micro) * world + place) * size
+            found += [(micro, place, position) for position in range(start, start + size)]
+    return found
+
+
+# --- Auditing -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Line:
+    """One finding: its name, what was measured in words, and whether it is as it should be."""
+
+    name: str
+    text: str
+    good: bool
+
+
+def audit(instances: PretrainingInstances, tokenizer: Any) -> tuple[list[Line], dict[str, np.ndarray]]:
+    """(findings, arrays for the picture) about the first epoch of `instances`."""
+    corpus, plan = instances.corpus, instances.plan(0)
+    lengths = plan.a_length + plan.b_length + np.where(plan.b_length > 0, 3, 2)
+    lines = [*_corpus_lines(corpus, instances.rule.continuation, tokenizer.unk_token_id)]
+    if instances.objective == "mlm_nsp":
+        lines += _pair_lines(corpus, plan)
+    shown = np.zeros(corpus.num_tokens + 1, np.int32)
+    own = plan.label == IS_NEXT
+    for start, length in ((plan.a_start, plan.a_length), (plan.b_start[own], plan.b_length[own])):
+        np.add.at(shown, start, 1)
+        np.add.at(shown, start + length, -1)
+    coverage = float((np.cumsum(shown)[:-1] > 0).mean())
+    fill = float(lengths.mean() / instances.max_seq_length)
+    lines += [
+        Line("text used", f"{coverage:.1%} of the tokens in an epoch, as A or as what follows it", coverage > 0.8),
+        Line("fill", f"{fill:.1%} of {instances.max_seq_length} positions; the rest is padding", fill > 0.7),
+    ]
+    picture = {"lengths": lengths, "label": plan.label, "unigrams": np.sort(corpus.unigrams)[::-1]}
+    if instances.objective != "ltr":
+        mix, mask_lines = _mask_lines(instances)
+        lines += mask_lines
+        picture["mix"] = mix
+    return lines, picture
+
+
+def _corpus_lines(corpus: Corpus, continuation: np.ndarray, unknown: int) -> list[Line]:
+    counts = corpus.manifest["counts"]
+    tokens = corpus.num_tokens
+    unknown_share = corpus.unigrams[unknown] / tokens
+    pieces = tokens / max(1, int(corpus.unigrams[~continuation].sum()))
+    documents = _repeated(corpus.tokens, corpus.sentences[corpus.documents], 1)
+    sentences = _repeated(corpus.tokens, corpus.sentences, 8)
+    empty = counts["empty_sentences"] + counts["empty_documents"]
+    size = f"{corpus.num_documents:,} documents, {corpus.num_sentences:,} sentences, {tokens:,} tokens"
+    return [
+        Line("corpus", f"{size}; {empty:,} empty ones left out", corpus.num_documents > 1),
+        Line("unigram entropy", f"{corpus.unigram_entropy():.3f} nats: the loss of knowing frequencies only", True),
+        Line("repeated documents", f"{documents:.2%} are copies of an earlier one", documents < 0.01),
+        Line("repeated sentences", f"{sentences:.2%} of those of 8 tokens or more", sentences < 0.05),
+        Line("unknown", f"{unknown_share:.3%} of the tokens are [UNK]", unknown_share < 0.01),
+        Line("pieces per word", f"{pieces:.3f} (punctuation marks are words)", pieces < 1.6),
+    ]
+
+
+def _repeated(tokens: np.ndarray, offsets: np.ndarray, shortest: int) -> float:
+    """Share of the spans of at least `shortest` tokens that equal an earlier one (of the first `_SAMPLE`)."""
+    seen, count = set(), 0
+    for start, stop in zip(offsets[:_SAMPLE].tolist(), offsets[1 : _SAMPLE + 1].tolist()):
+        if stop - start >= shortest:
+            count += 1
+            seen.add(hashlib.blake2b(tokens[start:stop].tobytes(), digest_size=8).digest())
+    return 1 - len(seen) / count if count else 0.0
+
+
+def _pair_lines(corpus: Corpus, plan: Any) -> list[Line]:
+    following = float((plan.label == IS_NEXT).mean())
+    starts = corpus.sentences[corpus.documents]
+    drawn = plan.label == NOT_NEXT
+    a_document, b_document = (np.searchsorted(starts, at[drawn], side="right") for at in (plan.a_start, plan.b_start))
+    same = int((a_document == b_document).sum())
+    # How well lengths alone tell the label: a model must not get far without reading.
+    edges = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    cell = np.digitize(plan.a_length, edges) * 16 + np.digitize(plan.b_length, edges)
+    table = np.bincount(cell * 2 + plan.label, minlength=512).reshape(-1, 2)
+    leak = float(table.max(1).sum() / len(plan))
+    total = len(plan) + plan.sat_out
+    allowed = 0.01 + 1.5 / len(plan) ** 0.5  # 1 % and three standard deviations
+    return [
+        Line("label balance", f"{following:.2%} IsNext of {len(plan):,} pairs", abs(following - 0.5) < allowed),
+        Line("negatives", f"{same:,} NotNext pairs from one document", same == 0),
+        Line("label from lengths", f"{leak:.1%} right without reading a word (50 % is chance)", leak < 0.65),
+        Line("left out", f"{plan.sat_out / total:.2%} of the chunks sit out an epoch", plan.sat_out < 0.05 * total),
+    ]
+
+
+def _mask_lines(instances: PretrainingInstances) -> tuple[np.ndarray, list[Line]]:
+    """([MASK], random, unchanged) as shares, and lines on them."""
+    rule = instances.rule
+    count = min(instances.epoch_size(0), _SAMPLE // instances.max_seq_length * 16)
+    mix, real, due, specials = np.zeros(3), 0, 0, 0
+    for start in range(0, count, 512):
+        batch = instances.batch(start, min(start + 512, count))
+        ids, labels = batch["input_ids"].numpy(), batch["labels"].numpy()
+        chosen = labels != IGNORED
+        original = np.where(chosen, labels, ids)
+        masked = chosen & (ids == rule.mask_token_id)
+        kept = chosen & (ids == labels)
+        mix += masked.sum(), (chosen & ~masked & ~kept).sum(), kept.sum()
+        maskable = rule.maskable[original].sum(1)
+        real, due = real + int(maskable.sum()), due + int(rule.count(maskable).sum())
+        specials += int((~rule.maskable[original[chosen]]).sum())
+    predicted = mix.sum()
+    rate, mix = float(predicted / real), mix / predicted
+    # A random piece is the original one once in R draws, and then reads as unchanged.
+    replaced = rule.random_replace_prob * (1 - 1 / len(rule.replacements))
+    wanted = np.array([rule.mask_replace_prob, replaced, 1 - rule.mask_replace_prob - replaced])
+    off = float(np.abs(mix - wanted).max())
+    # Whole words need not come out at the exact number.
+    good_rate = predicted == due or (rule.whole_word_mask and 0.9 * due < predicted < due)
+    shares = ", ".join(f"{share:.2%} {name}" for share, name in zip(mix, ("[MASK]", "random", "unchanged")))
+    return mix, [
+        Line(
+            "mask rate",
+            f"{rate:.2%} of the tokens that can be masked; the rule gives {due / real:.2%}",
+            bool(good_rate),
+        ),
+        Line("mask mix", shares, off < 0.005 + 2 / predicted**0.5),
+        Line("masked specials", f"{specials:,}", specials == 0),
+    ]
+
+
+def draw_audit(picture: dict[str, np.ndarray], path: Path) -> None:
+    """Lengths, labels, mask mix and token frequencies as one PNG; ValueError without matplotlib."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ValueError("the picture needs the package matplotlib: pip install matplotlib")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 6), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(2, 2)
+    axes[0, 0].hist(picture["lengths"], bins=40)
+    axes[0, 0].set(title="Length of instances", xlabel="tokens with specials", ylabel="instances")
+    frequencies = picture["unigrams"][picture["unigrams"] > 0]
+    axes[0, 1].loglog(np.arange(1, len(frequencies) + 1), frequencies)
+    axes[0, 1].set(title="Frequency of tokens", xlabel="rank", ylabel="count")
+    labels = np.bincount(picture["label"], minlength=2)
+    axes[1, 0].bar(["IsNext", "NotNext"], labels)
+    axes[1, 0].set(title="Next-sentence labels", ylabel="instances")
+    if "mix" in picture:
+        axes[1, 1].bar(["[MASK]", "random", "unchanged"], picture["mix"])
+    axes[1, 1].set(title="What became of the chosen tokens", ylabel="share", ylim=(0, 1))
+    figure.savefig(path, dpi=110)
+
+
+# --- Command line -------------------------------------------------------------------------------------------
+
+
+def open_run(folder: Path, seed: int | None) -> tuple[PretrainingInstances, Any, dict[str, Any]]:
+    """(training instances, tokenizer, run.json) of the run in `folder`."""
+    if not (folder / "run.json").is_file():
+        raise ValueError(f"{folder}: no run.json; give the --output_dir of a run_pretraining.py")
+    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    flags = facts.get("flags", {})
+    missing = [name for name in (*SETTINGS, "seed") if name not in flags]
+    if missing:
+        raise ValueError(f"{folder}/run.json: is not of a pre-training run (no {', '.join(missing)} in its flags)")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    corpus = Corpus.open(folder / "corpus" / "train", tokenizer, verify=False)
+    settings = {name: flags[name] for name in SETTINGS}
+    instances = PretrainingInstances(corpus, tokenizer, seed=flags["seed"] if seed is None else seed, **settings)
+    return instances, tokenizer, facts
+
+
+def _print_audit(arguments: argparse.Namespace) -> None:
+    instances, tokenizer, _ = open_run(arguments.folder, arguments.seed)
+    lines, picture = audit(instances, tokenizer)
+    for line in lines:
+        print(f"{'ok  ' if line.good else 'LOOK'}  {line.name:20} {line.text}")
+    counts, edges = np.histogram(picture["lengths"], bins=8, range=(0, instances.max_seq_length))
+    for count, low, high in zip(counts, edges[:-1], edges[1:]):
+        bar = "#" * round(50 * count / max(counts))
+        print(f"      length {low:5.0f} - {high:5.0f}  {count:9,} {bar}".rstrip())
+    path = arguments.folder / "data_audit.png"
+    draw_audit(picture, path)
+    print(f"picture: {path}")
+
+
+def _print_step(arguments: argparse.Namespace) -> None:
+    instances, tokenizer, facts = open_run(arguments.folder, arguments.seed)
+    flags, world = facts["flags"], facts["processes"]
+    if arguments.step < 1:
+        raise ValueError(f"--step is {arguments.step}; optimiser steps count from 1")
+    if arguments.rank is not None and not 0 <= arguments.rank < world:
+        raise ValueError(f"--rank is {arguments.rank}; the run has {world} processes, counted from 0")
+    size, accumulation = flags["per_device_train_batch_size"], flags["gradient_accumulation_steps"]
+    positions = step_positions(arguments.step, arguments.rank, world, size, accumulation)
+    for micro, rank, position in positions[: arguments.limit]:
+        epoch, index = instances.locate(position)
+        row = {name: tensor[0] for name, tensor in instances.batch(position, position + 1).items()}
+        where = f"position {position:,} = epoch {epoch}, instance {index:,}"
+        print(f"--- step {arguments.step}, rank {rank}, micro-batch {micro}: {where}")
+        print(draw_instance(tokenizer, row) + "\n")
+    if len(positions) > arguments.limit:
+        print(f"({len(positions) - arguments.limit:,} more; --limit shows them)")
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m training.instances", allow_abbrev=False, description=__doc__)
+    commands = parser.add_subparsers(required=True)
+    for name, command, help_text in (
+        ("audit", _print_audit, "measure the training data, with a verdict for each line, and draw it"),
+        ("show", _print_step, "print the instances of an optimiser step"),
+    ):
+        sub = commands.add_parser(name, help=help_text, allow_abbrev=False)
+        sub.set_defaults(command=command)
+        sub.add_argument("folder", type=Path, metavar="DIR")
+        sub.add_argument("--seed", type=int, help="default: the seed of the run")
+        if name == "show":
+            sub.add_argument("--step", type=int, required=True, help="optimiser step, counted from 1")
+            sub.add_argument("--rank", type=int, help="only what this process saw")
+            sub.add_argument("--limit", type=int, default=16, help="instances printed at most")
+    arguments = parser.parse_args(argv)
+    try:
+        arguments.command(arguments)
+    except (ValueError, OSError) as error:
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
