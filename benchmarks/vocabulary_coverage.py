@@ -56,6 +56,17 @@ def sha256(path: str) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
+def commit() -> str:
+    """Commit of the working tree, "-dirty" when the code that is measured is not the committed one."""
+    folder = Path(__file__).parents[1]
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True).stdout.strip()
+
+    changed = git("status", "--porcelain", "--", "tokenization", "benchmarks/vocabulary_coverage.py")
+    return git("rev-parse", "--short", "HEAD") + ("-dirty" if changed else "")
+
+
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--vocab", nargs="+", required=True, metavar="NAME=VOCAB.TXT")
@@ -79,16 +90,10 @@ def main() -> None:
             rows.append(row | coverage(tokenizer, read_texts([file])))
             print(rows[-1])
     if args.output:
-        commit = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--exclude=*"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-        )
         record = {
             "command": shlex.join(["python", "benchmarks/vocabulary_coverage.py", *sys.argv[1:]]),
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "commit": commit.stdout.strip(),
+            "commit": commit(),
             "versions": {
                 "python": platform.python_version(),
                 "tokenizers": tokenizers.__version__,
