@@ -18,7 +18,7 @@ SQuAD 2.0, whose questions may have no answer:
 Random weights as a baseline: --config_name mini --tokenizer_name runs/first in place of --model_name_or_path.
 transformers' network as a control, from the same weights: --model_impl transformers.
 
-With --validation_file alone a fine-tuned model is only evaluated. --resume_from_checkpoint auto goes on with a run.
+With --validation_file alone a fine-tuned model only answers. --resume_from_checkpoint auto goes on with a run.
 The output folder then holds the model, tokenizer, card, curves, run.json, metrics.jsonl, all_results.json, and the
 answers: predictions.json, nbest_predictions.json, for 2.0 also null_odds.json and, from before the threshold,
 span_predictions.json.
@@ -69,8 +69,8 @@ def main(argv: list[str] | None = None) -> None:
     train = features.get("train")
     total_steps = steps_for(args, len(train), run.global_batch_size) if train else 0
     model = build_model(run, config, train)
-    counts = {split: len(rows) for split, rows in features.items()}
-    run.describe(data=data.facts, windows=counts, parameters=model.num_parameters(), total_steps=total_steps)
+    run.describe(data=data.facts, parameters=model.num_parameters(), total_steps=total_steps)
+    run.describe(questions=data.counts(), windows={split: len(rows) for split, rows in features.items()})
     run.say(data.summary())
 
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay)
@@ -98,16 +98,10 @@ def main(argv: list[str] | None = None) -> None:
         "train_samples_per_second": round((total_steps - done) * run.global_batch_size / seconds, 3) if seconds else 0,
         "train_steps": total_steps,
     }
-    if args.version_2_with_negative:
-        run.accelerator.unwrap_model(model).config.null_score_diff_threshold = results["eval_best_f1_thresh"]
-    save_model_folder(run, model)
     if run.is_main:
         answers.write(run.output_dir)
-        tokenizer.save_pretrained(run.output_dir)
-        write_vocab(tokenizer, run.output_dir)
-        if train:
-            draw_curves(run.output_dir)
-        write_model_card(run.output_dir, kind="squad", datasets=[data.name], metrics=results)
+    if train:
+        finish_model(run, model, tokenizer, data.name, results)
     run.finish(results)
     run.say(f"finished: {run.output_dir}")
 
@@ -147,6 +141,18 @@ def build_model(run, config: BertConfig, train: Features | None):
     if args.torch_compile:
         model.compile()
     return model
+
+
+def finish_model(run, model, tokenizer, data_name: str, results: dict) -> None:
+    """The folder for every reader: weights, tokenizer, curves, model card."""
+    if run.args.version_2_with_negative:
+        run.accelerator.unwrap_model(model).config.null_score_diff_threshold = results["eval_best_f1_thresh"]
+    save_model_folder(run, model)
+    if run.is_main:
+        tokenizer.save_pretrained(run.output_dir)
+        write_vocab(tokenizer, run.output_dir)
+        draw_curves(run.output_dir)
+        write_model_card(run.output_dir, kind="squad", datasets=[data_name], metrics=results)
 
 
 def evaluation_due(run, step: int, num_examples: int) -> bool:

@@ -101,7 +101,7 @@ def test_leaves_a_folder_for_every_reader(finished):
     model = AutoModelForQuestionAnswering.from_pretrained(finished)
     assert type(model).__module__.startswith("transformers.")
     facts = read(finished, "run.json")
-    assert facts["data"]["train"]["questions"] == 30
+    assert facts["questions"] == {"train": 30, "validation": 12}
     assert facts["data"]["validation"]["file"] == "dev.json"
     assert facts["windows"]["train"] > 30
 
@@ -170,6 +170,7 @@ def test_evaluation_alone_gives_the_same_answers(finished, finished_2, files, tm
     before, after = read(model, "all_results.json"), read(tmp_path / "run", "all_results.json")
     assert {k: v for k, v in before.items() if "eval" in k} == {k: v for k, v in after.items() if "eval" in k}
     assert after["train_samples_per_second"] == 0
+    assert not (tmp_path / "run" / "model.safetensors").exists()
 
 
 def test_resumed_is_unbroken(checkpoint, files, tmp_path, monkeypatch):
@@ -216,7 +217,7 @@ def test_random_weights_as_a_baseline(checkpoint, files, tmp_path, capsys):
     run_squad.main([*argv, *more, "--max_eval_samples", "3", "--max_steps", "1"])
     assert "newly initialised: all weights" in capsys.readouterr().out
     assert list(read(tmp_path / "run", "predictions.json")) == ["q0", "q1", "q2"]
-    assert read(tmp_path / "run", "run.json")["data"]["train"]["questions"] == 5
+    assert read(tmp_path / "run", "run.json")["questions"] == {"train": 5, "validation": 3}
 
 
 def test_no_data_flags_means_the_embedded_questions(checkpoint, tmp_path, monkeypatch):

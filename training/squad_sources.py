@@ -1,5 +1,7 @@
 """Where ``run_squad.py``'s questions come from: files, the Hub, or the documentation in this Python."""
 
+import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,15 +14,18 @@ SPLITS = ("train", "validation")
 
 @dataclass
 class Data:
-    """``questions`` by split, no "train" if a model is only to be evaluated; ``facts`` of them for run.json."""
+    """``name`` of what is trained on; ``questions`` by split, without "train" if a model is only to be evaluated;
+    ``facts`` on their origin for run.json."""
 
     name: str
     questions: dict[str, list[Question]]
     facts: dict[str, dict]
 
+    def counts(self) -> dict[str, int]:
+        return {split: len(part) for split, part in self.questions.items()}
+
     def summary(self) -> str:
-        counts = ", ".join(f"{len(part):,} {split} questions" for split, part in self.questions.items())
-        return f"{self.name}: {counts}"
+        return ", ".join(f"{count:,} {split} questions" for split, count in self.counts().items()) + f", {self.name}"
 
 
 def load_questions(args) -> Data:
@@ -36,7 +41,7 @@ def load_questions(args) -> Data:
     negative = args.version_2_with_negative
     if args.validation_file:
         files = {split: Path(path) for split, path in zip(SPLITS, (args.train_file, args.validation_file)) if path}
-        name = ", ".join(path.name for path in files.values())
+        name = next(iter(files.values())).name
         questions = {split: read_squad(path, negative) for split, path in files.items()}
         facts = {split: {"file": path.name, "sha256": sha256_of(path)} for split, path in files.items()}
     elif args.dataset_name:
@@ -45,11 +50,13 @@ def load_questions(args) -> Data:
         facts = {split: {"dataset": name, "config": args.dataset_config_name} for split in SPLITS}
     else:
         name = "the documentation carried by this Python installation"
-        questions = {split: parse_squad(embedded.question_answering(split), name, negative) for split in SPLITS}
-        facts = {split: {"source": name} for split in SPLITS}
+        documents = {split: embedded.question_answering(split) for split in SPLITS}
+        questions = {split: parse_squad(document, name, negative) for split, document in documents.items()}
+        hashes = {split: hashlib.sha256(json.dumps(document).encode()) for split, document in documents.items()}
+        facts = {split: {"source": name, "sha256": hashes[split].hexdigest()} for split in SPLITS}
     limits = {"train": args.max_train_samples, "validation": args.max_eval_samples}
     questions = {split: part[: limits[split]] for split, part in questions.items()}
-    return Data(name, questions, {split: fact | {"questions": len(questions[split])} for split, fact in facts.items()})
+    return Data(name, questions, facts)
 
 
 def read_hub(name: str, config_name: str | None, split: str, version_2_with_negative: bool = False) -> list[Question]:
