@@ -1,0 +1,33 @@
+"""Open one saved folder in three ways and compare what they compute.
+
+python examples/load_anywhere.py DIR      # DIR: what --output_dir of a script holds at its end
+"""
+
+import sys
+
+import torch
+from transformers import AutoModel, AutoTokenizer
+
+from modeling_bert_repro import BertModel
+
+
+def main(folder: str) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    texts = ["One short sentence.", "A longer one, so that the first is padded."]
+    batch = tokenizer(texts, padding=True, return_tensors="pt")
+    models = {
+        "plain transformers": AutoModel.from_pretrained(folder),
+        "the folder's own code": AutoModel.from_pretrained(folder, trust_remote_code=True),
+        "the installed package": BertModel.from_pretrained(folder),
+    }
+    first = None
+    for name, model in models.items():
+        with torch.no_grad():
+            states = model.eval()(**batch).last_hidden_state
+        first = states if first is None else first
+        difference = (states - first).abs().max().item()
+        print(f"{name:22} {type(model).__module__:45.45} largest difference {difference:.1e}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
