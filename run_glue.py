@@ -52,6 +52,8 @@ IMPLEMENTATIONS = {"repro": modeling_bert_repro, "transformers": transformers}
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_arguments(GlueArguments, argv)
+    transformers.logging.set_verbosity_error()  # what it reports of new weights is said below in one line
+    transformers.logging.disable_progress_bar()
     check_output_dir(args)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer)
@@ -71,20 +73,14 @@ def main(argv: list[str] | None = None) -> None:
     model, optimizer = run.accelerator.prepare(model, optimizer)
     done = resume(run, total_steps, model, optimizer, scheduler) if train else 0
 
-    seconds, started = 0.0, time.perf_counter()
     batches = step_batches(train, run, done, total_steps) if train else []
+    seconds, started = 0.0, time.perf_counter()
     for step in training_steps(run, model, optimizer, scheduler, batches, total_steps, done):
         seconds += time.perf_counter() - started
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
             epoch = round(step.index * run.global_batch_size / len(train), 3)
-            run.log(
-                event="train",
-                step=step.index,
-                epoch=epoch,
-                loss=step.loss,
-                learning_rate=step.lr,
-                grad_norm=step.grad_norm,
-            )
+            record = {"epoch": epoch, "loss": step.loss, "learning_rate": step.lr, "grad_norm": step.grad_norm}
+            run.log(event="train", step=step.index, **record)
         if evaluation_due(run, step.index, len(train)) and step.index < total_steps:
             evaluate(run, model, data, features, step.index)
         if args.save_steps and step.index % args.save_steps == 0:
@@ -103,9 +99,11 @@ def main(argv: list[str] | None = None) -> None:
             glue.write_predictions(run.output_dir, data, split, logits)
     save_model_folder(run, model)
     if run.is_main:
+        tokenizer.backend_tokenizer.no_truncation()  # else --max_seq_length would travel in tokenizer.json
         tokenizer.save_pretrained(run.output_dir)
         write_vocab(tokenizer, run.output_dir)
-        draw_curves(run.output_dir)
+        if train:
+            draw_curves(run.output_dir)
         write_model_card(run.output_dir, kind="glue", datasets=[data.name], metrics=results)
     run.finish(results)
     run.say(f"finished: {run.output_dir}")
@@ -120,6 +118,8 @@ def load_config(args, tokenizer) -> BertConfig:
     if not isinstance(config, BertConfig):
         raise ValueError(f"expected a BERT checkpoint, got model_type {config.model_type!r}")
     check_fit(config, tokenizer, args.max_seq_length)
+    if args.model_impl == "transformers":
+        vars(config).pop("auto_map", None)  # it names files of code that transformers' class does not save
     return config
 
 
@@ -169,8 +169,9 @@ def evaluate(run, model, data, features: dict, step: int) -> dict:
             outputs = predict(run, model, rows, run.args.per_device_eval_batch_size)
             values = glue.score(data.task, outputs["logits"], rows.columns["labels"]) | {"loss": outputs["loss"]}
             results |= {glue.prefix(split) + name: value for name, value in values.items()}
-    run.log(event="eval", step=step, **results)
-    run.say(f"step {step}: " + ", ".join(f"{name} {value}" for name, value in results.items()))
+    if results:
+        run.log(event="eval", step=step, **results)
+        run.say(f"step {step}: " + ", ".join(f"{name} {value}" for name, value in results.items()))
     return results
 
 

@@ -465,6 +465,8 @@ def test_other_data_sets_of_the_hub(monkeypatch):
     assert data.splits["validation"].facts["source"] == "imdb  test"
     hub(monkeypatch, {"train": columns | {"label": [1, -1]}, "validation": columns}, ["neg", "pos"])
     assert "imdb  train row 1: expected a label out of neg, pos; got '-1'" in message(dataset_name="imdb")
+    hub(monkeypatch, {"train": {"a": ["x"], "b": ["y"], "c": ["z"], "label": [1]}})
+    assert "imdb  train: expected the columns" in message(dataset_name="imdb")
     hub(monkeypatch, {"extra": columns})
     assert "expected the splits train, validation, test; got extra" in message(dataset_name="imdb")
 

@@ -90,9 +90,7 @@ def _check(data: Data, args) -> Data:
     if "train" in data.splits and not any(split.startswith("validation") for split in data.splits):
         raise ValueError("there is training data but nothing to evaluate on; give --validation_file")
     for split, examples in data.splits.items():
-        if split.startswith("test"):
-            examples.labels = None  # to be predicted; where files have the column it often holds place-holders
-        elif examples.labels is not None:
+        if examples.labels is not None:
             examples.labels = encode_labels(examples, data.task)
         limits = {"train": args.max_train_samples, "test": None}
         data.splits[split] = examples.first(limits.get(split.split("_")[0], args.max_eval_samples))
@@ -132,7 +130,10 @@ def _infer_task(task: Task, splits: dict[str, Examples], model_labels: tuple[str
 
 
 def read_examples(task: Task, path: str | Path, labelled: bool) -> Examples:
-    """One file in the layout of ``task``. Raises ValueError by file and line."""
+    """One file in the layout of ``task``. Raises ValueError by file and line.
+
+    Unless ``labelled``, a label column is not looked at: in files to predict it holds place-holders.
+    """
     table = read_table(
         path, lambda header: find_columns(task, header, labelled).names(), task.header, task.ragged_share
     )
@@ -145,7 +146,7 @@ def read_examples(task: Task, path: str | Path, labelled: bool) -> Examples:
     facts = {"source": str(path), "sha256": sha256(table.path)}
     if table.skipped:
         facts["broken_lines_left_out"] = table.skipped
-    labels = table.columns[columns.label] if columns.label else None
+    labels = table.columns[columns.label] if labelled else None
     index = table.columns[columns.index] if columns.index else range(len(table))
     return Examples(texts, labels, [str(i) for i in index], table.where, facts, columns)
 
@@ -223,21 +224,23 @@ def _read_hub(name: str | None, task: Task, args) -> dict[str, Examples]:
     for split in wanted:
         needed = not split.startswith("test") or args.do_predict or "train" not in wanted
         if split in dataset and needed:
-            splits[split] = _hub_examples(task, dataset[split], f"{dataset_name} {config or ''} {split}")
-    if "train" in splits and len(splits) == 1 and "test" in dataset:
-        splits["validation"] = _hub_examples(task, dataset["test"], f"{dataset_name} {config or ''} test")
+            source = f"{dataset_name} {config or ''} {split}"
+            splits[split] = _hub_examples(task, dataset[split], source, not split.startswith("test"))
+    if "train" in splits and "test" in dataset and not any(split.startswith("validation") for split in dataset):
+        splits["validation"] = _hub_examples(task, dataset["test"], f"{dataset_name} {config or ''} test", True)
     if not splits:
         raise ValueError(f"{dataset_name}: expected the splits {', '.join(wanted)}; got {', '.join(dataset)}")
     return splits
 
 
-def _hub_examples(task: Task, rows, source: str) -> Examples:
-    columns = find_columns(task, rows.column_names, labelled=False)
-    labels = rows[columns.label][:] if columns.label else None
+def _hub_examples(task: Task, rows, source: str, labelled: bool) -> Examples:
+    try:
+        columns = find_columns(task, rows.column_names, labelled)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from None
+    labels = rows[columns.label][:] if labelled else None
     facts: dict = {"source": source, "fingerprint": rows._fingerprint}
-    if labels and all(label == -1 for label in labels):  # how the Hub writes "hidden"
-        labels = None
-    elif labels and (names := getattr(rows.features[columns.label], "names", None)):
+    if labels and (names := getattr(rows.features[columns.label], "names", None)):
         labels = [names[label] if label >= 0 else str(label) for label in labels]
         facts["class_names"] = list(names)
     texts = tuple(rows[name][:] for name in columns.texts)

@@ -158,8 +158,6 @@ def _collect(
                 f"{path}:{number}: expected {len(header)} columns ({', '.join(header)}), got {len(row)}; "
                 "fix this line" + (" (quotation marks join nothing in a .tsv)" if "tsv" in path.name else "")
             )
-            if not ragged_share:
-                raise ValueError(ragged)
             continue
         for column, position, name in kept:
             if row[position] is None:
