@@ -15,9 +15,10 @@ from scipy.stats import entropy
 from transformers import BertTokenizer
 
 from training import corpus as corpus_module
+from training import encoding
 from training.corpus import Corpus, build_corpus, read_documents
 from training.sentences import split_sentences
-from training.shards import ShardWriter
+from training.shards import ShardWriter, tokenizer_json
 
 WORDS = "the dog cat sat ran on mat far away and a bird sang it was one red blue house went home".split()
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -217,6 +218,14 @@ def test_two_workers_write_the_same_bytes(tmp_path, tokenizer, monkeypatch):
     assert one.fingerprint == two.fingerprint
 
 
+def test_a_worker_that_dies_is_reported(tokenizer):
+    with encoding._Worker(tokenizer_json(tokenizer)) as worker:
+        assert worker.encode(["the dog", None]).lengths.tolist() == [2]
+        worker.process.kill()
+        with pytest.raises(RuntimeError, match=r"ended with status -9 .* run again with fewer workers"):
+            worker.encode(["the dog"])
+
+
 class Interrupted(Exception):
     pass
 
@@ -226,7 +235,7 @@ def test_an_interrupted_build_is_continued(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr(corpus_module, "COMMIT_SECONDS", -1.0)
     documents = random_documents(40)
     whole = build_corpus(documents, tokenizer, tmp_path / "whole")
-    encode, encoded = corpus_module.encode_lines, []
+    encode, encoded = encoding.encode_lines, []
 
     def encode_until(limit):
         def encode_some(backend, lines):
@@ -238,7 +247,7 @@ def test_an_interrupted_build_is_continued(tmp_path, tokenizer, monkeypatch):
         return encode_some
 
     for limit in (5, 11):
-        monkeypatch.setattr(corpus_module, "encode_lines", encode_until(limit))
+        monkeypatch.setattr(encoding, "encode_lines", encode_until(limit))
         with pytest.raises(Interrupted):
             build_corpus(documents, tokenizer, tmp_path / "c")
         with pytest.raises(ValueError, match="not a finished corpus"):
@@ -246,7 +255,7 @@ def test_an_interrupted_build_is_continued(tmp_path, tokenizer, monkeypatch):
     # What a kill in the middle of a write leaves behind the last commit is cut off.
     with open(tmp_path / "c.building" / "tokens.bin", "ab") as file:
         file.write(b"half a chunk")
-    monkeypatch.setattr(corpus_module, "encode_lines", encode_until(None))
+    monkeypatch.setattr(encoding, "encode_lines", encode_until(None))
     resumed = build_corpus(documents, tokenizer, tmp_path / "c")
     assert data_bytes(resumed.path) == data_bytes(whole.path)
     lines = [line for chunk in encoded for line in chunk]

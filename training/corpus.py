@@ -12,21 +12,18 @@ import hashlib
 import itertools
 import json
 import lzma
-import os
 import shutil
 import tempfile
 import time
 import zlib
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import tokenizers
 
+from training.encoding import encoded_chunks
 from training.sentences import split_sentences
 from training.shards import (
     FORMAT,
@@ -176,87 +173,6 @@ def check_encodable(text: str, where: str) -> None:
         raise ValueError(f"{where}: lone surrogate at character {error.start}; repair the text") from error
 
 
-# --- Tokenising ---------------------------------------------------------------------------------------------
-
-_backend: tokenizers.Tokenizer | None = None  # of this worker process
-
-
-def _start_worker(content: str) -> None:
-    global _backend
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one thread a worker: the workers are the parallelism
-    _backend = load_backend(content)
-
-
-def load_backend(content: str) -> tokenizers.Tokenizer:
-    """The `tokenizers` object for the content of a tokenizer.json, which reads "[SEP]" in a text as text."""
-    backend = tokenizers.Tokenizer.from_str(content)
-    backend.encode_special_tokens = True
-    return backend
-
-
-def _encode_in_worker(lines: list[str | None]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    assert _backend is not None
-    return encode_lines(_backend, lines)
-
-
-def encode_lines(
-    backend: tokenizers.Tokenizer, lines: Sequence[str | None]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(ids of all sentences end to end, tokens of each sentence, sentences before each None of `lines`)."""
-    sentences: list[str] = []
-    ends: list[int] = []
-    for line in lines:
-        if line is None:
-            ends.append(len(sentences))
-        else:
-            sentences.extend(split_sentences(line))
-    ids = [encoding.ids for encoding in backend.encode_batch_fast(sentences, add_special_tokens=False)]
-    lengths = np.fromiter(map(len, ids), np.int64, len(ids))
-    tokens = np.fromiter(itertools.chain.from_iterable(ids), np.int32, int(lengths.sum()))
-    return tokens, lengths, np.array(ends, np.int64)
-
-
-def _chunks(lines: Iterator[str | None]) -> Iterator[list[str | None]]:
-    chunk: list[str | None] = []
-    characters = 0
-    for line in lines:
-        chunk.append(line)
-        characters += 1 if line is None else len(line)
-        if characters >= _CHUNK_CHARACTERS:
-            yield chunk
-            chunk, characters = [], 0
-    if chunk:
-        yield chunk
-
-
-def _encoded_chunks(
-    chunks: Iterator[list[str | None]], content: str, num_workers: int
-) -> Iterator[tuple[int, tuple[np.ndarray, np.ndarray, np.ndarray]]]:
-    """(number of lines, `encode_lines` of them) for every chunk, in order."""
-    # Starting processes costs seconds: little text is encoded here.
-    head = list(itertools.islice(chunks, 2 * num_workers if num_workers > 1 else 0))
-    if len(head) < 2 * num_workers or num_workers == 1:
-        backend = load_backend(content)
-        for chunk in itertools.chain(head, chunks):
-            yield len(chunk), encode_lines(backend, chunk)
-        return
-    # "spawn": tokenizers' threads do not survive a fork.
-    with ProcessPoolExecutor(num_workers, get_context("spawn"), _start_worker, (content,)) as pool:
-        pending: deque[tuple[int, Any]] = deque()
-        try:
-            for chunk in itertools.chain(head, chunks):
-                pending.append((len(chunk), pool.submit(_encode_in_worker, chunk)))
-                if len(pending) > 2 * num_workers:
-                    size, future = pending.popleft()
-                    yield size, future.result()
-            while pending:
-                size, future = pending.popleft()
-                yield size, future.result()
-        finally:
-            for _, future in pending:
-                future.cancel()
-
-
 # --- Building -----------------------------------------------------------------------------------------------
 
 
@@ -313,10 +229,23 @@ def build_corpus(
     return Corpus.open(target, verify=False)
 
 
+def _chunks(lines: Iterator[str | None]) -> Iterator[list[str | None]]:
+    chunk: list[str | None] = []
+    characters = 0
+    for line in lines:
+        chunk.append(line)
+        characters += 1 if line is None else len(line)
+        if characters >= _CHUNK_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
 def _write(writer: ShardWriter, lines: Iterator[str | None], content: str, num_workers: int) -> None:
     remaining = itertools.islice(lines, writer.events, None)
     committed = time.monotonic()
-    for size, encoded in _encoded_chunks(_chunks(remaining), content, num_workers):
+    for size, encoded in encoded_chunks(_chunks(remaining), content, num_workers):
         writer.append(*encoded, events=size)
         if time.monotonic() - committed > COMMIT_SECONDS:
             writer.commit()

@@ -1,0 +1,192 @@
+"""How fast is the pre-training data? Builder, plan and batches, with JSON results.
+
+    python benchmarks/pretraining_data.py --train_file wiki.txt.xz books.txt.xz --vocab uncased_vocab.txt
+    python benchmarks/pretraining_data.py ... --part memory --repeat 10     # a corpus ten times as large
+
+builder  build_corpus, end to end, against the bare `encode_batch_fast` of the same text on the same cores
+plan     time and bytes of an epoch's plan per million sentences
+batches  ready batches per core, against transformers' DataCollatorForLanguageModeling, which only masks
+memory   peak resident memory of the builder and of the plan on the text repeated
+
+Wall times depend on what else the machine does; CPU times (of the process and its workers) hardly do.
+"""
+
+import argparse
+import json
+import os
+import platform
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+import torch
+import transformers
+from transformers import BertTokenizer, DataCollatorForLanguageModeling
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from training.corpus import Corpus, build_corpus, read_documents
+from training.encoding import load_backend
+from training.instances import PretrainingInstances
+from training.shards import tokenizer_json
+
+PARTS = ("builder", "plan", "batches", "memory")
+
+
+def measured(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
+    """(result, wall and CPU seconds of this process and its finished children)."""
+
+    def cpu() -> float:
+        return sum(
+            usage.ru_utime + usage.ru_stime
+            for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        )
+
+    wall, used = time.perf_counter(), cpu()
+    result = work()
+    return result, {"wall_s": round(time.perf_counter() - wall, 3), "cpu_s": round(cpu() - used, 3)}
+
+
+def bare_encoding(lines: list[str], tokenizer: BertTokenizer) -> int:
+    """Number of tokens of `lines` from the tokenizers library alone, 2,000 lines a call, on all cores."""
+    backend = load_backend(tokenizer_json(tokenizer))
+    count = 0
+    for start in range(0, len(lines), 2000):
+        encodings = backend.encode_batch_fast(lines[start : start + 2000], add_special_tokens=False)
+        count += sum(map(len, encodings))
+    return count
+
+
+def bench_builder(files: list[Path], tokenizer: BertTokenizer, workers: int, folder: Path) -> dict[str, Any]:
+    lines = [line for document in read_documents(files) for line in document]
+    tokens, bare = measured(lambda: bare_encoding(lines, tokenizer))
+    corpus, ours = measured(lambda: build_corpus(files, tokenizer, folder / "corpus", workers))
+    return {
+        "workers": workers,
+        "text": corpus.manifest["counts"],
+        "bare_encode_batch": bare | {"tokens_per_s": round(tokens / bare["wall_s"])},
+        "build_corpus": ours | {"tokens_per_s": round(corpus.num_tokens / ours["wall_s"])},
+        "ratio_wall": round(bare["wall_s"] / ours["wall_s"], 3),
+        "ratio_cpu": round(bare["cpu_s"] / ours["cpu_s"], 3),
+    }
+
+
+def bench_plan(corpus: Corpus, tokenizer: BertTokenizer) -> dict[str, Any]:
+    millions, results = corpus.num_sentences / 1e6, {"sentences": corpus.num_sentences}
+    for objective in ("mlm_nsp", "mlm"):
+        for length in (128, 512):
+            instances, opening = measured(
+                lambda o=objective, n=length: PretrainingInstances(
+                    corpus, tokenizer, seed=0, max_seq_length=n, objective=o
+                )
+            )
+            plan, planning = measured(lambda i=instances: i.plan(0))
+            order, ordering = measured(lambda i=instances: i.order(0))
+            columns = (plan.a_start, plan.a_length, plan.b_start, plan.b_length, plan.label, order)
+            results[f"{objective}_{length}"] = {
+                "instances": len(plan),
+                "is_next": round(1 - float(plan.label.mean()), 4),
+                "open_cpu_s": opening["cpu_s"],
+                "plan_cpu_s_per_million": round((planning["cpu_s"] + ordering["cpu_s"]) / millions, 3),
+                "plan_mb_per_million": round(sum(column.nbytes for column in columns) / 1e6 / millions, 2),
+            }
+    return results
+
+
+def bench_batches(corpus: Corpus, tokenizer: BertTokenizer) -> dict[str, Any]:
+    size = 256
+    results: dict[str, Any] = {"batch_size": size}
+
+    def rate(batch: Callable[[int], dict[str, torch.Tensor]], length: int) -> float:
+        batch(0)
+        count, used = 40, time.process_time()
+        for number in range(count):
+            batch(number)
+        return round(count * size * length / (time.process_time() - used) / 1e6, 2)
+
+    for length in (128, 512):
+        for name, settings in {
+            "mlm_nsp": {},
+            "mlm_nsp_whole_word": {"whole_word_mask": True},
+            "mlm": {"objective": "mlm"},
+            "ltr": {"objective": "ltr"},
+        }.items():
+            instances = PretrainingInstances(corpus, tokenizer, seed=0, max_seq_length=length, **settings)
+            instances.order(0)
+            span = instances.epoch_size(0) // size
+            results[f"{name}_{length}"] = rate(
+                lambda n, i=instances, s=span: i.batch(n % s * size, (n % s + 1) * size), length
+            )
+        collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
+        rows = [
+            {"input_ids": row, "special_tokens_mask": np.isin(row, tokenizer.all_special_ids).astype(np.int64)}
+            for row in np.random.default_rng(0).integers(1000, len(tokenizer), (size, length))
+        ]
+        results[f"transformers_collator_masks_only_{length}"] = rate(lambda _, r=rows, c=collator: c(r), length)
+    return {"million_tokens_per_s_and_core": results}
+
+
+def bench_memory(
+    files: list[Path], tokenizer: BertTokenizer, workers: int, repeat: int, folder: Path
+) -> dict[str, Any]:
+    def peaks() -> tuple[int, int]:
+        """Megabytes of this process, and of its largest finished child."""
+        who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        return tuple(round(resource.getrusage(which).ru_maxrss / 1024) for which in who)
+
+    start, _ = peaks()
+    corpus, building = measured(lambda: build_corpus(files * repeat, tokenizer, folder / "large", workers))
+    built, worker = peaks()
+    instances, planning = measured(lambda: PretrainingInstances(corpus, tokenizer, seed=0, max_seq_length=128).order(0))
+    return {
+        "repeat": repeat,
+        "text": corpus.manifest["counts"],
+        "build": building,
+        "plan": planning | {"instances": len(instances)},
+        "peak_rss_mb": {"before": start, "after_build": built, "largest_worker": worker, "after_plan": peaks()[0]},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--train_file", type=Path, nargs="+", required=True)
+    parser.add_argument("--vocab", type=str, required=True, help="vocab.txt")
+    parser.add_argument("--part", choices=PARTS, nargs="+", default=PARTS[:3])
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--repeat", type=int, default=10, help="for the part memory")
+    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/pretraining_data.json"))
+    args = parser.parse_args()
+
+    torch.set_num_threads(1)
+    tokenizer = BertTokenizer(vocab=args.vocab)
+    results = json.loads(args.output.read_text(encoding="utf-8")) if args.output.exists() else {}
+    results["machine"] = {
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "load_at_start": [round(load, 2) for load in os.getloadavg()],
+        "versions": {module.__name__: module.__version__ for module in (np, tokenizers, torch, transformers)},
+    }
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        if "memory" in args.part:  # first: the peak of a process never falls
+            results["memory"] = bench_memory(args.train_file, tokenizer, args.workers, args.repeat, folder)
+        if "builder" in args.part:
+            results["builder"] = bench_builder(args.train_file, tokenizer, args.workers, folder)
+        if {"plan", "batches"} & set(args.part):
+            corpus = build_corpus(args.train_file, tokenizer, folder / "corpus", args.workers)
+            for name, bench in (("plan", bench_plan), ("batches", bench_batches)):
+                if name in args.part:
+                    results[name] = bench(corpus, tokenizer)
+    args.output.parent.mkdir(parents=True, exist_ok=True)
+    args.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()
