@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from transformers import BertConfig, pipeline
 import modeling_bert_repro
 import run_glue
 from training import checkpoint, embedded
+from training.arguments import GlueArguments, parse_arguments
 from training.run import report_errors
 
 ROOT = Path(__file__).parent.parent
@@ -277,6 +279,14 @@ def test_files_of_ones_own(tmp_path, pretrained):
     assert (
         (folder / "custom.tsv").read_text(encoding="utf-8").startswith("index\tprediction\n0\tred\n1\tgreen\n2\tblue")
     )
+
+
+def test_commands_of_the_header_parse():
+    lines = run_glue.__doc__.replace("\\\n", " ").replace("\n        --", " --").splitlines()
+    commands = [shlex.split(line) for line in lines if line.strip().startswith("python run_glue.py")]
+    assert len(commands) == 6
+    for command in commands:
+        parse_arguments(GlueArguments, command[2:])
 
 
 # --- mistakes --------------------------------------------------------------------------------------------
