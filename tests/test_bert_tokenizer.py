@@ -1,6 +1,8 @@
 """The tokenizer that scripts use: transformers' own behaviour, kept through saving and opening."""
 
+import copy
 import json
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +83,18 @@ def test_files_of_a_saved_folder(saved, tokenizer):
 def test_save_pretrained_names_its_files(tokenizer, tmp_path):
     names = {Path(name).name for name in tokenizer.save_pretrained(tmp_path, filename_prefix="x")}
     assert "x-vocab.txt" in names and (tmp_path / "x-vocab.txt").is_file()
+
+
+def test_save_vocabulary(tokenizer, tmp_path):
+    assert tokenizer.save_vocabulary(tmp_path) == (str(tmp_path / "vocab.txt"),)
+    assert list(load_vocab(tmp_path / "vocab.txt")) == PIECES
+
+
+def test_copies_and_a_relearned_tokenizer_keep_the_class(tokenizer, tmp_path):
+    assert type(pickle.loads(pickle.dumps(tokenizer))) is type(copy.deepcopy(tokenizer)) is BertTokenizer
+    relearned = tokenizer.train_new_from_iterator(["hello world " * 5], 40, show_progress=False)
+    relearned.save_pretrained(tmp_path)
+    assert "hello" in load_vocab(tmp_path / "vocab.txt")
 
 
 def assert_same(one, other) -> None:

@@ -124,6 +124,18 @@ def test_rare_characters_are_left_out_whole():
     assert train_wordpiece(iter(["azb azb azb aa b"]), 100, limit_alphabet=2)[5:] == ["a", "b", "##a"]
 
 
+def test_alphabet_is_the_most_frequent_characters_then_the_lowest():
+    assert train_wordpiece(iter(["z z z c b a"]), 100, limit_alphabet=3)[5:] == ["a", "b", "z"]
+
+
+def test_words_too_long_for_the_tokenizer_teach_nothing():
+    assert train_wordpiece(iter([f"{'ab' * 50}a " * 9 + "a b"]), 100)[5:] == ["a", "b"]
+
+
+def test_frequencies_above_the_size_of_a_chunk_count_in_full():
+    assert train_wordpiece(iter(["cd " * 10_001 + "ab " * 10_000 + "ef " * 25_000]), 17)[14:] == ["ef", "cd", "ab"]
+
+
 def test_every_learned_piece_can_be_produced():
     texts = hostile_texts(300, seed=5)
     tokenizer = build_tokenizer(train_wordpiece(iter(texts), 800))

@@ -39,7 +39,12 @@ class BertTokenizer(transformers.BertTokenizer):
     ) -> tuple[str, ...]:
         # here and not in save_pretrained, which has uploaded the folder by the time it returns
         names = super()._save_pretrained(save_directory, file_names, legacy_format, filename_prefix)
-        return (*names, write_vocab(self, save_directory, filename_prefix))
+        return (*names, *self.save_vocabulary(save_directory, filename_prefix))
+
+    def save_vocabulary(
+        self, save_directory: str | os.PathLike[str], filename_prefix: str | None = None
+    ) -> tuple[str, ...]:
+        return (write_vocab(self, save_directory, filename_prefix),)
 
 
 def write_vocab(
