@@ -48,8 +48,7 @@ class BasicTokenizer:
             if word in self.never_split:
                 words.append(word)
             else:
-                # an accent on its own leaves nothing, and U+2000 becomes a space when decomposed
-                words += whitespace_tokenize(" ".join(_split_at_punctuation(self._fold(word))))
+                words += _split_at_punctuation(self._fold(word))
         return words
 
     def _fold(self, word: str) -> str:
