@@ -1,6 +1,11 @@
-"""Small GLUE files in the official layouts, with the traps of the real ones."""
+"""Small GLUE files in the official layouts, with the traps of the real ones; and a call of the reader."""
 
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from training.glue_sources import load_data
 
 PARSES = [f"sentence{n}{kind}_parse" for kind in ("_binary", "") for n in (1, 2)]
 MNLI = ["index", "promptID", "pairID", "genre", *PARSES, "sentence1", "sentence2"]
@@ -86,3 +91,21 @@ def cell(task: str, column: str, row: int) -> str:
     if column in SECOND or column == "sentence":
         return f"{opening} {WORDS[number]}"
     return str(row) if column in ("index", "id") else "x"
+
+
+def flags(**given) -> SimpleNamespace:
+    names = ("task_name", "data_dir", "train_file", "validation_file", "test_file", "dataset_name")
+    names += ("dataset_config_name", "max_train_samples", "max_eval_samples")
+    return SimpleNamespace(**(dict.fromkeys(names) | {"do_predict": False} | given))
+
+
+def message(**given) -> str:
+    with pytest.raises(ValueError) as caught:
+        load_data(flags(**given))
+    return str(caught.value)
+
+
+def own(tmp_path: Path, text: str | bytes, name: str = "own.tsv") -> str:
+    path = tmp_path / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return str(path)
