@@ -227,7 +227,7 @@ def _category(char: str) -> str:
 
 
 def _is_chinese_char(char: str) -> bool:
-    return any(first <= ord(char) <= last for first, last in CJK_RANGES)
+    return char >= "\u3400" and any(first <= ord(char) <= last for first, last in CJK_RANGES)
 
 
 def _is_whitespace(char: str) -> bool:
