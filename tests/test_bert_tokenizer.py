@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import transformers
+from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer
 
 from tokenization import BasicTokenizer, BertTokenizer, FullTokenizer, build_tokenizer, load_vocab, write_vocab
@@ -161,6 +162,14 @@ def test_added_tokens_are_kept_but_are_not_vocabulary(tmp_path):
 def test_write_vocab_serves_a_tokenizer_that_auto_tokenizer_opened(saved, tmp_path):
     write_vocab(AutoTokenizer.from_pretrained(saved), tmp_path)
     assert (tmp_path / "vocab.txt").read_bytes() == (saved / "vocab.txt").read_bytes()
+
+
+def test_write_vocab_leaves_other_kinds_of_tokenizers_alone(tmp_path):
+    byte_pairs = transformers.PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()))
+    in_python = transformers.BertJapaneseTokenizer
+    assert write_vocab(byte_pairs, tmp_path) is None
+    assert write_vocab(in_python.__new__(in_python), tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
 
 
 # Use, with ids worked by hand.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import transformers
+from tokenizers.models import WordPiece
 
 from .wordpiece import load_vocab
 
@@ -51,13 +52,18 @@ def write_vocab(
     tokenizer: transformers.PreTrainedTokenizerBase,
     folder: str | os.PathLike[str],
     filename_prefix: str | None = None,
-) -> str:
+) -> str | None:
     """Writes [prefix-]vocab.txt into the folder, one piece a line in the order of ids; returns its path.
 
     For any BertTokenizer, such as one that AutoTokenizer opened. Tokens that a user added are not WordPiece
     vocabulary: they are in tokenizer.json only, as in the vocab.txt of earlier versions of transformers.
+    Writes nothing and returns None for tokenizers of another kind, which a BERT checkpoint may have:
+    byte-pair ones, and BertJapaneseTokenizer, which writes its own vocab.txt.
     """
-    vocab = tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False)
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None or not isinstance(backend.model, WordPiece):
+        return None
+    vocab = backend.get_vocab(with_added_tokens=False)
     pieces = sorted(vocab, key=vocab.__getitem__)
     path = Path(folder) / (f"{filename_prefix}-vocab.txt" if filename_prefix else "vocab.txt")
     with path.open("w", encoding="utf-8", newline="\n") as file:
