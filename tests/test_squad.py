@@ -321,6 +321,17 @@ def test_max_context_of_equals_is_the_longer_then_the_earlier_window():
     assert [b.astype(int).tolist() for b in best] == [[1, 1, 1, 1, 1], [0, 0, 0]]
 
 
+def test_max_context_weighs_the_length_of_the_window():
+    """At Google's sizes the 0.01 per token decides: a last window shorter by 115 loses 1.15 tokens of context."""
+    spans = [(0, 317), (127, 202)]
+    best = max_context(*np.array(spans).T)
+    assert [b.tolist() for b in best] == [
+        [google_is_max_context(spans, w, offset + i) for i in range(length)] for w, (offset, length) in enumerate(spans)
+    ]
+    # token 222: right context 94 in the first window, left context 95 in the second; token 223: 93 against 96
+    assert [bool(best[0][t]) for t in (222, 223)] == [True, False]
+
+
 def test_rows_are_the_tokenizers_own_pairs(tokenizer):
     question = Question("q", "is the doctor old ?", CONTEXT)
     windows = build_windows([question], tokenizer, 64, 16, 32)
@@ -373,7 +384,15 @@ def test_an_answer_of_dropped_characters_is_refused(tokenizer):
 
 def test_answers_inside_a_token_or_before_combining_accents(tokenizer):
     context = "the old cafe\u0301 by the river"
-    for answer, start, expected in (("ld", 5, "old"), ("cafe\u0301", 8, "cafe"), ("cafe", 8, "cafe")):
+    context += ", red.blue"
+    for answer, start, expected in (
+        ("ld", 5, "old"),
+        ("cafe\u0301", 8, "cafe"),
+        ("cafe", 8, "cafe"),
+        ("blue", context.index("blue"), "blue"),
+        ("red", context.index("red"), "red"),
+        (".", context.index("."), "."),
+    ):
         windows = build_windows([Question("q", "the", context, ((answer, start),))], tokenizer, with_answers=True)
         span = windows.input_ids[0][windows.start_positions[0] : windows.end_positions[0] + 1]
         assert tokenizer.decode(span) == expected

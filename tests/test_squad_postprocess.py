@@ -332,6 +332,25 @@ def test_combining_and_zero_width_characters_stay_with_their_word(vocab, context
     assert answers.predictions == {"q": answer}
 
 
+def test_scores_search_the_threshold_in_both_directions(tokenizer):
+    """At threshold 0 all is emptied; the best threshold, 2, brings both right answers back."""
+    gold = (("old", 4),)
+    questions = [Question("a", "x", CONTEXT, gold), Question("b", "x", CONTEXT, gold), Question("c", "x", CONTEXT)]
+    windows = build_windows(questions, tokenizer, 64, 16, 32)
+    first = int(windows.context_begin[0])
+    nulls, place = {0: 5.0, 1: 4.5, 2: 6.0}, first + tokenizer.tokenize(CONTEXT).index("old")
+    places = {(w, 0, 0): height for w, height in nulls.items()} | {(w, place, place): 4.0 for w in nulls}
+    answers = find_answers(questions, windows, *planted(windows, places), version_2_with_negative=True)
+    assert answers.null_odds == {"a": 2.0, "b": 1.0, "c": 4.0}
+    scores = answers.score(questions)
+    assert (scores["exact_match"], scores["exact"], scores["NoAns_f1"]) == (pytest.approx(100 / 3),) * 2 + (100.0,)
+    assert (scores["best_f1"], scores["best_f1_thresh"]) == (100.0, 2.0)
+    start, end = planted(windows, places)
+    windows = build_windows(questions[:2], tokenizer, 64, 16, 32)
+    one = find_answers(questions[:2], windows, start[:2], end[:2])
+    assert one.score(questions[:2]) == {"exact_match": 100.0, "f1": 100.0}
+
+
 def test_files(tokenizer, tmp_path):
     question = Question("q", "what", "the caf\u00e9")
     windows = build_windows([question], tokenizer, 64, 16, 32)
