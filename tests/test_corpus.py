@@ -263,6 +263,17 @@ def test_an_interrupted_build_is_continued(tmp_path, tokenizer, monkeypatch):
     assert not (tmp_path / "c.building").exists()
 
 
+def test_another_source_does_not_go_on_where_this_one_stopped(tmp_path, tokenizer):
+    (tmp_path / "a.txt").write_text(TEXT)
+    key = {"format": 1, "sources": ["another"], "tokenizer_sha256": "x"}
+    writer = ShardWriter(tmp_path / "c", key, np.dtype("<u2"))
+    writer.append(np.array([7, 8]), np.array([2]), np.array([1]), events=3)
+    writer.commit()
+    writer.close()
+    corpus = build_corpus([tmp_path / "a.txt"], tokenizer, tmp_path / "c")
+    assert corpus.documents.tolist() == [0, 3, 5]
+
+
 KILLED = """
 import os, signal, sys
 import tokenizers

@@ -138,6 +138,10 @@ def test_short_sequences(corpus, tokenizer):
         plan = instances_of(corpus, tokenizer, short_seq_prob=share, max_seq_length=64).plan(0)
         lengths[share] = (plan.a_length + plan.b_length).mean()
     assert lengths[0.0] > lengths[0.1] > lengths[1.0] + 5
+    packed = [
+        instances_of(corpus, tokenizer, short_seq_prob=share, objective="mlm").epoch_size(0) for share in (0, 0.5)
+    ]
+    assert packed[1] > 1.15 * packed[0]
 
 
 @pytest.mark.parametrize(
@@ -207,6 +211,17 @@ def test_mostly_one_sentence_documents_take_turns(tmp_path, tokenizer):
     assert (labels == NOT_NEXT).mean() == pytest.approx(0.5, abs=0.05)
     assert all(plan.sat_out > 700 for plan in plans)
     assert len(np.unique(np.concatenate([plan.a_start for plan in plans]))) > 400  # others in each epoch
+
+
+def test_negatives_are_drawn_from_everywhere(corpus, tokenizer):
+    plans = [instances_of(corpus, tokenizer, seed=seed, short_seq_prob=1.0).plan(0) for seed in range(3)]
+    start = np.concatenate([plan.b_start[plan.label == NOT_NEXT] for plan in plans])
+    first = corpus.sentences[corpus.documents]
+    document = np.searchsorted(first, start, side="right") - 1
+    within = (start - first[document]) / np.diff(first)[document]
+    assert np.histogram(within, 4, (0, 1))[0].min() > 0.15 * len(start)
+    counts = np.bincount(document, minlength=corpus.num_documents)
+    assert np.abs(counts - len(start) / len(counts)).max() < 5 * np.sqrt(len(start) / len(counts))
 
 
 def test_a_long_document_is_planned_in_pieces_without_loss(tmp_path, tokenizer, monkeypatch):
@@ -310,6 +325,15 @@ def test_epochs_and_seeds_differ_also_after_ten_epochs(corpus, tokenizer):
     for first in range(4):
         for second in range(first):
             assert not np.array_equal(rows[first], rows[second])
+
+
+def test_the_same_segments_get_fresh_masks(corpus, tokenizer, monkeypatch):
+    monkeypatch.setattr(PretrainingInstances, "order", lambda self, epoch: np.arange(self.epoch_size(epoch)))
+    instances = instances_of(corpus, tokenizer)
+    cycle = sum(instances.epoch_size(epoch) for epoch in range(VARIANTS))
+    first, again = instances.batch(0, 50), instances.batch(cycle, cycle + 50)
+    assert np.array_equal(originals(first), originals(again))
+    assert (first["labels"] == again["labels"]).all(1).sum() < 5
 
 
 def test_fixed_instances_repeat_the_first_epoch(corpus, tokenizer):

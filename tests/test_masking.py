@@ -126,11 +126,12 @@ def test_mask_mix_and_uniform_choice(tokenizer, whole_word, mask, random):
     assert np.abs(chosen[:, 1:-1].sum(0) - 310.3).max() < 4.5 * np.sqrt(310.3)
 
 
-def test_replacements_are_real_entries_drawn_uniformly(tokenizer):
-    rule = masking_rule(tokenizer, mask_replace_prob=0.0, random_replace_prob=1.0, mlm_probability=1.0)
-    ids = np.full((400, 60), FIRST_WORD)
-    masked, _ = mask_batch(rule, ids, 9, 0, np.arange(400))
-    counts = np.bincount(masked.ravel(), minlength=len(VOCAB))
+@pytest.mark.parametrize(("mask", "random"), [(0.0, 1.0), (0.8, 0.2)])
+def test_replacements_are_real_entries_drawn_uniformly(tokenizer, mask, random):
+    rule = masking_rule(tokenizer, mask_replace_prob=mask, random_replace_prob=random, mlm_probability=1.0)
+    rows = round(400 / random)
+    masked, _ = mask_batch(rule, np.full((rows, 60), FIRST_WORD), 9, 0, np.arange(rows))
+    counts = np.bincount(masked[masked != MASK], minlength=len(VOCAB))
     assert counts[:FIRST_WORD].sum() == 0  # neither specials nor [unused] rows
     assert np.abs(counts[FIRST_WORD:] - 300).max() < 5 * np.sqrt(300)
 
