@@ -6,7 +6,7 @@ import torch
 from transformers import BertTokenizer
 
 from training import segments
-from training.corpus import build_corpus
+from training.corpus import build_corpus, read_documents
 from training.instances import VARIANTS, PretrainingInstances
 from training.masking import IGNORED
 from training.segments import IS_NEXT, NOT_NEXT, cut_lengths
@@ -234,6 +234,21 @@ def test_a_long_document_is_planned_in_pieces_without_loss(tmp_path, tokenizer, 
     used += [np.arange(s, s + n) for s, n in zip(plan.b_start[own], plan.b_length[own])]
     assert np.array_equal(np.sort(np.concatenate(used)), np.arange(corpus.num_tokens))
     assert (document_of(corpus, plan.a_start + 5) != document_of(corpus, plan.b_start + 5))[~own].all()
+
+
+@pytest.mark.realdata
+def test_labels_balance_on_real_paragraphs(tmp_path, real_data):
+    """The numbers of docs/data_pipeline.md: each paragraph of the held-out Wikipedia is a document."""
+    real = BertTokenizer(vocab=str(real_data / "assets" / "uncased_vocab.txt"))
+    text = read_documents([real_data / "text" / "wiki_heldout.txt"])
+    corpus = build_corpus([[paragraph] for document in text for paragraph in document], real, tmp_path / "c")
+    lengths = np.diff(corpus.sentences)
+    documents = [lengths[a:b] for a, b in zip(corpus.documents[:-1], corpus.documents[1:])]
+    assert google_share(documents, 125, np.random.default_rng(0)) == pytest.approx(0.343, abs=0.005)
+    instances = instances_of(corpus, real, max_seq_length=128)
+    labels = np.concatenate([instances.plan(epoch).label for epoch in range(VARIANTS)])
+    assert (labels == IS_NEXT).mean() == pytest.approx(0.5, abs=0.005)
+    assert instances.plan(0).sat_out == 0
 
 
 # --- The other objectives ---------------------------------------------------------------------------------
