@@ -2,9 +2,13 @@
 
 import inspect
 import json
+import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,6 +22,7 @@ from training import embedded, squad
 from training.arguments import SquadArguments, parse_arguments
 from training.run import report_errors
 
+ROOT = Path(__file__).parent.parent
 LENGTHS = ["--max_seq_length", "24", "--max_query_length", "8", "--doc_stride", "6"]
 
 
@@ -193,12 +198,33 @@ def test_resumed_is_unbroken(checkpoint, files, tmp_path, monkeypatch):
         assert (broken / name).read_bytes() == (whole / name).read_bytes()
 
 
-def test_the_control_has_the_same_losses_and_answers(checkpoint, files, tmp_path):
+@pytest.fixture(scope="module")
+def still(checkpoint, tmp_path_factory):
+    """The checkpoint without dropout."""
+    folder = tmp_path_factory.mktemp("still") / "checkpoint"
+    shutil.copytree(checkpoint, folder)
+    config = BertConfig.from_pretrained(folder, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    config.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.slow
+def test_two_processes_do_the_work_of_one(still, files, tmp_path):
+    argv = flags(still, files, tmp_path / "one", "--learning_rate", "1e-3")
+    run_squad.main(argv)
+    argv = flags(still, files, tmp_path / "two", "--learning_rate", "1e-3", "--per_device_train_batch_size", "4")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(ROOT / "run_squad.py")]
+    environment = os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*launcher, *argv], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    one, two = ([event["loss"] for event in events(tmp_path / name, "train")] for name in ("one", "two"))
+    assert two == pytest.approx(one, rel=1e-5)
+    assert read(tmp_path / "two", "predictions.json") == read(tmp_path / "one", "predictions.json")
+    assert read(tmp_path / "two", "run.json")["processes"] == 2
+
+
+def test_the_control_has_the_same_losses_and_answers(still, files, tmp_path):
     """Without dropout, and accumulating: 2 x 4 rows against 8 at once, transformers' network against ours."""
-    still = tmp_path / "still"
-    shutil.copytree(checkpoint, still)
-    config = BertConfig.from_pretrained(still, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
-    config.save_pretrained(still)
     losses, answers = [], []
     for more in ([], ["--model_impl", "transformers"], ["--gradient_accumulation_steps", "2"]):
         folder = tmp_path / f"run{len(losses)}"
