@@ -416,6 +416,14 @@ def test_pairs_need_two_documents_and_two_sentences(tmp_path, tokenizer, documen
     assert list(tmp_path.glob("c*")) == []  # refused before anything is written
 
 
+def test_pairs_in_files_and_in_generated_documents(tmp_path, tokenizer):
+    (tmp_path / "a.txt").write_text("The dog. The cat.\n")
+    with pytest.raises(ValueError, match="got 1 documents, the longest of 2 sentences"):
+        build_corpus([tmp_path / "a.txt"], tokenizer, tmp_path / "c")
+    corpus = build_corpus(iter(DOCUMENTS), tokenizer, tmp_path / "c", fingerprint="those")
+    assert corpus.documents.tolist() == [0, 3, 5]  # what was looked at is read again
+
+
 def test_one_document_is_enough_without_pairs(tmp_path, tokenizer):
     assert build_corpus([["The dog."]], tokenizer, tmp_path / "c", need_pairs=False).num_sentences == 1
 

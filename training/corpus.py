@@ -206,7 +206,7 @@ def build_corpus(
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         return _reuse(target, key)
     if need_pairs:
-        lines = _check_pairs(lines)
+        lines = _with_pairs(lines, source)
     vocab_size = len(tokenizer)
     facts = {
         "sources": sources,
@@ -270,7 +270,7 @@ def _open_source(
     """(the lines of the source, its description for the manifest)."""
     if isinstance(source, str | Path):
         raise ValueError(f"expected a list of files or documents, got the single {source!r}; write [{source!r}]")
-    if isinstance(source, Sequence) and source and isinstance(source[0], str | Path):
+    if _are_files(source):
         files = check_files(source)
         described = [{"name": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files]
         return read_lines(files), described
@@ -290,23 +290,35 @@ def _lines_of(documents: Iterable[list[str]]) -> Iterator[str | None]:
         yield None
 
 
-def _check_pairs(lines: Iterator[str | None]) -> Iterator[str | None]:
-    """`lines` again, after looking at as many as it takes to see 2 documents and one of 2 sentences."""
-    seen: list[str | None] = []
+def _are_files(source: Sequence[str | Path] | Iterable[list[str]]) -> bool:
+    return isinstance(source, Sequence) and bool(source) and isinstance(source[0], str | Path)
+
+
+def _with_pairs(
+    lines: Iterator[str | None], source: Sequence[str | Path] | Iterable[list[str]]
+) -> Iterator[str | None]:
+    """`lines`, once there turned out to be pairs in them."""
+    if _are_files(source):  # read twice: looking ahead would hold an endless document in memory
+        _check_pairs(read_lines(source))
+    else:
+        lines, ahead = itertools.tee(lines)
+        _check_pairs(ahead)
+    return lines
+
+
+def _check_pairs(lines: Iterator[str | None]) -> None:
+    """Read on until there are 2 documents and one of 2 sentences; ValueError when the text ends before."""
     documents, sentences, longest = 0, 0, 0
-    while documents < 2 or longest < 2:
-        try:
-            line = next(lines)
-        except StopIteration:
-            raise ValueError(
-                f"next-sentence prediction needs at least 2 documents and a document of at least 2 sentences, got "
-                f"{documents} documents, the longest of {longest} sentences; add text, put blank lines between "
-                "documents, or use the objective mlm"
-            ) from None
-        seen.append(line)
+    for line in lines:
         if line is None:
             documents, sentences = documents + (sentences > 0), 0
         else:
             sentences += len(split_sentences(line))
             longest = max(longest, sentences)
-    return itertools.chain(seen, lines)
+        if documents >= 2 and longest >= 2:
+            return
+    raise ValueError(
+        f"next-sentence prediction needs at least 2 documents and a document of at least 2 sentences, got {documents} "
+        f"documents, the longest of {longest} sentences; add text, put blank lines between documents, or use the "
+        "objective mlm"
+    )
