@@ -5,10 +5,10 @@ the target length, A gets the first few of them, B is the rest (IsNext) or a spa
 in that case the rest is put back and starts the next instance, so no sentence is lost. Where it differs:
 
 - Half of the labels are IsNext. Google's generator turns every chunk of one sentence into NotNext, which leaves
-  34.3 % IsNext when each paragraph of Wikipedia is a document (length 128). Here a chunk has two sentences wherever its document still has
-  two, and IsNext is drawn with the probability that brings the whole corpus to one half. That probability stays
-  at or below 3/4, which is enough unless the corpus has one-sentence documents. Of those, so many sit out an
-  epoch (others in each) that the labels balance.
+  34.3 % IsNext when each paragraph of Wikipedia is a document (length 128). Here a chunk has two sentences
+  wherever its document still has two, and IsNext is drawn with the probability that brings the whole corpus to
+  one half. That probability stays at or below 3/4, which is enough unless the corpus has one-sentence documents.
+  Of those, so many sit out an epoch (others in each) that the labels balance.
 - NotNext draws B from another document always.
 - The short target length is drawn for each instance, not for each document.
 - What is cut off a pair that is too long is split at a random point between front and back; Google tosses a
