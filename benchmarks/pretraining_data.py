@@ -149,7 +149,7 @@ def bench_memory(
         "text": corpus.manifest["counts"],
         "build": building,
         "plan": planning | {"instances": len(instances)},
-        "peak_rss_mb": {"before": start, "after_build": built, "largest_worker": worker, "after_plan": peaks()[0]},
+        "peak_rss_mb": {"before": start, "after_build": built, "largest_child": worker, "after_plan": peaks()[0]},
     }
 
 

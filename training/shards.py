@@ -21,7 +21,7 @@ import numpy as np
 
 FORMAT = 1  # raise it when the files or the rules of training/sentences.py change
 _OFFSETS = np.dtype("<i8")
-_BLOCK = 1 << 24  # bytes or tokens handled at a time: memory stays bounded
+_BLOCK = 1 << 24  # bytes handled at a time: memory stays bounded
 
 
 def sha256_of(path: Path) -> str:
@@ -186,7 +186,9 @@ class ShardWriter:
 
     def _last_document_end(self) -> int:
         self.files["documents"].flush()
-        return int(np.fromfile(self.folder / "documents.bin", _OFFSETS)[-1])
+        with open(self.folder / "documents.bin", "rb") as file:
+            file.seek(-8, os.SEEK_END)
+            return int(np.frombuffer(file.read(), _OFFSETS)[0])
 
     def append(self, tokens: np.ndarray, lengths: np.ndarray, ends: np.ndarray, events: int) -> None:
         """Add sentences of `lengths` tokens; `ends` counts the new sentences before each end of a document."""
@@ -239,9 +241,9 @@ class ShardWriter:
 
     def _count_unigrams(self, vocab_size: int) -> np.ndarray:
         counts = np.zeros(vocab_size, np.int64)
-        tokens = _mapped(self.folder / "tokens.bin", self.dtype)
-        for start in range(0, len(tokens), _BLOCK):
-            counts += np.bincount(tokens[start : start + _BLOCK], minlength=vocab_size)
+        with open(self.folder / "tokens.bin", "rb") as file:  # a map of it would count as resident memory
+            while block := file.read(_BLOCK):
+                counts += np.bincount(np.frombuffer(block, self.dtype), minlength=vocab_size)
         return counts
 
     def close(self) -> None:
