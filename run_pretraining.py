@@ -102,10 +102,9 @@ def main(argv: list[str] | None = None) -> None:
     if run.is_main:
         results["train_loss"] = pretraining.mean_train_loss(run.output_dir / "metrics.jsonl")
         draw_curves(run.output_dir)
-    run.finish(results)
-    if run.is_main:
         write_model_card(run.output_dir, kind="pretraining", datasets=[text.name], metrics=results)
-        print(f"finished: {run.output_dir}")
+    run.finish(results)
+    run.say(f"finished: {run.output_dir}")
 
 
 def load_or_learn_tokenizer(run, text):

@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
+from transformers.utils import is_torch_xla_available
 
 NO_DECAY = ("bias", "LayerNorm.weight")
 
@@ -21,7 +22,8 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
 def create_optimizer(model: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.AdamW:
     """AdamW with the paper's betas (0.9, 0.999) and the eps 1e-6 of the original code."""
     groups = parameter_groups(model, weight_decay)
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.999), eps=1e-6)
+    fused = not is_torch_xla_available()
+    return torch.optim.AdamW(groups, lr=learning_rate, betas=(0.9, 0.999), eps=1e-6, fused=fused)
 
 
 def linear_schedule(optimizer: torch.optim.Optimizer, warmup_steps: float, total_steps: int) -> LambdaLR:

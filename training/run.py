@@ -21,6 +21,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from tqdm import tqdm
+from transformers.utils import is_torch_xla_available
 from transformers.utils.logging import disable_progress_bar
 
 PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "safetensors")
@@ -115,7 +116,9 @@ def start_run(args, script: str) -> Run:
     if args.mixed_precision == "fp16" and not torch.cuda.is_available():
         raise ValueError("--mixed_precision fp16 needs a GPU; on CPU use bf16 or no")
     trackers = {} if args.report_to == "none" else {"log_with": args.report_to, "project_dir": args.output_dir}
-    run = Run(args, Accelerator(mixed_precision=args.mixed_precision, **trackers))
+    # Without cpu=True, torchrun on a machine without a GPU gives runs of one process each
+    no_device = not (torch.accelerator.is_available() or is_torch_xla_available())
+    run = Run(args, Accelerator(cpu=no_device, mixed_precision=args.mixed_precision, **trackers))
     if run.is_main:
         run.output_dir.mkdir(parents=True, exist_ok=True)
     if trackers:

@@ -1,0 +1,71 @@
+import json
+import sys
+
+import pytest
+
+from training.run import check_output_dir, commit, report_errors, versions, write_json
+
+
+def test_a_folder_that_holds_a_run_is_not_overwritten(fake_run):
+    run = fake_run()
+    check_output_dir(run.args)
+    (run.output_dir / "notes.txt").write_text("mine")
+    check_output_dir(run.args)
+    for name in ("run.json", "config.json", "model.safetensors"):
+        (run.output_dir / name).write_text("{}")
+        with pytest.raises(ValueError, match=f"already holds a run or a model .{name}.*--resume_from_checkpoint auto"):
+            check_output_dir(run.args)
+        (run.output_dir / name).unlink()
+    run.args.output_dir = str(run.output_dir / "notes.txt")
+    with pytest.raises(ValueError, match="is a file"):
+        check_output_dir(run.args)
+
+
+def test_records_are_one_object_a_line(fake_run):
+    run = fake_run()
+    run.log(event="train", step=1, loss=0.5)
+    run.log(event="eval", step=1)
+    lines = (run.output_dir / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"event": "train", "step": 1, "loss": 0.5},
+        {"event": "eval", "step": 1},
+    ]
+
+
+def test_facts_are_merged(fake_run):
+    run = fake_run()
+    run.describe(a=1, b=2)
+    run.describe(b=3)
+    assert json.loads((run.output_dir / "run.json").read_text()) == {"a": 1, "b": 3}
+
+
+def test_versions_and_commit():
+    found = versions()
+    assert found["torch"].startswith("2.")
+    assert found["python"].startswith("3.")
+    assert len(commit().rstrip("+")) == 12 or commit() == "unknown"
+
+
+def test_writing_leaves_whole_files_only(tmp_path):
+    target = tmp_path / "a.json"
+    write_json(target, {"x": 1})
+    with pytest.raises(TypeError):
+        write_json(target, {"x": object()})
+    assert json.loads(target.read_text()) == {"x": 1}
+
+
+def test_a_users_mistake_is_one_line_and_status_2(capsys, monkeypatch):
+    def mistake():
+        raise ValueError("expected this, got that; do so")
+
+    monkeypatch.setattr(sys, "argv", ["run_x.py"])
+    assert report_errors(mistake) == 2
+    assert capsys.readouterr().err == "run_x.py: error: expected this, got that; do so\n"
+    monkeypatch.setenv("BERT_REPRO_TRACEBACK", "1")
+    assert report_errors(mistake) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_our_own_faults_keep_their_traceback():
+    with pytest.raises(ZeroDivisionError):
+        report_errors(lambda: 1 / 0)

@@ -1,0 +1,283 @@
+"""run_pretraining.py from end to end, as a user starts it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, BertConfig
+
+import run_pretraining
+from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(scope="module")
+def shape(tmp_path_factory, vocab) -> str:
+    """A folder with the configuration of a network of two narrow layers without dropout."""
+    config = BertConfig(
+        vocab_size=len(vocab),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    folder = tmp_path_factory.mktemp("shape")
+    config.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def flags(tmp_path, text_file, tokenizer_folder, shape):
+    def make(name="out", **more) -> list[str]:
+        settings = {
+            "output_dir": tmp_path / name,
+            "train_file": text_file,
+            "validation_split": 0.2,
+            "tokenizer_name": tokenizer_folder,
+            "config_name": shape,
+            "max_seq_length": 32,
+            "per_device_train_batch_size": 8,
+            "max_steps": 6,
+            "logging_steps": 1,
+            "eval_steps": 3,
+            "save_steps": 2,
+            "learning_rate": 1e-3,
+        } | more
+        pairs = [(f"--{key}", str(value)) for key, value in settings.items() if value is not None]
+        return [part for pair in pairs for part in pair]
+
+    return make
+
+
+def in_process(flags) -> Path:
+    run_pretraining.main(flags)
+    return Path(flags[flags.index("--output_dir") + 1])
+
+
+def launch(command: list[str], **more) -> subprocess.Popen:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **more,
+    )
+
+
+def events(folder: Path, kind: str, without=("tokens_per_second",)) -> list[dict]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in e.items() if k not in without} for e in lines if e["event"] == kind]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, text_file, tokenizer_folder, shape) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "finished"
+    run_pretraining.main(
+        f"--output_dir {folder} --train_file {text_file} --validation_split 0.2 --tokenizer_name {tokenizer_folder} "
+        f"--config_name {shape} --max_seq_length 32 --per_device_train_batch_size 16 --max_steps 40 --logging_steps 5 "
+        "--eval_steps 20 --save_steps 20 --learning_rate 3e-3 --warmup_steps 4".split()
+    )
+    return folder
+
+
+def test_the_folder_is_what_the_contract_says(finished):
+    names = {path.name for path in finished.iterdir()}
+    assert names >= {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "vocab.txt",
+        "README.md",
+        "run.json",
+        "metrics.jsonl",
+        "all_results.json",
+        "training_curves.png",
+        "checkpoint-20",
+        "checkpoint-40",
+    }
+    results = json.loads((finished / "all_results.json").read_text())
+    assert set(results) >= {
+        "train_loss",
+        "eval_loss",
+        "eval_mlm_loss",
+        "eval_mlm_accuracy",
+        "eval_perplexity",
+        "eval_nsp_accuracy",
+        "train_tokens_per_second",
+        "train_runtime",
+        "train_steps",
+    }
+    assert results["eval_perplexity"] == pytest.approx(np.exp(results["eval_mlm_loss"]), rel=1e-5)
+    assert results["train_steps"] == 40
+    run = json.loads((finished / "run.json").read_text())
+    assert run["flags"]["max_seq_length"] == 32
+    assert run["versions"]["torch"] == torch.__version__
+    assert len(run["data"][0]["sha256"]) == 64
+
+
+def test_it_learns(finished):
+    losses = [event["mlm_loss"] for event in events(finished, "train")]
+    assert losses[-1] < losses[0] - 0.3
+    assert events(finished, "corpus")[0]["unigram_entropy"] > 0
+
+
+def test_anybody_opens_it(finished, tokenizer_folder):
+    _, loading = AutoModel.from_pretrained(finished, output_loading_info=True)
+    assert not loading["missing_keys"]  # the pooler came along
+    ours = BertForPreTraining.from_pretrained(finished)
+    theirs = AutoModelForPreTraining.from_pretrained(finished)
+    tokenizer = AutoTokenizer.from_pretrained(finished)
+    batch = tokenizer(["the old house ."], ["a new river ."], return_tensors="pt")
+    assert batch["token_type_ids"].sum() > 0
+    with torch.no_grad():
+        expected, found = ours(**batch), theirs(**batch)
+    torch.testing.assert_close(found.prediction_logits, expected.prediction_logits, atol=1e-6, rtol=0)
+    assert "sparse_prediction" not in (finished / "config.json").read_text()
+
+
+def assert_same_run(a: Path, b: Path):
+    weights_a, weights_b = (load_file(folder / "model.safetensors") for folder in (a, b))
+    assert weights_a.keys() == weights_b.keys()
+    assert all(torch.equal(weights_a[name], weights_b[name]) for name in weights_a)
+    for kind in ("train", "eval"):
+        assert events(a, kind) == events(b, kind)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_killed_and_resumed_is_bit_equal(flags, tmp_path, workers):
+    """Killed without warning after the first checkpoint; dropout on, so the random numbers must come back too."""
+    shape = BertConfig.from_pretrained(flags()[flags().index("--config_name") + 1])
+    shape.hidden_dropout_prob = 0.2
+    shape.save_pretrained(tmp_path / "dropout")
+    more = {"config_name": tmp_path / "dropout", "gradient_accumulation_steps": 2, "max_steps": 8}
+    whole = in_process(flags("whole", **more))
+    command = ["run_pretraining.py", *flags("killed", dataloader_num_workers=workers, **more)]
+    process = launch(command, start_new_session=True)
+    killed = tmp_path / "killed"
+    deadline = time.monotonic() + 120
+    while not (killed / "checkpoint-2").exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert (killed / "checkpoint-2").exists()
+    resumed = launch([*command, "--resume_from_checkpoint", "auto"])
+    _, errors = resumed.communicate(timeout=120)
+    assert resumed.returncode == 0, errors
+    assert_same_run(whole, killed)
+
+
+def test_two_processes_do_what_one_does(flags, tmp_path):
+    """torchrun with 2 gloo ranks, half the batch each; float32, so equal up to the order of additions."""
+    alone = in_process(flags("alone"))
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "run_pretraining.py"]
+    pair = launch([*command, *flags("pair", per_device_train_batch_size=4)])
+    _, errors = pair.communicate(timeout=180)
+    assert pair.returncode == 0, errors
+    together = tmp_path / "pair"
+    for one, two in zip(events(alone, "train"), events(together, "train"), strict=True):
+        assert two == pytest.approx(one, rel=1e-4)
+    for one, two in zip(events(alone, "eval"), events(together, "eval"), strict=True):
+        assert two == pytest.approx(one, rel=1e-4)
+    assert json.loads((together / "run.json").read_text())["processes"] == 2
+
+
+def test_the_control_takes_the_same_steps(flags, tmp_path):
+    """transformers' network from our initial weights: the same loss at every step."""
+    start = in_process(flags("start", max_steps=1, learning_rate=0))
+    more = {"config_name": None, "model_name_or_path": start, "gradient_accumulation_steps": 2}
+    ours = in_process(flags("ours", **more))
+    theirs = in_process(flags("theirs", model_impl="transformers", **more))
+    for a, b in zip(events(ours, "train"), events(theirs, "train"), strict=True):
+        assert b["loss"] == pytest.approx(a["loss"], rel=1e-4)
+    assert events(ours, "train")[0]["step"] == 1
+
+
+@pytest.mark.parametrize("objective", ["mlm", "ltr"])
+def test_objectives_without_pairs(flags, objective):
+    folder = in_process(flags(objective, objective=objective, max_steps=2))
+    config = BertConfig.from_pretrained(folder)
+    assert config.architectures == [BertForMaskedLM.__name__]
+    assert config.is_decoder == (objective == "ltr")
+    results = json.loads((folder / "all_results.json").read_text())
+    assert results["eval_loss"] == results["eval_mlm_loss"]
+    assert "eval_nsp_accuracy" not in results
+
+
+def test_a_vocabulary_is_learnt_where_none_is_given(flags):
+    folder = in_process(flags("learnt", tokenizer_name=None, config_name="tiny", vocab_size=150, max_steps=1))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert len(tokenizer) == len((folder / "vocab.txt").read_text().splitlines())
+    assert AutoModel.from_pretrained(folder).config.vocab_size == len(tokenizer)
+
+
+def test_mixed_precision_stays_close(flags):
+    plain = in_process(flags("plain", max_steps=3))
+    mixed = in_process(flags("mixed", max_steps=3, mixed_precision="bf16"))
+    for a, b in zip(events(plain, "train"), events(mixed, "train"), strict=True):
+        assert b["loss"] == pytest.approx(a["loss"], rel=0.02)
+    assert load_file(mixed / "model.safetensors")["bert.pooler.dense.weight"].dtype == torch.float32
+
+
+def one_sentence(path: Path):
+    path.write_text("just one sentence here .\n")
+
+
+MISTAKES = {
+    "no such file": ({"train_file": "nowhere.txt"}, None),
+    "empty": ({}, lambda path: path.write_text("")),
+    "UTF-8": ({}, lambda path: path.write_bytes(b"good line\nbad \xff\xfe line\n")),
+    "sentence": ({}, one_sentence),
+    "over the model's maximum of 64": ({"max_seq_length": 65}, None),
+    "expected one of tiny": ({"config_name": "huge"}, None),
+}
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_bad_input_is_refused_before_training(flags, tmp_path, message):
+    more, write = MISTAKES[message]
+    if write:
+        more = more | {"train_file": tmp_path / "bad.txt"}
+        write(tmp_path / "bad.txt")
+    with pytest.raises((ValueError, OSError), match=message):
+        in_process(flags("refused", **more))
+    assert not (tmp_path / "refused" / "metrics.jsonl").exists()
+
+
+def test_a_vocabulary_that_does_not_fit_is_refused(flags, tmp_path, shape):
+    config = BertConfig.from_pretrained(shape)
+    config.vocab_size = 20
+    config.save_pretrained(tmp_path / "narrow")
+    with pytest.raises(ValueError, match="pieces but the model only 20 embeddings"):
+        in_process(flags("refused", config_name=tmp_path / "narrow"))
+
+
+def test_json_lines_without_the_field_are_refused(flags, tmp_path):
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"text": "a good one ."}\n{"body": "no text"}\n')
+    with pytest.raises(ValueError, match=r"bad\.jsonl:2"):
+        in_process(flags("refused", train_file=bad))
+
+
+def test_a_mistake_is_one_line_for_the_user(flags):
+    process = launch(["run_pretraining.py", *flags("refused", train_file="nowhere.txt")])
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 2
+    assert "run_pretraining.py: error: " in errors
+    assert "nowhere.txt" in errors
+    assert "Traceback" not in errors
