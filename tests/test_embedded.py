@@ -193,6 +193,17 @@ def test_an_answer_is_taken_from_its_own_place_and_not_asked_again(monkeypatch):
     assert only["answers"][0]["text"] == "the number of columns"
 
 
+def test_one_parameter_described_twice_makes_two_questions(monkeypatch):
+    """As in methods of one name in two branches: the same description in another context is another question."""
+    entry, others = Parameter("axis", "", "Axis along which it sums"), ("out", "dtype")
+    found = [document("m", "f", parameters=[entry, Parameter(other, "", f"What {other} is")]) for other in others]
+    monkeypatch.setattr(embedded, "library", lambda include_packages: embedded.Library(found, []))
+    found.append(document("m", "f", parameters=found[0].parameters))  # word for word once more: the same questions
+    (article,) = question_answering("train")["data"]
+    made = [qa["id"] for paragraph in article["paragraphs"] for qa in paragraph["qas"]]
+    assert len(set(made)) == len(made) == 4
+
+
 def questions(split):
     for article in question_answering(split, include_packages=False)["data"]:
         for paragraph in article["paragraphs"]:

@@ -213,7 +213,7 @@ def paragraph(document: Docstring, group: list[Parameter], known: set[str]) -> d
         text = answer(entry)
         begin = start + len(str(entry)) - len(entry.description)
         start += len(str(entry)) + 1
-        identifier = stable_hash(document.module, document.name, entry.name, text)[:24]
+        identifier = stable_hash(document.module, document.name, entry.name, context)[:24]
         wording = QUESTIONS[int(identifier, 16) % len(QUESTIONS)]
         if len(text.split()) <= ANSWER_WORDS and text not in known and len({e.name for e in group}) == len(group):
             answers = [{"text": text, "answer_start": begin}]
@@ -229,12 +229,15 @@ def question_answering(split: str, include_packages: bool = True) -> dict:
     known = set()
     if split == "validation":
         known = {answer(entry) for document in side("train", include_packages) for entry in document.parameters}
-    articles = []
+    articles: dict[str, dict] = {}
     for document in side(split, include_packages):
-        made = [paragraph(document, group, known) for group in contexts(document.parameters)]
-        if kept := [one for one in made if one["qas"]]:
-            articles.append({"title": f"{document.module}.{document.name}", "paragraphs": kept})
-    return {"version": "1.1", "data": sorted(articles, key=lambda article: stable_hash(article["title"]))}
+        title = f"{document.module}.{document.name}"
+        # A name can be defined twice in a module, for two systems say, with the same words about its parameters.
+        made = {one["context"]: one for one in articles.get(title, {}).get("paragraphs", ())}
+        made |= {one["context"]: one for one in (paragraph(document, g, known) for g in contexts(document.parameters))}
+        if kept := [one for one in made.values() if one["qas"]]:
+            articles[title] = {"title": title, "paragraphs": kept}
+    return {"version": "1.1", "data": sorted(articles.values(), key=lambda article: stable_hash(article["title"]))}
 
 
 def write_tsv(path: Path, examples: list[dict]) -> None:
