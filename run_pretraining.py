@@ -21,10 +21,9 @@ The output folder then holds the model, tokenizer, model card, curves, run.json,
 
 import sys
 
-import transformers
 from transformers import AutoTokenizer
 
-import modeling_bert_repro
+from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tokenization.bert_tokenizer import write_vocab
 from tokenization.train_wordpiece import train_wordpiece
 from training import pretraining
@@ -32,16 +31,15 @@ from training.arguments import PretrainingArguments, parse_arguments
 from training.batches import step_batches, steps_for
 from training.checkpoint import resume, save_checkpoint, save_model_folder
 from training.configs import bert_config, check_fit
-from training.control import with_exact_losses
+from training.control import control_of
 from training.curves import draw_curves
 from training.loop import training_steps
 from training.model_card import write_model_card
 from training.optim import create_optimizer, linear_schedule
 from training.run import report_errors, start_run
 
-IMPLEMENTATIONS = {"repro": modeling_bert_repro, "transformers": transformers}
 # Only the pre-training class keeps a trained pooler; without pairs there is none to train.
-CLASSES = {"mlm_nsp": "BertForPreTraining", "mlm": "BertForMaskedLM", "ltr": "BertForMaskedLM"}
+CLASSES = {"mlm_nsp": BertForPreTraining, "mlm": BertForMaskedLM, "ltr": BertForMaskedLM}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -53,8 +51,8 @@ def main(argv: list[str] | None = None) -> None:
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
     model = build_model(args, tokenizer)
     train_corpus, eval_corpus = run.main_first(lambda: pretraining.corpora(run, text, tokenizer))
-    train = pretraining.instances(run, train_corpus, tokenizer, seed=args.seed)
-    held_out = pretraining.instances(run, eval_corpus, tokenizer, seed=0)
+    train = pretraining.instances(args, train_corpus, tokenizer)
+    held_out = pretraining.instances(args, eval_corpus, tokenizer, held_out=True)
     total_steps = steps_for(args, train.epoch_size(0), run.global_batch_size)
     run.describe(
         data=train_corpus.manifest["sources"],
@@ -63,6 +61,9 @@ def main(argv: list[str] | None = None) -> None:
         parameters=model.num_parameters(),
         total_steps=total_steps,
     )
+    if run.is_main:
+        tokenizer.save_pretrained(run.output_dir)
+        write_vocab(tokenizer, run.output_dir)
     run.say(
         f"{train_corpus.num_documents:,} documents, {train_corpus.num_tokens:,} tokens; {model.num_parameters():,} "
         f"parameters; {total_steps:,} steps of {run.global_batch_size} x {args.max_seq_length}"
@@ -108,25 +109,21 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def load_or_learn_tokenizer(run, text):
-    args, folder = run.args, run.output_dir
+    args = run.args
     if args.tokenizer_name:
-        tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name)
-    elif (folder / "tokenizer.json").exists():  # learnt before this run was interrupted, or by the main process
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-    else:
+        return AutoTokenizer.from_pretrained(args.tokenizer_name)
+    case = "cased" if args.cased else "uncased"
+    folder = run.output_dir / "corpus" / f"vocabulary-{args.vocab_size}-{case}-{text.checksum}"
+    if not (folder / "vocab.txt").exists():  # else learnt before an interruption, or by the main process
         run.say(f"learning a vocabulary of {args.vocab_size:,} pieces")
         lines = (line for document in text.documents() for line in document)
         train_wordpiece(lines, args.vocab_size, output_dir=folder, do_lower_case=not args.cased)
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-    if run.is_main and args.tokenizer_name:
-        tokenizer.save_pretrained(folder)
-        write_vocab(tokenizer, folder)
-    return tokenizer
+    return AutoTokenizer.from_pretrained(folder)
 
 
 def build_model(args, tokenizer):
     """The network, with new weights or those of --model_name_or_path, checked against tokenizer and length."""
-    cls = getattr(IMPLEMENTATIONS[args.model_impl], CLASSES[args.objective])
+    cls = CLASSES[args.objective]
     if args.model_name_or_path:
         model = cls.from_pretrained(args.model_name_or_path, dtype="float32")
     else:
@@ -136,7 +133,7 @@ def build_model(args, tokenizer):
         model = cls(config)
     check_fit(model.config, tokenizer, args.max_seq_length)
     if args.model_impl == "transformers":
-        model = with_exact_losses(model)
+        model = control_of(model)
     else:
         model.config.sparse_prediction = True
     if args.torch_compile:

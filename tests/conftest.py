@@ -11,9 +11,22 @@ from pathlib import Path
 
 import pytest
 import torch
+from accelerate.state import AcceleratorState, GradientState
 from transformers import BertConfig
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def fresh_accelerate():
+    """Accelerate keeps its state for the life of a process; each test starts without one."""
+
+    def forget():
+        AcceleratorState._reset_state(reset_partial_state=True)
+        GradientState._reset_state()
+
+    yield forget
+    forget()
 
 
 @pytest.fixture(scope="session")

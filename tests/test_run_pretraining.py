@@ -81,7 +81,7 @@ def launch(command: list[str], **more) -> subprocess.Popen:
 
 def events(folder: Path, kind: str, without=("tokens_per_second",)) -> list[dict]:
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in e.items() if k not in without} for e in lines if e["event"] == kind]
+    return [{k: v for k, v in e.items() if k not in (*without, "event")} for e in lines if e["event"] == kind]
 
 
 @pytest.fixture(scope="module")
@@ -204,8 +204,42 @@ def test_the_control_takes_the_same_steps(flags, tmp_path):
     ours = in_process(flags("ours", **more))
     theirs = in_process(flags("theirs", model_impl="transformers", **more))
     for a, b in zip(events(ours, "train"), events(theirs, "train"), strict=True):
-        assert b["loss"] == pytest.approx(a["loss"], rel=1e-4)
-    assert events(ours, "train")[0]["step"] == 1
+        assert b == pytest.approx(a, rel=1e-4)
+    assert "auto_map" not in (theirs / "config.json").read_text()  # the code it names is not in the folder
+    assert AutoModel.from_pretrained(theirs).config.hidden_size == 32
+
+
+def test_a_mistake_put_right_may_use_the_same_folder(flags, tmp_path):
+    """Also one that is only found in the middle of the text."""
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"a good line .\nanother .\n\n" * 400 + b"bad \xff line\n")
+    more = {"tokenizer_name": None, "config_name": "tiny", "vocab_size": 150, "max_steps": 1}
+    with pytest.raises(ValueError, match=r"bad\.txt:1201"):
+        in_process(flags("again", train_file=bad, **more))
+    folder = in_process(flags("again", **more))
+    assert len(AutoTokenizer.from_pretrained(folder)) > 60
+    with pytest.raises(ValueError, match="already holds a run"):
+        in_process(flags("again", **more))
+
+
+def test_resumed_before_the_first_checkpoint(flags, tmp_path):
+    """Nothing to load: the steps are taken again, and only once in the records."""
+    once = in_process(flags("once", save_steps=0))
+    records = (once / "metrics.jsonl").read_text()
+    again = in_process(flags("once", save_steps=0, resume_from_checkpoint="auto"))
+    assert [e["step"] for e in events(again, "train")] == [1, 2, 3, 4, 5, 6]
+    assert len((again / "metrics.jsonl").read_text().splitlines()) == len(records.splitlines())
+    assert len(json.loads((again / "run.json").read_text())["earlier"]) == 1
+
+
+def test_a_checkpoint_of_other_settings_or_data_is_refused(flags, tmp_path, text_file):
+    in_process(flags("run", max_steps=2))
+    with pytest.raises(ValueError, match=r"other settings \(mlm_probability 0.15 -> 0.3\)"):
+        in_process(flags("run", max_steps=2, resume_from_checkpoint="auto", mlm_probability=0.3))
+    other = tmp_path / "other.txt"
+    other.write_text(text_file.read_text() + "\none more .\nand another .\n")
+    with pytest.raises(ValueError, match="made from other input"):
+        in_process(flags("run", max_steps=2, resume_from_checkpoint="auto", train_file=other))
 
 
 @pytest.mark.parametrize("objective", ["mlm", "ltr"])
@@ -226,8 +260,9 @@ def test_a_vocabulary_is_learnt_where_none_is_given(flags):
     assert AutoModel.from_pretrained(folder).config.vocab_size == len(tokenizer)
 
 
-def test_mixed_precision_stays_close(flags):
+def test_mixed_precision_stays_close(flags, fresh_accelerate):
     plain = in_process(flags("plain", max_steps=3))
+    fresh_accelerate()
     mixed = in_process(flags("mixed", max_steps=3, mixed_precision="bf16"))
     for a, b in zip(events(plain, "train"), events(mixed, "train"), strict=True):
         assert b["loss"] == pytest.approx(a["loss"], rel=0.02)

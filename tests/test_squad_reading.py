@@ -199,7 +199,7 @@ def test_score_command(tmp_path, capsys):
         "NoAns_f1": 0.0,
         "NoAns_total": 1,
     }
-    more = ["--version_2_with_negative", "--null_odds", str(tmp_path / "odds.json"), "--null_score_diff_threshold", "0"]
+    more = ["--version_2_with_negative", "--na_prob_file", str(tmp_path / "odds.json"), "--na_prob_thresh", "0"]
     assert squad.main(["score", data, predictions, *more]) == 0
     result = json.loads(capsys.readouterr().out)
     assert (result["f1"], result["best_f1"], result["best_f1_thresh"]) == (pytest.approx(90), pytest.approx(90), -1)

@@ -20,13 +20,10 @@ from .run import Run
 # What must not change between a checkpoint and the run that goes on from it: all of these decide which data
 # and which learning rate a step sees.
 FIXED_FLAGS = (
-    "seed",
-    "learning_rate",
-    "weight_decay",
-    "warmup_steps",
-    "max_seq_length",
-    "objective",
-    "model_impl",
+    *("seed", "learning_rate", "weight_decay", "warmup_steps", "max_grad_norm", "model_impl", "max_seq_length"),
+    *("objective", "short_seq_prob", "mlm_probability", "mask_replace_prob", "random_replace_prob"),
+    *("whole_word_mask", "max_predictions_per_seq", "max_train_documents", "validation_split"),
+    *("task_name", "max_train_samples", "doc_stride", "max_query_length", "version_2_with_negative"),
 )
 
 
@@ -45,6 +42,7 @@ def save_checkpoint(run: Run, step: int, total_steps: int, model, optimizer, sch
             "total_steps": total_steps,
             "global_batch_size": run.global_batch_size,
             "flags": {name: getattr(run.args, name) for name in FIXED_FLAGS if hasattr(run.args, name)},
+            "data_sha256": _checksums(run.facts.get("data")),
             "metrics_bytes": _size(run.output_dir / "metrics.jsonl"),
             "optimizer": optimizer.state_dict(),
             "scheduler": scheduler.state_dict(),
@@ -103,10 +101,7 @@ def load_checkpoint(run: Run, folder: Path, total_steps: int, model, optimizer, 
     scheduler.load_state_dict(state["scheduler"])
     if run.accelerator.scaler and state["scaler"]:
         run.accelerator.scaler.load_state_dict(state["scaler"])
-    metrics = run.output_dir / "metrics.jsonl"
-    if run.is_main and _size(metrics) > state["metrics_bytes"]:
-        os.truncate(metrics, state["metrics_bytes"])
-    run.accelerator.wait_for_everyone()
+    _cut_metrics(run, state["metrics_bytes"])
     run.say(f"resuming from {folder} after step {state['step']}")
     return state["step"]
 
@@ -114,7 +109,11 @@ def load_checkpoint(run: Run, folder: Path, total_steps: int, model, optimizer, 
 def resume(run: Run, total_steps: int, model, optimizer, scheduler) -> int:
     """Load the checkpoint asked for, if any; returns the optimiser steps already done."""
     folder = find_checkpoint(run)
-    return load_checkpoint(run, folder, total_steps, model, optimizer, scheduler) if folder else 0
+    if folder:
+        return load_checkpoint(run, folder, total_steps, model, optimizer, scheduler)
+    if run.args.resume_from_checkpoint:
+        _cut_metrics(run, 0)  # stopped before its first checkpoint: those steps are taken again
+    return 0
 
 
 def save_model_folder(run: Run, model) -> None:
@@ -153,6 +152,22 @@ def _check_same_run(run: Run, folder: Path, state: dict, total_steps: int) -> No
         raise ValueError(
             f"{folder} belongs to a run with other settings ({', '.join(changed)}); resume with the same ones"
         )
+    if state["data_sha256"] != _checksums(run.facts.get("data")):
+        raise ValueError(f"{folder} belongs to a run on other data; resume with the files that it was started with")
+
+
+def _checksums(data) -> list[str]:
+    """Every value called ``sha256`` in a description of data, in order."""
+    if isinstance(data, dict):
+        return [v for k, value in data.items() for v in ([value] if k == "sha256" else _checksums(value))]
+    return [v for value in data for v in _checksums(value)] if isinstance(data, list | tuple) else []
+
+
+def _cut_metrics(run: Run, size: int) -> None:
+    metrics = run.output_dir / "metrics.jsonl"
+    if run.is_main and _size(metrics) > size:
+        os.truncate(metrics, size)
+    run.accelerator.wait_for_everyone()
 
 
 def _seal(folder: Path) -> None:

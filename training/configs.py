@@ -38,6 +38,12 @@ def check_fit(config: BertConfig, tokenizer, max_seq_length: int) -> None:
             f"the tokenizer has {len(tokenizer)} pieces but the model only {config.vocab_size} embeddings; "
             "use the tokenizer that the model was trained with"
         )
+    # Some models pad their embeddings to a multiple of 64 or 128; more room than that means another vocabulary
+    if config.vocab_size - len(tokenizer) >= 128:
+        raise ValueError(
+            f"the model has {config.vocab_size} embeddings but the tokenizer only {len(tokenizer)} pieces; "
+            "use the tokenizer that the model was trained with"
+        )
     if max_seq_length > config.max_position_embeddings:
         raise ValueError(
             f"--max_seq_length {max_seq_length} is over the model's maximum of {config.max_position_embeddings}"

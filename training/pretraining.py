@@ -22,7 +22,8 @@ from .shards import Corpus, sha256_of
 class Text:
     """The documents of a run, readable more than once.
 
-    Attributes: ``name`` says where they come from; ``fingerprint`` changes when they do.
+    Attributes: ``name`` says where they come from; ``fingerprint`` and ``checksum`` (short, for names of
+    files) change when they do.
     """
 
     def __init__(self, args):
@@ -39,6 +40,7 @@ class Text:
             self.name = "the documentation carried by this Python installation"
             identity = [zlib.crc32(repr(embedded.documents()).encode())]
         self.fingerprint = json.dumps([*identity, self.limit])
+        self.checksum = f"{zlib.crc32(self.fingerprint.encode()):08x}"
 
     def documents(self) -> Iterator[list[str]]:
         """Each document as its paragraphs or sentences."""
@@ -74,7 +76,7 @@ def is_held_out(document: list[str], share: float) -> bool:
 def corpora(run: Run, text: Text, tokenizer) -> tuple[Corpus, Corpus]:
     """Build, or open, the training and the held-out corpus under ``output_dir/corpus``. Main process first."""
     args, folder = run.args, run.output_dir / "corpus"
-    workers = max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    workers = os.cpu_count() or 1  # the other processes of this machine wait meanwhile
     pairs = args.objective == "mlm_nsp"
     share = 0.0 if args.validation_file else args.validation_split
 
@@ -90,12 +92,13 @@ def corpora(run: Run, text: Text, tokenizer) -> tuple[Corpus, Corpus]:
     return train, validation
 
 
-def instances(run: Run, corpus: Corpus, tokenizer, seed: int) -> PretrainingInstances:
-    args = run.args
+def instances(args, corpus: Corpus, tokenizer, held_out: bool = False) -> PretrainingInstances:
+    """Instances as the flags say; those of the held-out text are the same for every run and every evaluation."""
     return PretrainingInstances(
         corpus,
         tokenizer,
-        seed=seed,
+        seed=0 if held_out else args.seed,
+        fixed=held_out,
         max_seq_length=args.max_seq_length,
         objective=args.objective,
         short_seq_prob=args.short_seq_prob,

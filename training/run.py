@@ -71,7 +71,11 @@ class Run:
         return tqdm(total=total, desc=desc, initial=initial, disable=quiet, dynamic_ncols=True)
 
     def describe(self, **facts) -> None:
-        """Merge facts (hashes and counts of the data, say) into ``run.json``."""
+        """Merge facts (hashes and counts of the data, say) into ``run.json``.
+
+        The first call writes the file, so scripts make it once data and model are known to be good: until then
+        the folder does not count as taken.
+        """
         self.facts.update(facts)
         if self.is_main:
             write_json(self.output_dir / "run.json", self.facts)
@@ -102,7 +106,7 @@ class Run:
 
 
 def start_run(args, script: str) -> Run:
-    """Check the output folder, start the processes, seed them, and write ``run.json``.
+    """Check the output folder, start the processes, seed them, and gather the facts for ``run.json``.
 
     Raises:
         ValueError: the folder already holds a run and no resume was asked for, or a flag cannot be honoured
@@ -124,17 +128,21 @@ def start_run(args, script: str) -> Run:
     if trackers:
         run.accelerator.init_trackers("runs")
     set_seed(args.seed)
-    run.describe(
-        script=script,
-        flags=dataclasses.asdict(args),
-        command=[os.path.basename(sys.argv[0]), *sys.argv[1:]],
-        started=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        versions=versions(),
-        commit=commit(),
-        device=device_name(run.device),
-        processes=run.world_size,
-        mixed_precision=run.accelerator.mixed_precision,
-    )
+    run.facts = {
+        "script": script,
+        "flags": dataclasses.asdict(args),
+        "command": [os.path.basename(sys.argv[0]), *sys.argv[1:]],
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
+        "commit": commit(),
+        "device": device_name(run.device),
+        "processes": run.world_size,
+        "mixed_precision": run.accelerator.mixed_precision,
+    }
+    if (run.output_dir / "run.json").is_file():  # resumed: what earlier starts recorded stays
+        earlier = json.loads((run.output_dir / "run.json").read_text(encoding="utf-8"))
+        same = ("started", "command", "versions", "commit", "device", "processes")
+        run.facts["earlier"] = [*earlier.pop("earlier", []), {name: earlier.get(name) for name in same}]
     return run
 
 
@@ -142,7 +150,8 @@ def check_output_dir(args) -> None:
     folder = Path(args.output_dir)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--output_dir {folder} is a file; give a folder")
-    taken = [name for name in ("run.json", "config.json", "model.safetensors") if (folder / name).exists()]
+    names = ("run.json", "metrics.jsonl", "config.json", "model.safetensors", "tokenizer.json")
+    taken = [name for name in names if (folder / name).exists()]
     if taken and not args.resume_from_checkpoint:
         raise ValueError(
             f"--output_dir {folder} already holds a run or a model ({taken[0]}); give another folder, "
