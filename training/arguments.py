@@ -1,4 +1,4 @@
-"""The flags of the three scripts, named as in transformers' examples.
+"""The flags of the scripts, named as in transformers' examples.
 
 Steps are optimiser steps everywhere; lengths count the special tokens.
 """
@@ -169,6 +169,51 @@ class SquadArguments(FineTuningArguments):
     n_best_size: int = _flag(20, "Candidates kept per question.")
     null_score_diff_threshold: float = _flag(0.0, "Answer nothing if null minus best score is above this.")
     num_train_epochs: float = _flag(2.0, "Passes over the training windows.")
+
+
+@dataclass
+class NerArguments(FineTuningArguments):
+    test_file: str | None = _flag(None, "More data to predict; scored if it has tags.")
+    max_seq_length: int = _flag(512, "Length of a row: a sentence and what fits of its document around it.")
+    context: Literal["document", "sentence"] = _flag("document", "What the model sees around a sentence.")
+    mixed_tags: bool = _flag(False, "Accept files where some entities begin with B- and others with I-.")
+    feature_based: (
+        Literal["embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four", "weighted_sum_all"]
+        | None
+    ) = _flag(None, "Freeze BERT; train a BiLSTM on these layers (paper, Table 7).")
+    lstm_size: int = _flag(768, "Units of that LSTM in each direction.")
+    per_device_train_batch_size: int = _flag(8, "Rows per device in one forward pass; a row may hold many sentences.")
+
+    def __post_init__(self):
+        super().__post_init__()
+        _at_least(self, 1, "lstm_size")
+
+
+@dataclass
+class SwagArguments(FineTuningArguments):
+    test_file: str | None = _flag(None, "More data to predict; scored if it has labels.")
+    max_seq_length: int = _flag(128, "Longer inputs are cut, the longer of context and ending first.")
+    per_device_train_batch_size: int = _flag(16, "Examples, of all their choices, per device in one forward pass.")
+    learning_rate: float = _flag(2e-5, "Peak learning rate (paper, section 4.4).")
+
+
+@dataclass
+class FeatureArguments:
+    model_name_or_path: str = field(metadata={"help": "A checkpoint: folder or Hub name."})
+    input_file: str = field(metadata={"help": "One text a line; ' ||| ' separates the two of a pair. Also .gz, .xz."})
+    output_file: str = field(metadata={"help": "What to write: .jsonl, or .npz for NumPy."})
+    tokenizer_name: str | None = _flag(None, "Folder or Hub name of the tokenizer; default: the model's.")
+    layers: str = _flag("-1,-2,-3,-4", "-1 is the last layer, 0 the first; the layer before the first: embeddings.")
+    pooling: Literal["none", "cls", "mean"] = _flag("none", "Every token's vector, the [CLS]'s, or their mean.")
+    max_seq_length: int = _flag(128, "Longest input of the model.")
+    long_lines: Literal["error", "window", "cut"] = _flag(
+        "error", "Longer lines: refuse, read in overlapping windows, or cut as the original does."
+    )
+    batch_size: int = _flag(32, "Inputs in one forward pass.")
+    model_impl: Literal["repro", "transformers"] = _flag("repro", "The network: this project's, or transformers'.")
+
+    def __post_init__(self):
+        _at_least(self, 1, "batch_size")
 
 
 def parse_arguments(cls: type, argv: list[str] | None = None):
