@@ -168,6 +168,10 @@ class SquadArguments(FineTuningArguments):
     max_answer_length: int = _flag(30, "Longest answer, in tokens.")
     n_best_size: int = _flag(20, "Candidates kept per question.")
     null_score_diff_threshold: float = _flag(0.0, "Answer nothing if null minus best score is above this.")
+    answer_alignment: Literal["offsets", "google"] = _flag(
+        "offsets", "From tokens back to text: by character offsets, or as google-research/bert does."
+    )
+    cache_dir: str | None = _flag(None, "Where tokenised windows are kept, by content; default: OUTPUT_DIR/features.")
     num_train_epochs: float = _flag(2.0, "Passes over the training windows.")
 
 
