@@ -21,6 +21,11 @@ def test_collate_pads_on_the_right_to_the_longest_row():
     assert batch["labels"].dtype == torch.int64
 
 
+def test_labels_of_tokens_are_padded_with_what_the_loss_ignores():
+    columns = {"input_ids": [[1, 2], [3]], "token_type_ids": [[0, 0], [0]], "labels": [[4, 5], [6]]}
+    assert Features(columns, 0).collate([1, 0])["labels"].tolist() == [[6, -100], [4, 5]]
+
+
 def test_float_labels_stay_float32():
     rows = Features({"input_ids": [[1], [2]], "token_type_ids": [[0], [0]], "labels": [0.5, 2.0]}, 0)
     assert rows.collate([1])["labels"].dtype == torch.float32

@@ -33,6 +33,11 @@ def test_frozen_parameters_are_left_out(small_config):
     assert not held & set(model.bert.embeddings.parameters())
 
 
+def test_biases_of_an_lstm_are_spared_too():
+    groups = parameter_groups(torch.nn.LSTM(3, 4, num_layers=2, bidirectional=True), 0.01)
+    assert [len(group["params"]) for group in groups] == [8, 8]
+
+
 def test_one_step_by_hand():
     """AdamW's first step moves each weight by lr * sign(gradient), after the decay lr * wd * weight."""
     layer = torch.nn.Linear(1, 1)

@@ -175,16 +175,18 @@ class SquadArguments(FineTuningArguments):
     num_train_epochs: float = _flag(2.0, "Passes over the training windows.")
 
 
+TaggerLayers = Literal[
+    *("embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four", "weighted_sum_all")
+]
+
+
 @dataclass
 class NerArguments(FineTuningArguments):
     test_file: str | None = _flag(None, "More data to predict; scored if it has tags.")
     max_seq_length: int = _flag(512, "Length of a row: a sentence and what fits of its document around it.")
     context: Literal["document", "sentence"] = _flag("document", "What the model sees around a sentence.")
     mixed_tags: bool = _flag(False, "Accept files where some entities begin with B- and others with I-.")
-    feature_based: (
-        Literal["embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four", "weighted_sum_all"]
-        | None
-    ) = _flag(None, "Freeze BERT; train a BiLSTM on these layers (paper, Table 7).")
+    feature_based: TaggerLayers | None = _flag(None, "Freeze BERT; train a BiLSTM on these layers (paper, Table 7).")
     lstm_size: int = _flag(768, "Units of that LSTM in each direction.")
     per_device_train_batch_size: int = _flag(8, "Rows per device in one forward pass; a row may hold many sentences.")
 

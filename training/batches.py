@@ -13,18 +13,19 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+IGNORED = -100  # the label of what has none
+
 
 class Features:
     """Tokenised examples in memory.
 
     Args:
-        columns: ``input_ids`` and ``token_type_ids`` hold one sequence of ints a row; any other column
-            (``labels``, ``start_positions``, ...) holds one number a row. All have the same length.
+        columns: ``input_ids`` and ``token_type_ids`` hold one sequence of ints a row, and so may ``labels``, one
+            a token; any other column (``labels``, ``start_positions``, ...) holds one number a row. All have the
+            same length.
         pad_token_id: what ``input_ids`` are padded with.
         seed: of the order in ``batch``.
     """
-
-    PADDED = ("input_ids", "token_type_ids")
 
     def __init__(self, columns: dict, pad_token_id: int, seed: int = 0):
         sizes = {name: len(column) for name, column in columns.items()}
@@ -45,10 +46,10 @@ class Features:
         """The rows at ``indices``, padded on the right to the longest of them: (B, L) and (B,)."""
         indices = np.asarray(indices)
         longest = int(self.lengths[indices].max())
-        padding = {"input_ids": self.pad_token_id, "token_type_ids": 0}
+        padding = {"input_ids": self.pad_token_id, "token_type_ids": 0, "labels": IGNORED}
         batch = {}
         for name, column in self.columns.items():
-            if name not in self.PADDED:
+            if np.ndim(column[0]) == 0:
                 batch[name] = torch.tensor(np.asarray([column[i] for i in indices]))
                 continue
             rows = np.full((len(indices), longest), padding[name], dtype=np.int64)

@@ -13,10 +13,8 @@ import numpy as np
 import torch
 from accelerate.utils import gather_object
 
-from .batches import Features
+from .batches import IGNORED, Features
 from .run import Run
-
-IGNORED = -100
 
 
 @dataclass

@@ -1,18 +1,20 @@
 """AdamW and the linear schedule (paper, A.2; google-research/bert ``optimization.py``)."""
 
+import re
+
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 from transformers.utils import is_torch_xla_available
 
-NO_DECAY = ("bias", "LayerNorm.weight")
+EXEMPT = re.compile(r"(^|\.)(LayerNorm\.weight|bias(_[ih]h_l\d+(_reverse)?)?)$")  # bias_ih_l0: an LSTM's
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
     """Every trainable parameter in one of two groups: decayed, or exempt (biases, LayerNorm weights)."""
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    exempt = [p for name, p in named if name.endswith(NO_DECAY)]
-    decayed = [p for name, p in named if not name.endswith(NO_DECAY)]
+    exempt = [p for name, p in named if EXEMPT.search(name)]
+    decayed = [p for name, p in named if not EXEMPT.search(name)]
     return [
         {"params": decayed, "weight_decay": weight_decay},
         {"params": exempt, "weight_decay": 0.0},
