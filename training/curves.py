@@ -143,7 +143,7 @@ def label_ends(axis, ends: list[tuple[float, float, str, str]]) -> None:
     """Write (step, y, text, colour) at the right edge, at the curves' last heights, pushed apart where they touch."""
     low, high = axis.get_ylim()
     last = max(step for step, *_ in ends)
-    axis.set_xlim(0, last)
+    axis.set_xlim(0, max(last, 1))  # an evaluation without training stands at step 0
     gap = (high - low) * 0.062
     below = float("-inf")
     for _, y, text, colour in sorted(ends, key=lambda end: end[1]):

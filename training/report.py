@@ -1,0 +1,193 @@
+"""Several runs side by side: one table, one picture.
+
+    python -m training.report RUN_FOLDER... --output_dir report      # or: make report RUNS="a b" OUT=report
+
+Fine-tuning runs of one task stand in one row, where they started from in the columns: random weights, a
+pre-trained folder, transformers' network. Runs that differ in their seed only share a cell: mean ± standard
+deviation (runs). Pre-training runs are listed beneath, the first one's held-out loss is drawn beside the bars.
+Writes report.md and, where matplotlib is installed, report.png.
+"""
+
+import argparse
+import importlib.util
+import json
+import statistics
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from .curves import BLUE, DPI, GREEN, GREY, ORANGE, VERMILION, canvas, draw_losses, dress, read_events, series
+
+# result key -> (what the table calls it, factor to per cent); the first one found of a task is drawn
+METRICS = {
+    "eval_exact_match": ("exact match", 1),
+    "eval_matthews_correlation": ("Matthews correlation", 100),
+    "eval_pearson": ("Pearson correlation", 100),
+    "eval_spearmanr": ("Spearman correlation", 100),
+    "eval_mnli_m_accuracy": ("accuracy, matched", 100),
+    "eval_mnli_mm_accuracy": ("accuracy, mismatched", 100),
+    "eval_accuracy": ("accuracy", 100),
+    "eval_f1": ("F1", 100),
+}
+SCRIPTS = {"run_glue.py": "classification", "run_squad.py": "question answering"}
+
+
+@dataclass
+class Finished:
+    """A finished run: ``task`` is None for pre-training, ``start`` says which weights it began with."""
+
+    folder: Path
+    task: str | None
+    start: str
+    facts: dict
+    results: dict
+
+
+def read_run(folder: str | Path) -> Finished:
+    """Raises ValueError, naming the file, where the folder does not hold a finished run."""
+    folder = Path(folder)
+    contents = []
+    for name in ("run.json", "all_results.json"):
+        try:
+            contents.append(json.loads((folder / name).read_text(encoding="utf-8")))
+        except (OSError, ValueError) as error:
+            raise ValueError(f"{folder / name}: expected the records of a finished run ({error})") from error
+    facts, results = contents
+    flags = facts["flags"]
+    origin = flags.get("model_name_or_path")
+    start = f"from {Path(origin).name}" if origin else "random weights"
+    if flags.get("model_impl") == "transformers":
+        start += ", transformers' network"
+    task = None
+    if facts["script"] in SCRIPTS:
+        task = flags.get("task_name") or (facts["data"].get("task") if isinstance(facts.get("data"), dict) else None)
+        task = task or ("SQuAD 2.0 form" if flags.get("version_2_with_negative") else SCRIPTS[facts["script"]])
+    return Finished(folder, task, start, facts, results)
+
+
+def cells(runs: list[Finished]) -> dict[tuple[str, str], dict[str, list[float]]]:
+    """(task, metric) -> start -> the values of its runs, in per cent, in the order of the runs."""
+    table: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for run in runs:
+        if run.task is None:
+            continue
+        for key, (metric, factor) in METRICS.items():
+            if key in run.results:
+                if key == "eval_f1" and "eval_exact_match" in run.results:
+                    factor = 1  # SQuAD's is in per cent already
+                starts = table.setdefault((run.task, metric), {})
+                starts.setdefault(run.start, []).append(factor * run.results[key])
+    return table
+
+
+def shown(values: list[float] | None) -> str:
+    if not values:
+        return ""
+    if len(values) == 1:
+        return f"{values[0]:.1f}"
+    return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f} ({len(values)})"
+
+
+def starts_of(runs: list[Finished]) -> list[str]:
+    """Where the fine-tuning runs began: random weights first, controls behind what they control."""
+    found = {run.start for run in runs if run.task}
+    return sorted(found, key=lambda start: (not start.startswith("random"), start))
+
+
+def tables(runs: list[Finished]) -> str:
+    """The comparison, and the runs that it was made from, in Markdown."""
+    lines = []
+    starts = starts_of(runs)
+    if starts:
+        lines += [f"| task | metric, per cent | {' | '.join(starts)} |", f"|---|---|{'---:|' * len(starts)}"]
+        for (task, metric), row in cells(runs).items():
+            lines.append(f"| {task} | {metric} | {' | '.join(shown(row.get(start)) for start in starts)} |")
+        lines.append("")
+    pretrained = [run for run in runs if run.task is None]
+    if pretrained:
+        lines += [
+            "| pre-training | masked pieces: loss, nats | accuracy, % | next sentence: accuracy, % | steps | seconds |",
+            "|---|---:|---:|---:|---:|---:|",
+        ]
+        for run in pretrained:
+            found = run.results
+            nsp = f"{100 * found['eval_nsp_accuracy']:.1f}" if "eval_nsp_accuracy" in found else ""
+            lines.append(
+                f"| {run.folder.name} | {found['eval_mlm_loss']:.3f} | {100 * found['eval_mlm_accuracy']:.1f} | {nsp} "
+                f"| {found['train_steps']:,} | {found['train_runtime']:,.0f} |"
+            )
+        lines.append("")
+    lines += ["| run | steps | seconds of training | commit | device |", "|---|---:|---:|---|---|"]
+    for run in runs:
+        steps, seconds = run.results.get("train_steps", 0), run.results.get("train_runtime", 0)
+        lines.append(f"| {run.folder} | {steps:,} | {seconds:,.0f} | {run.facts['commit']} | {run.facts['device']} |")
+    return "\n".join(lines) + "\n"
+
+
+def draw(runs: list[Finished], path: Path) -> None:
+    """Bars per task and start; beside them the loss curve of the first pre-training run."""
+    bars = {}
+    for (task, metric), row in cells(runs).items():
+        if task not in {name for name, _ in bars}:
+            bars[task, metric] = row
+    pretrained = next((run for run in runs if run.task is None), None)
+    figure, axes = canvas("What pre-training was worth" if pretrained else "Runs", bool(bars) + bool(pretrained))
+    if pretrained:
+        events = read_events(pretrained.folder / "metrics.jsonl")
+        entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)
+        train, held_out = series(events, "train", "mlm_loss"), series(events, "eval", "eval_mlm_loss")
+        draw_losses(axes[0], train, held_out, entropy, "Pre-training: masked-piece loss, nats")
+    if bars:
+        draw_bars(axes[-1], bars, starts_of(runs))
+    figure.savefig(path, dpi=DPI)
+
+
+def draw_bars(axis, bars: dict[tuple[str, str], dict[str, list[float]]], starts: list[str]) -> None:
+    colours = dict(zip(starts, ("#B5B5B5", BLUE, VERMILION, GREEN, ORANGE), strict=False))
+    places, names, place = [], [], 0.0
+    for (task, metric), row in bars.items():
+        first = place
+        for start in (start for start in starts if start in row):
+            value = statistics.mean(row[start])
+            colour = colours.get(start, GREY)
+            axis.barh(place, value, height=0.8, color=colour)
+            axis.annotate(
+                *(f"{value:.1f}  {start}", (max(value, 0), place)),
+                **{"xytext": (5, 0), "textcoords": "offset points", "va": "center", "fontsize": 9, "color": "#333333"},
+            )
+            place += 1
+        places.append((first + place - 1) / 2)
+        names.append(f"{task}\n{metric}")
+        place += 0.7
+    dress(axis, "Fine-tuned with the same flags: held-out score, per cent")
+    axis.set_xlabel("")
+    axis.grid(visible=False)
+    axis.set_yticks(places, names)
+    axis.invert_yaxis()
+    axis.set_xlim(min(0, *axis.get_xlim()), 140)
+    axis.set_xticks([0, 25, 50, 75, 100])
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m training.report", description=__doc__.splitlines()[0])
+    parser.add_argument("runs", nargs="+", metavar="RUN_FOLDER")
+    parser.add_argument("--output_dir", default="report")
+    args = parser.parse_args(argv)
+    runs = [read_run(folder) for folder in args.runs]
+    output = Path(args.output_dir)
+    output.mkdir(parents=True, exist_ok=True)
+    text = tables(runs)
+    (output / "report.md").write_text(text, encoding="utf-8")
+    print(text)
+    if importlib.util.find_spec("matplotlib"):
+        draw(runs, output / "report.png")
+        print(f"table and picture: {output / 'report.md'}, {output / 'report.png'}")
+    else:
+        print(f"table: {output / 'report.md'} (for the picture: pip install matplotlib)")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ValueError as error:
+        sys.exit(f"training.report: error: {error}")
