@@ -30,15 +30,15 @@ import time
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoTokenizer, BertConfig
+from transformers import AutoTokenizer, BertConfig
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
-from training import glue
+from training import glue, submission
 from training.arguments import GlueArguments, parse_arguments
 from training.batches import step_batches, steps_for
 from training.checkpoint import resume, save_checkpoint, save_model_folder
-from training.configs import bert_config, check_fit
+from training.configs import load_config
 from training.control import with_exact_losses
 from training.curves import draw_curves
 from training.glue_sources import load_data
@@ -93,10 +93,7 @@ def main(argv: list[str] | None = None) -> None:
         "train_samples_per_second": round((total_steps - done) * run.global_batch_size / seconds, 3) if seconds else 0,
         "train_steps": total_steps,
     }
-    for split in (name for name in features if name.startswith("test")):
-        logits = predict(run, model, features[split], args.per_device_eval_batch_size)["logits"]
-        if run.is_main:
-            glue.write_predictions(run.output_dir, data, split, logits)
+    write_predictions(run, model, data, features)
     save_model_folder(run, model)
     if run.is_main:
         tokenizer.backend_tokenizer.no_truncation()  # else --max_seq_length would travel in tokenizer.json
@@ -107,20 +104,6 @@ def main(argv: list[str] | None = None) -> None:
         write_model_card(run.output_dir, kind="glue", datasets=[data.name], metrics=results)
     run.finish(results)
     run.say(f"finished: {run.output_dir}")
-
-
-def load_config(args, tokenizer) -> BertConfig:
-    """The network's shape, checked against the tokenizer and the length asked for."""
-    if args.config_name:
-        config = bert_config(args.config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
-    else:
-        config = AutoConfig.from_pretrained(args.model_name_or_path)
-    if not isinstance(config, BertConfig):
-        raise ValueError(f"expected a BERT checkpoint, got model_type {config.model_type!r}")
-    check_fit(config, tokenizer, args.max_seq_length)
-    if args.model_impl == "transformers":
-        vars(config).pop("auto_map", None)  # it names files of code that transformers' class does not save
-    return config
 
 
 def build_model(run, config: BertConfig, data: glue.Data):
@@ -167,12 +150,23 @@ def evaluate(run, model, data, features: dict, step: int) -> dict:
     for split, rows in features.items():
         if split.startswith("validation"):
             outputs = predict(run, model, rows, run.args.per_device_eval_batch_size)
-            values = glue.score(data.task, outputs["logits"], rows.columns["labels"]) | {"loss": outputs["loss"]}
+            values = glue.score(data.task, outputs["logits"], rows.columns["labels"])
+            values |= glue.score_by_category(data, split, outputs["logits"]) | {"loss": outputs["loss"]}
             results |= {glue.prefix(split) + name: value for name, value in values.items()}
     if results:
         run.log(event="eval", step=step, **results)
         run.say(f"step {step}: " + ", ".join(f"{name} {value}" for name, value in results.items()))
     return results
+
+
+def write_predictions(run, model, data, features: dict) -> None:
+    """A file for every split to predict; for a submission, said at once if the server would refuse it."""
+    for split in data.to_predict:
+        logits = predict(run, model, features[split], run.args.per_device_eval_batch_size)["logits"]
+        if run.is_main:
+            path = glue.write_predictions(run.output_dir, data, split, logits)
+            wrong = submission.problem_of_file(path) if run.args.write_submission else None
+            run.say(f"not fit for the server: {wrong}" if wrong else f"predictions: {path}")
 
 
 if __name__ == "__main__":

@@ -86,6 +86,8 @@ def cell(task: str, column: str, row: int) -> str:
     if column == LABEL_COLUMN.get(task, "label"):
         return SPELLED[task][number]
     pair = task not in ("cola", "sst2")
+    if column in AX_FULL[:4]:  # a row has some, all or none of the four
+        return "Fine;Finer" if row % (AX_FULL.index(column) + 2) == 0 else ""
     if column in FIRST or (column == "sentence" and not pair):
         return f"{opening} was {WORDS[number]} number {row}"
     if column in SECOND or column == "sentence":

@@ -167,6 +167,35 @@ def test_metrics_of_logits():
     assert glue.score(glue.GLUE_TASKS["stsb"], scores, [0.0, 1.0, 2.0]) == {"pearson": None, "spearmanr": None}
 
 
+def test_diagnostics_are_scored_by_category(tmp_path):
+    """Against scikit-learn on the rows that the category's column names; an empty category has no score."""
+    sklearn = pytest.importorskip("sklearn.metrics")
+    folder = write_task(tmp_path, "ax", rows=40)
+    data = load_data(flags(task_name="ax", data_dir=str(folder)), THREE_WAY)
+    logits = np.random.default_rng(0).normal(size=(40, 3)) + 2 * np.eye(3)[np.arange(40) % 3]
+    expected = {}
+    for number, name in enumerate(("lexical_semantics", "predicate_argument_structure", "logic", "knowledge"), 2):
+        rows = np.arange(0, 40, number)  # as official_files writes them
+        score = sklearn.matthews_corrcoef(rows % 3, logits[rows].argmax(axis=1))
+        expected[f"matthews_correlation_{name}"] = pytest.approx(score, abs=1e-12)
+    assert glue.score_by_category(data, "validation", logits) == expected
+    data.splits["validation"] = data.splits["validation"].first(1)
+    assert len(glue.score_by_category(data, "validation", logits[:1])) == 4  # row 0 is in all of them
+    data.splits["validation"].categories["Logic"] = [""]
+    assert "matthews_correlation_logic" not in glue.score_by_category(data, "validation", logits[:1])
+    other = load_data(flags(task_name="rte", data_dir=str(write_task(tmp_path / "rte", "rte"))))
+    assert glue.score_by_category(other, "validation", np.zeros((24, 2))) == {}
+
+
+def test_diagnostics_in_the_folder_of_the_archive_and_without_its_second_file(tmp_path):
+    folder = write_task(tmp_path / "diagnostic", "ax")
+    given = flags(task_name="ax", data_dir=str(tmp_path), do_predict=True)
+    assert load_data(given, THREE_WAY).to_predict == ["test"]
+    (folder / "diagnostic.tsv").unlink()
+    assert load_data(given, THREE_WAY).to_predict == ["validation"]
+    assert load_data(flags(task_name="rte", data_dir=str(write_task(tmp_path / "rte", "rte")))).to_predict == []
+
+
 def test_features_of_a_pair():
     vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "he", "said", "the", "pie", "is"]
     tokenizer = build_tokenizer(vocab)

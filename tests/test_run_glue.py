@@ -16,7 +16,7 @@ from transformers import BertConfig, pipeline
 
 import modeling_bert_repro
 import run_glue
-from training import checkpoint, embedded
+from training import checkpoint, embedded, submission
 from training.arguments import GlueArguments, parse_arguments
 from training.run import report_errors
 
@@ -147,9 +147,24 @@ def test_regression_is_learnt(tmp_path, pretrained, files):
 
 def test_diagnostics_are_evaluated_with_an_mnli_model(tmp_path, mnli, files):
     results = train(tmp_path / "run", mnli, files, "ax")
-    assert set(results) == {"eval_matthews_correlation", "eval_loss"} | ALWAYS
+    categories = ("lexical_semantics", "predicate_argument_structure", "logic", "knowledge")
+    kinds = {f"eval_matthews_correlation_{name}" for name in categories}
+    assert set(results) == {"eval_matthews_correlation", "eval_loss"} | kinds | ALWAYS
     assert results["eval_matthews_correlation"] > 0.9
     assert (tmp_path / "run" / "AX.tsv").read_text(encoding="utf-8").startswith("index\tprediction\n0\tentailment\n")
+
+
+def test_submission_says_at_once_what_the_server_would_refuse(tmp_path, pretrained, files, capsys, monkeypatch):
+    given = ("--write_submission", "--max_steps=1")
+    train(tmp_path / "a", pretrained, files, "cola", *given)
+    path = tmp_path / "a" / "CoLA.tsv"
+    assert f"not fit for the server: {path}: expected 1,063 predictions, got 24" in capsys.readouterr().out
+    monkeypatch.setitem(submission.TEST_ROWS, "CoLA.tsv", 24)
+    train(tmp_path / "b", pretrained, files, "cola", *given)
+    assert f"predictions: {tmp_path / 'b' / 'CoLA.tsv'}" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        run_glue.main(["--output_dir=x", "--model_name_or_path=y", "--train_file=z", "--write_submission"])
+    assert "--write_submission needs --task_name" in capsys.readouterr().err
 
 
 def test_evaluation_alone_repeats_the_score_of_the_run(tmp_path, mnli, files, capsys):

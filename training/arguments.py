@@ -157,6 +157,13 @@ class GlueArguments(FineTuningArguments):
     test_file: str | None = _flag(None, "Data of one's own to predict.")
     max_seq_length: int = _flag(128, "Longer inputs are cut, the longer sentence first.")
     do_predict: bool = _flag(False, "Write predictions for the test split.")
+    write_submission: bool = _flag(False, "Write them for the GLUE server; see python -m training.submission.")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.write_submission and not self.task_name:
+            raise ValueError("--write_submission needs --task_name: the GLUE server knows only its own tasks")
+        self.do_predict |= self.write_submission
 
 
 @dataclass

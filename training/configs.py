@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from transformers import BertConfig
+from transformers import AutoConfig, BertConfig
 
 from .arguments import CONFIG_SIZES
 
@@ -29,6 +29,20 @@ def bert_config(config_name: str, vocab_size: int, **fields) -> BertConfig:
             f"--config_name {config_name}: expected one of {', '.join(CONFIG_SIZES)}, or a folder with config.json"
         )
     return BertConfig.from_pretrained(config_name, **fields)
+
+
+def load_config(args, tokenizer) -> BertConfig:
+    """The network's shape that a fine-tuning script's flags ask for, checked against tokenizer and length."""
+    if args.config_name:
+        config = bert_config(args.config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
+    else:
+        config = AutoConfig.from_pretrained(args.model_name_or_path)
+    if not isinstance(config, BertConfig):
+        raise ValueError(f"expected a BERT checkpoint, got model_type {config.model_type!r}")
+    check_fit(config, tokenizer, args.max_seq_length)
+    if args.model_impl == "transformers":
+        vars(config).pop("auto_map", None)  # it names files of code that transformers' class does not save
+    return config
 
 
 def check_fit(config: BertConfig, tokenizer, max_seq_length: int) -> None:

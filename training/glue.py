@@ -14,7 +14,7 @@ A row of MRPC's dev.tsv (official layout, tab-separated, never quoted) becomes o
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,7 @@ MNLI_FILES = {
     "test_mismatched": "test_mismatched.tsv",
 }
 AX_FILES = {"validation": "diagnostic-full.tsv", "test": "diagnostic.tsv"}
+AX_CATEGORIES = ("Lexical Semantics", "Predicate-Argument Structure", "Logic", "Knowledge")
 COLA_HEADER = ("source", "label", "original_label", "sentence")
 PAIR = ("sentence1", "sentence2")
 PREMISE = ("premise", "hypothesis")
@@ -53,6 +54,7 @@ class Task:
         header: of files that have none.
         ragged_share: share of the rows that may be broken in the official release; they are left out and said so.
         score_range: of regression labels.
+        categories: columns whose cells, where not empty, put a row into the category of the column's name.
     """
 
     folder: str
@@ -65,6 +67,12 @@ class Task:
     header: tuple[str, ...] = ()
     ragged_share: float = 0.0
     score_range: tuple[float, float] = (-np.inf, np.inf)
+    categories: tuple[str, ...] = ()
+
+    @property
+    def main_metric(self) -> str:
+        """The one that the paper's Table 1 reports."""
+        return self.metrics[-1]
 
 
 def _task(folder, texts, label, labels, metrics, files=PLAIN_FILES, digits=("0", "1"), **more) -> Task:
@@ -87,7 +95,7 @@ GLUE_TASKS: dict[str, Task] = {
     "rte": _task("RTE", (PAIR,), ("label",), ENTAILMENT, ACCURACY, digits=()),
     "wnli": _task("WNLI", (PAIR,), ("label",), ("not_entailment", "entailment"), ACCURACY),
     "ax": _task("AX", (PAIR, ("Premise", "Hypothesis"), PREMISE), ("Label", "label"), THREE_WAY,
-                ("matthews_correlation",), AX_FILES, ()),
+                ("matthews_correlation",), AX_FILES, (), categories=AX_CATEGORIES),
 }  # fmt: skip
 EMBEDDED_TASKS: dict[str, Task] = {
     "embedded_pair": _task("embedded_pair", (PAIR,), ("label",), ("other_body", "own_body"), WITH_F1),
@@ -117,6 +125,7 @@ class Examples:
     where: Callable[[int], str]
     facts: dict
     columns: "Columns"
+    categories: dict[str, list[str]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.texts[0])
@@ -124,7 +133,9 @@ class Examples:
     def first(self, count: int | None) -> "Examples":
         cut = slice(count)
         labels = None if self.labels is None else self.labels[cut]
-        return replace(self, texts=tuple(t[cut] for t in self.texts), labels=labels, index=self.index[cut])
+        texts = tuple(column[cut] for column in self.texts)
+        categories = {name: cells[cut] for name, cells in self.categories.items()}
+        return replace(self, texts=texts, labels=labels, index=self.index[cut], categories=categories)
 
 
 @dataclass(frozen=True)
@@ -132,9 +143,10 @@ class Columns:
     texts: tuple[str, ...]
     label: str | None
     index: str | None
+    categories: tuple[str, ...] = ()
 
     def names(self) -> list[str]:
-        return [name for name in (*self.texts, self.label, self.index) if name is not None]
+        return [name for name in (*self.texts, self.label, self.index, *self.categories) if name is not None]
 
 
 @dataclass
@@ -148,6 +160,13 @@ class Data:
     @property
     def problem_type(self) -> str:
         return "regression" if self.task.labels is None else "single_label_classification"
+
+    @property
+    def to_predict(self) -> list[str]:
+        """The test splits; of a task that only evaluates, and has none, what it evaluates."""
+        tests = [split for split in self.splits if split.startswith("test")]
+        only_evaluates = self.task.files and "train" not in self.task.files
+        return tests or ([*self.splits] if only_evaluates else [])
 
     def describe(self) -> dict:
         """What run.json should know: sources, counts, hashes, label names."""
@@ -187,7 +206,8 @@ def find_columns(task: Task, header: list[str], labelled: bool) -> Columns:
             "is this the right file for the task?"
         )
     index = next((name for name in header if name.lower() in ("index", "id", "idx")), None)
-    return Columns(texts, label, None if index in (*texts, label) else index)
+    categories = tuple(name for name in task.categories if name in header)
+    return Columns(texts, label, None if index in (*texts, label) else index, categories)
 
 
 def _or(names: Iterable[str]) -> str:
@@ -276,6 +296,22 @@ def score(task: Task, logits: np.ndarray, labels: list) -> dict[str, float | Non
     return {name: None if np.isnan(value) else value for name, value in values.items()}
 
 
+def score_by_category(data: Data, split: str, logits: np.ndarray) -> dict[str, float | None]:
+    """The metrics over the rows of each category, e.g. ``matthews_correlation_logic``; {} without categories."""
+    examples, values = data.splits[split], {}
+    for name, cells in examples.categories.items():
+        if rows := [row for row, cell in enumerate(cells) if cell.strip()]:
+            scores = score(data.task, logits[rows], [examples.labels[row] for row in rows])
+            ending = re.sub("[^a-z]+", "_", name.lower())
+            values |= {f"{metric}_{ending}": value for metric, value in scores.items()}
+    return values
+
+
+def server_name(task: Task, split: str = "test") -> str:
+    """What the GLUE server calls the predictions for a split."""
+    return task.folder + {"test_matched": "-m", "test_mismatched": "-mm"}.get(split, "") + ".tsv"
+
+
 def write_predictions(folder: Path, data: Data, split: str, logits: np.ndarray) -> Path:
     """A file that the GLUE server takes: its name, `index` and `prediction`, spelled as in the task's files."""
     task = data.task
@@ -284,6 +320,6 @@ def write_predictions(folder: Path, data: Data, split: str, logits: np.ndarray) 
     else:
         spelled = [(task.digits or task.labels)[number] for number in logits.argmax(axis=1)]
     rows = [f"{name}\t{prediction}\n" for name, prediction in zip(data.splits[split].index, spelled, strict=True)]
-    path = folder / f"{task.folder}{ {'test_matched': '-m', 'test_mismatched': '-mm'}.get(split, '') }.tsv"
+    path = folder / server_name(task, split)
     path.write_text("index\tprediction\n" + "".join(rows), encoding="utf-8")
     return path

@@ -87,7 +87,7 @@ def _in_order(task: Task, names: tuple[str, ...]) -> Task:
 
 def _check(data: Data, args) -> Data:
     """Labels to numbers, ``--max_..._samples``, and what no later step could repair."""
-    if args.do_predict and not any(split.startswith("test") for split in data.splits):
+    if args.do_predict and not data.to_predict:
         raise ValueError("--do_predict: there is no test split; give --test_file, or drop the flag")
     if "train" in data.splits and not any(split.startswith("validation") for split in data.splits):
         raise ValueError("there is training data but nothing to evaluate on; give --validation_file")
@@ -150,7 +150,8 @@ def read_examples(task: Task, path: str | Path, labelled: bool) -> Examples:
         facts["broken_lines_left_out"] = table.skipped
     labels = table.columns[columns.label] if labelled else None
     index = table.columns[columns.index] if columns.index else range(len(table))
-    return Examples(texts, labels, [str(i) for i in index], table.where, facts, columns)
+    categories = {name: table.columns[name] for name in columns.categories}
+    return Examples(texts, labels, [str(i) for i in index], table.where, facts, columns, categories)
 
 
 def official_files(task: Task, folder: Path, with_test: bool) -> dict[str, Path]:
@@ -161,7 +162,8 @@ def official_files(task: Task, folder: Path, with_test: bool) -> dict[str, Path]
     for split, name in task.files.items():
         if split.startswith("test") and "train" in task.files and not with_test:
             continue
-        places = [f / (name + end) for f in (folder, folder / task.folder) for end in ("", ".xz", ".gz")]
+        folders = (folder, folder / task.folder, *([folder / "diagnostic"] if task.folder == "AX" else []))
+        places = [place / (name + end) for place in folders for end in ("", ".xz", ".gz")]
         path = next((place for place in places if place.is_file()), None)
         if path:
             found[split] = path
