@@ -99,6 +99,7 @@ def test_leaves_a_folder_for_every_reader(finished):
     expected = {
         *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "README.md"),
         *("run.json", "metrics.jsonl", "all_results.json", "predictions.json", "nbest_predictions.json"),
+        "answers.html",
     }
     names = {path.name for path in finished.iterdir()}
     assert expected <= names
@@ -147,6 +148,7 @@ def test_version_2_reports_the_official_numbers(finished_2, files, capsys):
     names = ["exact", "f1", "total"]
     names = [f"{half}{name}" for half in ("", "HasAns_", "NoAns_") for name in names]
     names += ["best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh", "exact_match"]
+    names += ["at_0_exact", "at_0_f1", "at_best_exact", "at_best_f1"]
     assert {f"eval_{name}" for name in names} == {name for name in results if name.startswith("eval_")}
     assert results["eval_NoAns_total"] == 5
     odds, spans = read(finished_2, "null_odds.json"), read(finished_2, "span_predictions.json")
@@ -156,10 +158,12 @@ def test_version_2_reports_the_official_numbers(finished_2, files, capsys):
     assert squad.main([*base, str(folder / "predictions.json")]) == 0
     official = json.loads(capsys.readouterr().out)
     assert official == {name: results[f"eval_{name}"] for name in official}
-    more = ["--null_odds", str(folder / "null_odds.json"), "--null_score_diff_threshold", "0.05"]
-    assert squad.main([*base, str(folder / "span_predictions.json"), *more]) == 0
-    official = json.loads(capsys.readouterr().out)
-    assert official == {name: results[f"eval_{name}"] for name in official}
+    more = ["--na_prob_file", str(folder / "null_odds.json"), "--na_prob_thresh"]
+    for at, prefix in (("0.05", ""), ("0", "at_0_"), (str(results["eval_best_f1_thresh"]), "at_best_")):
+        assert squad.main([*base, str(folder / "span_predictions.json"), *more, at]) == 0
+        official = json.loads(capsys.readouterr().out)
+        names = ["exact", "f1"] if prefix else list(official)
+        assert {name: official[name] for name in names} == {name: results[f"eval_{prefix}{name}"] for name in names}
     assert read(folder, "config.json")["null_score_diff_threshold"] == results["eval_best_f1_thresh"]
 
 

@@ -11,7 +11,7 @@ A question and one window of its context make one row (max_seq_length 16, doc_st
     answer "a gallon of milk": row 0 does not hold all of it -> start = end = 0, the [CLS];
                                row 1 -> start 10, end 13
 
-    python -m training.squad score DATA.json PREDICTIONS.json [--version_2_with_negative]
+    python -m training.squad score DATA.json PREDICTIONS.json [--version_2_with_negative] [--na_prob_file ODDS.json]
 """
 
 import argparse
@@ -339,20 +339,15 @@ def main(argv: list[str] | None = None) -> int:
     command.add_argument("data", help="SQuAD JSON with the gold answers")
     command.add_argument("predictions", help="JSON object: question id -> answer text")
     command.add_argument("--version_2_with_negative", action="store_true", help="SQuAD 2.0 rules")
-    command.add_argument("--null_odds", help="2.0: JSON object: question id -> number, high if unanswerable")
-    command.add_argument("--null_score_diff_threshold", type=float, help="2.0: answer nothing above these odds")
+    command.add_argument("--na_prob_file", help="2.0: JSON object: question id -> number, high if unanswerable")
+    command.add_argument("--na_prob_thresh", type=float, help="2.0: the answer counts as empty above this number")
     args = parser.parse_args(argv)
     try:
         questions = read_squad(args.data, args.version_2_with_negative)
         gold = {question.id: [text for text, _ in question.answers] for question in questions}
-        odds = read_numbers(args.null_odds) if args.null_odds else None
-        result = score(
-            gold,
-            read_predictions(args.predictions),
-            args.version_2_with_negative,
-            null_odds=odds,
-            threshold=args.null_score_diff_threshold,
-        )
+        predictions = read_predictions(args.predictions)
+        odds = read_numbers(args.na_prob_file) if args.na_prob_file else None
+        result = score(gold, predictions, args.version_2_with_negative, odds, args.na_prob_thresh)
     except ValueError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2

@@ -10,7 +10,7 @@ import re
 import string
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -116,8 +116,9 @@ def _score_v2(
     threshold: float | None,
 ) -> dict[str, float]:
     has_answer = {id_: bool(answers) for id_, answers in gold.items()}
-    exact = {id_: _best(exact_match, predictions[id_], answers) for id_, answers in gold.items()}
-    f1 = {id_: _best(f1_v2, predictions[id_], answers) for id_, answers in gold.items()}
+    exact, f1 = (
+        {id_: score_of(name, answers, predictions[id_]) for id_, answers in gold.items()} for name in ("exact", "f1")
+    )
     exact_now = _apply_threshold(exact, null_odds, has_answer, threshold)
     f1_now = _apply_threshold(f1, null_odds, has_answer, threshold)
     result = _averages(exact_now, f1_now, list(gold))
@@ -132,9 +133,11 @@ def _score_v2(
     return result
 
 
-def _best(measure: Callable[[str, str], float], prediction: str, answers: Sequence[str]) -> float:
+def score_of(name: str, gold: Sequence[str], prediction: str) -> float:
+    """ "exact" or "f1" of one answer by the rules of version 2, from 0 to 1; ``gold`` is empty if there is none."""
+    measure = exact_match if name == "exact" else f1_v2
     # Gold answers that normalise to nothing do not count, unless there is no other: then "" is right.
-    return max(measure(prediction, answer) for answer in [a for a in answers if normalize_answer(a)] or [""])
+    return max(measure(prediction, answer) for answer in [a for a in gold if normalize_answer(a)] or [""])
 
 
 def _apply_threshold(

@@ -53,13 +53,20 @@ class Answers:
         """The official scores of the predictions, with ``exact_match`` and ``f1`` in both versions.
 
         In version 2 the best scores are those over all thresholds: they come from ``spans``, for the search can
-        empty an answer but not bring back one that ``threshold`` emptied.
+        empty an answer but not bring back one that ``threshold`` emptied. ``at_0_...`` and ``at_best_...`` are
+        the scores with the threshold 0 and with ``best_f1_thresh``, which is the one to store with the model. The
+        official search can end among equal odds, or find nothing better than no answer at all while it reports
+        the threshold 0; ``at_best_f1`` is then below ``best_f1``.
         """
         gold = {question.id: [text for text, _ in question.answers] for question in questions}
         if not self.null_odds:
             return squad_metrics.score(gold, self.predictions)
         scores = squad_metrics.score(gold, self.spans, True, self.null_odds, self.threshold)
-        return {"exact_match": scores["exact"], **scores}
+        results = {"exact_match": scores["exact"], **scores}
+        for name, threshold in (("at_0", 0.0), ("at_best", scores["best_f1_thresh"])):
+            scores = squad_metrics.score(gold, self.spans, True, self.null_odds, threshold)
+            results |= {f"{name}_exact": scores["exact"], f"{name}_f1": scores["f1"]}
+        return results
 
     def write(self, folder: str | Path) -> None:
         """predictions.json and nbest_predictions.json; in version 2 also null_odds.json and
@@ -235,6 +242,11 @@ def _with_accents(context: str, end: int) -> int:
     while end < len(context) and unicodedata.category(context[end]) == "Mn":
         end += 1
     return end
+
+
+def aligner(name: str, tokenizer) -> Realign:
+    """``--answer_alignment``: "offsets" or "google"."""
+    return GoogleRealign(tokenizer) if name == "google" else slice_of_context
 
 
 class GoogleRealign:
