@@ -16,7 +16,7 @@ setup(
     install_requires=[
         "torch>=2.11,<3",
         "transformers>=5.17,<6",
-        "tokenizers>=0.22,<1",
+        "tokenizers>=0.23.1,<1",
         "tqdm>=4.66",
     ],
     extras_require={

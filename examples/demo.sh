@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# What pre-training is worth, shown on the documentation of this very Python installation, offline: learn a
+# vocabulary, pre-train, fine-tune on sentence pairs and on questions, and do the same fine-tuning from random weights.
+#   make demo            or, with the requirements installed:  DEMO_DIR=demo bash examples/demo.sh
+# Stopped? Start it again: finished parts are kept, the part that was interrupted goes on.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+OUT=${DEMO_DIR:-demo}
+export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=true
+
+part() { # part NAME SCRIPT FLAGS...: run the script into $OUT/NAME unless it has finished there
+  local folder=$OUT/$1 script=$2
+  shift 2
+  [ -f "$folder/all_results.json" ] && return
+  echo
+  echo "== $folder"
+  python "$script" --output_dir "$folder" --resume_from_checkpoint auto "$@"
+}
+
+part pretrained run_pretraining.py --config_name mini --max_seq_length 64 --per_device_train_batch_size 64 \
+  --max_steps 600 --learning_rate 1e-3 --warmup_steps 60 --eval_steps 150 --logging_steps 10 --save_steps 150
+
+pair=(--max_seq_length 96 --max_train_samples 4000 --num_train_epochs 3 --learning_rate 2e-4 --save_steps 0)
+part pair-pretrained run_glue.py --model_name_or_path "$OUT/pretrained" "${pair[@]}"
+part pair-random run_glue.py --config_name mini --tokenizer_name "$OUT/pretrained" "${pair[@]}"
+
+answers=(--max_seq_length 128 --max_query_length 24 --doc_stride 64 --max_train_samples 4000 --max_eval_samples 1000
+  --num_train_epochs 3 --learning_rate 2e-4 --save_steps 0)
+part answers-pretrained run_squad.py --model_name_or_path "$OUT/pretrained" "${answers[@]}"
+part answers-random run_squad.py --config_name mini --tokenizer_name "$OUT/pretrained" "${answers[@]}"
+
+echo
+python -m training.report "$OUT"/{pretrained,pair-random,pair-pretrained,answers-random,answers-pretrained} \
+  --output_dir "$OUT/report"
+cat <<END
+
+The pre-trained model is the folder $OUT/pretrained. Any Hugging Face tool opens it:
+
+    from transformers import pipeline
+    fill_mask = pipeline("fill-mask", model="$OUT/pretrained")
+    print([guess["token_str"] for guess in fill_mask("Return the [MASK] of the array.")])
+
+prints here:
+END
+python - <<END
+from transformers import pipeline
+fill_mask = pipeline("fill-mask", model="$OUT/pretrained")
+print([guess["token_str"] for guess in fill_mask("Return the [MASK] of the array.")])
+END
