@@ -25,6 +25,7 @@ Without training data a fine-tuned model is only evaluated: --task_name ax after
 --do_predict (or --test_file) writes <Task>.tsv as the GLUE server wants it. --resume_from_checkpoint auto goes on.
 """
 
+import copy
 import sys
 import time
 
@@ -36,7 +37,7 @@ import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
 from training import glue, submission
 from training.arguments import GlueArguments, parse_arguments
-from training.batches import step_batches, steps_for
+from training.batches import evaluation_due, step_batches, steps_for
 from training.checkpoint import resume, save_checkpoint, save_model_folder
 from training.configs import load_config
 from training.control import with_exact_losses
@@ -46,8 +47,6 @@ from training.loop import predict, training_steps
 from training.model_card import write_model_card
 from training.optim import create_optimizer, linear_schedule
 from training.run import check_output_dir, report_errors, start_run
-
-IMPLEMENTATIONS = {"repro": modeling_bert_repro, "transformers": transformers}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -108,12 +107,13 @@ def main(argv: list[str] | None = None) -> None:
 
 def build_model(run, config: BertConfig, data: glue.Data):
     """The classifier, and a line on what of it is not from the checkpoint."""
-    args = run.args
-    labels = data.task.labels or ("score",)
+    args, labels, before = run.args, data.task.labels or ("score",), glue.config_labels(config)
+    head = ", ".join(before) if before else f"{config.num_labels} classes"
+    config = copy.deepcopy(config)
     config.id2label = dict(enumerate(labels))
     config.label2id = {label: number for number, label in enumerate(labels)}
     config.problem_type = data.problem_type
-    cls = IMPLEMENTATIONS[args.model_impl].BertForSequenceClassification
+    cls, why = modeling_bert_repro.BertForSequenceClassification, ""
     if args.config_name:
         model, new = cls(config), ["all weights"]
     else:
@@ -127,21 +127,22 @@ def build_model(run, config: BertConfig, data: glue.Data):
         new = sorted({*info["missing_keys"], *(key[0] for key in info["mismatched_keys"])})
         if strange := [name for name in new if not name.startswith(("classifier.", "bert.pooler."))]:
             raise ValueError(f"{args.model_name_or_path} has no weights, or others, for {', '.join(strange[:3])}")
+        if "classifier.weight" not in new and before and set(before) != set(labels):  # as many classes, but others
+            torch.nn.init.normal_(model.classifier.weight, std=config.initializer_range)
+            torch.nn.init.zeros_(model.classifier.bias)
+            new += ["classifier.bias", "classifier.weight"]
+        if "classifier.weight" not in info["missing_keys"] and new:
+            why = f", in place of the checkpoint's head for {head}"
     if new and "train" not in data.splits:
         raise ValueError(f"newly initialised: {', '.join(new)}; without training data the model cannot be evaluated")
-    run.say(f"newly initialised: {', '.join(new)}" if new else "the classifier is the checkpoint's")
-    if args.model_impl == "transformers":
-        model = with_exact_losses(model)
+    run.say(f"newly initialised: {', '.join(new)}{why}" if new else "the classifier is the checkpoint's")
+    if args.model_impl == "transformers":  # from the very same weights, the new ones too
+        control = transformers.BertForSequenceClassification(config)
+        control.load_state_dict(model.state_dict())
+        model = with_exact_losses(control)
     if args.torch_compile:
         model.compile()
     return model
-
-
-def evaluation_due(run, step: int, num_examples: int) -> bool:
-    """Every --eval_steps; else when the step completes an epoch."""
-    if run.args.eval_steps:
-        return step % run.args.eval_steps == 0
-    return step * run.global_batch_size // num_examples > (step - 1) * run.global_batch_size // num_examples
 
 
 def evaluate(run, model, data, features: dict, step: int) -> dict:

@@ -178,10 +178,34 @@ def test_evaluation_alone_repeats_the_score_of_the_run(tmp_path, mnli, files, ca
 
 def test_head_of_another_size_is_replaced_and_said_so(tmp_path, mnli, files, capsys):
     train(tmp_path / "run", mnli, files, "rte", "--max_steps=1", "--learning_rate=0")
-    assert "newly initialised: classifier.bias, classifier.weight" in capsys.readouterr().out
+    assert (
+        "newly initialised: classifier.bias, classifier.weight, in place of the checkpoint's head for "
+        "entailment, neutral, contradiction\n"
+    ) in capsys.readouterr().out
     before, after = (load_file(folder / "model.safetensors") for folder in (mnli, tmp_path / "run"))
     assert after["classifier.weight"].shape == (2, 32)
     assert torch.equal(before["bert.pooler.dense.weight"], after["bert.pooler.dense.weight"])
+
+
+@pytest.mark.parametrize("task", ["mrpc", "stsb"])
+def test_mnli_checkpoint_as_a_start_for_other_tasks(tmp_path, mnli, files, task, capsys):
+    train(tmp_path / "run", mnli, files, task, "--max_steps=1", "--learning_rate=0")
+    assert "in place of the checkpoint's head for entailment, neutral, contradiction" in capsys.readouterr().out
+    before, after = (load_file(folder / "model.safetensors") for folder in (mnli, tmp_path / "run"))
+    assert all(torch.equal(before[name], after[name]) for name in before if not name.startswith("classifier."))
+
+
+def test_head_for_as_many_but_other_classes_is_replaced(tmp_path, pretrained, files, capsys):
+    """A head that knows negative from positive says nothing about entailment; one for entailment does."""
+    train(tmp_path / "sst2", pretrained, files, "sst2", "--max_steps=2")
+    train(tmp_path / "qnli", tmp_path / "sst2", files, "qnli", "--max_steps=1", "--learning_rate=0")
+    assert "in place of the checkpoint's head for negative, positive" in capsys.readouterr().out
+    train(tmp_path / "rte", tmp_path / "qnli", files, "rte", "--max_steps=1", "--learning_rate=0")
+    assert "the classifier is the checkpoint's" in capsys.readouterr().out
+    heads = [load_file(tmp_path / name / "model.safetensors")["classifier.weight"] for name in ("sst2", "qnli", "rte")]
+    assert not torch.equal(heads[0], heads[1])
+    assert heads[1].std() == pytest.approx(0.02, rel=0.3)
+    assert torch.equal(heads[1], heads[2])
 
 
 # --- the finished folder ---------------------------------------------------------------------------------
@@ -216,13 +240,10 @@ def test_evaluation_every_epoch_or_every_so_many_steps(tmp_path, pretrained, fil
     assert [event["step"] for event in events(tmp_path / "b", "eval")] == [2, 4, 5]
 
 
-@pytest.mark.parametrize("task", ["mnli", "stsb"])
+@pytest.mark.parametrize("task", ["mnli", "stsb", "cola"])
 def test_control_has_the_same_losses(tmp_path, pretrained, mnli, files, task):
-    """From one checkpoint, head included, with accumulation: both networks take the same steps."""
-    model = mnli
-    if task == "stsb":
-        train(tmp_path / "start", pretrained, files, "stsb", "--max_steps=1")
-        model = tmp_path / "start"
+    """From one checkpoint, and from the same new head where it has none, with accumulation: the same steps."""
+    model = mnli if task == "mnli" else pretrained
     runs = {}
     for name in ("repro", "transformers"):
         more = ("--max_steps=4", "--per_device_train_batch_size=4", "--gradient_accumulation_steps=2")
@@ -278,10 +299,14 @@ def test_random_weights_and_the_embedded_default(tmp_path, tokenizer_folder, mon
     assert (config.num_hidden_layers, config.id2label) == (2, {0: "other_body", 1: "own_body"})
 
 
-def test_files_of_ones_own(tmp_path, pretrained):
-    rows = [{"text": f"{word} house", "label": word} for word in ("red", "green", "blue")] * 8
-    path = tmp_path / "own.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "tsv"])
+def test_files_of_ones_own(tmp_path, pretrained, kind):
+    rows = [(f"{word} house", word) for word in ("red", "green", "blue")] * 8
+    lines = [json.dumps({"text": text, "label": label}) for text, label in rows]
+    if kind != "jsonl":
+        lines = [{"csv": ",", "tsv": "\t"}[kind].join(row) for row in [("text", "label"), *rows]]
+    path = tmp_path / f"own.{kind}"
+    path.write_text("\n".join(lines), encoding="utf-8")
     folder = tmp_path / "run"
     run_glue.main([
         f"--output_dir={folder}", f"--model_name_or_path={pretrained}", f"--train_file={path}",

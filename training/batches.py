@@ -78,6 +78,13 @@ def steps_for(args, num_examples: int, global_batch_size: int) -> int:
     return max(1, math.ceil(args.num_train_epochs * num_examples / global_batch_size - 1e-9))
 
 
+def evaluation_due(run, step: int, num_examples: int) -> bool:
+    """Every ``--eval_steps``; else when the step completes an epoch."""
+    if run.args.eval_steps:
+        return step % run.args.eval_steps == 0
+    return step * run.global_batch_size // num_examples > (step - 1) * run.global_batch_size // num_examples
+
+
 class _MicroBatches(Dataset):
     """``[k]`` is this process's micro-batch number k, counted from the first step of the run."""
 
