@@ -19,13 +19,16 @@ from .run import Run
 
 @dataclass
 class Step:
-    """One finished optimiser step. ``index`` counts from 1; ``loss`` is the mean over the global batch."""
+    """One finished optimiser step. ``index`` counts from 1; ``loss`` is the mean over the global batch, in which
+    ``tokens`` are real ones."""
 
     index: int
     loss: float
     grad_norm: float
     lr: float
     tokens: int
+    sequences: int
+    labels: int
     parts: dict[str, float]
 
 
@@ -63,7 +66,8 @@ def training_steps(
             loss = values.pop("loss")
             bar.update()
             bar.set_postfix(loss=f"{loss:.3f}", lr=f"{lr:.1e}", refresh=False)
-            yield Step(index, loss, float(grad_norm), lr, counts["tokens"], values)
+            sizes = (counts["tokens"], counts["sequences"], counts["num_items_in_batch"])
+            yield Step(index, loss, float(grad_norm), lr, *sizes, values)
 
 
 def _forward_backward(run: Run, model, window: list[dict], counts: dict) -> dict[str, torch.Tensor]:
@@ -95,7 +99,7 @@ def window_counts(window: list[dict], accelerator) -> dict:
         ]
     )
     items, sequences, tokens = accelerator.reduce(counts, "sum").tolist()
-    named = {"num_items_in_batch": items, "tokens": tokens}
+    named = {"num_items_in_batch": items, "tokens": tokens, "sequences": sequences}
     if any("next_sentence_label" in batch for batch in window):
         named["num_sequences_in_batch"] = sequences
     return named
