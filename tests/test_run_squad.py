@@ -18,7 +18,7 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer, BertConfi
 import modeling_bert_repro
 import run_squad
 from tests.conftest import WORDS
-from training import embedded, squad
+from training import embedded, squad, squad_features
 from training.arguments import SquadArguments, parse_arguments
 from training.run import report_errors
 
@@ -241,6 +241,76 @@ def test_the_control_has_the_same_losses_and_answers(still, files, tmp_path):
     assert answers[1] == answers[0] == answers[2]
 
 
+def test_a_control_says_nothing_of_code_that_its_folder_does_not_hold(checkpoint, files, tmp_path):
+    assert "auto_map" in read(checkpoint, "config.json")
+    for name in ("repro", "transformers"):
+        run_squad.main(flags(checkpoint, files, tmp_path / name, "--max_steps", "1", "--model_impl", name))
+    assert "auto_map" in read(tmp_path / "repro", "config.json")
+    assert "auto_map" not in read(tmp_path / "transformers", "config.json")
+    assert not list((tmp_path / "transformers").glob("*.py"))
+    AutoModelForQuestionAnswering.from_pretrained(tmp_path / "transformers", trust_remote_code=True)
+
+
+def test_the_tokenizer_is_saved_without_truncation_and_padding(checkpoint, files, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    tokenizer("old house", truncation=True, max_length=3, padding="max_length")
+    shutil.copytree(checkpoint, tmp_path / "start")
+    tokenizer.save_pretrained(tmp_path / "start")
+    before = read(tmp_path / "start", "tokenizer.json")
+    assert before["truncation"] and before["padding"]
+    run_squad.main(flags(tmp_path / "start", files, tmp_path / "run", "--max_steps", "1"))
+    after = read(tmp_path / "run", "tokenizer.json")
+    assert after == {**before, "truncation": None, "padding": None}
+
+
+def test_the_config_says_how_it_was_evaluated(finished, finished_2, files, tmp_path):
+    """Also that a threshold of SQuAD 2.0 does not outlive a fine-tuning on 1.1."""
+    config = read(finished_2, "config.json")
+    lengths = {"max_seq_length": 24, "max_query_length": 8, "doc_stride": 6, "max_answer_length": 30}
+    assert config["question_answering"] == {**lengths, "n_best_size": 20}
+    assert read(finished, "config.json")["question_answering"] == config["question_answering"]
+    assert "null_score_diff_threshold" not in read(finished, "config.json")
+    run_squad.main(flags(finished_2, files, tmp_path / "again", "--max_steps", "1", "--max_answer_length", "9"))
+    config = read(tmp_path / "again", "config.json")
+    assert "null_score_diff_threshold" not in config
+    assert config["question_answering"]["max_answer_length"] == 9
+
+
+def test_a_second_run_reads_the_windows_of_the_first(finished, checkpoint, files, tmp_path, monkeypatch):
+    cache = ["--cache_dir", str(finished / "features"), "--eval_steps", "2"]
+    monkeypatch.setattr(squad_features, "build_windows", None)
+    run_squad.main(flags(checkpoint, files, tmp_path / "run", *cache))
+    assert not (tmp_path / "run" / "features").exists()
+    for name in ("model.safetensors", "predictions.json"):
+        assert (tmp_path / "run" / name).read_bytes() == (finished / name).read_bytes()
+
+
+def test_alignment_is_googles_where_asked_for(finished, tmp_path):
+    """Accents written apart spoil Google's count of letters, and its answers become whole words, commas and all."""
+    content = squad_content(5)
+    for article in content["data"]:
+        for paragraph in article["paragraphs"]:
+            paragraph["context"] = paragraph["context"].replace(" ", "\u0301, ") + "\u0301,"
+            paragraph["qas"][0]["answers"] = [{"text": paragraph["context"].split(",")[0], "answer_start": 0}]
+    (tmp_path / "accents.json").write_text(json.dumps(content))
+    contexts = {q["id"]: p["context"] for a in content["data"] for p in a["paragraphs"] for q in p["qas"]}
+    found = {}
+    for name in ("offsets", "google"):
+        argv = ["--model_name_or_path", str(finished), "--output_dir", str(tmp_path / name), *LENGTHS]
+        argv += ["--validation_file", str(tmp_path / "accents.json"), "--answer_alignment", name]
+        run_squad.main(argv)
+        found[name] = read(tmp_path / name, "nbest_predictions.json")
+        assert read(tmp_path / name, "predictions.json") == {id_: rows[0]["text"] for id_, rows in found[name].items()}
+    for id_, context in contexts.items():
+        for name in found:
+            for row in found[name][id_]:
+                begin = context.rfind(" ", 0, row["start"] + 1) + 1
+                end = context.find(" ", row["end"])
+                words = context[begin : end if end >= 0 else None]
+                assert row["text"] == (words if name == "google" else context[row["start"] : row["end"]])
+    assert found["google"] != found["offsets"]
+
+
 def test_random_weights_as_a_baseline(checkpoint, files, tmp_path, capsys):
     argv = flags(checkpoint, files, tmp_path / "run")[2:]
     more = ["--config_name", str(checkpoint), "--tokenizer_name", str(checkpoint), "--max_train_samples", "5"]
@@ -318,6 +388,7 @@ def test_other_mistakes(checkpoint, files, finished, tmp_path, capsys):
         run_squad.main(flags(checkpoint, files, finished))
     with pytest.raises(ValueError, match=r"newly initialised: qa_outputs\.bias, .*cannot be evaluated"):
         run_squad.main([*argv[:10], *argv[12:14]])
+    run_squad.main([*argv, "--max_steps", "1"])  # the corrected second try into the same folder is not refused
     with pytest.raises(ValueError, match="--dataset_name nobody/none, split 'train': cannot be loaded"):
         run_squad.main([*argv[:2], *LENGTHS, "--dataset_name", "nobody/none", "--output_dir", str(tmp_path / "hub")])
     with pytest.raises(SystemExit, match="2"):
