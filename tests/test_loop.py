@@ -164,7 +164,8 @@ def test_counts_cover_the_window(fake_run):
     run = fake_run()
     window = [PretrainingSource().batch(0, 3), PretrainingSource().batch(3, 6)]
     counts = window_counts(window, run.accelerator)
-    assert counts == {"num_items_in_batch": 1 + 2 + 3 + 4 + 5 + 6, "num_sequences_in_batch": 6, "tokens": 6 * 24}
+    items = 1 + 2 + 3 + 4 + 5 + 6
+    assert counts == {"num_items_in_batch": items, "num_sequences_in_batch": 6, "sequences": 6, "tokens": 6 * 24}
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, 64])

@@ -9,6 +9,8 @@ from typing import Literal
 
 from transformers import HfArgumentParser
 
+from .phases import phases_of
+
 CONFIG_SIZES = {
     # name: (num_hidden_layers, hidden_size); heads = hidden_size / 64, intermediate = 4 * hidden_size.
     # Turc et al. 2019, "Well-Read Students Learn Better", Table 1; base and large are Devlin et al. 2018.
@@ -89,7 +91,10 @@ class PretrainingArguments(SharedArguments):
     )
     model_name_or_path: str | None = _flag(None, "A checkpoint to continue from.")
     objective: Literal["mlm_nsp", "mlm", "ltr"] = _flag("mlm_nsp", "What is predicted.")
-    max_seq_length: int = _flag(128, "Length of an instance.")
+    max_seq_length: int | None = _flag(None, "Length of an instance. Default: 128.")
+    phases: str | None = _flag(
+        None, "Lengths one after the other, LENGTH:SHARE[:BATCH[xACCUMULATION]],...: 128:0.9:32,512:0.1:8x4."
+    )
     mlm_probability: float = _flag(0.15, "Share of the tokens to predict.")
     mask_replace_prob: float = _flag(0.8, "Share of those that become [MASK].")
     random_replace_prob: float = _flag(0.1, "Share of those that become a random piece; the rest stay.")
@@ -97,6 +102,9 @@ class PretrainingArguments(SharedArguments):
     short_seq_prob: float = _flag(0.1, "Share of the instances with a shorter target length.")
     max_predictions_per_seq: int | None = _flag(None, "Upper bound on predicted positions per instance.")
     max_eval_instances: int = _flag(2048, "Held-out instances per evaluation.")
+    peak_tflops: float | None = _flag(
+        None, "Peak of one device, to measure utilisation by. Default: a short matrix product at the start."
+    )
 
     num_train_epochs: float = _flag(1.0, "Passes over the training text.")
     learning_rate: float = _flag(1e-4, "Peak learning rate (paper, A.2).")
@@ -114,8 +122,14 @@ class PretrainingArguments(SharedArguments):
                 "--mask_replace_prob and --random_replace_prob add up to more than 1: "
                 f"{self.mask_replace_prob} + {self.random_replace_prob}"
             )
+        if self.phases is not None and self.max_seq_length is not None:
+            raise ValueError("give --phases or --max_seq_length, not both")
+        self.max_seq_length = 128 if self.max_seq_length is None else self.max_seq_length
+        self.max_seq_length = max(phase.length for phase in phases_of(vars(self)))
         if self.max_seq_length < 8:
             raise ValueError(f"--max_seq_length must be at least 8; got {self.max_seq_length}")
+        if self.peak_tflops is not None and not self.peak_tflops > 0:
+            raise ValueError(f"--peak_tflops must be above 0; got {self.peak_tflops}")
         if self.train_file and self.dataset_name:
             raise ValueError("give --train_file or --dataset_name, not both")
         if self.config_name and self.model_name_or_path:

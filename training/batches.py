@@ -88,10 +88,10 @@ def evaluation_due(run, step: int, num_examples: int) -> bool:
 class _MicroBatches(Dataset):
     """``[k]`` is this process's micro-batch number k, counted from the first step of the run."""
 
-    def __init__(self, source, run):
+    def __init__(self, source, run, size: int | None, accumulation: int | None):
         self.source = source
-        self.size = run.args.per_device_train_batch_size
-        self.per_step = run.args.gradient_accumulation_steps
+        self.size = size or run.args.per_device_train_batch_size
+        self.per_step = accumulation or run.args.gradient_accumulation_steps
         self.rank = run.rank
         self.world_size = run.world_size
 
@@ -100,12 +100,16 @@ class _MicroBatches(Dataset):
         return self.source.batch(start, start + self.size)
 
 
-def step_batches(source, run, start_step: int, total_steps: int) -> Iterator[list[dict]]:
+def step_batches(
+    source, run, start_step: int, total_steps: int, size: int | None = None, accumulation: int | None = None
+) -> Iterator[list[dict]]:
     """This process's micro-batches of the optimiser steps ``start_step + 1 .. total_steps``, one list a step.
 
     ``--dataloader_num_workers`` processes prepare them ahead; the data is the same for any number of them.
+    ``size`` and ``accumulation`` stand in for ``--per_device_train_batch_size`` and
+    ``--gradient_accumulation_steps``.
     """
-    data = _MicroBatches(source, run)
+    data = _MicroBatches(source, run, size, accumulation)
     loader = DataLoader(
         data,
         batch_size=None,

@@ -40,7 +40,7 @@ def save_checkpoint(run: Run, step: int, total_steps: int, model, optimizer, sch
         state = {
             "step": step,
             "total_steps": total_steps,
-            "global_batch_size": run.global_batch_size,
+            "global_batch_size": run.facts.get("phases", run.global_batch_size),
             "flags": {name: getattr(run.args, name) for name in FIXED_FLAGS if hasattr(run.args, name)},
             "data_sha256": _checksums(run.facts.get("data")),
             "metrics_bytes": _size(run.output_dir / "metrics.jsonl"),
@@ -144,7 +144,7 @@ def damage(folder: Path) -> str | None:
 
 
 def _check_same_run(run: Run, folder: Path, state: dict, total_steps: int) -> None:
-    now = {"total_steps": total_steps, "global_batch_size": run.global_batch_size}
+    now = {"total_steps": total_steps, "global_batch_size": run.facts.get("phases", run.global_batch_size)}
     now |= {name: getattr(run.args, name) for name in state["flags"] if hasattr(run.args, name)}
     then = {name: state[name] for name in ("total_steps", "global_batch_size")} | state["flags"]
     changed = [f"{name} {then[name]} -> {now.get(name)}" for name in then if then[name] != now.get(name)]

@@ -1,0 +1,90 @@
+"""Phases of one run: short instances for most of the steps, long ones at the end (paper, A.2).
+
+    --phases 128:0.9:32,512:0.1:8x4      LENGTH:SHARE[:BATCH[xACCUMULATION]]
+
+90 % of the optimiser steps see instances of 128 tokens, 32 a forward pass and process; the last 10 % see 512
+tokens, 8 a forward pass, 4 of them accumulated. One learning-rate schedule spans all phases, as the paper words
+it; google-research/bert runs the script twice, each time with a warm-up and a decay of its own.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+_PHASE = re.compile(r"(\d+):([0-9.]+(?:e-?\d+)?)(?::(\d+)(?:x(\d+))?)?")
+_EXAMPLE = "expected LENGTH:SHARE[:BATCH[xACCUMULATION]], ... as in 128:0.9:32,512:0.1:8x4"
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Optimiser steps start + 1 .. stop, with instances of `length` tokens.
+
+    size: sequences of a forward pass and process; accumulation: forward passes of an optimiser step.
+    """
+
+    length: int
+    share: float
+    size: int
+    accumulation: int
+    start: int = 0
+    stop: int = 0
+
+
+def phases_of(flags: Mapping[str, Any]) -> list[Phase]:
+    """The phases that the flags of run_pretraining.py ask for; a single one without `--phases`.
+
+    Raises ValueError for a text that is no list of phases, shares that do not add up to 1, a length or batch out
+    of range, a length that comes twice.
+    """
+    size, accumulation = flags["per_device_train_batch_size"], flags["gradient_accumulation_steps"]
+    text = flags.get("phases")
+    if text is None:
+        return [Phase(flags["max_seq_length"], 1.0, size, accumulation)]
+    phases = []
+    for part in text.split(","):
+        match = _PHASE.fullmatch(part.strip())
+        if match is None:
+            raise ValueError(f"--phases {text}: {part.strip()!r} is no phase; {_EXAMPLE}")
+        length, share, own_size, own_accumulation = match.groups()
+        try:
+            phase = Phase(int(length), float(share), int(own_size or size), int(own_accumulation or accumulation))
+        except ValueError as error:
+            raise ValueError(f"--phases {text}: {error}; {_EXAMPLE}") from error
+        if phase.length < 8 or min(phase.size, phase.accumulation) < 1 or not 0 < phase.share <= 1:
+            raise ValueError(
+                f"--phases {text}: {part.strip()} is out of range; lengths are at least 8, shares above 0 and at "
+                "most 1, batches at least 1"
+            )
+        phases.append(phase)
+    if abs(sum(phase.share for phase in phases) - 1) > 1e-6:
+        raise ValueError(f"--phases {text}: the shares add up to {sum(p.share for p in phases):g}; expected 1")
+    if len({phase.length for phase in phases}) < len(phases):
+        raise ValueError(f"--phases {text}: a length comes twice; give each length one phase")
+    return phases
+
+
+def scheduled(phases: Sequence[Phase], total_steps: int) -> list[Phase]:
+    """`phases` with their optimiser steps; ValueError when one is left without a step."""
+    found, start, share = [], 0, 0.0
+    for phase in phases:
+        share += phase.share
+        stop = total_steps if phase is phases[-1] else round(share * total_steps)
+        if stop <= start:
+            raise ValueError(
+                f"--phases: a share of {phase.share:g} of {total_steps} steps leaves none of length {phase.length}; "
+                "train longer or give it a larger share"
+            )
+        found.append(replace(phase, start=start, stop=stop))
+        start = stop
+    return found
+
+
+def phase_at(phases: Sequence[Phase], step: int) -> Phase:
+    """The phase that optimiser step `step` (counted from 1) belongs to; the last one for any step behind it."""
+    return next((phase for phase in phases if step <= phase.stop), phases[-1])
+
+
+def described(phases: Sequence[Phase], world_size: int) -> str:
+    """In words, with batches over all processes: `900 steps of 256 x 128, 100 steps of 256 x 512`."""
+    return ", ".join(f"{p.stop - p.start:,} steps of {p.size * p.accumulation * world_size} x {p.length}" for p in phases)
