@@ -1,0 +1,182 @@
+"""Fine-tune BERT to mark names in sentences, or any other spans of words that have a type.
+
+CoNLL-2003 in its original files (a word a line, its tag last; plain, .gz or .xz), with a cased model:
+
+    python run_ner.py --model_name_or_path runs/base_cased --train_file eng.train --validation_file eng.testa \
+        --test_file eng.testb --output_dir runs/ner
+
+Files of one's own have two columns or more; IOB1, BIO and BIOES tags are told apart. -DOCSTART- lines mark documents:
+a sentence is read with as much of its document around it as fits (paper, section 5.3). Without it:
+
+    python run_ner.py --model_name_or_path runs/base_cased --train_file train.txt --validation_file dev.txt \
+        --context sentence --max_seq_length 128 --per_device_train_batch_size 32 --output_dir runs/own
+
+A data set of the Hub with columns of words and tags; transformers' network as a control:
+
+    python run_ner.py --model_name_or_path runs/base_cased --dataset_name eriktks/conll2003 --output_dir runs/hub
+    python run_ner.py --model_impl transformers --model_name_or_path runs/base_cased --train_file train.txt \
+        --validation_file dev.txt --output_dir runs/control
+
+The feature-based approach of the paper's Table 7: BERT is frozen, a BiLSTM reads its layers:
+
+    python run_ner.py --feature_based concat_last_four --learning_rate 1e-3 --num_train_epochs 10 \
+        --model_name_or_path runs/base_cased --train_file eng.train --validation_file eng.testa --output_dir runs/lstm
+
+Without --train_file a fine-tuned model is only evaluated. --resume_from_checkpoint auto goes on with a run.
+The scores are those of whole entities, as conlleval and seqeval define them; <split>_predictions.txt holds the tags.
+"""
+
+import sys
+import time
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoTokenizer, BertConfig
+
+import modeling_bert_repro
+from tokenization.bert_tokenizer import write_vocab
+from training import ner
+from training.arguments import NerArguments, parse_arguments
+from training.batches import step_batches, steps_for
+from training.checkpoint import resume, save_checkpoint, save_model_folder
+from training.configs import bert_config, check_fit
+from training.control import with_exact_losses
+from training.curves import draw_curves
+from training.glue import config_labels
+from training.loop import predict, training_steps
+from training.model_card import write_model_card
+from training.ner_sources import load_data
+from training.optim import create_optimizer, linear_schedule
+from training.run import check_output_dir, report_errors, start_run
+from training.tagger import BertFeatureTagger
+
+IMPLEMENTATIONS = {"repro": modeling_bert_repro, "transformers": transformers}
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse_arguments(NerArguments, argv)
+    transformers.logging.set_verbosity_error()  # what it reports of new weights is said below in one line
+    transformers.logging.disable_progress_bar()
+    check_output_dir(args)
+    tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
+    config = load_config(args, tokenizer)
+    # Before start_run: a mistake in the data leaves no half-made output folder behind.
+    data = load_data(args, config_labels(config))
+    rows, features = ner.tokenized(data, tokenizer, args)
+
+    run = start_run(args, "run_ner.py")
+    train = features.get("train")
+    total_steps = steps_for(args, len(train), run.global_batch_size) if train else 0
+    model = build_model(run, config, data)
+    run.describe(data=data.describe(), parameters=model.num_parameters(), total_steps=total_steps)
+    run.describe(rows={split: len(part) for split, part in features.items()})
+    run.say(data.summary() + ner.remarks(rows, tokenizer))
+
+    optimizer = create_optimizer(model, args.learning_rate, args.weight_decay)
+    scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
+    model, optimizer = run.accelerator.prepare(model, optimizer)
+    done = resume(run, total_steps, model, optimizer, scheduler) if train else 0
+
+    batches = step_batches(train, run, done, total_steps) if train else []
+    seconds, started = 0.0, time.perf_counter()
+    for step in training_steps(run, model, optimizer, scheduler, batches, total_steps, done):
+        seconds += time.perf_counter() - started
+        if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
+            epoch = round(step.index * run.global_batch_size / len(train), 3)
+            record = {"epoch": epoch, "loss": step.loss, "learning_rate": step.lr, "grad_norm": step.grad_norm}
+            run.log(event="train", step=step.index, **record)
+        if evaluation_due(run, step.index, len(train)) and step.index < total_steps:
+            evaluate(run, model, data, rows, features, step.index)
+        if args.save_steps and step.index % args.save_steps == 0:
+            save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler)
+        started = time.perf_counter()
+
+    results = {}
+    for split in (name for name in ("validation", "test") if name in features):
+        results |= evaluate(run, model, data, rows, features, total_steps, split, write=True)
+    results |= {
+        "train_runtime": round(seconds, 3),
+        "train_samples_per_second": round((total_steps - done) * run.global_batch_size / seconds, 3) if seconds else 0,
+        "train_steps": total_steps,
+    }
+    save_model_folder(run, model)
+    if run.is_main:
+        tokenizer.save_pretrained(run.output_dir)
+        write_vocab(tokenizer, run.output_dir)
+        if train:
+            draw_curves(run.output_dir)
+        write_model_card(run.output_dir, kind="ner", datasets=[data.name], metrics=results)
+    run.finish(results)
+    run.say(f"finished: {run.output_dir}")
+
+
+def load_config(args, tokenizer) -> BertConfig:
+    """The network's shape, checked against the tokenizer and the length asked for."""
+    if args.config_name:
+        config = bert_config(args.config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
+    else:
+        config = AutoConfig.from_pretrained(args.model_name_or_path)
+    if not isinstance(config, BertConfig):
+        raise ValueError(f"expected a BERT checkpoint, got model_type {config.model_type!r}")
+    check_fit(config, tokenizer, args.max_seq_length)
+    vars(config).pop("auto_map", None)  # what is saved writes its own, if it has code to save
+    if args.feature_based:
+        config.feature_based, config.lstm_size = args.feature_based, args.lstm_size
+    return config
+
+
+def build_model(run, config: BertConfig, data):
+    """The tagger, fine-tuned as a whole or on frozen features, and a line on what of it is not from the checkpoint."""
+    args, module = run.args, IMPLEMENTATIONS[run.args.model_impl]
+    config.id2label = dict(enumerate(data.labels))
+    config.label2id = {label: number for number, label in enumerate(data.labels)}
+    cls, more = module.BertForTokenClassification, {}
+    if getattr(config, "feature_based", None):
+        cls, more = BertFeatureTagger, {"encoder_class": module.BertModel}
+    if args.config_name:
+        model, new = cls(config, **more), ["all weights"]
+    else:
+        options = {"dtype": torch.float32, "ignore_mismatched_sizes": True, "output_loading_info": True}
+        model, info = cls.from_pretrained(args.model_name_or_path, config=config, **options, **more)
+        new = sorted({*info["missing_keys"], *(key[0] for key in info["mismatched_keys"])})
+        if strange := [name for name in new if not name.startswith(("classifier.", "lstm.", "weights"))]:
+            raise ValueError(f"{args.model_name_or_path} has no weights, or others, for {', '.join(strange[:3])}")
+    if new and "train" not in data.splits:
+        raise ValueError(f"newly initialised: {', '.join(new)}; without training data the model cannot be evaluated")
+    run.say(f"newly initialised: {', '.join(new)}" if new else "the classifier is the checkpoint's")
+    if cls is BertFeatureTagger:
+        model.freeze()
+    elif args.model_impl == "transformers":
+        model = with_exact_losses(model)
+    if args.torch_compile:
+        model.compile()
+    return model
+
+
+def evaluation_due(run, step: int, num_examples: int) -> bool:
+    """Every --eval_steps; else when the step completes an epoch."""
+    if run.args.eval_steps:
+        return step % run.args.eval_steps == 0
+    return step * run.global_batch_size // num_examples > (step - 1) * run.global_batch_size // num_examples
+
+
+def evaluate(run, model, data, rows, features, step: int, split: str = "validation", write: bool = False) -> dict:
+    """Tag a split; the scores of its entities, if it has tags, logged; with ``write`` also a file of the tags."""
+    part, args = data.splits[split], run.args
+    outputs = predict(run, model, features[split], args.per_device_eval_batch_size, per_token=True)
+    predicted = ner.find_tags(part, rows[split], outputs["logits"], data.labels)
+    if write and run.is_main:
+        ner.write_predictions(run.output_dir / f"{split}_predictions.txt", part, predicted)
+    if not part.tagged:
+        return {}
+    values = ner.score(part, predicted) | {"loss": outputs["loss"]}
+    results = {f"{'eval' if split == 'validation' else split}_{name}": value for name, value in values.items()}
+    run.log(event="eval", step=step, **results)
+    run.say(
+        f"step {step}, {split}: " + ", ".join(f"{name} {values[name]:.4f}" for name in ("precision", "recall", "f1"))
+    )
+    return results
+
+
+if __name__ == "__main__":
+    sys.exit(report_errors(main))

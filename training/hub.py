@@ -1,0 +1,30 @@
+"""Data sets of the Hub."""
+
+
+def load_from_hub(name: str, config_name: str | None, instead: str) -> dict:
+    """split -> ``datasets.Dataset``; where there is no validation split, the test split takes its place.
+
+    Args:
+        instead: what to do without the Hub, for the error message.
+
+    Raises:
+        ValueError: it cannot be loaded, or has neither of these splits.
+    """
+    try:
+        import datasets  # here: slow to import, and most runs read files
+    except ImportError:
+        raise ValueError(f"--dataset_name needs the package datasets: pip install datasets, or {instead}") from None
+    try:
+        found = dict(datasets.load_dataset(name, config_name))
+    except Exception as error:  # datasets raises its own, requests' and huggingface_hub's types here
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"--dataset_name {name}: cannot be loaded ({reason}); check the name, --dataset_config_name and the "
+            f"network, or {instead}"
+        ) from error
+    splits = {split: found[split] for split in ("train", "validation", "test") if split in found}
+    if "validation" not in splits and "test" in splits:
+        splits["validation"] = splits.pop("test")
+    if "validation" not in splits:
+        raise ValueError(f"--dataset_name {name}: expected the splits train, validation or test; got {list(found)}")
+    return splits

@@ -1,0 +1,65 @@
+"""Precision, recall and F1 of whole entities, as conlleval and seqeval's default mode define them.
+
+An entity is right if its type, first and last word are. Tags that break their scheme are read as those tools
+read them: I-PER after O or after I-LOC begins an entity.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+TAG = re.compile(r"O|[BIES]-.+")
+
+
+def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
+    """(type, first word, beyond last word) of every entity of a sentence in IOB1, BIO or BIOES.
+
+    Raises:
+        ValueError: a tag is neither O nor B-, I-, E- or S- with a type.
+    """
+    found, previous = [], "O"
+    for place, tag in enumerate(tags):
+        if not TAG.fullmatch(tag):
+            raise ValueError(f"expected O, or B-, I-, E- or S- with a type, got {tag!r}")
+        if previous[0] in "BI" and tag[0] in "IE" and tag[2:] == previous[2:]:
+            found[-1] = (*found[-1][:2], place + 1)
+        elif tag != "O":
+            found.append((tag[2:], place, place + 1))
+        previous = tag
+    return found
+
+
+def span_scores(predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> dict:
+    """Scores of sentences of tags, over all entities together (micro average) and by type.
+
+    Returns:
+        ``precision``, ``recall``, ``f1``, ``accuracy`` (share of words with the right tag), and ``types``: type ->
+        ``precision``, ``recall``, ``f1``, ``number`` of entities in the references. 0.0 for 0/0.
+
+    Raises:
+        ValueError: the two do not hold equally long sentences, or no word at all.
+    """
+    if [len(tags) for tags in predictions] != [len(tags) for tags in references] or not any(map(len, references)):
+        raise ValueError("expected predictions and references of the same, non-empty sentences, a tag for every word")
+    right, guessed, true = Counter(), Counter(), Counter()
+    equal = words = 0
+    for prediction, reference in zip(predictions, references):
+        ours, theirs = entities(prediction), entities(reference)
+        guessed.update(kind for kind, _, _ in ours)
+        true.update(kind for kind, _, _ in theirs)
+        right.update(kind for kind, _, _ in set(ours) & set(theirs))
+        equal += sum(a == b for a, b in zip(prediction, reference))
+        words += len(reference)
+    types = {
+        kind: _rates(right[kind], guessed[kind], true[kind]) | {"number": true[kind]} for kind in sorted(guessed | true)
+    }
+    overall = _rates(right.total(), guessed.total(), true.total())
+    return overall | {"accuracy": equal / words, "types": types}
+
+
+def _rates(right: int, guessed: int, true: int) -> dict[str, float]:
+    return {
+        "precision": right / guessed if guessed else 0.0,
+        "recall": right / true if true else 0.0,
+        "f1": 2 * right / (guessed + true) if guessed + true else 0.0,
+    }

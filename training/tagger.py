@@ -1,0 +1,115 @@
+"""The feature-based approach (paper, section 5.3 and Table 7): a frozen BERT, and a BiLSTM over its layers.
+
+Shapes: B batch, L length, H hidden size of BERT, N its layers, C classes.
+
+This file travels with a saved model, so that `trust_remote_code=True` opens it; it imports nothing of the project.
+"""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from transformers import BertConfig, BertModel, PreTrainedModel, initialization
+from transformers.modeling_outputs import TokenClassifierOutput
+
+LAYERS = {  # name: layers of [embeddings, 1, ..., N]; those of a "sum" are added up with weights, others concatenated
+    "embeddings": slice(0, 1),
+    "second_to_last": slice(-2, -1),
+    "last": slice(-1, None),
+    "weighted_sum_last_four": slice(-4, None),
+    "concat_last_four": slice(-4, None),
+    "weighted_sum_all": slice(1, None),
+}
+
+
+class BertFeatureTagger(PreTrainedModel):
+    """BERT without gradients or dropout -> a choice of its layers -> two-layer BiLSTM -> classes: logits (B, L, C).
+
+    The choice is ``config.feature_based``, a row of LAYERS; the weights of a weighted sum are learnt, a softmax that
+    starts as the mean. ``config.lstm_size`` are the LSTM's units in each direction. Whoever trains it calls
+    ``freeze`` first: ``from_pretrained`` makes new parameters, with gradients.
+
+    Args:
+        encoder_class: the network of BERT, called like transformers' BertModel.
+    """
+
+    config_class = BertConfig
+    base_model_prefix = "bert"
+    _supports_sdpa = True
+    _auto_class = "AutoModelForTokenClassification"  # save_pretrained writes this file and an auto_map to it
+
+    def __init__(self, config: BertConfig, encoder_class: type = BertModel):
+        super().__init__(config)
+        if config.feature_based not in LAYERS:
+            raise ValueError(f"expected feature_based out of {', '.join(LAYERS)}; got {config.feature_based!r}")
+        count = len(range(config.num_hidden_layers + 1)[LAYERS[config.feature_based]])
+        if "four" in config.feature_based and count < 4:
+            raise ValueError(f"{config.feature_based} needs 4 layers; the model has {config.num_hidden_layers}")
+        self.num_labels = config.num_labels
+        self.bert = encoder_class(config, add_pooling_layer=False)
+        self.weights = nn.Parameter(torch.zeros(count)) if "sum" in config.feature_based else None
+        size = config.hidden_size * (count if "concat" in config.feature_based else 1)
+        dropout = config.hidden_dropout_prob
+        self.lstm = nn.LSTM(size, config.lstm_size, 2, batch_first=True, dropout=dropout, bidirectional=True)
+        self.dropout = nn.Dropout(dropout)
+        self.classifier = nn.Linear(2 * config.lstm_size, config.num_labels)
+        self.post_init()
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """torch's own initialisation of an LSTM, which transformers does not know; the rest is transformers'."""
+        super()._init_weights(module)
+        if isinstance(module, nn.LSTM):
+            bound = module.hidden_size**-0.5
+            for parameter in module.parameters():
+                initialization.uniform_(parameter, -bound, bound)
+        elif isinstance(module, BertFeatureTagger) and module.weights is not None:
+            initialization.zeros_(module.weights)
+
+    def freeze(self):
+        """Leave BERT out of the training."""
+        self.bert.requires_grad_(False)
+        return self
+
+    def train(self, mode: bool = True):
+        """As ever, but BERT stays without dropout: its features are the same in every epoch."""
+        super().train(mode)
+        self.bert.eval()
+        return self
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: int | Tensor | None = None,
+        **kwargs,
+    ) -> TokenClassifierOutput:
+        """labels: (B, L) of class ids or -100. Padding stands on the right.
+
+        The loss is a sum over labelled tokens, divided by ``num_items_in_batch`` or else their own count.
+        """
+        if attention_mask is None:
+            attention_mask = torch.ones_like(input_ids)
+        lengths = attention_mask.sum(1).cpu()
+        packed = pack_padded_sequence(
+            self.features(input_ids, attention_mask, token_type_ids), lengths, batch_first=True, enforce_sorted=False
+        )
+        hidden, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=input_ids.shape[1])
+        logits = self.classifier(self.dropout(hidden))
+        loss = None
+        if labels is not None:
+            flat, targets = logits.float().flatten(0, 1), labels.flatten()
+            total = nn.functional.cross_entropy(flat, targets, ignore_index=-100, reduction="sum")
+            count = (targets != -100).sum() if num_items_in_batch is None else num_items_in_batch
+            loss = total / torch.as_tensor(count).clamp(min=1)
+        return TokenClassifierOutput(loss=loss, logits=logits)
+
+    def features(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
+        """(B, L, H), or (B, L, 4H) for a concatenation."""
+        with torch.no_grad():
+            states = self.bert(input_ids, attention_mask, token_type_ids, output_hidden_states=True).hidden_states
+        layers = states[LAYERS[self.config.feature_based]]
+        if self.weights is None:
+            return torch.cat(layers, dim=-1)
+        return torch.einsum("n,nblh->blh", self.weights.softmax(0), torch.stack(layers).float())
