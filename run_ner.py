@@ -40,7 +40,7 @@ from training.arguments import NerArguments, parse_arguments
 from training.batches import step_batches, steps_for
 from training.checkpoint import resume, save_checkpoint, save_model_folder
 from training.configs import bert_config, check_fit
-from training.control import with_exact_losses
+from training.control import control_of
 from training.curves import draw_curves
 from training.glue import config_labels
 from training.loop import predict, training_steps
@@ -49,8 +49,6 @@ from training.ner_sources import load_data
 from training.optim import create_optimizer, linear_schedule
 from training.run import check_output_dir, report_errors, start_run
 from training.tagger import BertFeatureTagger
-
-IMPLEMENTATIONS = {"repro": modeling_bert_repro, "transformers": transformers}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -127,11 +125,12 @@ def load_config(args, tokenizer) -> BertConfig:
 
 def build_model(run, config: BertConfig, data):
     """The tagger, fine-tuned as a whole or on frozen features, and a line on what of it is not from the checkpoint."""
-    args, module = run.args, IMPLEMENTATIONS[run.args.model_impl]
+    args = run.args
     config.id2label = dict(enumerate(data.labels))
     config.label2id = {label: number for number, label in enumerate(data.labels)}
-    cls, more = module.BertForTokenClassification, {}
+    cls, more = modeling_bert_repro.BertForTokenClassification, {}
     if getattr(config, "feature_based", None):
+        module = transformers if args.model_impl == "transformers" else modeling_bert_repro
         cls, more = BertFeatureTagger, {"encoder_class": module.BertModel}
     if args.config_name:
         model, new = cls(config, **more), ["all weights"]
@@ -147,7 +146,7 @@ def build_model(run, config: BertConfig, data):
     if cls is BertFeatureTagger:
         model.freeze()
     elif args.model_impl == "transformers":
-        model = with_exact_losses(model)
+        model = control_of(model)
     if args.torch_compile:
         model.compile()
     return model

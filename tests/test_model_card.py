@@ -192,5 +192,5 @@ def test_answer_code_finds_the_best_span(saved, capsys):
 def test_mistakes(tmp_path):
     with pytest.raises(ValueError, match=r"expected run\.json"):
         write_model_card(tmp_path, kind="glue", datasets=["x"], metrics={})
-    with pytest.raises(ValueError, match="expected kind pretraining, glue, squad; got 'nli'"):
+    with pytest.raises(ValueError, match="expected kind pretraining, glue, squad, ner, swag; got 'nli'"):
         write_model_card(tmp_path, kind="nli", datasets=["x"], metrics={})

@@ -23,7 +23,8 @@ FIXED_FLAGS = (
     *("seed", "learning_rate", "weight_decay", "warmup_steps", "max_grad_norm", "model_impl", "max_seq_length"),
     *("objective", "short_seq_prob", "mlm_probability", "mask_replace_prob", "random_replace_prob"),
     *("whole_word_mask", "max_predictions_per_seq", "max_train_documents", "validation_split"),
-    *("task_name", "max_train_samples", "doc_stride", "max_query_length", "version_2_with_negative"),
+    *("task_name", "group_by_length", "max_train_samples", "doc_stride", "max_query_length", "version_2_with_negative"),
+    *("context", "mixed_tags", "feature_based", "lstm_size"),
 )
 
 

@@ -33,6 +33,8 @@ RESULTS = {
     "eval_pearson": ("pearsonr", "Pearson correlation"),
     "eval_spearmanr": ("spearmanr", "Spearman correlation"),
     "eval_exact_match": ("exact_match", "Exact match, per cent"),
+    "eval_precision": ("precision", "Precision"),
+    "eval_recall": ("recall", "Recall"),
     "eval_f1": ("f1", "F1"),
     "eval_HasAns_f1": ("f1", "F1 of questions that have an answer, per cent"),
     "eval_NoAns_f1": ("f1", "F1 of questions that have none, per cent"),
@@ -42,11 +44,20 @@ HYPERPARAMETERS = (
     *("config_name", "model_name_or_path", "objective", "task_name", "max_seq_length", "num_train_epochs", "max_steps"),
     *("per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "warmup_steps", "weight_decay"),
     *("max_grad_norm", "mlm_probability", "whole_word_mask", "doc_stride", "version_2_with_negative", "seed"),
+    *("context", "feature_based", "lstm_size"),
 )
 TASKS = {  # kind: (pipeline_tag, name of the task on the Hub, tags)
     "pretraining": ("fill-mask", "Masked language modelling", ["bert", "fill-mask", "pre-training"]),
     "glue": ("text-classification", "Text classification", ["bert", "text-classification"]),
     "squad": ("question-answering", "Extractive question answering", ["bert", "question-answering"]),
+    "ner": ("token-classification", "Named entities", ["bert", "token-classification"]),
+    "swag": ("multiple-choice", "Multiple choice", ["bert", "multiple-choice"]),
+}
+WHAT_IT_IS = {  # of the fine-tuned kinds, with their size and origin
+    "glue": "A BERT text classifier ({size}) fine-tuned {origin}.",
+    "squad": "A BERT model ({size}) that marks the answer to a question in a text, fine-tuned {origin}.",
+    "ner": "A BERT tagger ({size}) that marks names and other spans in sentences, fine-tuned {origin}.",
+    "swag": "A BERT model ({size}) that chooses how a text goes on, fine-tuned {origin}.",
 }
 
 FILL_MASK = """from transformers import pipeline
@@ -60,6 +71,22 @@ print(model(**tokenizer({text!r}, return_tensors="pt")).last_hidden_state.shape)
 CLASSIFY = """from transformers import pipeline
 classify = pipeline("text-classification", model={model!r}{options})
 print(classify({text}))
+"""
+MARK = """from transformers import pipeline
+mark = pipeline("token-classification", model={model!r}, aggregation_strategy="first"{code})
+print(mark("Ada Lovelace grew up in London ."))
+"""
+CHOOSE = """import torch
+from transformers import AutoModelForMultipleChoice, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained({model!r})
+model = AutoModelForMultipleChoice.from_pretrained({model!r})
+text = "She takes the violin out of its case."
+endings = ["She begins to play.", "She begins to swim.", "The case plays her.", "It is a very long river."]
+inputs = tokenizer([text] * len(endings), endings, padding=True, return_tensors="pt")
+with torch.no_grad():
+    logits = model(**{{name: tensor[None] for name, tensor in inputs.items()}}).logits
+print(endings[int(logits[0].argmax())])
 """
 ANSWER = """import torch
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
@@ -94,7 +121,7 @@ def write_model_card(
     """Write README.md into a finished folder from its run.json and the results measured; return its path.
 
     Args:
-        kind: "pretraining", "glue" or "squad".
+        kind: a row of TASKS: "pretraining", "glue", "squad", "ner" or "swag".
         datasets: what it was trained on, in words.
         metrics: the contents of all_results.json.
         title: default: the folder's name. language: default: English for data that are, else left out.
@@ -194,9 +221,7 @@ def what_it_is(kind: str, run: dict) -> str:
             "ltr": "predicting word pieces from left to right",
         }
         return f"A BERT encoder ({size}) trained by {objectives[flags.get('objective', 'mlm_nsp')]}, {origin}."
-    if kind == "glue":
-        return f"A BERT text classifier ({size}) fine-tuned {origin}."
-    return f"A BERT model ({size}) that marks the answer to a question in a text, fine-tuned {origin}."
+    return WHAT_IT_IS[kind].format(size=size, origin=origin)
 
 
 def usage(folder: Path, kind: str, run: dict, datasets: list[str]) -> str:
@@ -213,6 +238,11 @@ def usage(folder: Path, kind: str, run: dict, datasets: list[str]) -> str:
         single = task in SINGLE_SENTENCE_TASKS or task == "custom"
         options = ', function_to_apply="none"' if task == "stsb" else ""
         return CLASSIFY.format(model=model, options=options, text=repr(pair["text"] if single else pair))
+    if kind == "ner":
+        code = ", trust_remote_code=True" if flags.get("feature_based") else ""
+        return MARK.format(model=model, code=code)
+    if kind == "swag":
+        return CHOOSE.format(model=model)
     question, context = "Where did Ada Lovelace grow up?", "Ada Lovelace was born in 1815. She grew up in London."
     if embedded:
         question = "What does the parameter axis mean?"
@@ -286,7 +316,8 @@ def limits(folder: Path, kind: str, run: dict, metrics: dict) -> str:
         lines += unigram_comparison(folder, metrics)
     else:
         lines.append("One training with one seed; results of small data sets vary by points between seeds.")
-        lines.append("The numbers are of the last step on validation data. Nothing was measured on a test set.")
+        untested = "" if any(name.startswith("test_") for name in metrics) else " Nothing was measured on a test set."
+        lines.append("The numbers are of the last step on validation data." + untested)
         if not run["flags"].get("model_name_or_path"):
             lines.append("The encoder was not pre-trained: this is a baseline, not a model to use.")
     lines.append("Nothing was measured on other text or other languages, nor any bias of the data that it repeats.")
