@@ -9,10 +9,10 @@ On text of your own (.txt with a blank line between documents, .jsonl, .parquet;
     python run_pretraining.py --train_file wiki.txt.xz books.txt.xz --validation_file heldout.txt \
         --vocab_size 30522 --config_name mini --max_seq_length 128 --max_steps 10000 --output_dir runs/mini
 
-BERT-Base as in the paper, on 8 GPUs (256 sequences a step; first 90 % of the steps at length 128):
+BERT-Base as in the paper, on 8 GPUs (256 sequences a step; 90 % of the steps at length 128, the rest at 512):
 
     accelerate launch --multi_gpu --num_processes 8 run_pretraining.py --train_file wiki.jsonl books.jsonl \
-        --tokenizer_name vocab --config_name base --max_seq_length 128 --per_device_train_batch_size 32 \
+        --tokenizer_name vocab --config_name base --phases 128:0.9:32,512:0.1:8x4 \
         --max_steps 1000000 --warmup_steps 10000 --learning_rate 1e-4 --mixed_precision bf16 --output_dir runs/base
 
 Interrupted? The same command with --resume_from_checkpoint auto goes on where the newest checkpoint stands.
@@ -28,7 +28,6 @@ from tokenization.bert_tokenizer import write_vocab
 from tokenization.train_wordpiece import train_wordpiece
 from training import pretraining
 from training.arguments import PretrainingArguments, parse_arguments
-from training.batches import step_batches, steps_for
 from training.checkpoint import resume, save_checkpoint, save_model_folder
 from training.configs import bert_config, check_fit
 from training.control import control_of
@@ -36,7 +35,9 @@ from training.curves import draw_curves
 from training.loop import training_steps
 from training.model_card import write_model_card
 from training.optim import create_optimizer, linear_schedule
+from training.phases import described, phase_at
 from training.run import report_errors, start_run
+from training.speed import Throughput
 
 # Only the pre-training class keeps a trained pooler; without pairs there is none to train.
 CLASSES = {"mlm_nsp": BertForPreTraining, "mlm": BertForMaskedLM, "ltr": BertForMaskedLM}
@@ -53,7 +54,8 @@ def main(argv: list[str] | None = None) -> None:
     train_corpus, eval_corpus = run.main_first(lambda: pretraining.corpora(run, text, tokenizer))
     train = pretraining.instances(args, train_corpus, tokenizer)
     held_out = pretraining.instances(args, eval_corpus, tokenizer, held_out=True)
-    total_steps = steps_for(args, train.epoch_size(0), run.global_batch_size)
+    phases = pretraining.planned_phases(args, train, run.world_size)
+    total_steps = phases[-1].stop
     run.describe(
         data=train_corpus.manifest["sources"],
         corpus={"documents": train_corpus.num_documents, "tokens": train_corpus.num_tokens},
@@ -61,14 +63,17 @@ def main(argv: list[str] | None = None) -> None:
         parameters=model.num_parameters(),
         total_steps=total_steps,
     )
+    if args.phases:
+        run.describe(phases=described(phases, run.world_size))
     if run.is_main:
         tokenizer.save_pretrained(run.output_dir)
         write_vocab(tokenizer, run.output_dir)
     run.say(
         f"{train_corpus.num_documents:,} documents, {train_corpus.num_tokens:,} tokens; {model.num_parameters():,} "
-        f"parameters; {total_steps:,} steps of {run.global_batch_size} x {args.max_seq_length}"
+        f"parameters; {described(phases, run.world_size)}"
     )
 
+    speed = Throughput(run, model.config, total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
@@ -76,10 +81,9 @@ def main(argv: list[str] | None = None) -> None:
     if done == 0:
         run.log(event="corpus", unigram_entropy=train_corpus.unigram_entropy())
 
-    speed = pretraining.Throughput()
-    batches = step_batches(train, run, done, total_steps)
-    for step in training_steps(run, model, optimizer, scheduler, batches, total_steps, done):
-        speed.add(step)
+    batches = pretraining.phase_batches(run, phases, train, done)
+    for step in speed.timed(training_steps(run, model, optimizer, scheduler, batches, total_steps, done)):
+        length = phase_at(phases, step.index).length
         last = step.index == total_steps
         if step.index % args.logging_steps == 0 or step.index == 1 or last:
             run.log(
@@ -89,15 +93,17 @@ def main(argv: list[str] | None = None) -> None:
                 **step.parts,
                 learning_rate=step.lr,
                 grad_norm=step.grad_norm,
-                tokens_per_second=round(speed.rate(), 1),
+                max_seq_length=length,
+                **speed.record(),
             )
         if args.eval_steps and step.index % args.eval_steps == 0 and not last:
-            log_evaluation(run, step.index, pretraining.evaluate(run, model, held_out))
+            results = pretraining.evaluate(run, model, held_out[length])
+            log_evaluation(run, step.index, length, results, speed.time_left())
         if args.save_steps and step.index % args.save_steps == 0:
             save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler)
 
-    results = pretraining.evaluate(run, model, held_out)
-    log_evaluation(run, total_steps, results)
+    results = pretraining.evaluate(run, model, held_out[phases[-1].length])
+    log_evaluation(run, total_steps, phases[-1].length, results, speed.time_left())
     save_model_folder(run, model)
     results |= speed.results() | {"train_steps": total_steps}
     if run.is_main:
@@ -141,10 +147,11 @@ def build_model(args, tokenizer):
     return model
 
 
-def log_evaluation(run, step: int, results: dict[str, float]) -> None:
-    run.log(event="eval", step=step, **results)
+def log_evaluation(run, step: int, length: int, results: dict[str, float], left: str) -> None:
+    run.log(event="eval", step=step, max_seq_length=length, **results)
     shown = ("eval_mlm_loss", "eval_mlm_accuracy", "eval_nsp_accuracy")
-    run.say(f"step {step}: " + ", ".join(f"{name} {results[name]:.4f}" for name in shown if name in results))
+    numbers = ", ".join(f"{name} {results[name]:.4f}" for name in shown if name in results)
+    run.say(f"step {step}: {numbers}; {left} left")
 
 
 if __name__ == "__main__":

@@ -79,7 +79,7 @@ def launch(command: list[str], **more) -> subprocess.Popen:
     )
 
 
-def events(folder: Path, kind: str, without=("tokens_per_second",)) -> list[dict]:
+def events(folder: Path, kind: str, without=("tokens_per_second", "mfu", "seconds_per_step")) -> list[dict]:
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [{k: v for k, v in e.items() if k not in (*without, "event")} for e in lines if e["event"] == kind]
 

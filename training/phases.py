@@ -87,4 +87,7 @@ def phase_at(phases: Sequence[Phase], step: int) -> Phase:
 
 def described(phases: Sequence[Phase], world_size: int) -> str:
     """In words, with batches over all processes: `900 steps of 256 x 128, 100 steps of 256 x 512`."""
-    return ", ".join(f"{p.stop - p.start:,} steps of {p.size * p.accumulation * world_size} x {p.length}" for p in phases)
+    return ", ".join(
+        f"{phase.stop - phase.start:,} steps of {phase.size * phase.accumulation * world_size} x {phase.length}"
+        for phase in phases
+    )

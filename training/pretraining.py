@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 import zlib
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -12,9 +11,11 @@ import torch
 from torch.nn import functional as F
 
 from . import embedded
+from .batches import step_batches, steps_for
 from .corpus import build_corpus, check_files, read_documents
 from .instances import PretrainingInstances
-from .loop import IGNORED, Step
+from .loop import IGNORED
+from .phases import Phase, phases_of, scheduled
 from .run import Run
 from .shards import Corpus, sha256_of
 
@@ -92,14 +93,22 @@ def corpora(run: Run, text: Text, tokenizer) -> tuple[Corpus, Corpus]:
     return train, validation
 
 
-def instances(args, corpus: Corpus, tokenizer, held_out: bool = False) -> PretrainingInstances:
-    """Instances as the flags say; those of the held-out text are the same for every run and every evaluation."""
+def instances(args, corpus: Corpus, tokenizer, held_out: bool = False) -> dict[int, PretrainingInstances]:
+    """Instances as the flags say, by the lengths of the phases.
+
+    Those of the held-out text are the same for every run and every evaluation.
+    """
+    lengths = [phase.length for phase in phases_of(vars(args))]
+    return {length: _instances(args, corpus, tokenizer, length, held_out) for length in lengths}
+
+
+def _instances(args, corpus: Corpus, tokenizer, length: int, held_out: bool) -> PretrainingInstances:
     return PretrainingInstances(
         corpus,
         tokenizer,
         seed=0 if held_out else args.seed,
         fixed=held_out,
-        max_seq_length=args.max_seq_length,
+        max_seq_length=length,
         objective=args.objective,
         short_seq_prob=args.short_seq_prob,
         mlm_probability=args.mlm_probability,
@@ -108,6 +117,27 @@ def instances(args, corpus: Corpus, tokenizer, held_out: bool = False) -> Pretra
         whole_word_mask=args.whole_word_mask,
         max_predictions_per_seq=args.max_predictions_per_seq,
     )
+
+
+def planned_phases(args, train: dict[int, PretrainingInstances], world_size: int) -> list[Phase]:
+    """The phases with their optimiser steps: `--max_steps` of them, or as many as make `--num_train_epochs`."""
+    phases = phases_of(vars(args))
+    epochs_a_step = 1.0
+    if args.max_steps < 0:
+        sizes = {phase: phase.size * phase.accumulation * world_size for phase in phases}
+        epochs_a_step = sum(phase.share * size / train[phase.length].epoch_size(0) for phase, size in sizes.items())
+    return scheduled(phases, steps_for(args, 1, epochs_a_step))
+
+
+def phase_batches(run: Run, phases: list[Phase], train: dict[int, PretrainingInstances], done: int) -> Iterator[list]:
+    """This process's micro-batches of the optimiser steps behind `done`, through all phases.
+
+    Each phase reads the stream of its length from the beginning.
+    """
+    for phase in phases:
+        if done < phase.stop:
+            steps = (max(done, phase.start) - phase.start, phase.stop - phase.start)
+            yield from step_batches(train[phase.length], run, *steps, phase.size, phase.accumulation)
 
 
 @torch.no_grad()
@@ -155,27 +185,6 @@ def _batch_sums(outputs, batch: dict[str, torch.Tensor]) -> torch.Tensor:
 def _sums(logits: torch.Tensor, labels: torch.Tensor) -> list[float]:
     loss = F.cross_entropy(logits.float(), labels, reduction="sum")
     return [float(loss), float((logits.argmax(-1) == labels).sum()), float(len(labels))]
-
-
-class Throughput:
-    """Real tokens per second, since the start and since the last reading."""
-
-    def __init__(self):
-        self.started = self.last = time.perf_counter()
-        self.tokens = self.tokens_at_last = 0
-
-    def add(self, step: Step) -> None:
-        self.tokens += step.tokens
-
-    def rate(self) -> float:
-        now = time.perf_counter()
-        rate = (self.tokens - self.tokens_at_last) / max(now - self.last, 1e-9)
-        self.last, self.tokens_at_last = now, self.tokens
-        return rate
-
-    def results(self) -> dict[str, float]:
-        runtime = time.perf_counter() - self.started
-        return {"train_runtime": runtime, "train_tokens_per_second": self.tokens / runtime}
 
 
 def mean_train_loss(metrics: Path) -> float:

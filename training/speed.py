@@ -1,0 +1,134 @@
+"""How fast a run is: tokens per second, share of the machine's peak (MFU), time left, memory.
+
+Model FLOPs are those that the network's definition needs for the real tokens, whatever is really computed: no
+padding, no recomputation, and the projection onto the vocabulary at the labelled positions only. A multiplication
+and an addition count as two; the backward pass costs twice the forward pass.
+
+    forward = tokens * layers * (8 H^2 + 4 H I + 4 n H)     attention's projections, feed-forward, q k^T and its use
+            + labels * (2 H^2 + 2 H V)                      masked-LM head
+            + sequences * 2 H^2                             pooler
+    training = 3 * forward
+
+with hidden size H, intermediate size I, vocabulary V, and n the mean length of a sequence. The formula is that of
+PaLM's appendix B (Chowdhery et al. 2022) spelled out; MFU is their word for `training` FLOPs per second over the peak.
+"""
+
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from .loop import Step
+from .run import Run
+
+_MEASURED_SECONDS = 0.15
+
+
+def training_flops(config: Any, tokens: float, sequences: float, labels: float) -> float:
+    """Model FLOPs to train on `tokens` real tokens in `sequences` sequences with `labels` predictions."""
+    hidden, length = config.hidden_size, tokens / sequences
+    layer = 8 * hidden**2 + 4 * hidden * config.intermediate_size + 4 * length * hidden
+    head = 2 * hidden**2 + 2 * hidden * config.vocab_size
+    return 3 * (tokens * config.num_hidden_layers * layer + labels * head + sequences * 2 * hidden**2)
+
+
+def measured_peak(device: torch.device, mixed_precision: str) -> float:
+    """FLOP/s of a large matrix product on `device` in the precision of the run; takes about 0.2 s.
+
+    It is what this machine reaches, not what its data sheet says, and includes the other work it is doing.
+    """
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(mixed_precision, torch.float32)
+    size = 1024 if device.type == "cpu" else 8192
+    left = torch.ones(size, size, dtype=dtype, device=device)
+
+    def product() -> float:
+        started = time.perf_counter()
+        # Reading one number waits for the device.
+        (left @ left)[0, 0].item()
+        return time.perf_counter() - started
+
+    product()
+    begun, best = time.perf_counter(), product()
+    while time.perf_counter() - begun < _MEASURED_SECONDS:
+        best = min(best, product())
+    return 2 * size**3 / best
+
+
+def peak_of(run: Run) -> float:
+    """FLOP/s that all processes of the run could reach: `--peak_tflops` each, or what each measures now."""
+    stated = run.args.peak_tflops
+    own = stated * 1e12 if stated else measured_peak(run.device, run.accelerator.mixed_precision)
+    # All measure at once: processes that share the cores of one machine share their peak as well.
+    return float(run.accelerator.reduce(torch.tensor(own, device=run.device), "sum"))
+
+
+def peak_memory_gb(device: torch.device) -> float:
+    """The most memory this process has held, in GB: the device's on CUDA, else resident memory."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 1e9
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
+
+
+class Throughput:
+    """Clock of the training steps alone: evaluation and saving do not count."""
+
+    def __init__(self, run: Run, config: Any, total_steps: int):
+        self.config, self.device, self.total_steps = config, run.device, total_steps
+        self.peak = peak_of(run)
+        self.started = time.perf_counter()
+        self.all = self.recent = _Work()
+        self.index = 0
+
+    def timed(self, steps: Iterator[Step]) -> Iterator[Step]:
+        """`steps`, counted and timed."""
+        while True:
+            started = time.perf_counter()
+            step = next(steps, None)
+            if step is None:
+                return
+            flops = training_flops(self.config, step.tokens, step.sequences, step.labels)
+            work = _Work(1, time.perf_counter() - started, step.tokens, flops)
+            self.index, self.all, self.recent = step.index, self.all + work, self.recent + work
+            yield step
+
+    def record(self) -> dict[str, float]:
+        """tokens_per_second, mfu and seconds_per_step since the last record."""
+        recent, self.recent = self.recent, _Work()
+        return {
+            "tokens_per_second": round(recent.tokens / recent.seconds, 1),
+            "mfu": round(recent.flops / recent.seconds / self.peak, 4),
+            "seconds_per_step": round(recent.seconds / recent.steps, 5),
+        }
+
+    def time_left(self) -> str:
+        """Of the steps to come, by the mean over the steps so far: `1:23:45`."""
+        seconds = round((self.total_steps - self.index) * self.all.seconds / max(self.all.steps, 1))
+        return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+    def results(self) -> dict[str, float]:
+        """For all_results.json: the runtime with all evaluations, the speed of the steps alone."""
+        seconds = max(self.all.seconds, 1e-9)
+        return {
+            "train_runtime": time.perf_counter() - self.started,
+            "train_tokens_per_second": self.all.tokens / seconds,
+            "train_mfu": self.all.flops / seconds / self.peak,
+            "peak_tflops": self.peak / 1e12,
+            "peak_memory_gb": peak_memory_gb(self.device),
+        }
+
+
+class _Work:
+    def __init__(self, steps: int = 0, seconds: float = 0.0, tokens: int = 0, flops: float = 0.0):
+        self.steps, self.seconds, self.tokens, self.flops = steps, seconds, tokens, flops
+
+    def __add__(self, other: "_Work") -> "_Work":
+        return _Work(
+            self.steps + other.steps,
+            self.seconds + other.seconds,
+            self.tokens + other.tokens,
+            self.flops + other.flops,
+        )
