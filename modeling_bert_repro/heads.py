@@ -1,5 +1,6 @@
 """The seven task heads over BertModel.
 
+Every forward takes `unpad_inputs`; what it does is told in `unpadding.choose_tokens` and docs/performance.md.
 Shapes: B batch, L length, H hidden size, V vocabulary, C classes, M labelled positions.
 """
 
@@ -25,6 +26,7 @@ from transformers.utils.generic import can_return_tuple
 
 from .losses import IGNORED, Count, classification_loss, cross_entropy, per_item
 from .modeling_bert import BertModel, BertPreTrainedModel
+from .unpadding import Tokens, encode, on_tokens
 
 TIED_DECODER = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
@@ -103,24 +105,30 @@ class BertLanguageModel(BertPreTrainedModel):
         self.cls.predictions.decoder = new_embeddings
         self.cls.predictions.bias = new_embeddings.bias
 
+    def is_sparse(self, labels: Tensor | None, sparse_prediction: bool | None) -> bool:
+        """Whether only labelled positions are projected: the argument, default `config.sparse_prediction`, off."""
+        if sparse_prediction is None:
+            sparse_prediction = getattr(self.config, "sparse_prediction", False)
+        return labels is not None and sparse_prediction
+
     def predict_tokens(
-        self, hidden_states: Tensor, labels: Tensor | None, count: Count, sparse: bool | None
+        self, hidden_states: Tensor, labels: Tensor | None, count: Count, sparse: bool, tokens: Tokens | None
     ) -> tuple[Tensor, Tensor | None]:
         """Logits and loss for hidden_states (B, L, H) and labels (B, L), -100 where there is none.
 
-        With labels and `sparse` (default `config.sparse_prediction`, default off): logits (M, V) of the labelled
-        positions only, in row-major order, so that `labels[labels != -100]` are their targets. Finding them makes
-        the host wait for a CUDA device once.
+        sparse: logits (M, V) of the labelled positions only, in row-major order, so that `labels[labels != -100]` are
+        their targets. Finding them makes the host wait for a CUDA device once. tokens: logits are 0 elsewhere.
         """
-        if sparse is None:
-            sparse = getattr(self.config, "sparse_prediction", False)
-        if labels is None:
-            return self.cls.predictions(hidden_states), None
         if sparse:
             labelled = labels != IGNORED
             hidden_states, labels = hidden_states[labelled], labels[labelled]
-        logits = self.cls.predictions(hidden_states)
-        return logits, cross_entropy(logits.view(-1, logits.shape[-1]), labels.view(-1), count)
+        elif tokens is not None:
+            hidden_states = tokens.unpad(hidden_states)
+            labels = None if labels is None else tokens.unpad(labels)
+        logits, loss = self.cls.predictions(hidden_states), None
+        if labels is not None:
+            loss = cross_entropy(logits.view(-1, logits.shape[-1]), labels.view(-1), count)
+        return logits if sparse or tokens is None else tokens.pad(logits), loss
 
 
 class BertForPreTraining(BertLanguageModel):
@@ -145,6 +153,7 @@ class BertForPreTraining(BertLanguageModel):
         num_items_in_batch: Count = None,
         num_sequences_in_batch: Count = None,
         sparse_prediction: bool | None = None,
+        unpad_inputs: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, ...] | BertForPreTrainingOutput:
         """labels: (B, L), token ids or -100; next_sentence_label: (B,), 0 B follows A, 1 B is random. Either alone
@@ -153,10 +162,12 @@ class BertForPreTraining(BertLanguageModel):
         share of the labelled tokens, so that the weights of a step add up to 1. prediction_logits: (B, L, V), or
         (M, V) if sparse.
         """
-        outputs = self.bert(
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, return_dict=True, **kwargs
-        )
-        logits, mlm_loss = self.predict_tokens(outputs.last_hidden_state, labels, num_items_in_batch, sparse_prediction)
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        sparse = self.is_sparse(labels, sparse_prediction)
+        kept = None if labels is None else labels != IGNORED
+        outputs, tokens = encode(self, inputs, unpad_inputs, kwargs, kept, padding_shows=not sparse)
+        hidden_states = outputs.last_hidden_state
+        logits, mlm_loss = self.predict_tokens(hidden_states, labels, num_items_in_batch, sparse, tokens)
         nsp_logits = self.cls.seq_relationship(outputs.pooler_output)  # (B, 2)
         nsp_loss = None
         if next_sentence_label is not None:
@@ -200,21 +211,17 @@ class BertForMaskedLM(BertLanguageModel):
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
         sparse_prediction: bool | None = None,
+        unpad_inputs: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, ...] | MaskedLMOutput:
         """labels: (B, L), token ids or -100. logits: (B, L, V), or (M, V) if sparse."""
-        outputs = self.bert(
-            input_ids,
-            attention_mask,
-            token_type_ids,
-            position_ids,
-            inputs_embeds,
-            encoder_hidden_states,
-            encoder_attention_mask,
-            return_dict=True,
-            **kwargs,
-        )
-        logits, loss = self.predict_tokens(outputs.last_hidden_state, labels, num_items_in_batch, sparse_prediction)
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        inputs = (*inputs, encoder_hidden_states, encoder_attention_mask)
+        sparse = self.is_sparse(labels, sparse_prediction)
+        kept = None if labels is None else labels != IGNORED
+        outputs, tokens = encode(self, inputs, unpad_inputs, kwargs, kept, padding_shows=not sparse)
+        hidden_states = outputs.last_hidden_state
+        logits, loss = self.predict_tokens(hidden_states, labels, num_items_in_batch, sparse, tokens)
         return MaskedLMOutput(loss, logits, outputs.hidden_states, outputs.attentions)
 
 
@@ -237,12 +244,12 @@ class BertForNextSentencePrediction(BertPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
+        unpad_inputs: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, ...] | NextSentencePredictorOutput:
         """labels: (B,) of 0, 1 or -100."""
-        outputs = self.bert(
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, return_dict=True, **kwargs
-        )
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        outputs, _ = encode(self, inputs, unpad_inputs, kwargs, padding_shows=False)
         logits = self.cls.seq_relationship(outputs.pooler_output)
         loss = None if labels is None else cross_entropy(logits, labels.view(-1), num_items_in_batch)
         return NextSentencePredictorOutput(loss, logits, outputs.hidden_states, outputs.attentions)
@@ -269,12 +276,12 @@ class BertForSequenceClassification(BertPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
+        unpad_inputs: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, ...] | SequenceClassifierOutput:
         """labels: see `classification_loss`, which `config.problem_type` steers."""
-        outputs = self.bert(
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, return_dict=True, **kwargs
-        )
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        outputs, _ = encode(self, inputs, unpad_inputs, kwargs, padding_shows=False)
         logits = self.classifier(self.dropout(outputs.pooler_output))
         loss = None
         if labels is not None:
@@ -303,13 +310,15 @@ class BertForTokenClassification(BertPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
+        unpad_inputs: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, ...] | TokenClassifierOutput:
         """labels: (B, L) of class ids or -100."""
-        outputs = self.bert(
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, return_dict=True, **kwargs
-        )
-        logits = self.classifier(self.dropout(outputs.last_hidden_state))
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        kept = None if labels is None else labels != IGNORED
+        outputs, tokens = encode(self, inputs, unpad_inputs, kwargs, kept)
+        classify = nn.Sequential(self.dropout, self.classifier)
+        logits = on_tokens(classify, outputs.last_hidden_state, tokens)
         loss = None
         if labels is not None:
             loss = cross_entropy(logits.view(-1, self.num_labels), labels.view(-1), num_items_in_batch)
@@ -336,12 +345,13 @@ class BertForMultipleChoice(BertPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
+        unpad_inputs: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, ...] | MultipleChoiceModelOutput:
         """Inputs have one more dimension than elsewhere, (B, choices, L); labels: (B,) of choice indices."""
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
-        flat = [None if tensor is None else tensor.flatten(0, 1) for tensor in inputs]
-        outputs = self.bert(*flat, return_dict=True, **kwargs)
+        flat = tuple(None if tensor is None else tensor.flatten(0, 1) for tensor in inputs)
+        outputs, _ = encode(self, flat, unpad_inputs, kwargs, padding_shows=False)
         choices = (inputs_embeds if input_ids is None else input_ids).shape[1]
         logits = self.classifier(self.dropout(outputs.pooler_output)).view(-1, choices)
         loss = None if labels is None else cross_entropy(logits, labels.view(-1), num_items_in_batch)
@@ -371,15 +381,19 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
         num_items_in_batch: Count = None,
+        unpad_inputs: bool | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, ...] | QuestionAnsweringModelOutput:
         """start_positions, end_positions: (B,). As in transformers, L and beyond are ignored and below 0 counts as 0.
-        The loss is the mean of the start's and the end's.
+        The loss is the mean of the start's and the end's, softmax over all L positions as in transformers; with
+        unpad_inputs=True over the real ones, as logits at padding are then the lowest number of their type.
         """
-        outputs = self.bert(
-            input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds, return_dict=True, **kwargs
-        )
-        start_logits, end_logits = self.qa_outputs(outputs.last_hidden_state).unbind(-1)
+        inputs = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        outputs, tokens = encode(self, inputs, unpad_inputs, kwargs)
+        logits = on_tokens(self.qa_outputs, outputs.last_hidden_state, tokens)
+        if tokens is not None and attention_mask is not None:
+            logits = logits.masked_fill(attention_mask.unsqueeze(-1) == 0, torch.finfo(logits.dtype).min)
+        start_logits, end_logits = logits.unbind(-1)
         start_logits, end_logits = start_logits.contiguous(), end_logits.contiguous()
         loss = None
         if start_positions is not None and end_positions is not None:

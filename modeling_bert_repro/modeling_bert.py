@@ -1,6 +1,7 @@
 """BERT's encoder (Devlin et al., 2018, section 3), in order: embeddings -> layers -> pooler -> BertModel.
 
 Shapes: B batch, L length, H hidden size, N heads, D head size (H = N * D), I intermediate size, V vocabulary.
+Without padding (`unpadding.py`) the layers see T tokens as (1, T, H), a batch of one.
 Config, arguments, outputs and tensor names are those of transformers' BERT, so checkpoints open in both.
 This file travels inside saved checkpoints: besides torch and transformers it may use only its flat neighbours.
 """
@@ -8,7 +9,7 @@ This file travels inside saved checkpoints: besides torch and transformers it ma
 import os
 import shutil
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ from transformers.utils import TransformersKwargs
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
-CODE_FILES = ("modeling_bert.py", "losses.py", "heads.py")
+from .unpadding import Tokens, attend_unpadded, choose_tokens
+
+CODE_FILES = ("modeling_bert.py", "losses.py", "heads.py", "unpadding.py")
 # Every entry names heads.py, from which all code files are reachable: transformers' module cache holds only
 # the files that the named one imports, and a model loaded from there must be able to save them all again.
 AUTO_MAP = {
@@ -58,10 +61,10 @@ class BertEmbeddings(nn.Module):
         token_type_ids: Tensor | None,  # (B, L)
         position_ids: Tensor | None,  # (B, L) or (1, L)
         inputs_embeds: Tensor | None,  # (B, L, H)
+        tokens: Tokens | None = None,
     ) -> Tensor:
-        if inputs_embeds is None:
-            inputs_embeds = self.word_embeddings(input_ids)
-        batch_size, length = inputs_embeds.shape[:2]
+        inputs = input_ids if inputs_embeds is None else inputs_embeds
+        batch_size, length = inputs.shape[:2]
         limit = self.position_embeddings.num_embeddings
         if position_ids is None:
             if length > limit:
@@ -69,10 +72,13 @@ class BertEmbeddings(nn.Module):
                     f"expected at most {limit} tokens (config.max_position_embeddings), got {length}: "
                     "truncate the input or split it into windows"
                 )
-            position_ids = torch.arange(length, device=inputs_embeds.device).unsqueeze(0)
+            position_ids = torch.arange(length, device=inputs.device).unsqueeze(0)
         if token_type_ids is None:
-            token_type_ids = torch.zeros(batch_size, length, dtype=torch.long, device=inputs_embeds.device)
-        embeddings = inputs_embeds + self.token_type_embeddings(token_type_ids)
+            token_type_ids = torch.zeros(batch_size, length, dtype=torch.long, device=inputs.device)
+        if tokens is not None:
+            inputs, token_type_ids, position_ids = tokens.unpad_inputs(inputs, token_type_ids, position_ids)
+        words = self.word_embeddings(inputs) if inputs_embeds is None else inputs
+        embeddings = words + self.token_type_embeddings(token_type_ids)
         embeddings = embeddings + self.position_embeddings(position_ids)
         return self.dropout(self.LayerNorm(embeddings))  # (B, L, H)
 
@@ -109,8 +115,7 @@ class BertSelfAttention(nn.Module):
         self.config = config
         self.head_size = config.hidden_size // config.num_attention_heads
         self.scaling = self.head_size**-0.5
-        # transformers' sdpa takes a missing attribute for True, and then is causal on batches without
-        # padding.
+        # transformers' sdpa takes a missing attribute for True, and then is causal on batches without padding.
         self.is_causal = config.is_decoder
         self.query = nn.Linear(config.hidden_size, config.hidden_size)
         self.key = nn.Linear(config.hidden_size, config.hidden_size)
@@ -121,6 +126,7 @@ class BertSelfAttention(nn.Module):
         self,
         hidden_states: Tensor,
         attention_mask: Tensor | None = None,
+        tokens: Tokens | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, Tensor | None]:
         batch_size, length, hidden_size = hidden_states.shape
@@ -128,9 +134,10 @@ class BertSelfAttention(nn.Module):
         query = self.query(hidden_states).view(heads_shape).transpose(1, 2)  # (B, N, L, D)
         key = self.key(hidden_states).view(heads_shape).transpose(1, 2)
         value = self.value(hidden_states).view(heads_shape).transpose(1, 2)
-        attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(
-            self.config._attn_implementation, eager_attention_forward
-        )
+        name = self.config._attn_implementation
+        attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(name, eager_attention_forward)
+        if tokens is not None:
+            attend = partial(attend_unpadded, attend, tokens)
         context, weights = attend(
             self,
             query,
@@ -203,8 +210,7 @@ class BertLayer(GradientCheckpointingLayer):
         attention_mask: Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> Tensor:
-        # hidden_states must stay the first positional argument: checkpointing and output recording read it
-        # there.
+        # hidden_states must stay the first positional argument: checkpointing and output recording read it there.
         attended = self.attention(hidden_states, attention_mask, **kwargs)
         return apply_chunking_to_forward(self.feed_forward, self.chunk_size_feed_forward, 1, attended)
 
@@ -289,19 +295,19 @@ class BertPreTrainedModel(PreTrainedModel):
         """Save as transformers does, plus the modelling code and an `auto_map` over the whole AutoModel family.
 
         The folder opens as transformers' BERT everywhere, and as these classes with `trust_remote_code=True`.
-        The training switch `sparse_prediction` is not written.
+        The switches of this package are not written.
         """
         if is_main_process:
             os.makedirs(save_directory, exist_ok=True)
             for name in CODE_FILES:
                 shutil.copyfile(Path(__file__).with_name(name), Path(save_directory) / name)
         self.config.auto_map = dict(AUTO_MAP)
-        sparse_prediction = self.config.__dict__.pop("sparse_prediction", None)
+        fields = self.config.__dict__
+        switches = {name: fields.pop(name) for name in ("sparse_prediction", "unpad_inputs") if name in fields}
         try:
             super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
         finally:
-            if sparse_prediction is not None:
-                self.config.sparse_prediction = sparse_prediction
+            fields.update(switches)
 
     def _get_files_timestamps(self, working_dir: str | os.PathLike) -> dict[str, float]:
         # save_pretrained(push_to_hub=True) uploads what is newer than this table, and our code is copied before it.
@@ -365,6 +371,7 @@ class BertModel(BertPreTrainedModel):
         encoder_attention_mask: Tensor | None = None,
         past_key_values: None = None,
         use_cache: bool | None = None,
+        unpad_inputs: bool | Tokens | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, ...] | BaseModelOutputWithPoolingAndCrossAttentions:
         """Encode `input_ids` (B, L) or `inputs_embeds` (B, L, H), exactly one of them.
@@ -373,6 +380,9 @@ class BertModel(BertPreTrainedModel):
         segment (default 0); position_ids: (B, L), default 0 .. L-1. output_hidden_states, output_attentions (eager
         only) and return_dict work as in transformers. The cross-attention and cache arguments hold their places in
         transformers' signature; using them raises ValueError, as does L above config.max_position_embeddings.
+        unpad_inputs: True (default `config.unpad_inputs`, default off here) computes real tokens only and gives zeros
+        at padding; the heads pass the tokens that they chose. cu_seq_lens_q as in transformers' FlashAttentionKwargs:
+        one row (1, L) holds several sequences end to end, none attends to another; positions restart by default.
         """
         if (input_ids is None) == (inputs_embeds is None):
             got = "neither" if input_ids is None else "both"
@@ -382,15 +392,21 @@ class BertModel(BertPreTrainedModel):
                 "expected no encoder_hidden_states or encoder_attention_mask, got one: this BERT has no "
                 "cross-attention; use transformers' BertModel for it"
             )
-        hidden_states = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
+        tokens = unpad_inputs
+        if not isinstance(tokens, Tokens):
+            keep_first = self.pooler is not None
+            tokens = choose_tokens(self.config, attention_mask, unpad_inputs, kwargs, keep_first=keep_first)
+        if kwargs.get("cu_seq_lens_q") is not None and position_ids is None:
+            position_ids = tokens.positions
+        hidden_states = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds, tokens)
         make_mask = create_causal_mask if self.config.is_decoder else create_bidirectional_mask
-        mask = make_mask(
-            config=self.config,
-            inputs_embeds=hidden_states,
-            attention_mask=attention_mask,
-            past_key_values=None,
-        )
-        hidden_states = self.encoder(hidden_states, mask, **kwargs)
+        mask = None
+        if tokens is None:
+            inputs = {"inputs_embeds": hidden_states, "attention_mask": attention_mask, "past_key_values": None}
+            mask = make_mask(config=self.config, **inputs)
+        hidden_states = self.encoder(hidden_states, mask, tokens=tokens, **kwargs)
+        if tokens is not None:
+            hidden_states = tokens.pad(hidden_states.squeeze(0))
         return BaseModelOutputWithPoolingAndCrossAttentions(
             last_hidden_state=hidden_states,
             pooler_output=self.pooler(hidden_states) if self.pooler is not None else None,

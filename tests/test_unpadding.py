@@ -1,0 +1,489 @@
+"""Real tokens only: equal to the padded path and to transformers, in every head, mask, mode and back-end."""
+
+import json
+from itertools import pairwise
+
+import pytest
+import torch
+from accelerate.utils import send_to_device
+from bert_pairs import (
+    CLASSES,
+    assert_same,
+    every_class,
+    gradients,
+    loss_of,
+    make_inputs,
+    make_labels,
+    ours,
+    pair,
+    tiny_config,
+)
+from torch import nn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from modeling_bert_repro import BertForMaskedLM, BertModel, unpadding
+from modeling_bert_repro.unpadding import find_tokens, packed_tokens
+
+POOLED = ("BertForNextSentencePrediction", "BertForSequenceClassification", "BertForMultipleChoice")
+MASKS = ("right", "left", "holes", "mixed")
+
+
+def padded_inputs(name: str, case: str) -> dict[str, torch.Tensor]:
+    """Inputs with sequences of equal and of different lengths; the first position may be padding."""
+    inputs = make_inputs(name)
+    mask = inputs["attention_mask"]
+    if case in ("right", "mixed"):
+        mask[0, ..., -3:], mask[2, ..., -3:], mask[3, ..., -1:] = 0, 0, 0
+    if case in ("left", "mixed"):
+        mask[1, ..., :2], mask[3, ..., :4] = 0, 0
+    if case == "holes":
+        mask[1, ..., 3:5], mask[2, ..., 7], mask[3, ..., 1] = 0, 0, 0
+    return inputs
+
+
+def layer_shapes(model) -> list[tuple[int, ...]]:
+    """Filled with the shape of the first layer's input at every call."""
+    seen = []
+    encoder = (model if isinstance(model, BertModel) else model.bert).encoder
+    encoder.layer[0].register_forward_pre_hook(lambda _, args: seen.append(tuple(args[0].shape)))
+    return seen
+
+
+def real_positions(name: str, mask: torch.Tensor) -> torch.Tensor:
+    return mask.flatten(0, -2).bool() if name == "BertForMultipleChoice" else mask.bool()
+
+
+def flatten_outputs(outputs) -> dict[str, torch.Tensor]:
+    return {key: value for key, value in outputs.items() if isinstance(value, torch.Tensor)}
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("case", MASKS)
+@every_class
+def test_equals_the_padded_path_at_real_positions(name, case, attention):
+    """Outputs, loss and gradients; labels lie on padding too, and count as in the padded path."""
+    model = ours(name, attention)
+    inputs = padded_inputs(name, case)
+    labels = {} if name == "BertForQuestionAnswering" else make_labels(name, inputs)
+    real = real_positions(name, inputs["attention_mask"])
+    shapes, found = layer_shapes(model), []
+    for unpad in (True, False):
+        outputs = model(**inputs, **labels, unpad_inputs=unpad)
+        values = flatten_outputs(outputs)
+        for key, value in values.items():
+            if value.shape[:2] == real.shape:  # one row for each token
+                values[key] = value[real]
+        loss = outputs.loss if "loss" in outputs else sum((v * v.detach().cos()).sum() for v in values.values())
+        found.append((values, gradients(model, loss)))
+    assert_same(found[0][0], found[1][0])
+    assert_same(found[0][1], found[1][1])
+    assert shapes[0][0] == 1 and int(real.sum()) <= shapes[0][1] < real.numel()
+    assert shapes[1][:2] == tuple(real.shape)
+
+
+@pytest.mark.parametrize("case", MASKS)
+@pytest.mark.parametrize("name", [*POOLED, "BertForPreTraining", "BertForMaskedLM"])
+def test_the_default_is_on_where_padding_cannot_be_seen_and_equals_transformers(name, case):
+    own, reference = pair(name, "sdpa")
+    inputs = padded_inputs(name, case)
+    labels = make_labels(name, inputs)
+    if name not in POOLED:
+        own.config.sparse_prediction = True
+        labels["labels"][:, 2:] = -100
+    shapes = layer_shapes(own)
+    mine, theirs = own(**inputs, **labels), reference(**inputs, **labels)
+    torch.testing.assert_close(mine.loss, theirs.loss, rtol=0, atol=1e-9)
+    assert_same(gradients(own, mine.loss), gradients(reference, theirs.loss))
+    if name in POOLED:
+        torch.testing.assert_close(mine.logits, theirs.logits, rtol=0, atol=1e-9)
+    assert shapes[0][0] == 1, "one row of tokens"
+    own.config.sparse_prediction = False
+    own(**inputs, **labels)
+    assert (shapes[1][0] == 1) is (name in POOLED), "dense logits show padding"
+    own.config.unpad_inputs = False
+    own(**inputs, **labels)
+    assert shapes[2][0] > 1
+
+
+@every_class
+def test_the_default_shows_the_padding_states_of_transformers(name):
+    """Every position of every output, padding too, and the loss of question answering over all of them."""
+    own, reference = pair(name, "sdpa")
+    inputs = padded_inputs(name, "right")
+    labels = make_labels(name, inputs)
+    mine, theirs = flatten_outputs(own(**inputs, **labels)), flatten_outputs(reference(**inputs, **labels))
+    assert_same({key: mine[key] for key in theirs}, theirs)
+
+
+@every_class
+def test_padding_positions_hold_zeros_and_the_lowest_span_score(name):
+    model = ours(name, "sdpa")
+    inputs = padded_inputs(name, "right")
+    real = real_positions(name, inputs["attention_mask"])
+    lowest = torch.finfo(torch.float64).min if name == "BertForQuestionAnswering" else 0
+    checked = 0
+    for value in flatten_outputs(model(**inputs, unpad_inputs=True)).values():
+        if value.shape[:2] == real.shape:
+            assert (value[~real] == lowest).all()
+            assert not (value[real] == lowest).any()
+            checked += 1
+    assert checked == {"BertForQuestionAnswering": 2}.get(name, name not in POOLED)
+
+
+def test_span_loss_is_over_the_real_positions():
+    """Against transformers' logits and a softmax that leaves padding out."""
+    name = "BertForQuestionAnswering"
+    own, reference = pair(name, "sdpa")
+    inputs = padded_inputs(name, "mixed")
+    labels = {"start_positions": torch.tensor([2, 3, 0, 5]), "end_positions": torch.tensor([4, 8, 1, 50])}
+    outputs = own(**inputs, **labels, unpad_inputs=True)
+    theirs = reference(**inputs)
+    total = torch.zeros(2, dtype=torch.float64)
+    for side, (key, logits) in enumerate(zip(labels, (theirs.start_logits, theirs.end_logits))):
+        rows = [i for i in range(4) if labels[key][i] < 9]
+        for i in rows:
+            scores = logits[i][inputs["attention_mask"][i].bool()]
+            total[side] += (scores.logsumexp(0) - logits[i, labels[key][i]]) / len(rows)
+    torch.testing.assert_close(outputs.loss, total.mean(), rtol=0, atol=1e-9)
+    assert_same(gradients(own, outputs.loss), gradients(reference, total.mean()))
+
+
+@every_class
+def test_everything_but_attention_sees_real_tokens_only(name):
+    model = ours(name, "sdpa").train()
+    inputs = padded_inputs(name, "right")
+    sizes = []
+    kinds = (nn.Linear, nn.LayerNorm, nn.Dropout, nn.Embedding)
+    for path, module in model.named_modules():
+        one_per_sequence = any(part in path for part in ("pooler", "seq_relationship")) or (
+            name in POOLED and path in ("dropout", "classifier")
+        )
+        if (isinstance(module, kinds) or path.endswith("activation")) and not one_per_sequence:
+            module.register_forward_hook(lambda _, args, out: sizes.append(out.shape[:-1].numel()))
+    model(**inputs, unpad_inputs=True)
+    tokens = int(inputs["attention_mask"].sum())
+    assert tokens < inputs["attention_mask"].numel()
+    assert len(sizes) > 20 and set(sizes) == {tokens}
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("is_decoder", [False, True])
+def test_no_sequence_attends_to_its_neighbour(attention, is_decoder):
+    """A change in one row changes no bit of another, though rows of one length share a call."""
+    model = ours("BertModel", attention, is_decoder=is_decoder)
+    inputs = padded_inputs("BertModel", "right")
+    shapes = layer_shapes(model)
+    with torch.no_grad():
+        before = model(**inputs, unpad_inputs=True).last_hidden_state
+        for row in range(4):
+            changed = inputs["input_ids"].clone()
+            changed[row] = (changed[row] + 1) % 61
+            after = model(**{**inputs, "input_ids": changed}, unpad_inputs=True).last_hidden_state
+            others = [i for i in range(4) if i != row]
+            assert torch.equal(after[others], before[others])
+            assert (after[row] - before[row]).abs().max() > 1e-3
+    assert {shape[0] for shape in shapes} == {1}
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("case", ["right", "left", "holes"])
+def test_left_to_right_attention(attention, case):
+    model = ours("BertForMaskedLM", attention, is_decoder=True)
+    inputs = padded_inputs("BertForMaskedLM", case)
+    real = inputs["attention_mask"].bool()
+    shapes = layer_shapes(model)
+    logits = [model(**inputs, unpad_inputs=unpad).logits[real] for unpad in (True, False)]
+    torch.testing.assert_close(logits[0], logits[1], rtol=0, atol=1e-9)
+    assert [shape[0] for shape in shapes] == [1, 4]
+
+
+@pytest.mark.parametrize("extra", ["positions", "no token types", "embeddings"])
+def test_the_other_inputs(extra):
+    model = ours("BertForTokenClassification", "sdpa")
+    inputs = padded_inputs("BertForTokenClassification", "left")
+    real = inputs["attention_mask"].bool()
+    if extra == "positions":
+        inputs["position_ids"] = inputs["input_ids"] % 12
+    elif extra == "no token types":
+        del inputs["token_type_ids"]
+    else:
+        inputs["inputs_embeds"] = model.get_input_embeddings()(inputs.pop("input_ids")).detach().requires_grad_()
+    logits = [model(**inputs, unpad_inputs=unpad).logits[real] for unpad in (True, False)]
+    torch.testing.assert_close(logits[0], logits[1], rtol=0, atol=1e-9)
+    if extra == "embeddings":
+        slopes = [torch.autograd.grad(part.square().sum(), inputs["inputs_embeds"])[0] for part in logits]
+        torch.testing.assert_close(slopes[0], slopes[1], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("case", ["right", "left"])
+def test_attention_dropout_is_respected(attention, case):
+    """At probability 1 nothing is attended to, so the first layer's outputs know their own token only."""
+    model = ours("BertForSequenceClassification", attention, attention_probs_dropout_prob=1.0, hidden_dropout_prob=0.0)
+    model.train()
+    inputs = padded_inputs("BertForSequenceClassification", case)
+    with torch.no_grad():
+        logits = [model(**inputs, unpad_inputs=unpad).logits for unpad in (True, False)]
+        torch.testing.assert_close(logits[0], logits[1], rtol=0, atol=1e-9)
+        model.config.attention_probs_dropout_prob = 0.5
+        for layer in model.bert.encoder.layer:
+            layer.attention.self.dropout.p = 0.5
+        draws = [model(**inputs, unpad_inputs=True).logits for _ in range(2)]
+    assert (draws[0] - draws[1]).abs().max() > 1e-4
+
+
+@every_class
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_gradient_checkpointing(name, use_reentrant):
+    model = ours(name, "sdpa", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0).train()
+    inputs = padded_inputs(name, "mixed")
+    labels = {} if name == "BertForQuestionAnswering" else make_labels(name, inputs)
+    found = []
+    for checkpointing in (False, True):
+        if checkpointing:  # renamed in transformers 5.2x, the old name warns there
+            enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+            enable({"use_reentrant": use_reentrant})
+        outputs = model(**inputs, **labels, unpad_inputs=True)
+        loss = loss_of(outputs) if labels or name == "BertModel" else outputs.start_logits[:, 4].sum()
+        found.append(gradients(model, loss))
+    assert_same(found[1], found[0])
+
+
+def test_autocast():
+    model = ours("BertForSequenceClassification", "sdpa").float()
+    inputs = padded_inputs("BertForSequenceClassification", "mixed")
+    labels = make_labels("BertForSequenceClassification", inputs)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        losses = [model(**inputs, **labels, unpad_inputs=unpad).loss for unpad in (True, False)]
+    assert losses[0].dtype == torch.float32
+    torch.testing.assert_close(losses[0], losses[1], rtol=0.05, atol=0.05)
+    losses[0].backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_compiled_with_bounded_recompilation():
+    """Choosing tokens is the one graph break; lengths become symbols, so new ones compile nothing."""
+    name = "BertForSequenceClassification"
+    model = ours(name, "sdpa")
+    graphs = []
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend=lambda graph, _: graphs.append(1) or graph.forward)
+    counts = []
+    for step in range(6):
+        inputs = make_inputs(name, batch=4 + step % 3, length=6 + step)
+        for row in range(3):
+            inputs["attention_mask"][row, 2 + row + step // 2 :] = 0
+        expected = model(**inputs, unpad_inputs=False).logits
+        torch.testing.assert_close(compiled(**inputs, unpad_inputs=True).logits, expected, rtol=0, atol=1e-9)
+        counts.append(len(graphs))
+    assert counts[-1] == counts[2], f"graphs after each step: {counts}"
+    torch._dynamo.reset()
+
+
+def test_compiled_by_default_without_graph_breaks():
+    model = ours("BertForSequenceClassification", "sdpa")
+    inputs = padded_inputs("BertForSequenceClassification", "right")
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(**inputs).logits, model(**inputs).logits, rtol=0, atol=1e-9)
+
+
+def uses_tokens(model, inputs: dict, **options) -> bool:
+    shapes = layer_shapes(model)
+    with torch.no_grad():
+        model(**inputs, **options)
+    return shapes[0][0] == 1
+
+
+def test_what_takes_the_padded_path():
+    name = "BertForTokenClassification"
+    right = padded_inputs(name, "right")
+    assert uses_tokens(ours(name, "sdpa"), right, unpad_inputs=True)
+    assert not uses_tokens(ours(name, "eager"), right, unpad_inputs=True, output_attentions=True)
+    assert not uses_tokens(ours(name, "sdpa"), right, unpad_inputs=True, output_hidden_states=True)
+    assert not uses_tokens(ours(name, "sdpa", output_hidden_states=True), right, unpad_inputs=True)
+    assert not uses_tokens(ours(name, "sdpa", chunk_size_feed_forward=3), right, unpad_inputs=True)
+    assert not uses_tokens(ours(name, "sdpa"), make_inputs(name), unpad_inputs=True), "no padding"
+    config = tiny_config(name)
+    config._attn_implementation = "flex_attention"
+    assert unpadding.choose_tokens(config, right["attention_mask"], True, {}) is None
+    whole = right["attention_mask"][:, None, None, :].bool().expand(4, 1, 9, 9)
+    assert not uses_tokens(ours(name, "sdpa"), {**right, "attention_mask": whole}, unpad_inputs=True)
+    empty = {**right, "attention_mask": right["attention_mask"].clone()}
+    empty["attention_mask"][1] = 0
+    assert not uses_tokens(ours(name, "sdpa"), empty, unpad_inputs=True), "a sequence without a real token"
+    left = padded_inputs("BertModel", "left")
+    decoder = ours("BertModel", "sdpa", is_decoder=True)
+    assert not uses_tokens(decoder, left, unpad_inputs=True), "the pooled position is padding and sees nothing"
+
+
+def test_little_padding_is_left_alone_unless_asked():
+    name = "BertForSequenceClassification"
+    inputs = make_inputs(name, batch=8, length=10)
+    inputs["attention_mask"][0, -4:] = 0  # 5 %
+    assert not uses_tokens(ours(name, "sdpa"), inputs)
+    inputs["attention_mask"][0, -5:] = 0
+    assert uses_tokens(ours(name, "sdpa"), inputs)
+    inputs["attention_mask"][0, -5:-1] = 1
+    assert uses_tokens(ours(name, "sdpa"), inputs, unpad_inputs=True)
+
+
+def test_an_exported_model_takes_the_padded_path():
+    model = ours("BertForSequenceClassification", "sdpa")
+    model.config.unpad_inputs = True
+    inputs = padded_inputs("BertForSequenceClassification", "right")
+    program = torch.export.export(model, (), inputs, strict=False)
+    inputs["attention_mask"][1, 2:] = 0
+    torch.testing.assert_close(program.module()(**inputs).logits, model(**inputs).logits, rtol=0, atol=1e-9)
+
+
+def by_sequences(module, query, key, value, attention_mask, dropout=0.0, scaling=None, **lengths):
+    """What a variable-length kernel computes, written out for each sequence; (1, N, T, D) -> (1, T, N, D)."""
+    assert query.shape[0] == 1 and attention_mask is None
+    assert torch.equal(lengths["cu_seq_lens_q"], lengths["cu_seq_lens_k"])
+    assert lengths["cu_seq_lens_q"].dtype == torch.int32
+    limits = lengths["cu_seq_lens_q"].tolist()
+    assert lengths["max_length_q"] == lengths["max_length_k"] == max(b - a for a, b in pairwise(limits))
+    contexts = []
+    for start, stop in pairwise(limits):
+        q, k, v = (states[0, :, start:stop] for states in (query, key, value))
+        contexts.append(((q @ k.mT) * scaling).softmax(-1) @ v)
+    return torch.cat(contexts, 1).transpose(0, 1).unsqueeze(0), None
+
+
+@pytest.mark.parametrize("kernel", ["flash_attention_2", "varlen"])
+def test_variable_length_kernels_get_their_arguments(kernel, monkeypatch):
+    """The kernels need CUDA; a plain loop in their place must give the padded path's numbers."""
+    model = ours("BertForSequenceClassification", "sdpa")
+    inputs = padded_inputs("BertForSequenceClassification", "right")
+    expected = model(**inputs, unpad_inputs=False).logits
+    calls = []
+    if kernel == "varlen":
+        from torch.nn.attention import varlen
+
+        def stand_in(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k):
+            calls.append(1)
+            lengths = {"cu_seq_lens_q": cu_seq_q, "cu_seq_lens_k": cu_seq_k}
+            lengths |= {"max_length_q": max_q, "max_length_k": max_k}
+            states = (part.transpose(0, 1).unsqueeze(0) for part in (query, key, value))
+            return by_sequences(None, *states, None, scaling=query.shape[-1] ** -0.5, **lengths)[0][0]
+
+        monkeypatch.setattr(varlen, "varlen_attn", stand_in)
+        monkeypatch.setattr(unpadding, "fits_varlen_kernel", lambda *_: True)
+    else:
+        monkeypatch.setitem(
+            ALL_ATTENTION_FUNCTIONS._global_mapping, kernel, lambda *a, **k: calls.append(1) or by_sequences(*a, **k)
+        )
+        model.config._attn_implementation = kernel
+    logits = model(**inputs, unpad_inputs=True).logits
+    assert len(calls) == 2, "one call a layer"
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("is_decoder", [False, True])
+def test_a_packed_row_equals_separate_rows(attention, is_decoder):
+    """Sequences of 9, 4 and 4 tokens end to end, 17 in all where the network has 12 positions."""
+    name = "BertForMaskedLM"
+    model = ours(name, attention, is_decoder=is_decoder)
+    inputs = make_inputs(name, batch=3)
+    lengths = (9, 4, 4)
+    packed = {
+        key: torch.cat([inputs[key][i, :n] for i, n in enumerate(lengths)])[None]
+        for key in ("input_ids", "token_type_ids")
+    }
+    limits = torch.tensor([0, 9, 13, 17])
+    row = model(**packed, labels=packed["input_ids"], cu_seq_lens_q=limits, output_hidden_states=True)
+    expected = [
+        model(
+            input_ids=inputs["input_ids"][i : i + 1, :n],
+            token_type_ids=inputs["token_type_ids"][i : i + 1, :n],
+            output_hidden_states=True,
+        )
+        for i, n in enumerate(lengths)
+    ]
+    torch.testing.assert_close(row.logits, torch.cat([e.logits for e in expected], 1), rtol=0, atol=1e-9)
+    for layer, states in enumerate(row.hidden_states):
+        separate = torch.cat([e.hidden_states[layer] for e in expected], 1)
+        torch.testing.assert_close(states, separate, rtol=0, atol=1e-9)
+    dense = torch.cat([e.logits[0] for e in expected])
+    loss = nn.functional.cross_entropy(dense, packed["input_ids"][0])
+    torch.testing.assert_close(row.loss, loss, rtol=0, atol=1e-9)
+    assert_same(gradients(model, row.loss), gradients(model, loss))
+    positions = torch.cat([torch.arange(n) for n in lengths])[None]
+    again = model(**packed, cu_seq_lens_q=limits, position_ids=positions, sparse_prediction=True)
+    torch.testing.assert_close(again.logits, row.logits, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "limits, mask, message",
+    [
+        ([0, 4, 8], None, r"for inputs of shape \(1, 9\), got one for \(1, 8\)"),
+        ([1, 4, 9], None, r"to rise from 0 to the number of tokens, got \[1, 4, 9\]"),
+        ([0, 4, 4, 9], None, r"got \[0, 4, 4, 9\]"),
+        ([0, 9], torch.ones(1, 9), "expected no attention_mask beside cu_seq_lens_q"),
+        ([0, 13], None, r"at most 12 tokens \(config.max_position_embeddings\), got 13"),
+    ],
+)
+def test_bad_packing_is_refused(limits, mask, message):
+    model = BertForMaskedLM(tiny_config())
+    with pytest.raises(ValueError, match=message):
+        model(torch.ones(1, 9).long(), attention_mask=mask, cu_seq_lens_q=torch.tensor(limits))
+
+
+def test_a_mask_of_another_shape_is_refused():
+    model = BertModel(tiny_config())
+    mask = torch.ones(2, 8).long()
+    mask[0, -1] = 0
+    with pytest.raises(ValueError, match=r"for inputs of shape \(2, 9\), got one for \(2, 8\)"):
+        model(torch.ones(2, 9).long(), mask, unpad_inputs=True)
+
+
+def test_hand_worked_tokens():
+    mask = torch.tensor([[1, 1, 1, 0], [0, 1, 1, 0], [1, 0, 1, 0]])
+    tokens = find_tokens(mask, None, 0.0, True)
+    assert tokens.index.tolist() == [5, 6, 8, 10, 0, 1, 2], "shortest first"
+    assert tokens.limits.tolist() == [0, 2, 4, 7] and tokens.runs == ((2, 2), (1, 3))
+    assert tokens.place.tolist() == [0, 1, 3, 4, 6, 7, 8]
+    assert tokens.positions.tolist() == [[0, 1, 0, 1, 0, 1, 2]]
+    assert tokens.attended is None
+    values = torch.arange(1.0, 13).view(3, 4)
+    assert tokens.pad(tokens.unpad(values)).tolist() == (values * mask).tolist()
+    kept = torch.zeros(3, 4, dtype=torch.bool)
+    kept[1, 0] = True
+    assert find_tokens(mask, kept, 0.0, True).attended.tolist() == [True] * 2 + [True] * 3 + [False, True, True]
+    assert find_tokens(mask, kept, 0.0, False) is None
+    assert packed_tokens(torch.tensor([0, 2, 5]), None, 12).runs == ((1, 2), (1, 3))
+    moved = send_to_device(tokens, "meta")
+    assert type(moved) is type(tokens) and moved.index.is_meta and moved.runs == tokens.runs
+
+
+def test_the_switch_is_not_saved(tmp_path):
+    model = ours("BertModel")
+    model.config.unpad_inputs = True
+    model.save_pretrained(tmp_path)
+    assert "unpad_inputs" not in json.loads((tmp_path / "config.json").read_text())
+    assert model.config.unpad_inputs is True
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_on_cuda(name, dtype, dropout):
+    """Real positions and gradients against the padded path; with dropout in training, finite ones."""
+    shape = {"hidden_size": 64, "num_attention_heads": 1, "max_position_embeddings": 128}
+    model = ours(name, "sdpa", attention_probs_dropout_prob=dropout, hidden_dropout_prob=0.0, **shape)
+    model = model.to("cuda", dtype).train(dropout > 0)
+    inputs = {key: value.cuda() for key, value in padded_inputs(name, "right").items()}
+    real = real_positions(name, inputs["attention_mask"])
+    found = []
+    for unpad in (True, False):
+        value = model(**inputs, unpad_inputs=unpad)[0]
+        value = value[real] if value.shape[:2] == real.shape else value
+        found.append((value.float(), gradients(model, value.float().square().mean())))
+    if dropout:
+        assert all(g is None or g.isfinite().all() for g in found[0][1].values())
+    else:
+        tolerance = 1e-4 if dtype == torch.float32 else 0.1
+        torch.testing.assert_close(found[0][0], found[1][0], rtol=tolerance, atol=tolerance)
