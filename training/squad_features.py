@@ -114,8 +114,8 @@ def save_windows(path: Path, windows: Windows) -> None:
 
 def load_windows(path: Path) -> Windows:
     """What ``save_windows`` wrote. Raises one of five kinds of errors if the file is damaged: zip keeps checksums."""
-    with np.load(path, allow_pickle=False) as file:
-        columns = {name: file[name] for name in file.files}
+    with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+        columns = dict(arrays)
     begins, lengths = columns["context_begin"], columns["lengths"]
     types = np.repeat(
         np.tile(np.array([0, 1], dtype=np.int8), len(begins)), np.stack([begins, lengths - begins], 1).flat

@@ -28,6 +28,7 @@ NBEST = 5
 MARGIN = 250  # characters of context shown around a mark
 LONGEST = 400  # characters shown of any other text
 CURVE_POINTS = 300
+COLOURS = {"exact": "#2e9e4f", "f1": "#5b8def"}
 
 STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;color:#222;background:#fff}
@@ -62,7 +63,7 @@ def write_page(
         results: the scores to show; those whose names begin with ``eval_``.
     """
     kinds = error_kinds(questions, windows, answers)
-    curve = threshold_curve(questions, answers) if answers.null_odds else ""
+    curve = threshold_curve(questions, answers, results["eval_best_f1_thresh"]) if answers.null_odds else ""
     name = _escape(path.resolve().parent.name)
     path.write_text(
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
@@ -134,50 +135,58 @@ def _kind_table(kinds: list[str]) -> str:
     return "<table>" + "\n".join(rows) + "</table>"
 
 
-def threshold_curve(questions: Sequence[Question], answers: Answers) -> str:
-    """SVG: exact match and F1 if questions whose null odds are above the threshold go without an answer."""
+def threshold_curve(questions: Sequence[Question], answers: Answers, best: float) -> str:
+    """SVG of exact match and F1 over the threshold on the null odds; ``best`` is marked beside the one in use."""
+    thresholds, lines = threshold_scores(questions, answers)
+    shown = thresholds[np.abs(thresholds) < 1e6]  # a context without tokens has odds near infinity
+    low, high = min(0.0, shown.min(initial=0.0)), max(0.0, shown.max(initial=0.0))
+    pad = 0.03 * (high - low) or 1.0
+    marks = {"used here": answers.threshold, "best F1": best}
+    return _svg(np.append(low - pad, thresholds), lines, low - pad, high + pad, marks)
+
+
+def threshold_scores(questions: Sequence[Question], answers: Answers) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The null odds in rising order (Q,), and by name the scores (Q + 1,): without any answer, then with those of the
+    questions up to each of these odds."""
     ids = [question.id for question in questions]
     gold = {question.id: [text for text, _ in question.answers] for question in questions}
     odds = np.array([answers.null_odds[id_] for id_ in ids])
     order = np.argsort(odds, kind="stable")
     lines = {}
-    for name, colour in (("exact", "#2e9e4f"), ("f1", "#5b8def")):
+    for name in COLOURS:
         kept = np.array([squad_metrics.score_of(name, gold[id_], answers.spans[id_]) for id_ in ids])
         emptied = np.array([not gold[id_] for id_ in ids], dtype=float)
-        # how much is gained when the questions of the lowest odds, one after the other, get their answer
         totals = emptied.sum() + np.concatenate([[0.0], np.cumsum((kept - emptied)[order])])
-        lines[name] = (100 * totals / len(ids), colour)
-    shown = np.abs(odds) < 1e6  # a context without tokens has odds near infinity
-    if not shown.any():
-        return ""
-    low, high = min(0.0, float(odds[shown].min())), max(0.0, float(odds[shown].max()))
-    pad = 0.03 * (high - low) or 1.0
-    return _svg(np.append(low - pad, odds[order]), lines, low - pad, high + pad, answers.threshold)
+        lines[name] = 100 * totals / len(ids)
+    return odds[order], lines
 
 
-def _svg(thresholds: np.ndarray, lines: dict, low: float, high: float, used: float) -> str:
-    width, height, left, bottom = 700, 260, 45, 30
+def _svg(thresholds: np.ndarray, lines: dict, low: float, high: float, marks: dict[str, float]) -> str:
+    width, height, left, right, bottom = 700, 260, 45, 25, 30
 
     def x(value: float) -> float:
-        return left + (min(max(value, low), high) - low) / (high - low) * (width - left - 10)
+        return left + (min(max(value, low), high) - low) / (high - low) * (width - left - right)
 
     def y(percent: float) -> float:
         return 10 + (100 - percent) / 100 * (height - bottom - 10)
 
     parts = [f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="scores over thresholds">']
     for percent in (0, 25, 50, 75, 100):
-        parts.append(f'<path d="M{left} {y(percent):.1f}H{width - 10}" stroke="#ddd"/>')
+        parts.append(f'<path d="M{left} {y(percent):.1f}H{width - right}" stroke="#ddd"/>')
         parts.append(f'<text x="{left - 6}" y="{y(percent) + 4:.1f}" text-anchor="end">{percent}</text>')
     for value in np.linspace(low, high, 6):
         parts.append(f'<text x="{x(value):.1f}" y="{height - 12}" text-anchor="middle">{value:.3g}</text>')
-    parts.append(f'<path d="M{x(used):.1f} 10V{height - bottom}" stroke="#c33" stroke-dasharray="4"/>')
+    for number, (name, value) in enumerate(marks.items()):
+        parts.append(f'<path d="M{x(value):.1f} 10V{height - bottom}" stroke="#c33" stroke-dasharray="4"/>')
+        parts.append(f'<text x="{x(value) + 4:.1f}" y="{height - bottom - 8 - 14 * number}">{name}</text>')
     steps = np.unique(np.linspace(0, len(thresholds) - 1, min(len(thresholds), CURVE_POINTS)).round().astype(int))
-    for number, (name, (scores, colour)) in enumerate(lines.items()):
+    for number, (name, scores) in enumerate(lines.items()):
         points = " ".join(f"{x(thresholds[i]):.1f},{y(scores[i]):.1f}" for i in steps)
-        parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(f'<text x="{left + 8 + 60 * number}" y="24" style="fill:{colour}">{name}</text>')
-    caption = f"Scores over the threshold on the null odds; dashed: {used:g}, the one of this run's predictions."
-    return "<h2>Thresholds</h2>\n" + "\n".join(parts) + f"</svg><p>{caption}</p>"
+        parts.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS[name]}" stroke-width="2"/>')
+        parts.append(f'<text x="{left + 8 + 60 * number}" y="24" style="fill:{COLOURS[name]}">{name}</text>')
+    caption = "Scores if questions whose null odds are above the threshold go without an answer. "
+    caption += ", ".join(f"{name}: {value:g}" for name, value in marks.items())
+    return "<h2>Thresholds</h2>\n" + "\n".join(parts) + f"</svg><p>{caption}.</p>"
 
 
 # --- questions -------------------------------------------------------------------------------------------

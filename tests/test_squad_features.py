@@ -1,0 +1,142 @@
+"""The cache of windows: what is read back is what was built, and nothing else ever is."""
+
+import dataclasses
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from transformers import AutoTokenizer
+
+from tests.conftest import WORDS
+from tokenization import build_tokenizer
+from training import squad, squad_features
+from training.squad import Question, build_windows
+from training.squad_features import ARRAYS, cached_windows, fingerprint, load_windows, save_windows
+
+LENGTHS = (16, 4, 6)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tokenizer_folder):
+    return AutoTokenizer.from_pretrained(tokenizer_folder)
+
+
+def some_questions() -> list[Question]:
+    rng, questions = np.random.default_rng(0), []
+    for i in range(12):
+        context = " ".join(rng.choice(WORDS, rng.integers(1, 40)))
+        answers = ((context.split()[0], 0),) if i % 3 else ()
+        questions += [Question(f"q{i}{n}", f"the {WORDS[n]}", context, answers) for n in range(2)]
+    return [*questions, Question("empty", "old", "")]
+
+
+def same(one: squad.Windows, other: squad.Windows) -> None:
+    for name in ("input_ids", "token_type_ids", "offsets"):
+        rows, others = getattr(one, name), getattr(other, name)
+        assert len(rows) == len(others)
+        for row, again in zip(rows, others):
+            np.testing.assert_array_equal(row, again, strict=True)
+    for name in ARRAYS:
+        assert (getattr(one, name) is None) == (getattr(other, name) is None)
+        if getattr(one, name) is not None:
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name), strict=True)
+
+
+@pytest.mark.parametrize("with_answers", [False, True])
+def test_what_is_read_is_what_was_built(tokenizer, tmp_path, monkeypatch, with_answers):
+    questions = some_questions()
+    expected = build_windows(questions, tokenizer, *LENGTHS, with_answers)
+    built, origin = cached_windows(tmp_path / "deep" / "er", questions, tokenizer, *LENGTHS, with_answers)
+    assert origin == "built"
+    monkeypatch.setattr(squad_features, "build_windows", None)
+    again, origin = cached_windows(tmp_path / "deep" / "er", questions, tokenizer, *LENGTHS, with_answers)
+    assert origin == "read"
+    for windows in (built, again):
+        same(windows, expected)
+    assert len({id(spans) for spans in again.offsets}) == 13  # of 25 questions: one context is stored once
+
+
+def changed_inputs(tokenizer, vocab) -> dict:
+    questions = some_questions()
+    first = questions[2]
+    assert first.answers
+    more = build_tokenizer([*vocab, "more"])
+    cased = build_tokenizer(vocab, do_lower_case=False)
+    return {
+        "context": ([*questions[:2], dataclasses.replace(first, context=first.context + " a"), *questions[3:]],),
+        "question": ([*questions[:2], dataclasses.replace(first, text="a"), *questions[3:]],),
+        "answer": ([*questions[:2], dataclasses.replace(first, answers=((first.context[:1], 0),)), *questions[3:]],),
+        "order": (questions[::-1],),
+        "fewer": (questions[:-1],),
+        "vocabulary": (questions, more),
+        "rules": (questions, cased),
+        "length": (questions, tokenizer, (17, 4, 6)),
+        "stride": (questions, tokenizer, (16, 5, 6)),
+        "query": (questions, tokenizer, (16, 4, 5)),
+        "no answers": (questions, tokenizer, LENGTHS, False),
+    }
+
+
+CHANGES = ("context", "question", "answer", "order", "fewer", "vocabulary", "rules", "length", "stride", "query")
+
+
+def test_every_input_counts(tokenizer, vocab):
+    changes = changed_inputs(tokenizer, vocab)
+    assert {*CHANGES, "no answers"} == set(changes)
+    made = {"none": fingerprint(some_questions(), tokenizer, LENGTHS, True)}
+    for name, given in changes.items():
+        made[name] = fingerprint(*given, *(some_questions(), tokenizer, LENGTHS, True)[len(given) :])
+    assert len(set(made.values())) == len(made)
+
+
+def test_what_does_not_matter_does_not_count(tokenizer, tokenizer_folder):
+    """Ids, titles, further answers, and what an earlier call left in the tokenizer."""
+    questions = some_questions()
+    expected = fingerprint(questions, tokenizer, LENGTHS, True)
+    other = AutoTokenizer.from_pretrained(tokenizer_folder)
+    other("old house", truncation=True, max_length=3, padding="max_length")
+    renamed = [dataclasses.replace(q, id=q.id + "x", title="t", answers=q.answers + q.answers[:1]) for q in questions]
+    assert fingerprint(renamed, other, LENGTHS, True) == expected
+
+
+def test_another_version_of_the_code_or_the_library_builds_anew(tokenizer, tmp_path, monkeypatch):
+    def made() -> str:
+        return fingerprint(some_questions(), tokenizer, LENGTHS, True)
+
+    before = made()
+    with monkeypatch.context() as patch:
+        patch.setattr(squad_features.tokenizers, "__version__", "0.0")
+        assert made() != before
+    (tmp_path / "squad.py").write_bytes(Path(squad.__file__).read_bytes() + b"\n")
+    monkeypatch.setattr(squad, "__file__", str(tmp_path / "squad.py"))
+    assert made() != before
+
+
+@pytest.mark.parametrize("spoil", [lambda b: b[:-30], lambda b: b"", lambda b: b[:300] + b"\xff" * 9 + b[309:]])
+def test_a_damaged_file_is_built_again(tokenizer, tmp_path, spoil):
+    questions = some_questions()
+    cached_windows(tmp_path, questions, tokenizer, *LENGTHS)
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(spoil(whole))
+    windows, origin = cached_windows(tmp_path, questions, tokenizer, *LENGTHS)
+    assert origin.startswith(f"built again, {path} was damaged (")
+    same(windows, build_windows(questions, tokenizer, *LENGTHS))
+    same(load_windows(path), windows)
+
+
+def test_a_stopped_writer_leaves_nothing(tokenizer, tmp_path, monkeypatch):
+    windows = build_windows(some_questions(), tokenizer, *LENGTHS)
+
+    def stop(draft, path):
+        assert os.path.getsize(draft) > 1000
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", stop)
+        with pytest.raises(KeyboardInterrupt):
+            save_windows(tmp_path / "w.npz", windows)
+    assert not list(tmp_path.iterdir())
+    save_windows(tmp_path / "w.npz", windows)
+    assert [path.name for path in tmp_path.iterdir()] == ["w.npz"]
