@@ -30,7 +30,6 @@ import sys
 import time
 
 import torch
-import transformers
 from transformers import AutoTokenizer, BertConfig
 
 import modeling_bert_repro
@@ -38,9 +37,10 @@ from tokenization.bert_tokenizer import write_vocab
 from training import glue, submission
 from training.arguments import GlueArguments, parse_arguments
 from training.batches import evaluation_due, step_batches, steps_for
+from training.best import Best
 from training.checkpoint import resume, save_checkpoint, save_model_folder
 from training.configs import load_config
-from training.control import with_exact_losses
+from training.control import control_of
 from training.curves import draw_curves
 from training.glue_sources import load_data
 from training.loop import predict, training_steps
@@ -51,18 +51,23 @@ from training.run import check_output_dir, report_errors, start_run
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_arguments(GlueArguments, argv)
-    transformers.logging.set_verbosity_error()  # what it reports of new weights is said below in one line
-    transformers.logging.disable_progress_bar()
     check_output_dir(args)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer)
     # Before start_run: a mistake in the data leaves no half-made output folder behind.
     data = load_data(args, glue.config_labels(config))
-    features = glue.features(data, tokenizer, args.max_seq_length, args.seed)
+    metric = glue.deciding_metric(data, args)
+    features = glue.features(data, tokenizer, args.max_seq_length)
+    fine_tune(args, tokenizer, config, data, metric, features)
 
+
+def fine_tune(args, tokenizer, config: BertConfig, data: glue.Data, metric: str, features: dict) -> dict:
+    """One run, from the folder's first file to its last; returns what all_results.json holds."""
     run = start_run(args, "run_glue.py")
     train = features.get("train")
-    total_steps = steps_for(args, len(train), run.global_batch_size) if train else 0
+    if train:
+        train = train.shuffled(args.seed, group=run.global_batch_size if args.group_by_length else 0)
+    total_steps = last = steps_for(args, len(train), run.global_batch_size) if train else 0
     model = build_model(run, config, data)
     run.describe(data=data.describe(), parameters=model.num_parameters(), total_steps=total_steps)
     run.say(data.summary())
@@ -71,6 +76,7 @@ def main(argv: list[str] | None = None) -> None:
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
     done = resume(run, total_steps, model, optimizer, scheduler) if train else 0
+    best = Best(run, metric)
 
     batches = step_batches(train, run, done, total_steps) if train else []
     seconds, started = 0.0, time.perf_counter()
@@ -81,16 +87,24 @@ def main(argv: list[str] | None = None) -> None:
             record = {"epoch": epoch, "loss": step.loss, "learning_rate": step.lr, "grad_norm": step.grad_norm}
             run.log(event="train", step=step.index, **record)
         if evaluation_due(run, step.index, len(train)) and step.index < total_steps:
-            evaluate(run, model, data, features, step.index)
+            results = evaluate(run, model, data, features, step.index)
+            if best.add(step.index, results, model):
+                run.say(f"stopping early: {args.early_stopping_patience} evaluations brought nothing better")
+                last = step.index
+                break
         if args.save_steps and step.index % args.save_steps == 0:
             save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler)
         started = time.perf_counter()
+    else:
+        results = evaluate(run, model, data, features, total_steps)
+        best.add(total_steps, results, model)
 
-    results = evaluate(run, model, data, features, total_steps)
+    if args.load_best_model_at_end:
+        results = best.restore(model)
     results |= {
         "train_runtime": round(seconds, 3),
-        "train_samples_per_second": round((total_steps - done) * run.global_batch_size / seconds, 3) if seconds else 0,
-        "train_steps": total_steps,
+        "train_samples_per_second": round((last - done) * run.global_batch_size / seconds, 3) if seconds else 0,
+        "train_steps": last,
     }
     write_predictions(run, model, data, features)
     save_model_folder(run, model)
@@ -102,7 +116,9 @@ def main(argv: list[str] | None = None) -> None:
             draw_curves(run.output_dir)
         write_model_card(run.output_dir, kind="glue", datasets=[data.name], metrics=results)
     run.finish(results)
+    best.clear()
     run.say(f"finished: {run.output_dir}")
+    return results
 
 
 def build_model(run, config: BertConfig, data: glue.Data):
@@ -136,10 +152,8 @@ def build_model(run, config: BertConfig, data: glue.Data):
     if new and "train" not in data.splits:
         raise ValueError(f"newly initialised: {', '.join(new)}; without training data the model cannot be evaluated")
     run.say(f"newly initialised: {', '.join(new)}{why}" if new else "the classifier is the checkpoint's")
-    if args.model_impl == "transformers":  # from the very same weights, the new ones too
-        control = transformers.BertForSequenceClassification(config)
-        control.load_state_dict(model.state_dict())
-        model = with_exact_losses(control)
+    if args.model_impl == "transformers":
+        model = control_of(model)  # with the very same weights, the new ones too
     if args.torch_compile:
         model.compile()
     return model

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from training.batches import Features, step_batches, steps_for
+from training.batches import Features, evaluation_due, step_batches, steps_for
 
 
 def features(count=10, seed=0):
@@ -99,3 +99,50 @@ def test_steps_cover_every_example(fake_run):
     args.max_steps = 5
     assert steps_for(args, 10, 4) == 5
     assert np.ceil(0.1 * 1000 / 10) == steps_for(fake_run(num_train_epochs=0.1).args, 1000, 10)
+
+
+def lengths_per_step(source, size, steps):
+    return [source.lengths[source.batch(s * size, (s + 1) * size)["labels"].numpy()] for s in range(steps)]
+
+
+@pytest.mark.parametrize(("count", "size"), [(1000, 8), (1003, 8), (50, 7), (10, 16), (3, 2), (1, 4)])
+def test_grouped_epochs_are_permutations_and_functions_of_seed_and_epoch(count, size):
+    grouped = features(count).shuffled(seed=1, group=size)
+    for epoch in (4, 0, 1, 2, 3):
+        rows = grouped.batch(epoch * count, (epoch + 1) * count)["labels"].tolist()
+        assert sorted(rows) == list(range(count))
+        again = features(count).shuffled(seed=1, group=size)
+        assert again.batch(epoch * count, (epoch + 1) * count)["labels"].tolist() == rows
+    if count > 10:
+        first = grouped.batch(0, count)["labels"].tolist()
+        assert first != features(count).shuffled(seed=2, group=size).batch(0, count)["labels"].tolist()
+        assert first != grouped.batch(count, 2 * count)["labels"].tolist()
+
+
+def test_steps_of_like_length_in_every_epoch():
+    """Whole steps of a stretch differ in length by little, also in epochs that begin inside a step."""
+    rng = np.random.default_rng(0)
+    rows = [[1] * n for n in rng.integers(5, 129, 1003)]
+    source = Features({"input_ids": rows, "token_type_ids": rows, "labels": list(range(1003))}, 0)
+    plain, grouped = (lengths_per_step(source.shuffled(3, group), 8, 376) for group in (0, 8))
+    whole = [step for step in grouped if np.ptp(step) <= 12]
+    assert len(whole) >= 376 - 4  # but the steps that lie across two epochs, and the last of a stretch's remainder
+    padded = [sum(step.max() * 8 for step in steps) / sum(step.sum() for step in steps) for steps in (plain, grouped)]
+    assert padded[0] > 1.5
+    assert padded[1] < 1.05
+    longest = [step.max() for step in grouped[:120]]
+    assert np.abs(np.corrcoef(longest[:-1], longest[1:])[0, 1]) < 0.3  # short and long steps in no order
+
+
+def test_grouped_steps_see_the_same_data_however_they_are_cut(fake_run):
+    source = features(50).shuffled(0, group=12)
+    whole = seen(fake_run(per_device_train_batch_size=12), source, 0, 6)
+    assert seen(fake_run(per_device_train_batch_size=3, gradient_accumulation_steps=4), source, 0, 6) == whole
+    assert seen(fake_run(per_device_train_batch_size=12), source, 4, 6) == whole[4:]
+
+
+def test_evaluation_is_due_at_the_end_of_epochs_or_every_so_many_steps(fake_run):
+    run = fake_run(per_device_train_batch_size=4)
+    assert [step for step in range(1, 11) if evaluation_due(run, step, 10)] == [3, 5, 8, 10]
+    run.args.eval_steps = 4
+    assert [step for step in range(1, 11) if evaluation_due(run, step, 10)] == [4, 8]

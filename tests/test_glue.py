@@ -201,14 +201,14 @@ def test_features_of_a_pair():
     tokenizer = build_tokenizer(vocab)
     examples = glue.Examples((["He said"], ["the pie is"]), [1], ["0"], str, {}, glue.Columns(("a", "b"), "c", None))
     data = glue.Data("mrpc", glue.GLUE_TASKS["mrpc"], {"train": examples, "test": replace(examples, labels=None)})
-    features = glue.features(data, tokenizer, max_length=128, seed=0)
+    features = glue.features(data, tokenizer, max_length=128)
     assert features["train"].columns == {
         "input_ids": [[2, 5, 6, 3, 7, 8, 9, 3]],
         "token_type_ids": [[0, 0, 0, 0, 1, 1, 1, 1]],
         "labels": [1],
     }
     assert "labels" not in features["test"].columns
-    short = glue.features(data, tokenizer, max_length=7, seed=0)["train"].columns
+    short = glue.features(data, tokenizer, max_length=7)["train"].columns
     assert short["input_ids"] == [[2, 5, 6, 3, 7, 8, 3]]  # the longer text loses its end
 
 

@@ -53,6 +53,7 @@ class SharedArguments:
     report_to: Literal["none", "tensorboard"] = _flag("none", "Also send the records there.")
     dataloader_num_workers: int = _flag(0, "Processes that make batches; 0: the training process.")
     torch_compile: bool = _flag(False, "Compile the model with torch.compile.")
+    gradient_checkpointing: bool = _flag(False, "Compute layers again in the backward pass: less memory, more time.")
     model_impl: Literal["repro", "transformers"] = _flag(
         "repro", "The network: this project's, or transformers' own as a control."
     )
@@ -172,12 +173,19 @@ class GlueArguments(FineTuningArguments):
     max_seq_length: int = _flag(128, "Longer inputs are cut, the longer sentence first.")
     do_predict: bool = _flag(False, "Write predictions for the test split.")
     write_submission: bool = _flag(False, "Write them for the GLUE server; see python -m training.submission.")
+    group_by_length: bool = _flag(False, "Fill each optimiser step with examples of like length.")
+    load_best_model_at_end: bool = _flag(False, "Keep the weights of the best evaluation, not the last.")
+    metric_for_best_model: str | None = _flag(None, "What decides; default: what the paper reports for the task.")
+    early_stopping_patience: int = _flag(0, "Stop after so many evaluations without a better one; 0: never.")
 
     def __post_init__(self):
         super().__post_init__()
         if self.write_submission and not self.task_name:
             raise ValueError("--write_submission needs --task_name: the GLUE server knows only its own tasks")
         self.do_predict |= self.write_submission
+        _at_least(self, 0, "early_stopping_patience")
+        if self.early_stopping_patience and not self.load_best_model_at_end:
+            raise ValueError("--early_stopping_patience needs --load_best_model_at_end: the last model is not the best")
 
 
 @dataclass

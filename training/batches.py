@@ -6,6 +6,7 @@ Training data is anything with ``batch(start, stop)``: a pure function from posi
 number of processes, workers and micro-batches nor on where a run was interrupted, and resuming is a seek.
 """
 
+import copy
 import math
 from collections.abc import Iterator
 
@@ -14,6 +15,9 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 IGNORED = -100  # the label of what has none
+
+
+STRETCH = 50  # steps: longer stretches pad less, but what shares a step is less a matter of chance
 
 
 class Features:
@@ -36,11 +40,18 @@ class Features:
         self.columns = columns
         self.pad_token_id = pad_token_id
         self.seed = seed
+        self.group = 0
         self.lengths = np.fromiter((len(row) for row in columns["input_ids"]), dtype=np.int64)
         self._order: tuple[int, np.ndarray] | None = None
 
     def __len__(self) -> int:
         return len(self.lengths)
+
+    def shuffled(self, seed: int, group: int = 0) -> "Features":
+        """The same rows, not copied, in the order of another seed; ``group`` as in ``group_by_length``."""
+        other = copy.copy(self)
+        other.seed, other.group, other._order = seed, group, None
+        return other
 
     def collate(self, indices) -> dict[str, torch.Tensor]:
         """The rows at ``indices``, padded on the right to the longest of them: (B, L) and (B,)."""
@@ -67,8 +78,31 @@ class Features:
 
     def _epoch(self, epoch: int) -> np.ndarray:
         if self._order is None or self._order[0] != epoch:
-            self._order = (epoch, np.random.default_rng([self.seed, epoch]).permutation(len(self)))
+            rng = np.random.default_rng([self.seed, epoch])
+            order = rng.permutation(len(self))
+            if self.group:
+                order = group_by_length(order, self.lengths, self.group, epoch, rng)
+            self._order = (epoch, order)
         return self._order[1]
+
+
+def group_by_length(order: np.ndarray, lengths: np.ndarray, size: int, epoch: int, rng) -> np.ndarray:
+    """Rearrange the order of an epoch so that rows of like length share an optimiser step.
+
+    Stretches of 50 steps are sorted by length and cut into steps, and all steps of the epoch are shuffled. What is
+    left over at either end, where a step takes rows of two epochs, stays as it is.
+
+    Args:
+        order: (N,) a shuffled epoch. lengths: (N,) of the rows.
+        size: rows of an optimiser step, over all processes and micro-batches.
+        epoch: from 0; it decides where in the epoch its first whole step begins.
+    """
+    head = min(-epoch * len(order) % size, len(order))  # completes the step that the last epoch began
+    tail = len(order) - (len(order) - head) % size
+    stretches = [order[i : min(i + STRETCH * size, tail)] for i in range(head, tail, STRETCH * size)]
+    by_length = [rows[np.argsort(-lengths[rows], kind="stable")].reshape(-1, size) for rows in stretches]
+    steps = rng.permutation(np.concatenate([order[:0].reshape(0, size), *by_length]))
+    return np.concatenate([order[:head], steps.ravel(), order[tail:]])
 
 
 def steps_for(args, num_examples: int, global_batch_size: int) -> int:

@@ -56,6 +56,7 @@ def save_checkpoint(run: Run, step: int, total_steps: int, model, optimizer, sch
         os.replace(draft, target)
         _sync(run.output_dir)
         _drop_old(run.output_dir, run.args.save_total_limit)
+    run.saved_step = step
     run.accelerator.wait_for_everyone()
     return target
 

@@ -40,8 +40,6 @@ def load_config(args, tokenizer) -> BertConfig:
     if not isinstance(config, BertConfig):
         raise ValueError(f"expected a BERT checkpoint, got model_type {config.model_type!r}")
     check_fit(config, tokenizer, args.max_seq_length)
-    if args.model_impl == "transformers":
-        vars(config).pop("auto_map", None)  # it names files of code that transformers' class does not save
     return config
 
 

@@ -259,12 +259,12 @@ def as_text(value) -> str:
 # --- to the model, and back ------------------------------------------------------------------------------
 
 
-def features(data: Data, tokenizer, max_length: int, seed: int) -> dict[str, Features]:
+def features(data: Data, tokenizer, max_length: int) -> dict[str, Features]:
     """split -> token ids, the longer text cut first, and labels where there are any."""
-    return {split: _tokenized(examples, tokenizer, max_length, seed) for split, examples in data.splits.items()}
+    return {split: _tokenized(examples, tokenizer, max_length) for split, examples in data.splits.items()}
 
 
-def _tokenized(examples: Examples, tokenizer, max_length: int, seed: int) -> Features:
+def _tokenized(examples: Examples, tokenizer, max_length: int) -> Features:
     columns: dict[str, list] = {"input_ids": [], "token_type_ids": []}
     for start in range(0, len(examples), 10_000):
         encoded = tokenizer(
@@ -278,7 +278,7 @@ def _tokenized(examples: Examples, tokenizer, max_length: int, seed: int) -> Fea
             column += encoded[name]
     if examples.labels is not None:
         columns["labels"] = examples.labels
-    return Features(columns, tokenizer.pad_token_id, seed)
+    return Features(columns, tokenizer.pad_token_id)
 
 
 def prefix(split: str) -> str:
@@ -294,6 +294,25 @@ def score(task: Task, logits: np.ndarray, labels: list) -> dict[str, float | Non
     predictions = logits[:, 0] if task.labels is None else logits.argmax(axis=1)
     values = {name: METRICS[name](predictions, np.asarray(labels)) for name in task.metrics}
     return {name: None if np.isnan(value) else value for name, value in values.items()}
+
+
+def deciding_metric(data: Data, args) -> str:
+    """The key of the results that tells which evaluation, or which run, is the best.
+
+    Raises:
+        ValueError: --metric_for_best_model names none of them, or nothing is trained among which to choose.
+    """
+    splits = [prefix(split) for split in data.splits if split.startswith("validation")]
+    names = [split + metric for split in splits for metric in (*data.task.metrics, "loss")]
+    asked = args.metric_for_best_model
+    if "train" not in data.splits:
+        if args.load_best_model_at_end or asked:
+            raise ValueError("--load_best_model_at_end and --metric_for_best_model need training data")
+        return ""
+    name = splits[0] + data.task.main_metric if asked is None else "eval_" + asked.removeprefix("eval_")
+    if name not in names:
+        raise ValueError(f"--metric_for_best_model: expected one of {', '.join(names)}; got {asked!r}")
+    return name
 
 
 def score_by_category(data: Data, split: str, logits: np.ndarray) -> dict[str, float | None]:

@@ -21,8 +21,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import set_seed
 from tqdm import tqdm
-from transformers.utils import is_torch_xla_available
-from transformers.utils.logging import disable_progress_bar
+from transformers.utils import is_torch_xla_available, logging
 
 PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "safetensors")
 
@@ -43,6 +42,7 @@ class Run:
         self.world_size = accelerator.num_processes
         self.output_dir = Path(args.output_dir)
         self.facts: dict = {}
+        self.saved_step = 0  # optimiser step of the last checkpoint
 
     @property
     def global_batch_size(self) -> int:
@@ -113,8 +113,8 @@ def start_run(args, script: str) -> Run:
             on this machine.
     """
     check_output_dir(args)
-    if not sys.stderr.isatty():
-        disable_progress_bar()  # transformers' own, around saving and loading
+    logging.set_verbosity_error()  # what transformers reports of new weights, a script says itself, in one line
+    logging.disable_progress_bar()
     if args.report_to == "tensorboard" and importlib.util.find_spec("tensorboard") is None:
         raise ValueError("--report_to tensorboard needs the package tensorboard: pip install tensorboard")
     if args.mixed_precision == "fp16" and not torch.cuda.is_available():
@@ -194,15 +194,21 @@ def write_json(path: Path, content: dict) -> None:
 
 
 def report_errors(main: Callable[[], None]) -> int:
-    """Run a script's ``main``; a user's mistake (ValueError, OSError) becomes one line and exit status 2.
+    """Run a script's ``main`` and return its exit status, with one line on stderr if it is not 0.
 
+    2: a user's mistake (ValueError, OSError). 1: the training diverged (FloatingPointError). 130: Ctrl-C outside
+    of the training steps, which exit with ``stopping.STOPPED`` by themselves.
     ``BERT_REPRO_TRACEBACK=1`` shows the traceback as well.
     """
     try:
         main()
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, FloatingPointError, KeyboardInterrupt) as error:
         if os.environ.get("BERT_REPRO_TRACEBACK") == "1":
             traceback.print_exc()
-        print(f"{os.path.basename(sys.argv[0])}: error: {error}", file=sys.stderr)
-        return 2
+        if isinstance(error, KeyboardInterrupt):
+            text, status = "interrupted", 130
+        else:
+            text, status = f"error: {error}", 1 if isinstance(error, FloatingPointError) else 2
+        print(f"{os.path.basename(sys.argv[0])}: {text}", file=sys.stderr)
+        return status
     return 0

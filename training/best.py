@@ -1,0 +1,109 @@
+"""The best evaluation of a run: its weights are kept, and training may stop when nothing better comes.
+
+Which one was best is read from ``metrics.jsonl``, which a resumed run cuts back to the moment of its checkpoint: there
+is no second record that could disagree. The weights lie in ``checkpoint-best-<step>`` until the run has finished.
+"""
+
+import json
+import math
+import os
+import re
+import shutil
+from pathlib import Path
+
+from safetensors.torch import load_file
+
+from .run import Run
+
+
+class Best:
+    """
+    Args:
+        run: resumed already, if it is to be.
+        metric: key of the results; a higher value is better, but of a loss the lower one.
+    """
+
+    def __init__(self, run: Run, metric: str):
+        self.run = run
+        self.metric = metric
+        self.wanted = run.args.load_best_model_at_end
+        self.evaluations: list[tuple[int, dict]] = []
+        records = run.output_dir / "metrics.jsonl"
+        if self.wanted and records.exists():
+            for event in map(json.loads, records.read_text(encoding="utf-8").splitlines()):
+                if event.pop("event") == "eval":
+                    self.evaluations.append((event.pop("step"), event))
+            self._check_weights()
+
+    def add(self, step: int, results: dict, model) -> bool:
+        """Keep the weights if these results are the best so far. Returns whether to stop: the last
+        ``--early_stopping_patience`` evaluations brought nothing better. All processes call it."""
+        if not self.wanted:
+            return False
+        self.evaluations.append((step, results))
+        if self.step == step:
+            self._save(step, model)
+        since = [number for number, _ in self.evaluations].index(self.step) + 1
+        patience = self.run.args.early_stopping_patience
+        return bool(patience) and len(self.evaluations) - since >= patience
+
+    @property
+    def step(self) -> int:
+        """The first of the evaluations with the best value."""
+        return max(self.evaluations, key=lambda evaluation: self._goodness(evaluation[1]))[0]
+
+    def restore(self, model) -> dict:
+        """Load the best weights into the model; returns their results."""
+        weights = load_file(self._folder(self.step) / "model.safetensors")
+        self.run.accelerator.unwrap_model(model).load_state_dict(weights)
+        results = dict(self.evaluations)[self.step]
+        self.run.say(f"the best is kept: step {self.step}, {self.metric} {results[self.metric]}")
+        return results | {"best_step": self.step}
+
+    def clear(self) -> None:
+        """Remove what was kept; for a run that has finished."""
+        if self.run.is_main:
+            for step in self._kept():
+                shutil.rmtree(self._folder(step))
+
+    def _goodness(self, results: dict) -> float:
+        value = results[self.metric]
+        if value is None:  # a correlation with constant predictions
+            return -math.inf
+        return -value if self.metric.endswith("loss") else value
+
+    def _save(self, step: int, model) -> None:
+        self.run.accelerator.wait_for_everyone()
+        if self.run.is_main:
+            draft = self.run.output_dir / f"checkpoint-best-{step}.incomplete"
+            shutil.rmtree(draft, ignore_errors=True)
+            shutil.rmtree(self._folder(step), ignore_errors=True)
+            self.run.accelerator.unwrap_model(model).save_pretrained(draft)
+            os.replace(draft, self._folder(step))
+            # A run resumed from its newest checkpoint needs what was the best by then.
+            by_then = [kept for kept in self._kept() if kept <= _newest_checkpoint(self.run.output_dir)]
+            for kept in self._kept():
+                if kept not in (step, *by_then[-1:]):
+                    shutil.rmtree(self._folder(kept))
+        self.run.accelerator.wait_for_everyone()
+
+    def _check_weights(self) -> None:
+        if self.evaluations and self.step not in self._kept():
+            raise ValueError(
+                f"{self.run.output_dir}: the weights of step {self.step}, the best so far, are not there; "
+                "resume without --load_best_model_at_end, or begin anew in another folder"
+            )
+
+    def _folder(self, step: int) -> Path:
+        return self.run.output_dir / f"checkpoint-best-{step}"
+
+    def _kept(self) -> list[int]:
+        return _numbers(self.run.output_dir, r"checkpoint-best-(\d+)")
+
+
+def _newest_checkpoint(folder: Path) -> int:
+    return max(_numbers(folder, r"checkpoint-(\d+)"), default=0)
+
+
+def _numbers(folder: Path, pattern: str) -> list[int]:
+    return sorted(int(found[1]) for path in folder.iterdir() if (found := re.fullmatch(pattern, path.name)))
