@@ -1,4 +1,4 @@
-"""The metrics of GLUE as `evaluate.Metric`s that need no network.
+"""The metrics of GLUE and of entities as `evaluate.Metric`s that need no network.
 
 `evaluate.load("glue", "mrpc")` downloads its code; here it is `GlueMetric("mrpc")`, with the same
 call and the same keys. Needs the package `evaluate`; the scripts use `training.metrics` directly.
@@ -9,6 +9,7 @@ import evaluate
 
 from .glue import GLUE_TASKS
 from .metrics import METRICS
+from .ner_metrics import span_scores
 
 _CITATION = "Wang et al. 2018, GLUE: A Multi-Task Benchmark and Analysis Platform, arXiv:1804.07461"
 
@@ -61,3 +62,21 @@ class GlueMetric(_NumberMetric):
         if self.config_name not in GLUE_TASKS:
             raise ValueError(f"expected a task out of {', '.join(GLUE_TASKS)}; got {self.config_name!r}")
         return GLUE_TASKS[self.config_name].metrics
+
+
+class Seqeval(evaluate.Metric):
+    """Entities in sentences of tags, with the keys of `evaluate.load("seqeval")` in its default mode."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        tags = datasets.Sequence(datasets.Value("string"))
+        return evaluate.MetricInfo(
+            description="precision, recall and F1 of whole entities, computed offline",
+            citation="Tjong Kim Sang and De Meulder 2003, Introduction to the CoNLL-2003 Shared Task",
+            inputs_description="predictions and references: sentences of tags (IOB1, BIO or BIOES)",
+            features=datasets.Features({"predictions": tags, "references": tags}),
+        )
+
+    def _compute(self, predictions, references) -> dict:
+        scores = span_scores(predictions, references)
+        types = scores.pop("types")
+        return types | {f"overall_{name}": value for name, value in scores.items()}

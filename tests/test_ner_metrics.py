@@ -1,0 +1,123 @@
+"""Scores of entities: by hand, against conlleval's rules written out, and against seqeval where it is installed."""
+
+import random
+import warnings
+
+import pytest
+
+from training.ner_metrics import entities, span_scores
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ("O B-PER I-PER O B-LOC", [("PER", 1, 3), ("LOC", 4, 5)]),
+        ("I-PER I-PER O I-LOC", [("PER", 0, 2), ("LOC", 3, 4)]),  # IOB1
+        ("I-PER B-PER I-LOC", [("PER", 0, 1), ("PER", 1, 2), ("LOC", 2, 3)]),
+        ("B-PER I-LOC I-LOC I-PER", [("PER", 0, 1), ("LOC", 1, 3), ("PER", 3, 4)]),
+        ("S-PER B-LOC I-LOC E-LOC S-LOC", [("PER", 0, 1), ("LOC", 1, 4), ("LOC", 4, 5)]),
+        ("B-a-b I-a-b I-a", [("a-b", 0, 2), ("a", 2, 3)]),
+        ("O O", []),
+        ("", []),
+    ],
+)
+def test_entities_of_a_sentence(tags, expected):
+    assert entities(tags.split()) == expected
+
+
+@pytest.mark.parametrize("tag", ["", "PER", "B", "B-", "X-PER", "b-PER", "o"])
+def test_what_is_no_tag_is_refused(tag):
+    with pytest.raises(ValueError, match="expected O, or B-"):
+        entities(["O", tag])
+
+
+def test_scores_worked_by_hand():
+    """4 true entities, 5 predicted, 2 right; 11 words, 7 tags right."""
+    references = ["B-PER I-PER O B-LOC".split(), "B-LOC O O O".split(), "O B-ORG I-ORG".split()]
+    predictions = ["B-PER I-PER O B-ORG".split(), "B-LOC O B-PER O".split(), "B-ORG I-ORG O".split()]
+    scores = span_scores(predictions, references)
+    assert scores["precision"] == pytest.approx(2 / 5)
+    assert scores["recall"] == pytest.approx(2 / 4)
+    assert scores["f1"] == pytest.approx(4 / 9)
+    assert scores["accuracy"] == pytest.approx((3 + 3 + 0) / 11)
+    assert scores["types"]["PER"] == {"precision": 0.5, "recall": 1.0, "f1": pytest.approx(2 / 3), "number": 1}
+    assert scores["types"]["LOC"] == {"precision": 1.0, "recall": 0.5, "f1": pytest.approx(2 / 3), "number": 2}
+    assert scores["types"]["ORG"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "number": 1}
+
+
+def test_nothing_to_find_and_nothing_found_is_zero():
+    assert span_scores([["O"]], [["O"]]) == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "accuracy": 1.0, "types": {}}
+
+
+@pytest.mark.parametrize(("one", "other"), [([["O"]], [["O", "O"]]), ([["O"]], []), ([], []), ([[]], [[]])])
+def test_sentences_must_match(one, other):
+    with pytest.raises(ValueError, match="the same, non-empty sentences"):
+        span_scores(one, other)
+
+
+def conlleval_entities(tags: list[str]) -> set[tuple[str, int, int]]:
+    """``startOfChunk`` and ``endOfChunk`` of conlleval.pl (Tjong Kim Sang), pair by pair."""
+    ends = {"BB", "BO", "IB", "IO", "EE", "EI", "EO", "BS", "IS", "ES", "SO", "SB", "SS", "SI", "SE", "EB"}
+    starts = {"BB", "IB", "OB", "OI", "EE", "EI", "OE", "SB", "SI", "SE", "EB", "OS", "BS", "IS", "ES", "SS"}
+    found, begin, before, kind_before = set(), 0, "O", ""
+    for place, tag in enumerate([*tags, "O"]):
+        now, kind = tag[0], tag[2:]
+        if before + now in ends or (before != "O" and kind != kind_before):
+            found.add((kind_before, begin, place))
+        if before + now in starts or (now != "O" and kind != kind_before):
+            begin = place
+        before, kind_before = now, kind
+    return found
+
+
+def sentences(generator: random.Random, prefixes: str) -> list[list[str]]:
+    tags = ["O", *(f"{prefix}-{kind}" for prefix in prefixes for kind in ("PER", "LOC"))]
+    return [generator.choices(tags, k=generator.randint(1, 9)) for _ in range(generator.randint(1, 12))]
+
+
+@pytest.mark.parametrize("prefixes", ["BI", "BIES"])
+def test_entities_follow_conlleval(prefixes):
+    generator = random.Random(0)
+    for _ in range(300):
+        for tags in sentences(generator, prefixes):
+            assert set(entities(tags)) == conlleval_entities(tags)
+
+
+@pytest.mark.parametrize("prefixes", ["BI", "BIES"])
+def test_scores_equal_those_of_seqeval(prefixes):
+    seqeval = pytest.importorskip("seqeval.metrics")
+    generator = random.Random(1)
+    for _ in range(100):
+        references = sentences(generator, prefixes)
+        predictions = [generator.choices(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"], k=len(tags)) for tags in references]
+        predictions = [t if generator.random() < 0.3 else p for t, p in zip(references, predictions)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of its own: 0/0, and a deprecated call
+            theirs = seqeval.classification_report(references, predictions, output_dict=True)
+            accuracy = seqeval.accuracy_score(references, predictions)
+        ours = span_scores(predictions, references)
+        micro = theirs.pop("micro avg", {"precision": 0, "recall": 0, "f1-score": 0})
+        assert ours["accuracy"] == pytest.approx(accuracy, abs=1e-12)
+        for name in ("precision", "recall", "f1"):
+            key = {"f1": "f1-score"}.get(name, name)
+            assert ours[name] == pytest.approx(micro[key], abs=1e-12)
+            for kind, rates in ours["types"].items():
+                assert rates[name] == pytest.approx(theirs[kind][key], abs=1e-12)
+                assert rates["number"] == theirs[kind]["support"]
+        assert set(ours["types"]) == set(theirs) - {"macro avg", "weighted avg"}
+
+
+def test_evaluate_metric_has_the_keys_of_seqeval(tmp_path):
+    pytest.importorskip("evaluate")
+    from training.evaluate_metrics import Seqeval
+
+    metric = Seqeval(cache_dir=str(tmp_path))
+    found = metric.compute(predictions=[["B-PER", "O"]], references=[["B-PER", "B-LOC"]])
+    assert found == {
+        "PER": {"precision": 1.0, "recall": 1.0, "f1": 1.0, "number": 1},
+        "LOC": {"precision": 0.0, "recall": 0.0, "f1": 0.0, "number": 1},
+        "overall_precision": 1.0,
+        "overall_recall": 0.5,
+        "overall_f1": pytest.approx(2 / 3),
+        "overall_accuracy": 0.5,
+    }
