@@ -1,6 +1,7 @@
 """Small networks, tokenizers and texts that the tests share. Offline by construction."""
 
 import os
+import shutil
 import warnings
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -71,6 +72,39 @@ def tokenizer_folder(tmp_path_factory, vocab) -> Path:
 
     folder = tmp_path_factory.mktemp("tokenizer")
     build_tokenizer(vocab).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def pretrained(tmp_path_factory, tokenizer_folder, vocab) -> Path:
+    """A pre-training checkpoint without dropout, with its tokenizer."""
+    import modeling_bert_repro
+
+    folder = tmp_path_factory.mktemp("pretrained")
+    shutil.copytree(tokenizer_folder, folder, dirs_exist_ok=True)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(vocab),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    modeling_bert_repro.BertForPreTraining(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def glue_files(tmp_path_factory) -> Path:
+    """A folder with a sub-folder of small official files for every task of GLUE."""
+    from official_files import LAYOUTS, write_task
+
+    folder = tmp_path_factory.mktemp("glue")
+    for task in LAYOUTS:
+        write_task(folder / task, task)
     return folder
 
 

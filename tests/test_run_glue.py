@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from official_files import LAYOUTS, write_task
+from glue_runs import events, train
 from safetensors.torch import load_file
 from transformers import BertConfig, pipeline
 
-import modeling_bert_repro
 import run_glue
 from training import checkpoint, embedded, submission
 from training.arguments import GlueArguments, parse_arguments
@@ -43,32 +42,8 @@ def no_pictures(request, monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def pretrained(tmp_path_factory, tokenizer_folder, vocab) -> Path:
-    """A pre-training checkpoint without dropout, with its tokenizer."""
-    folder = tmp_path_factory.mktemp("pretrained")
-    shutil.copytree(tokenizer_folder, folder, dirs_exist_ok=True)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(vocab),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    modeling_bert_repro.BertForPreTraining(config).save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def files(tmp_path_factory) -> Path:
-    """A folder with a sub-folder for every task."""
-    folder = tmp_path_factory.mktemp("glue")
-    for task in LAYOUTS:
-        write_task(folder / task, task)
-    return folder
+def files(glue_files) -> Path:
+    return glue_files
 
 
 @pytest.fixture(scope="session")
@@ -79,19 +54,6 @@ def mnli(tmp_path_factory, pretrained, files) -> Path:
         folder, pretrained, files, "mnli", "--max_steps=60", "--learning_rate=3e-3", "--eval_steps=100", "--do_predict"
     )
     return folder
-
-
-def train(folder: Path, model: Path, files: Path, task: str, *more: str) -> dict:
-    run_glue.main([
-        f"--output_dir={folder}", f"--model_name_or_path={model}", f"--task_name={task}", f"--data_dir={files / task}",
-        "--max_seq_length=32", "--per_device_train_batch_size=8", "--save_steps=0", "--logging_steps=1", *more,
-    ])  # fmt: skip
-    return json.loads((folder / "all_results.json").read_text(encoding="utf-8"))
-
-
-def events(folder: Path, kind: str) -> list[dict]:
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [event for event in map(json.loads, lines) if event["event"] == kind]
 
 
 def refused(capsys, *argv: str) -> str:
