@@ -1,0 +1,66 @@
+"""A small file in the layout of CoNLL-2003 (four columns, IOB1, documents), written for these tests; and a call."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from training.ner_sources import load_data
+
+CONLL = """-DOCSTART- -X- -X- O
+
+Anna NNP I-NP I-PER
+Berg NNP I-NP I-PER
+left VBD I-VP O
+Lake NNP I-NP I-LOC
+Garda NNP I-NP I-LOC
+. . O O
+
+Berg NNP I-NP I-PER
+met VBD I-VP O
+Clara NNP I-NP I-PER
+Nils NNP B-NP B-PER
+and CC O O
+Red NNP I-NP I-ORG
+Cross NNP I-NP I-ORG
+nurses NNS I-NP O
+. . O O
+
+-DOCSTART- -X- -X- O
+
+Rhine NNP I-NP I-LOC
+FALLS VBZ I-VP O
+
+Basel NNP I-NP I-LOC
+1996-12-07 CD I-NP O
+"""
+WORDS = [
+    "Anna Berg left Lake Garda .".split(),
+    "Berg met Clara Nils and Red Cross nurses .".split(),
+    ["Rhine", "FALLS"],
+    ["Basel", "1996-12-07"],
+]
+BIO = [
+    "B-PER I-PER O B-LOC I-LOC O".split(),
+    "B-PER O B-PER B-PER O B-ORG I-ORG O O".split(),
+    ["B-LOC", "O"],
+    ["B-LOC", "O"],
+]
+
+
+def flags(**given) -> SimpleNamespace:
+    names = ("train_file", "validation_file", "test_file", "dataset_name", "dataset_config_name")
+    names += ("max_train_samples", "max_eval_samples")
+    return SimpleNamespace(**(dict.fromkeys(names) | {"mixed_tags": False} | given))
+
+
+def message(**given) -> str:
+    with pytest.raises(ValueError) as caught:
+        load_data(flags(**given))
+    return str(caught.value)
+
+
+def write(folder: Path, text: str | bytes, name: str = "words.txt") -> str:
+    path = folder / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return str(path)
