@@ -40,6 +40,9 @@ class SharedArguments:
     gradient_accumulation_steps: int = _flag(1, "Forward passes per optimiser step.")
     learning_rate: float = _flag(5e-5, "Peak learning rate, reached after the warm-up.")
     weight_decay: float = _flag(0.01, "Decoupled weight decay; biases and LayerNorm are exempt.")
+    optimizer: Literal["adamw", "bert_adamw"] = _flag(
+        "adamw", "torch's AdamW, or bert_adamw: as Google ran it, without bias correction."
+    )
     warmup_steps: float = _flag(0.1, "Linear warm-up: a count of steps, or a share of all steps if below 1.")
     max_grad_norm: float = _flag(1.0, "Clip the global gradient norm to this; 0 turns clipping off.")
     mixed_precision: Literal["no", "bf16", "fp16"] | None = _flag(
@@ -103,6 +106,9 @@ class PretrainingArguments(SharedArguments):
     short_seq_prob: float = _flag(0.1, "Share of the instances with a shorter target length.")
     max_predictions_per_seq: int | None = _flag(None, "Upper bound on predicted positions per instance.")
     max_eval_instances: int = _flag(2048, "Held-out instances per evaluation.")
+    verify_invariance: bool = _flag(
+        False, "First replay a batch in other micro-batches and in one process; refuse to train if they differ."
+    )
     peak_tflops: float | None = _flag(
         None, "Peak of one device, to measure utilisation by. Default: a short matrix product at the start."
     )
