@@ -56,7 +56,7 @@ def run_folder(tmp_path, tokenizer):
     build_corpus(documents(80), tokenizer, folder / "corpus" / "train")
     tokenizer.save_pretrained(folder)
     flags = SETTINGS | {"seed": 7, "per_device_train_batch_size": 3, "gradient_accumulation_steps": 2}
-    (folder / "run.json").write_text(json.dumps({"processes": 2, "flags": flags}))
+    (folder / "run.json").write_text(json.dumps({"processes": 2, "total_steps": 20, "flags": flags}))
     return folder
 
 
@@ -177,11 +177,27 @@ def test_show_command(run_folder, capsys, tokenizer):
     assert "(10 more; --limit shows them)" in other and other.split("\n")[1] != printed.split("\n")[1]
 
 
+def test_show_and_audit_follow_the_phases(run_folder, capsys):
+    facts = json.loads((run_folder / "run.json").read_text())
+    facts["flags"] |= {"phases": "16:0.6:3x2,32:0.4:1x3", "max_seq_length": 32}
+    (run_folder / "run.json").write_text(json.dumps(facts))
+    for step, length, expected in ((12, 16, range(132, 144)), (13, 32, range(6)), (20, 32, range(42, 48))):
+        main(["show", str(run_folder), "--step", str(step)])
+        printed = capsys.readouterr().out
+        assert sorted(int(n) for n in re.findall(r"position (\d+)", printed)) == list(expected)
+        assert set(re.findall(r"of length (\d+)", printed)) == {str(length)}
+    main(["audit", str(run_folder)])
+    printed = capsys.readouterr().out
+    for length in (16, 32):
+        assert f"instances of {length} tokens" in printed and (run_folder / f"data_audit_{length}.png").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["audit", "nowhere"], "nowhere: no run.json; give the --output_dir"),
-        (["show", "RUN", "--step", "0"], "--step is 0; optimiser steps count from 1"),
+        (["show", "RUN", "--step", "0"], "--step is 0; the run has optimiser steps 1 to 20"),
+        (["show", "RUN", "--step", "21"], "--step is 21; the run has optimiser steps 1 to 20"),
         (["show", "RUN", "--step", "1", "--rank", "2"], "--rank is 2; the run has 2 processes"),
         (["audit", "OTHER"], "is not of a pre-training run (no max_seq_length"),
     ],

@@ -1,6 +1,7 @@
 """See the data of a run: `python -m training.instances audit DIR` and `... show DIR --step N`.
 
-DIR is the output folder of run_pretraining.py: flags come from its run.json, ids from DIR/corpus/train.
+DIR is the output folder of run_pretraining.py: flags, phases and processes come from its run.json, ids from
+DIR/corpus/train.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from transformers import AutoTokenizer
 
 from training.instances import PretrainingInstances
 from training.masking import IGNORED
+from training.phases import phase_at, phases_of, scheduled
 from training.segments import IS_NEXT, NOT_NEXT
 from training.shards import Corpus
 
@@ -59,7 +61,7 @@ def draw_instance(tokenizer: Any, instance: dict[str, Any], width: int = 110) ->
 
 
 def step_positions(step: int, rank: int | None, world: int, size: int, accumulation: int) -> list[tuple[int, int, int]]:
-    """(micro-batch, rank, position) of every instance of optimiser step `step` (counted from 1)."""
+    """(micro-batch, rank, position) of every instance of optimiser step `step` of a phase (counted from 1)."""
     found = []
     for micro in range(accumulation):
         for place in range(world) if rank is None else [rank]:
@@ -219,8 +221,8 @@ def draw_audit(picture: dict[str, np.ndarray], path: Path) -> None:
 # --- Command line -------------------------------------------------------------------------------------------
 
 
-def open_run(folder: Path, seed: int | None) -> tuple[PretrainingInstances, Any, dict[str, Any]]:
-    """(training instances, tokenizer, run.json) of the run in `folder`."""
+def read_run(folder: Path) -> dict[str, Any]:
+    """run.json of the pre-training run in `folder`."""
     if not (folder / "run.json").is_file():
         raise ValueError(f"{folder}: no run.json; give the --output_dir of a run_pretraining.py")
     facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
@@ -228,15 +230,28 @@ def open_run(folder: Path, seed: int | None) -> tuple[PretrainingInstances, Any,
     missing = [name for name in (*SETTINGS, "seed") if name not in flags]
     if missing:
         raise ValueError(f"{folder}/run.json: is not of a pre-training run (no {', '.join(missing)} in its flags)")
+    return facts
+
+
+def open_run(folder: Path, flags: dict[str, Any], length: int) -> tuple[PretrainingInstances, Any]:
+    """(training instances of `length`, tokenizer) of the run in `folder`."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     corpus = Corpus.open(folder / "corpus" / "train", tokenizer, verify=False)
-    settings = {name: flags[name] for name in SETTINGS}
-    instances = PretrainingInstances(corpus, tokenizer, seed=flags["seed"] if seed is None else seed, **settings)
-    return instances, tokenizer, facts
+    settings = {name: flags[name] for name in SETTINGS} | {"max_seq_length": length}
+    return PretrainingInstances(corpus, tokenizer, seed=flags["seed"], **settings), tokenizer
 
 
 def _print_audit(arguments: argparse.Namespace) -> None:
-    instances, tokenizer, _ = open_run(arguments.folder, arguments.seed)
+    flags = read_run(arguments.folder)["flags"]
+    flags["seed"] = flags["seed"] if arguments.seed is None else arguments.seed
+    phases = phases_of(flags)
+    for phase in phases:
+        print(f"instances of {phase.length} tokens")
+        name = "data_audit.png" if len(phases) == 1 else f"data_audit_{phase.length}.png"
+        _print_findings(*open_run(arguments.folder, flags, phase.length), arguments.folder / name)
+
+
+def _print_findings(instances: PretrainingInstances, tokenizer: Any, path: Path) -> None:
     lines, picture = audit(instances, tokenizer)
     for line in lines:
         print(f"{'ok  ' if line.good else 'LOOK'}  {line.name:20} {line.text}")
@@ -244,24 +259,26 @@ def _print_audit(arguments: argparse.Namespace) -> None:
     for count, low, high in zip(counts, edges[:-1], edges[1:]):
         bar = "#" * round(50 * count / max(counts))
         print(f"      length {low:5.0f} - {high:5.0f}  {count:9,} {bar}".rstrip())
-    path = arguments.folder / "data_audit.png"
     draw_audit(picture, path)
     print(f"picture: {path}")
 
 
 def _print_step(arguments: argparse.Namespace) -> None:
-    instances, tokenizer, facts = open_run(arguments.folder, arguments.seed)
-    flags, world = facts["flags"], facts["processes"]
-    if arguments.step < 1:
-        raise ValueError(f"--step is {arguments.step}; optimiser steps count from 1")
+    facts = read_run(arguments.folder)
+    flags, world, total = facts["flags"], facts["processes"], facts["total_steps"]
+    flags["seed"] = flags["seed"] if arguments.seed is None else arguments.seed
+    if not 1 <= arguments.step <= total:
+        raise ValueError(f"--step is {arguments.step}; the run has optimiser steps 1 to {total}")
     if arguments.rank is not None and not 0 <= arguments.rank < world:
         raise ValueError(f"--rank is {arguments.rank}; the run has {world} processes, counted from 0")
-    size, accumulation = flags["per_device_train_batch_size"], flags["gradient_accumulation_steps"]
-    positions = step_positions(arguments.step, arguments.rank, world, size, accumulation)
+    phase = phase_at(scheduled(phases_of(flags), total), arguments.step)
+    instances, tokenizer = open_run(arguments.folder, flags, phase.length)
+    step = arguments.step - phase.start
+    positions = step_positions(step, arguments.rank, world, phase.size, phase.accumulation)
     for micro, rank, position in positions[: arguments.limit]:
         epoch, index = instances.locate(position)
         row = {name: tensor[0] for name, tensor in instances.batch(position, position + 1).items()}
-        where = f"position {position:,} = epoch {epoch}, instance {index:,}"
+        where = f"position {position:,} of length {phase.length} = epoch {epoch}, instance {index:,}"
         print(f"--- step {arguments.step}, rank {rank}, micro-batch {micro}: {where}")
         print(draw_instance(tokenizer, row) + "\n")
     if len(positions) > arguments.limit:

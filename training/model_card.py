@@ -13,6 +13,7 @@ from pathlib import Path
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from .curves import read_events
+from .phases import phases_of, scheduled
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 EMBEDDED = "documentation carried by this Python installation"
@@ -284,9 +285,8 @@ def sequences_seen(run: dict) -> int | None:
     """Sequences trained on, over all optimiser steps; None where the run does not say."""
     if not run.get("total_steps"):
         return None
-    flags = run["flags"]
-    batch = flags["per_device_train_batch_size"] * flags["gradient_accumulation_steps"] * run.get("processes", 1)
-    return run["total_steps"] * batch
+    phases = scheduled(phases_of({"max_seq_length": 0} | run["flags"]), run["total_steps"])
+    return sum((p.stop - p.start) * p.size * p.accumulation for p in phases) * run.get("processes", 1)
 
 
 def training(run: dict) -> str:
@@ -298,7 +298,11 @@ def training(run: dict) -> str:
         value = run["flags"].get(name)
         if value is not None and not (name == "max_steps" and value < 0):
             lines.append(f"| `{name}` | {value} |")
-    lines += [f"| {name} | {run[name]} |" for name in ("total_steps", "processes", "mixed_precision") if run.get(name)]
+    lines += [
+        f"| {name} | {run[name]} |"
+        for name in ("total_steps", "phases", "processes", "mixed_precision")
+        if run.get(name)
+    ]
     return "\n".join(lines)
 
 
