@@ -42,7 +42,7 @@ class BertFeatureTagger(PreTrainedModel):
         if config.feature_based not in LAYERS:
             raise ValueError(f"expected feature_based out of {', '.join(LAYERS)}; got {config.feature_based!r}")
         count = len(range(config.num_hidden_layers + 1)[LAYERS[config.feature_based]])
-        if "four" in config.feature_based and count < 4:
+        if "four" in config.feature_based and config.num_hidden_layers < 4:
             raise ValueError(f"{config.feature_based} needs 4 layers; the model has {config.num_hidden_layers}")
         self.num_labels = config.num_labels
         self.bert = encoder_class(config, add_pooling_layer=False)

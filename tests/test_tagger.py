@@ -1,0 +1,123 @@
+"""The BiLSTM on frozen features: its layers, its padding, its gradients and its saved folder."""
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+from transformers import AutoModelForTokenClassification, BertConfig
+
+import modeling_bert_repro
+from training.arguments import TaggerLayers
+from training.tagger import LAYERS, BertFeatureTagger
+
+
+@pytest.fixture
+def config() -> BertConfig:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 5, "num_attention_heads": 2, "intermediate_size": 24}
+    config = BertConfig(vocab_size=40, max_position_embeddings=24, num_labels=3, **sizes)
+    config.feature_based, config.lstm_size = "concat_last_four", 6
+    return config
+
+
+def tagger(config, choice: str = "concat_last_four", encoder_class=modeling_bert_repro.BertModel):
+    torch.manual_seed(0)
+    config.feature_based = choice
+    return BertFeatureTagger(config, encoder_class).freeze().eval()
+
+
+def batch() -> dict[str, torch.Tensor]:
+    ids = torch.arange(5, 17).view(2, 6)
+    mask = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
+
+
+def test_the_flag_names_the_rows_of_the_table():
+    assert set(TaggerLayers.__args__) == set(LAYERS)
+
+
+@pytest.mark.parametrize(
+    ("choice", "layers"),
+    [("embeddings", [0]), ("second_to_last", [4]), ("last", [5]), ("concat_last_four", [2, 3, 4, 5]),
+     ("weighted_sum_last_four", [2, 3, 4, 5]), ("weighted_sum_all", [1, 2, 3, 4, 5])],
+)  # fmt: skip
+def test_features_are_those_layers_of_transformers_bert(config, choice, layers):
+    model = tagger(config, choice)
+    stock = transformers.BertModel(config, add_pooling_layer=False).eval()
+    stock.load_state_dict(model.bert.state_dict())
+    states = stock(**batch(), output_hidden_states=True).hidden_states
+    wanted = torch.cat([states[layer] for layer in layers], dim=-1)
+    if "sum" in choice:
+        with torch.no_grad():
+            model.weights += torch.arange(len(layers))
+        shares = torch.arange(len(layers)).exp() / torch.arange(len(layers)).exp().sum()
+        wanted = sum(share * states[layer] for share, layer in zip(shares, layers))
+    real = batch()["attention_mask"].bool()
+    torch.testing.assert_close(model.features(**batch())[real], wanted[real], atol=1e-5, rtol=1e-4)
+
+
+def test_padding_changes_nothing(config):
+    """The backward half of an LSTM would otherwise begin in the padding."""
+    model, both = tagger(config), batch()
+    together = model(**both).logits[1, :4]
+    alone = model(**{name: tensor[1:, :4] for name, tensor in both.items()}).logits[0]
+    torch.testing.assert_close(together, alone, atol=1e-6, rtol=1e-5)
+    assert together.shape == (4, 3)
+
+
+@torch.no_grad()
+def test_loss_is_divided_by_the_items_of_the_step(config):
+    model, both = tagger(config), batch()
+    labels = torch.tensor([[0, 1, -100, 2, -100, -100], [1, -100, 2, -100, -100, -100]])
+    outputs = model(**both, labels=labels)
+    log_probabilities = outputs.logits.log_softmax(-1)
+    places = (labels != -100).nonzero().tolist()
+    total = -sum(log_probabilities[row, place, labels[row, place]] for row, place in places)
+    assert float(outputs.loss) == pytest.approx(float(total) / 5, rel=1e-6)
+    assert float(model(**both, labels=labels, num_items_in_batch=20).loss) == pytest.approx(float(total) / 20, rel=1e-6)
+
+
+def test_bert_is_neither_trained_nor_dropped_out(config):
+    model = tagger(config, "weighted_sum_all").train()
+    assert torch.equal(model.features(**batch()), model.features(**batch()))
+    model(**batch(), labels=torch.ones(2, 6, dtype=torch.long)).loss.backward()
+    touched = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
+    assert touched == {name for name, _ in model.named_parameters() if not name.startswith("bert.")}
+    assert model.weights.grad.abs().sum() > 0
+    assert not any(parameter.requires_grad for parameter in model.bert.parameters())
+
+
+@pytest.mark.parametrize("encoder_class", [modeling_bert_repro.BertModel, transformers.BertModel])
+def test_starts_from_a_checkpoint_and_opens_again(config, tmp_path, encoder_class):
+    torch.manual_seed(1)
+    pretrained = modeling_bert_repro.BertForPreTraining(config)
+    pretrained.save_pretrained(tmp_path / "bert")
+    vars(config).pop("auto_map", None)
+    options = {"config": config, "encoder_class": encoder_class, "output_loading_info": True}
+    model, info = BertFeatureTagger.from_pretrained(tmp_path / "bert", **options)
+    assert {key.split(".")[0] for key in info["missing_keys"]} == {"lstm", "classifier"}
+    word = pretrained.bert.embeddings.word_embeddings.weight
+    assert torch.equal(model.bert.embeddings.word_embeddings.weight, word)
+    # As torch initialises it: uniform within 1 / sqrt(units)
+    for parameter in model.lstm.state_dict().values():
+        assert 0 < parameter.abs().max() <= 6**-0.5
+        assert parameter.std().item() == pytest.approx(6**-0.5 / 3**0.5, rel=0.3)
+    model.eval().save_pretrained(tmp_path / "tagger")
+    assert len(load_file(tmp_path / "tagger" / "model.safetensors")) == len(model.state_dict())
+    again = AutoModelForTokenClassification.from_pretrained(tmp_path / "tagger", trust_remote_code=True).eval()
+    torch.testing.assert_close(again(**batch()).logits, model(**batch()).logits, atol=1e-6, rtol=1e-5)
+
+
+def test_is_not_taken_for_a_plain_tagger(config, tmp_path):
+    """transformers' class has a classifier of its own, which must not be drawn at random without a word."""
+    tagger(config).save_pretrained(tmp_path)
+    transformers.logging.set_verbosity_error()
+    with pytest.raises(RuntimeError, match="mismatched"):
+        transformers.BertForTokenClassification.from_pretrained(tmp_path)
+
+
+def test_unknown_or_missing_layers_are_refused(config):
+    with pytest.raises(ValueError, match=r"expected feature_based out of embeddings, .*; got 'middle'"):
+        tagger(config, "middle")
+    config.num_hidden_layers = 3
+    with pytest.raises(ValueError, match="concat_last_four needs 4 layers; the model has 3"):
+        tagger(config)
