@@ -116,7 +116,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(fake_run, small_confi
     with torch.no_grad():
         model.bert.pooler.dense.weight[0, 0] = float("nan")
     before = model.bert.encoder.layer[0].output.dense.weight.detach().clone()
-    with pytest.raises(FloatingPointError, match="step 1: the loss is nan; the weights are still those of step 0"):
+    with pytest.raises(FloatingPointError, match="step 1: the loss is nan.*the weights are still those of step 0"):
         train(fake_run(), model, PretrainingSource(), 1)
     assert torch.equal(before, model.bert.encoder.layer[0].output.dense.weight)
 

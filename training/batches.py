@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from .stopping import only_parent_ends_me
+
 IGNORED = -100  # the label of what has none
 
 
@@ -149,6 +151,7 @@ def step_batches(
         batch_size=None,
         sampler=range(start_step * data.per_step, total_steps * data.per_step),
         num_workers=run.args.dataloader_num_workers,
+        worker_init_fn=only_parent_ends_me,
         pin_memory=run.device.type == "cuda",
     )
     window = []

@@ -10,12 +10,17 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from accelerate.utils import gather_object
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from .run import Run
+from .sharding import full_optimizer_state, full_weights, is_sharded, load_full_state
 
 # What must not change between a checkpoint and the run that goes on from it: all of these decide which data
 # and which learning rate a step sees.
@@ -24,37 +29,45 @@ FIXED_FLAGS = (
     *("objective", "short_seq_prob", "mlm_probability", "mask_replace_prob", "random_replace_prob"),
     *("whole_word_mask", "max_predictions_per_seq", "max_train_documents", "validation_split"),
     *("task_name", "group_by_length", "max_train_samples", "doc_stride", "max_query_length", "version_2_with_negative"),
-    *("context", "mixed_tags", "feature_based", "lstm_size"),
+    *("optimizer", "context", "mixed_tags", "feature_based", "lstm_size"),
 )
+# Fields of config.json that record where a model came from and in which form, not what it computes.
+UNIMPORTANT = ("_", "transformers_version", "architectures", "auto_map", "dtype", "sparse_prediction", "use_cache")
 
 
 def save_checkpoint(run: Run, step: int, total_steps: int, model, optimizer, scheduler) -> Path:
-    """Write ``checkpoint-<step>``, then drop those beyond ``--save_total_limit``. All processes call it."""
+    """Write ``checkpoint-<step>``, then drop those beyond ``--save_total_limit``. All processes call it.
+
+    Raises:
+        OSError: it could not be written, for want of room say; the earlier checkpoints stand, the draft is gone.
+    """
     target = run.output_dir / f"checkpoint-{step}"
     run.accelerator.wait_for_everyone()
+    weights, moments = full_weights(run, model), full_optimizer_state(model, optimizer)
     if run.is_main:
-        draft = run.output_dir / f"checkpoint-{step}.incomplete"
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir()
-        run.accelerator.unwrap_model(model).save_pretrained(draft)
         scaler = run.accelerator.scaler
         state = {
             "step": step,
             "total_steps": total_steps,
             "global_batch_size": run.facts.get("phases", run.global_batch_size),
+            "sharded": is_sharded(model),
             "flags": {name: getattr(run.args, name) for name in FIXED_FLAGS if hasattr(run.args, name)},
             "data_sha256": _checksums(run.facts.get("data")),
             "metrics_bytes": _size(run.output_dir / "metrics.jsonl"),
-            "optimizer": optimizer.state_dict(),
+            "optimizer": moments,
             "scheduler": scheduler.state_dict(),
             "scaler": scaler.state_dict() if scaler else None,
         }
-        torch.save(state, draft / "training_state.pt")
-        _seal(draft)
-        if target.exists():  # left by a run that was stopped and has come back to the same step
-            shutil.rmtree(target)
-        os.replace(draft, target)
-        _sync(run.output_dir)
+        with _draft(run, f"checkpoint-{step}") as draft:
+            run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
+            torch.save(state, draft / "training_state.pt")
+            _seal(draft)
+            if state["metrics_bytes"]:
+                _sync(run.output_dir / "metrics.jsonl")  # the checkpoint says how much of it belongs to it
+            if target.exists():  # left by a run that was stopped and has come back to the same step
+                shutil.rmtree(target)
+            os.replace(draft, target)
+            _sync(run.output_dir)
         _drop_old(run.output_dir, run.args.save_total_limit)
     run.saved_step = step
     run.accelerator.wait_for_everyone()
@@ -87,30 +100,42 @@ def load_checkpoint(run: Run, folder: Path, total_steps: int, model, optimizer, 
     """Restore weights, optimiser and schedule; cut ``metrics.jsonl`` back to that moment. Returns the step.
 
     Raises:
-        ValueError: the checkpoint was made with other flags, or for a model of another shape.
+        ValueError: the checkpoint was made with other flags or data, or is of another model.
     """
     state = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
+    weights = load_file(folder / "model.safetensors")
     _check_same_run(run, folder, state, total_steps)
-    bare = run.accelerator.unwrap_model(model)
-    try:
-        missing, unexpected = bare.load_state_dict(load_file(folder / "model.safetensors"), strict=False)
-    except RuntimeError as error:
-        raise ValueError(f"{folder} holds a model of another shape: {error}") from error
-    untied = [name for name in missing if name not in (bare.all_tied_weights_keys or {})]
-    if untied or unexpected:
-        raise ValueError(f"{folder} holds another model: missing {untied[:3]}, unexpected {unexpected[:3]}")
-    optimizer.load_state_dict(state["optimizer"])
+    _check_same_model(folder, weights, run.accelerator.unwrap_model(model))
+    if state["sharded"] != is_sharded(model):
+        raise ValueError(f"{folder} is of a run {'with' if state['sharded'] else 'without'} FSDP; resume it that way")
+    if state["sharded"]:
+        load_full_state(model, optimizer, weights, state["optimizer"])
+    else:
+        run.accelerator.unwrap_model(model).load_state_dict(weights, strict=False)  # tied weights come once
+        optimizer.load_state_dict(state["optimizer"])
     scheduler.load_state_dict(state["scheduler"])
     if run.accelerator.scaler and state["scaler"]:
         run.accelerator.scaler.load_state_dict(state["scaler"])
+    if run.is_main and _size(run.output_dir / "metrics.jsonl") < state["metrics_bytes"]:
+        run.say(f"{run.output_dir}/metrics.jsonl lacks records from before {folder.name}")
     _cut_metrics(run, state["metrics_bytes"])
     run.say(f"resuming from {folder} after step {state['step']}")
     return state["step"]
 
 
 def resume(run: Run, total_steps: int, model, optimizer, scheduler) -> int:
-    """Load the checkpoint asked for, if any; returns the optimiser steps already done."""
+    """Load the checkpoint asked for, if any; returns the optimiser steps already done.
+
+    Raises:
+        ValueError: as ``find_checkpoint`` and ``load_checkpoint``, or the processes find different checkpoints.
+    """
     folder = find_checkpoint(run)
+    found = {str(name) for name in gather_object([folder and folder.name])}
+    if len(found) > 1:
+        raise ValueError(
+            f"the processes find different checkpoints ({', '.join(sorted(found))}); --output_dir must be on a file "
+            "system that all machines share"
+        )
     if folder:
         return load_checkpoint(run, folder, total_steps, model, optimizer, scheduler)
     if run.args.resume_from_checkpoint:
@@ -119,11 +144,39 @@ def resume(run: Run, total_steps: int, model, optimizer, scheduler) -> int:
 
 
 def save_model_folder(run: Run, model) -> None:
-    """Write ``config.json`` and ``model.safetensors`` of the finished model into the output folder."""
+    """Write ``config.json`` and ``model.safetensors`` of the finished model into the output folder.
+
+    Raises:
+        OSError: they could not be written.
+    """
     run.accelerator.wait_for_everyone()
+    weights = full_weights(run, model)
     if run.is_main:
-        run.accelerator.unwrap_model(model).save_pretrained(run.output_dir)
+        with _draft(run, "model") as draft:  # else a process that is killed leaves half-written files in there
+            run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
+            for path in sorted(draft.iterdir()):
+                _sync(path)
+                os.replace(path, run.output_dir / path.name)
+            draft.rmdir()
     run.accelerator.wait_for_everyone()
+
+
+@contextmanager
+def _draft(run: Run, name: str) -> Iterator[Path]:
+    """An empty folder to write in, gone if that fails."""
+    draft = run.output_dir / f"{name}.incomplete"
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir()
+        yield draft
+    except (OSError, RuntimeError, SafetensorError) as error:  # torch.save raises RuntimeError on a full disk
+        shutil.rmtree(draft, ignore_errors=True)
+        standing = [path.name for path in _checkpoints(run.output_dir)[-1:]] or ["no earlier checkpoint"]
+        free = shutil.disk_usage(run.output_dir).free
+        raise OSError(
+            f"{run.output_dir / name} could not be written ({error}); {free:,} bytes are free there, {standing[0]} "
+            "stands. Make room, then go on with --resume_from_checkpoint auto"
+        ) from error
 
 
 def damage(folder: Path) -> str | None:
@@ -158,6 +211,24 @@ def _check_same_run(run: Run, folder: Path, state: dict, total_steps: int) -> No
         raise ValueError(f"{folder} belongs to a run on other data; resume with the files that it was started with")
 
 
+def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model) -> None:
+    own = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    tied = model.all_tied_weights_keys or {}
+    missing = [name for name in own if name not in weights and name not in tied]
+    unexpected = [name for name in weights if name not in own]
+    if missing or unexpected:
+        raise ValueError(f"{folder} holds another model: missing {missing[:3]}, unexpected {unexpected[:3]}")
+    for name, tensor in weights.items():
+        if tensor.shape != own[name]:
+            raise ValueError(
+                f"{folder} holds a model of another shape: {name} is {tuple(tensor.shape)}, expected {tuple(own[name])}"
+            )
+    then, now = type(model.config).from_pretrained(folder).to_dict(), model.config.to_dict()
+    changed = [f"{k} {then[k]} -> {now[k]}" for k in sorted(then.keys() & now.keys()) if then[k] != now[k]]
+    if changed := [text for text in changed if not text.startswith(UNIMPORTANT)]:
+        raise ValueError(f"{folder} holds a model of another configuration ({', '.join(changed)}); resume with its own")
+
+
 def _checksums(data) -> list[str]:
     """Every value called ``sha256`` in a description of data, in order."""
     if isinstance(data, dict):
@@ -189,6 +260,8 @@ def _sync(path: Path) -> None:
 
 
 def _drop_old(output_dir: Path, limit: int) -> None:
+    for path in output_dir.glob("checkpoint-*.incomplete"):  # of a run that was killed while it wrote
+        shutil.rmtree(path)
     if limit:
         for folder in _checkpoints(output_dir)[:-limit]:
             shutil.rmtree(folder)

@@ -14,7 +14,10 @@ import torch
 from accelerate.utils import gather_object
 
 from .batches import IGNORED, Features
+from .checkpoint import save_checkpoint
+from .phases import phase_at, phases_of, scheduled
 from .run import Run
+from .stopping import STOPPED, StopSignals
 
 
 @dataclass
@@ -44,9 +47,13 @@ def training_steps(
 
     Raises:
         FloatingPointError: the loss or the gradient is not finite; the weights are left as they were.
+        SystemExit: a signal asked to stop (``stopping.py``): the step is done, what the caller does after it too,
+            and a checkpoint stands.
     """
     accelerator = run.accelerator
-    with run.progress(total_steps, "training", initial=start_step) as bar:
+    if run.args.gradient_checkpointing:
+        _recompute_activations(accelerator.unwrap_model(model))
+    with StopSignals() as signals, run.progress(total_steps, "training", initial=start_step) as bar:
         for index, window in enumerate(batches, start_step + 1):
             model.train()
             # Dropout is a function of (seed, step, process): a resumed run draws what the unbroken one drew.
@@ -55,19 +62,29 @@ def training_steps(
             counts = window_counts(window, accelerator)
             losses = _forward_backward(run, model, window, counts)
             grad_norm = accelerator.clip_grad_norm_(model.parameters(), run.args.max_grad_norm or float("inf"))
-            values = _global_sums(losses, accelerator)
-            if accelerator.scaler is None:
-                _check_finite(index, values["loss"], float(grad_norm))
+            grad_norm = float(grad_norm)
+            # A signal may reach one process only, or between two steps of the others: all have to agree.
+            values = _global_sums(losses, signals.asked, accelerator)
+            # With a scaler, gradients that overflow are its business: it skips the step.
+            if not (np.isfinite(values["loss"]) and (np.isfinite(grad_norm) or accelerator.scaler)):
+                raise FloatingPointError(_not_finite(run, model, window, index, total_steps, values["loss"], grad_norm))
             lr = scheduler.get_last_lr()[0]
             optimizer.step()
             if not accelerator.optimizer_step_was_skipped:
                 scheduler.step()
             optimizer.zero_grad(set_to_none=True)
-            loss = values.pop("loss")
+            loss, stopping = values.pop("loss"), values.pop("stopping")
             bar.update()
             bar.set_postfix(loss=f"{loss:.3f}", lr=f"{lr:.1e}", refresh=False)
             sizes = (counts["tokens"], counts["sequences"], counts["num_items_in_batch"])
-            yield Step(index, loss, float(grad_norm), lr, *sizes, values)
+            yield Step(index, loss, grad_norm, lr, *sizes, values)
+            if stopping:
+                batches.close()
+                if run.saved_step != index:
+                    save_checkpoint(run, index, total_steps, model, optimizer, scheduler)
+                run.say(f"stopped after step {index}; --resume_from_checkpoint auto goes on from checkpoint-{index}")
+                accelerator.end_training()
+                raise SystemExit(STOPPED)
 
 
 def _forward_backward(run: Run, model, window: list[dict], counts: dict) -> dict[str, torch.Tensor]:
@@ -112,18 +129,46 @@ def labelled_items(batch: dict) -> torch.Tensor:
     return torch.tensor(len(batch["input_ids"]), device=batch["input_ids"].device)
 
 
-def _global_sums(sums: dict[str, torch.Tensor], accelerator) -> dict[str, float]:
-    values = accelerator.reduce(torch.stack(list(sums.values())), "sum")
-    return dict(zip(sums, values.tolist()))
+def _global_sums(sums: dict[str, torch.Tensor], stopping: bool, accelerator) -> dict[str, float]:
+    """The sums over all processes, and with them, in the same exchange, how many were asked to stop."""
+    loss = sums["loss"]
+    values = torch.stack([*sums.values(), torch.tensor(float(stopping), device=loss.device)])
+    return dict(zip((*sums, "stopping"), accelerator.reduce(values, "sum").tolist()))
 
 
-def _check_finite(index: int, loss: float, grad_norm: float) -> None:
-    for name, value in (("loss", loss), ("gradient norm", grad_norm)):
-        if not np.isfinite(value):
-            raise FloatingPointError(
-                f"step {index}: the {name} is {value}; the weights are still those of step {index - 1}. "
-                "Try a lower --learning_rate, a longer --warmup_steps, or --mixed_precision no"
-            )
+def _recompute_activations(model) -> None:
+    """Keep a layer's input only and compute the layer again in the backward pass, with the same dropout."""
+    # transformers 5.23 deprecates the older name, 5.17 has no other
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    enable()
+
+
+@torch.no_grad()
+def _not_finite(run: Run, model, window: list[dict], index: int, total_steps: int, loss: float, norm: float) -> str:
+    """What to tell the user: the instances of the step, and which of them alone give no finite loss."""
+    bare, size = run.accelerator.unwrap_model(model).eval(), len(window[0]["input_ids"])
+    length, count, first = "", size * len(window) * run.world_size, index - 1
+    if getattr(run.args, "phases", None):  # each reads its own stream from the beginning
+        phase = phase_at(scheduled(phases_of(vars(run.args)), total_steps), index)
+        length, first = f" of length {phase.length}", first - phase.start
+    first *= count
+    found = []
+    for micro, batch in enumerate(window):
+        start = first + (micro * run.world_size + run.rank) * size
+        rows = ({name: tensor[i : i + 1] for name, tensor in batch.items()} for i in range(size))
+        alone = [bare(**row, num_items_in_batch=1).loss for row in rows]
+        found += [str(start + i) for i, value in enumerate(alone) if not torch.isfinite(value)]
+    found = sorted(gather_object(found), key=int)
+    culprits = (
+        f"no finite loss by itself: {', '.join(found[:8])}" if found else "each of them by itself has a finite loss"
+    )
+    show = f"; python -m training.instances show {run.output_dir} --step {index} prints them"
+    return (
+        f"step {index}: the loss is {loss}, the gradient norm {norm}; the weights are still those of step {index - 1}. "
+        f"The step's instances: positions {first} to {first + count - 1} of the data{length} ({culprits})"
+        + (show if hasattr(run.args, "objective") else "")
+        + ". Try a lower --learning_rate, a longer --warmup_steps, or --mixed_precision no"
+    )
 
 
 def _step_seed(seed: int, step: int, rank: int) -> int:

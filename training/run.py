@@ -19,11 +19,13 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import set_seed
+from accelerate.utils import DistributedType, set_seed
 from tqdm import tqdm
 from transformers.utils import is_torch_xla_available, logging
 
 PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "safetensors")
+# Set by torchrun, by MPI's launchers, by Slurm's srun; the first one counts: srun may have started torchruns.
+PROCESS_COUNTS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
 class Run:
@@ -86,12 +88,14 @@ class Run:
             return work()
 
     def finish(self, results: dict) -> None:
-        """Write ``all_results.json`` and leave the process group."""
+        """Write ``all_results.json``, which marks a finished run. Others may follow in this process."""
         if self.is_main:
             write_json(self.output_dir / "all_results.json", results)
             if self.args.push_to_hub:
                 self._upload()
-        self.accelerator.end_training()
+        for tracker in self.accelerator.trackers:
+            tracker.finish()
+        self.accelerator.free_memory()
 
     def _upload(self) -> None:
         from huggingface_hub import HfApi
@@ -123,6 +127,7 @@ def start_run(args, script: str) -> Run:
     # Without cpu=True, torchrun on a machine without a GPU gives runs of one process each
     no_device = not (torch.accelerator.is_available() or is_torch_xla_available())
     run = Run(args, Accelerator(cpu=no_device, mixed_precision=args.mixed_precision, **trackers))
+    check_launch(run.accelerator)
     if run.is_main:
         run.output_dir.mkdir(parents=True, exist_ok=True)
     if trackers:
@@ -144,6 +149,33 @@ def start_run(args, script: str) -> Run:
         same = ("started", "command", "versions", "commit", "device", "processes")
         run.facts["earlier"] = [*earlier.pop("earlier", []), {name: earlier.get(name) for name in same}]
     return run
+
+
+def check_launch(accelerator: Accelerator) -> None:
+    """Refuse what the launcher was asked for and Accelerate, or this project, would not do.
+
+    Raises:
+        ValueError: fewer processes than asked for, FSDP without GPUs, another kind of parallelism, or gradient
+            accumulation asked of the launcher.
+    """
+    asked = next((int(os.environ[name]) for name in PROCESS_COUNTS if name in os.environ), None)
+    # On a CPU `accelerate launch --num_processes 2` starts one process and leaves this trace of the number.
+    alone = asked is None and "ACCELERATE_MIXED_PRECISION" in os.environ and "MASTER_PORT" in os.environ
+    if asked not in (None, accelerator.num_processes) or (alone and accelerator.num_processes == 1):
+        raise ValueError(
+            f"{asked or 'several'} processes were asked for, but each would train by itself; start them with "
+            "torchrun --nproc_per_node N SCRIPT ... (on a CPU accelerate launch starts only one)"
+        )
+    kind = accelerator.distributed_type
+    fsdp = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("true", "1")
+    if fsdp and kind != DistributedType.FSDP:
+        raise ValueError(f"FSDP was asked for, but on {accelerator.device.type} Accelerate ignores it; leave it out")
+    if kind == DistributedType.FSDP and not accelerator.is_fsdp2:
+        raise ValueError("FSDP version 1 is not supported; use accelerate launch --use_fsdp --fsdp_version 2")
+    if kind in (DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM):
+        raise ValueError(f"{kind.value} is not supported; use data parallel processes or FSDP2")
+    if accelerator.gradient_accumulation_steps != 1:
+        raise ValueError("give --gradient_accumulation_steps to the script, behind its name, not to the launcher")
 
 
 def check_output_dir(args) -> None:
@@ -202,6 +234,8 @@ def report_errors(main: Callable[[], None]) -> int:
     """
     try:
         main()
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
     except (ValueError, OSError, FloatingPointError, KeyboardInterrupt) as error:
         if os.environ.get("BERT_REPRO_TRACEBACK") == "1":
             traceback.print_exc()
