@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> None:
     run.describe(questions=data.counts(), windows={split: len(rows) for split, rows in features.items()})
     run.say(data.summary())
 
-    optimizer = create_optimizer(model, args.learning_rate, args.weight_decay)
+    optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
     done = resume(run, total_steps, model, optimizer, scheduler) if train else 0
