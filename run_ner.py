@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> None:
     run.describe(rows={split: len(part) for split, part in features.items()})
     run.say(data.summary() + ner.remarks(rows, tokenizer))
 
-    optimizer = create_optimizer(model, args.learning_rate, args.weight_decay)
+    optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
     done = resume(run, total_steps, model, optimizer, scheduler) if train else 0
