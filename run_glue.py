@@ -72,7 +72,7 @@ def fine_tune(args, tokenizer, config: BertConfig, data: glue.Data, metric: str,
     run.describe(data=data.describe(), parameters=model.num_parameters(), total_steps=total_steps)
     run.say(data.summary())
 
-    optimizer = create_optimizer(model, args.learning_rate, args.weight_decay)
+    optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
     done = resume(run, total_steps, model, optimizer, scheduler) if train else 0
