@@ -32,6 +32,7 @@ from training.checkpoint import resume, save_checkpoint, save_model_folder
 from training.configs import bert_config, check_fit
 from training.control import control_of
 from training.curves import draw_curves
+from training.invariance import verify_invariance
 from training.loop import training_steps
 from training.model_card import write_model_card
 from training.optim import create_optimizer, linear_schedule
@@ -74,10 +75,12 @@ def main(argv: list[str] | None = None) -> None:
     )
 
     speed = Throughput(run, model.config, total_steps)
-    optimizer = create_optimizer(model, args.learning_rate, args.weight_decay)
+    optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
     done = resume(run, total_steps, model, optimizer, scheduler)
+    if args.verify_invariance:
+        verify_invariance(run, model, optimizer, train[phase_at(phases, done + 1).length])
     if done == 0:
         run.log(event="corpus", unigram_entropy=train_corpus.unigram_entropy())
 
