@@ -26,7 +26,7 @@ from transformers import AutoTokenizer
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tokenization.bert_tokenizer import write_vocab
 from tokenization.train_wordpiece import train_wordpiece
-from training import pretraining
+from training import doctor, pretraining
 from training.arguments import PretrainingArguments, parse_arguments
 from training.checkpoint import resume, save_checkpoint, save_model_folder
 from training.configs import bert_config, check_fit
@@ -102,11 +102,13 @@ def main(argv: list[str] | None = None) -> None:
         if args.eval_steps and step.index % args.eval_steps == 0 and not last:
             results = pretraining.evaluate(run, model, held_out[length])
             log_evaluation(run, step.index, length, results, speed.time_left())
+            doctor.consult(run, train_corpus)
         if args.save_steps and step.index % args.save_steps == 0:
             save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler)
 
     results = pretraining.evaluate(run, model, held_out[phases[-1].length])
     log_evaluation(run, total_steps, phases[-1].length, results, speed.time_left())
+    doctor.consult(run, train_corpus)
     save_model_folder(run, model)
     results |= speed.results() | {"train_steps": total_steps}
     if run.is_main:

@@ -113,8 +113,8 @@ def _corpus_lines(corpus: Corpus, continuation: np.ndarray, unknown: int) -> lis
     tokens = corpus.num_tokens
     unknown_share = corpus.unigrams[unknown] / tokens
     pieces = tokens / max(1, int(corpus.unigrams[~continuation].sum()))
-    documents = _repeated(corpus.tokens, corpus.sentences[corpus.documents], 1)
-    sentences = _repeated(corpus.tokens, corpus.sentences, 8)
+    documents = repeated_share(corpus.tokens, corpus.sentences[corpus.documents], 1)
+    sentences = repeated_share(corpus.tokens, corpus.sentences, 8)
     empty = counts["empty_sentences"] + counts["empty_documents"]
     size = f"{corpus.num_documents:,} documents, {corpus.num_sentences:,} sentences, {tokens:,} tokens"
     return [
@@ -127,7 +127,7 @@ def _corpus_lines(corpus: Corpus, continuation: np.ndarray, unknown: int) -> lis
     ]
 
 
-def _repeated(tokens: np.ndarray, offsets: np.ndarray, shortest: int) -> float:
+def repeated_share(tokens: np.ndarray, offsets: np.ndarray, shortest: int) -> float:
     """Share of the spans of at least `shortest` tokens that equal an earlier one (of the first `_SAMPLE`)."""
     seen, count = set(), 0
     for start, stop in zip(offsets[:_SAMPLE].tolist(), offsets[1 : _SAMPLE + 1].tolist()):

@@ -12,6 +12,8 @@ import json
 import sys
 from pathlib import Path
 
+from .references import comparable
+
 # Okabe and Ito's palette, which colour-blind readers can tell apart too.
 BLUE, VERMILION, GREEN, PURPLE, ORANGE = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00"
 GREY = "#6E6E6E"
@@ -105,7 +107,9 @@ def draw_curves(folder: str | Path) -> Path | None:
     title = "Masked-piece loss, nats per prediction" if part else "Loss, nats per example"
     if "Pearson" in shown:  # a regression
         title = "Loss, mean squared error"
-    draw_losses(axes[0], train, held_out, entropy if part else None, title)
+    facts = folder / "run.json"
+    reference = comparable(json.loads(facts.read_text(encoding="utf-8")), entropy) if facts.is_file() else None
+    draw_losses(axes[0], train, held_out, entropy if part else None, title, reference)
     if shown:
         draw_scores(axes[1], shown)
     path = folder / "training_curves.png"
@@ -155,8 +159,16 @@ def label_ends(axis, ends: list[tuple[float, float, str, str]]) -> None:
         )
 
 
-def draw_losses(axis, train: Series, held_out: Series, entropy: float | None, title: str) -> None:
+def draw_losses(
+    axis, train: Series, held_out: Series, entropy: float | None, title: str, reference: tuple[str, dict] | None = None
+) -> None:
     ends = []
+    if reference and train[0]:  # one of our own runs with like settings, as far as this one has come
+        name, curve = reference[0], reference[1]["train"]
+        points = [(step, loss) for step, loss in zip(curve["steps"], curve["mlm_loss"]) if step <= train[0][-1]]
+        if len(points) > 1:
+            axis.plot(*zip(*points), color=GREY, alpha=0.45, linewidth=1.2)
+            ends.append((train[0][-1], points[-1][1], f"reference {name}", GREY))
     if train[0]:
         width = max(1, len(train[0]) // 25)
         smooth = running_mean(train[1], width)
