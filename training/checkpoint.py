@@ -106,9 +106,9 @@ def load_checkpoint(run: Run, folder: Path, total_steps: int, model, optimizer, 
     weights = load_file(folder / "model.safetensors")
     _check_same_run(run, folder, state, total_steps)
     _check_same_model(folder, weights, run.accelerator.unwrap_model(model))
-    if state["sharded"] != is_sharded(model):
-        raise ValueError(f"{folder} is of a run {'with' if state['sharded'] else 'without'} FSDP; resume it that way")
-    if state["sharded"]:
+    if state.get("sharded", False) != is_sharded(model):
+        raise ValueError(f"{folder} is of a run {'without' if is_sharded(model) else 'with'} FSDP; resume it that way")
+    if is_sharded(model):
         load_full_state(model, optimizer, weights, state["optimizer"])
     else:
         run.accelerator.unwrap_model(model).load_state_dict(weights, strict=False)  # tied weights come once
