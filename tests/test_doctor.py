@@ -120,13 +120,10 @@ def test_it_is_said_once_until_the_run_is_twice_as_old(corpus, fake_run, capsys)
     metrics = run.output_dir / "metrics.jsonl"
     spoken = []
     for stop in range(1000, 5001, 500):
-        lines = [*run_of(lambda step: LINE, stop, held_out=LINE), *spoken]
-        (run.output_dir / "metrics.jsonl").write_text(
-            "".join(json.dumps(line) + "\n" for line in sorted(lines, key=at))
-        )
+        lines = sorted([*spoken, *run_of(lambda step: LINE, stop, held_out=LINE)], key=lambda line: line["step"])
+        metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
         doctor.consult(run, corpus)
-        lines = map(json.loads, (run.output_dir / "metrics.jsonl").read_text().splitlines())
-        spoken = [line for line in lines if line["event"] == "doctor"]
+        spoken = [line for line in map(json.loads, metrics.read_text().splitlines()) if line["event"] == "doctor"]
     assert [line["step"] for line in spoken] == [1000, 2000, 4000]
     assert capsys.readouterr().out.count("doctor: the masked-LM loss sits at") == 3
 
