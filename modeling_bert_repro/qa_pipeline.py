@@ -1,0 +1,224 @@
+"""The `question-answering` pipeline, which transformers 5 no longer has.
+
+    import transformers
+    from modeling_bert_repro.qa_pipeline import register_question_answering
+
+    register_question_answering()
+    answer = transformers.pipeline("question-answering", model="runs/squad")
+    answer(question="Who wrote it?", context="It was written by Ada.")
+    # {"score": 0.97, "start": 18, "end": 21, "answer": "Ada"}
+
+Long contexts are read in windows; the answer is the best span of all windows, where a span counts in the window in
+which its first token has the most context (google-research/bert, run_squad.py). The best spans with different texts
+share the score: it is a softmax over the sums of their start and end logits.
+"""
+
+import unicodedata
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoModelForQuestionAnswering, pipelines
+from transformers.pipelines.base import ChunkPipeline
+
+TASK = "question-answering"
+NO_ANSWER = {"start": 0, "end": 0, "answer": ""}
+
+
+def register_question_answering() -> None:
+    """Let `transformers.pipeline("question-answering", ...)` make this pipeline, in this process only."""
+    pipelines.PIPELINE_REGISTRY.register_pipeline(
+        TASK, pipeline_class=QuestionAnsweringPipeline, pt_model=AutoModelForQuestionAnswering, type="text"
+    )
+    # Newer versions refuse the names of former tasks before they look into the registry.
+    getattr(pipelines, "REMOVED_TASKS", {}).pop(TASK, None)
+
+
+class QuestionAnsweringPipeline(ChunkPipeline):
+    """Extractive question answering with models that pair texts as BERT does: [CLS] question [SEP] context [SEP].
+
+    Called with `question=` and `context=`, each a string or both lists; or with a dict of these two, or a list,
+    generator or data set of such dicts. Returns one result a question, or a list of them for `top_k` above 1.
+    A result holds `score` (0 to 1), `answer`, and its `start` and `end` characters: answer = context[start:end].
+
+    Options, here or at a call; their defaults are those that the model was fine-tuned with, if its config says so
+    (`question_answering`), else those of the paper's SQuAD runs:
+
+        top_k: how many results (1), of those that share the score (20, in the config n_best_size)
+        max_answer_len: longest answer in tokens (30)
+        max_seq_len, doc_stride, max_question_len: of a window, its step, and the question, in tokens (384, 128, 64)
+        handle_impossible_answer: also allow the answer "" at 0, 0; default: if the config has a threshold for it
+        null_score_diff_threshold: answer "" if the score of [CLS] minus that of the best span is above this;
+            default: the config's, else 0
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        tokenizer = self.tokenizer
+        if tokenizer is None or not tokenizer.is_fast or tokenizer.padding_side != "right":
+            raise ValueError("expected a fast tokenizer that pads on the right; pass one as tokenizer=")
+        a, b, pair = (tokenizer(*texts)["input_ids"] for texts in (("a",), ("b",), ("a", "b")))
+        if pair != [tokenizer.cls_token_id, *a[1:-1], tokenizer.sep_token_id, *b[1:-1], tokenizer.sep_token_id]:
+            raise ValueError("expected a tokenizer that pairs texts as [CLS] question [SEP] context [SEP]")
+
+    def _sanitize_parameters(
+        self,
+        top_k: int | None = None,
+        max_answer_len: int | None = None,
+        max_seq_len: int | None = None,
+        doc_stride: int | None = None,
+        max_question_len: int | None = None,
+        handle_impossible_answer: bool | None = None,
+        null_score_diff_threshold: float | None = None,
+        **unknown: Any,
+    ) -> tuple[dict, dict, dict]:
+        if unknown:
+            raise ValueError(f"unknown option {', '.join(sorted(unknown))}; the docstring of this pipeline lists them")
+        for name, value in {"top_k": top_k, "max_answer_len": max_answer_len, "doc_stride": doc_stride}.items():
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1; got {value}")
+        windows = {"max_seq_len": max_seq_len, "doc_stride": doc_stride, "max_question_len": max_question_len}
+        answers = {"top_k": top_k, "max_answer_len": max_answer_len}
+        answers |= {"handle_impossible_answer": handle_impossible_answer, "threshold": null_score_diff_threshold}
+        return _given(windows), {}, _given(answers)
+
+    def __call__(self, inputs: Any = None, *, question: Any = None, context: Any = None, **options: Any) -> Any:
+        if (inputs is None) == (question is None and context is None):
+            raise ValueError("give question= and context=, or dicts with these two")
+        if inputs is None:
+            inputs = {"question": question, "context": context}
+            if isinstance(question, list) and isinstance(context, list) and len(question) == len(context):
+                inputs = [{"question": q, "context": c} for q, c in zip(question, context)]
+        # The base class looks into the first element of a list, to tell chats.
+        return [] if isinstance(inputs, list) and not inputs else super().__call__(inputs, **options)
+
+    def _setting(self, name: str, default: int) -> int:
+        return getattr(self.model.config, "question_answering", {}).get(name, default)
+
+    def preprocess(
+        self,
+        example: dict[str, str],
+        max_seq_len: int | None = None,
+        doc_stride: int | None = None,
+        max_question_len: int | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        question, context = _check(example)
+        longest = max_seq_len or self._setting("max_seq_length", min(384, self.model.config.max_position_embeddings))
+        asked = max_question_len or self._setting("max_query_length", min(64, longest // 4))
+        question_ids = self._encode(question)[0][:asked]
+        ids, spans = self._encode(context)
+        begin = len(question_ids) + 2
+        room = longest - begin - 1
+        if room < 1 or longest > self.model.config.max_position_embeddings:
+            raise ValueError(
+                f"max_seq_len {longest} must hold the question of {len(question_ids)} tokens, three special tokens and "
+                f"some context, and not exceed the model's {self.model.config.max_position_embeddings} positions"
+            )
+        step = min(room, doc_stride or self._setting("doc_stride", 128))
+        starts = range(0, -(-max(0, len(ids) - room) // step) * step + 1, step)
+        counts = [len(ids[start : start + room]) for start in starts]
+        for start, count, counted in zip(starts, counts, _max_context(list(starts), counts)):
+            row = [self.tokenizer.cls_token_id, *question_ids, self.tokenizer.sep_token_id]
+            row += [*ids[start : start + count], self.tokenizer.sep_token_id]
+            yield {
+                "input_ids": torch.tensor([row]),
+                "attention_mask": torch.ones(1, len(row), dtype=torch.long),
+                "token_type_ids": torch.tensor([[0] * begin + [1] * (count + 1)]),
+                "window": {"begin": begin, "counted": counted, "spans": spans[start : start + count]},
+                "context": context,
+                "is_last": start == starts[-1],
+            }
+
+    def _encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        # The text is never read as markup: a "[SEP]" in it stays five characters.
+        options = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
+        coded = self.tokenizer(text, return_offsets_mapping=True, **options)
+        return coded["input_ids"], coded["offset_mapping"]
+
+    def _forward(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        names = {"input_ids", "attention_mask", "token_type_ids"} & {"input_ids", *self.tokenizer.model_input_names}
+        outputs = self.model(**{name: inputs[name] for name in names})
+        logits = {"start": outputs.start_logits.double(), "end": outputs.end_logits.double()}
+        return logits | {name: inputs[name] for name in ("window", "context", "is_last")}
+
+    def postprocess(
+        self,
+        outputs: list[dict[str, Any]],
+        top_k: int = 1,
+        max_answer_len: int | None = None,
+        handle_impossible_answer: bool | None = None,
+        threshold: float | None = None,
+    ) -> dict[str, Any] | list[dict[str, Any]]:
+        stored = getattr(self.model.config, "null_score_diff_threshold", None)
+        if handle_impossible_answer is None:
+            handle_impossible_answer = stored is not None or threshold is not None
+        if threshold is None:
+            threshold = stored or 0.0
+        longest = max_answer_len or self._setting("max_answer_length", 30)
+        entries = _best_spans(outputs, self._setting("n_best_size", 20), longest)
+        if handle_impossible_answer:
+            null = min(float(window["start"][0, 0] + window["end"][0, 0]) for window in outputs)
+            best = entries[0]["score"] if entries else -torch.inf
+            entries = sorted([*entries, {"score": null, **NO_ANSWER}], key=lambda entry: -entry["score"])
+            # The threshold decides which comes first; the scores may say otherwise.
+            first = next(entry for entry in entries if (entry["answer"] == "") == (null - best > threshold))
+            entries = [first, *(entry for entry in entries if entry is not first)]
+        scores = torch.tensor([entry["score"] for entry in entries], dtype=torch.float64).softmax(0).tolist()
+        results = [entry | {"score": score} for entry, score in zip(entries[:top_k], scores)]
+        results = results or [{"score": 0.0, **NO_ANSWER}]  # the context has no tokens
+        return results[0] if top_k == 1 else results
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _check(example: Any) -> tuple[str, str]:
+    if not isinstance(example, dict) or not {"question", "context"} <= set(example):
+        raise ValueError(f"expected a dict with 'question' and 'context', got {example!r:.80}")
+    for name in ("question", "context"):
+        if not isinstance(example[name], str):
+            raise ValueError(
+                f"expected a string as {name}, or as many questions as contexts in two lists; got {example[name]!r:.80}"
+            )
+    return example["question"], example["context"]
+
+
+def _max_context(starts: list[int], counts: list[int]) -> list[Tensor]:
+    """Which tokens of each window count there: those whose smaller side of context is largest in it (of equals, the
+    longer window, then the earlier)."""
+    first, count = (torch.tensor(values, dtype=torch.float64)[:, None] for values in (starts, counts))
+    left = torch.arange(starts[-1] + counts[-1], dtype=torch.float64) - first  # (W, T)
+    right = count - 1 - left
+    score = torch.where((left >= 0) & (right >= 0), torch.minimum(left, right) + 0.01 * count, -1.0)
+    best = score.argmax(dim=0) if score.numel() else torch.empty(0)
+    return [best[start : start + size] == w for w, (start, size) in enumerate(zip(starts, counts))]
+
+
+def _best_spans(outputs: list[dict[str, Any]], wanted: int, max_answer_len: int) -> list[dict[str, Any]]:
+    """The best spans with different texts, best first; of equal scores the earlier window, start, end."""
+    places: list[tuple[int, int]] = []  # of every row of the table below: window, token in it
+    rows = [torch.empty(0, max_answer_len, dtype=torch.float64)]
+    for w, output in enumerate(outputs):
+        begin, counted = output["window"]["begin"], output["window"]["counted"]
+        part = slice(begin, begin + len(counted))
+        start = output["start"][0, part].masked_fill(~counted, -torch.inf)
+        end = torch.cat([output["end"][0, part], torch.full((max_answer_len - 1,), -torch.inf, dtype=torch.float64)])
+        if len(counted):
+            rows.append(start[:, None] + end.unfold(0, max_answer_len, 1))  # (tokens, length - 1)
+            places += [(w, token) for token in range(len(counted))]
+    scores, order = torch.cat(rows).flatten().sort(descending=True, stable=True)
+    found: dict[str, dict[str, Any]] = {}
+    for score, place in zip(scores.tolist(), order.tolist()):
+        if score == -torch.inf or len(found) == wanted:
+            break
+        w, token = places[place // max_answer_len]
+        spans, context = outputs[w]["window"]["spans"], outputs[w]["context"]
+        begin, end = spans[token][0], spans[token + place % max_answer_len][1]
+        while end < len(context) and unicodedata.category(context[end]) == "Mn":
+            end += 1  # an uncased tokenizer drops accents written apart, so a token can end before its accent
+        text = context[begin:end]
+        if text and text not in found:
+            found[text] = {"score": score, "start": begin, "end": end, "answer": text}
+    return list(found.values())

@@ -1,0 +1,251 @@
+"""The question-answering pipeline against the post-processing that is scored, and by hand."""
+
+import copy
+import inspect
+import json
+import math
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from test_saved_folder import run_clean
+from transformers import AutoTokenizer, BertConfig, DistilBertConfig, DistilBertForQuestionAnswering, pipelines
+from transformers.pipelines import PIPELINE_REGISTRY
+
+import modeling_bert_repro
+from modeling_bert_repro import qa_pipeline
+from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline, register_question_answering
+from tests.conftest import WORDS
+from tokenization import build_tokenizer
+from training.ask import DEFAULTS, ask
+from training.squad import Question
+
+CONTEXT = "the old doctor opened a small red house by the river ."
+LENGTHS = {"max_seq_length": 24, "doc_stride": 5, "max_query_length": 6, "max_answer_length": 4, "n_best_size": 7}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tokenizer_folder):
+    return AutoTokenizer.from_pretrained(tokenizer_folder)
+
+
+def network(tokenizer, settings: dict | None = None, threshold: float | None = None, stock: bool = True):
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, initializer_range=0.5, **sizes)
+    if settings:
+        config.question_answering = settings
+    if threshold is not None:
+        config.null_score_diff_threshold = threshold
+    module = transformers if stock else modeling_bert_repro
+    return module.BertForQuestionAnswering(config).eval()
+
+
+def sure_of(model, tokenizer, word: str):
+    """A copy of the network whose best span is this word and whose other logits are those of chance, small."""
+    model = copy.copy(model)
+    forward, wanted = model.forward, tokenizer.convert_tokens_to_ids(word)
+
+    def planted(input_ids, **batch):
+        outputs = forward(input_ids=input_ids, **batch)
+        for name in ("start_logits", "end_logits"):
+            outputs[name] = 0.01 * outputs[name] + 9.0 * (input_ids == wanted)
+        return outputs
+
+    model.forward = planted
+    return model
+
+
+def same_result(found: dict, expected: dict) -> None:
+    assert found == {**expected, "score": pytest.approx(expected["score"], rel=1e-5)}
+
+
+def random_questions(count: int) -> list[Question]:
+    rng, questions = np.random.default_rng(7), []
+    for i in range(count):
+        glue = ["", "", "", ",", "\u0301", "\u200d", "-x", "\u4e2d", "[SEP]"]
+        words = [str(w) + str(rng.choice(glue)) for w in rng.choice(WORDS, rng.integers(0, 60))]
+        context = "".join(w + str(rng.choice([" ", "  ", "\n"])) for w in words)
+        questions.append(Question(f"q{i}", " ".join(rng.choice(WORDS, rng.integers(1, 12))), context))
+    return [*questions, Question("empty", "old", " \u200b")]
+
+
+@pytest.mark.parametrize("threshold", [None, 0.0, 1.5, -2.0])
+@pytest.mark.parametrize("batch_size", [1, 5])
+def test_answers_are_those_of_the_post_processing(tokenizer, threshold, batch_size):
+    model = network(tokenizer, LENGTHS, threshold)
+    questions = random_questions(25)
+    expected = ask(model, tokenizer, questions)
+    pipe = QuestionAnsweringPipeline(model=model, tokenizer=tokenizer, device="cpu")
+    found = pipe(question=[q.text for q in questions], context=[q.context for q in questions], batch_size=batch_size)
+    every = pipe([{"question": q.text, "context": q.context} for q in questions], top_k=99, batch_size=batch_size)
+    for question, one, results in zip(questions, found, every):
+        answer = expected.predictions[question.id]
+        assert one["answer"] == answer == question.context[one["start"] : one["end"]]
+        same_result(one, results[0])
+        expected_entries = expected.nbest[question.id] or [{"text": "", "probability": 0.0, "start": 0, "end": 0}]
+        by_text = {e["text"]: (e["start"], e["end"]) for e in expected_entries}
+        assert {r["answer"]: (r["start"], r["end"]) for r in results} == by_text
+        shares = {e["text"]: e["probability"] for e in expected_entries}
+        assert {r["answer"]: r["score"] for r in results} == pytest.approx(shares, rel=1e-4)
+        # the answer first, then the others by their scores, as in the n-best list
+        assert [r["answer"] for r in results] == [answer, *(text for text in by_text if text != answer)]
+    if threshold == 1.5:
+        assert 0 < list(expected.predictions.values()).count("") < len(questions)
+
+
+def test_forms_of_calls(tokenizer):
+    model = sure_of(network(tokenizer), tokenizer, "red")
+    pipe = QuestionAnsweringPipeline(model=model, tokenizer=tokenizer, device="cpu")
+    example = {"question": "what ?", "context": CONTEXT}
+    one = pipe(**example)
+    assert one == {"score": pytest.approx(1.0, abs=1e-2), "start": 30, "end": 33, "answer": "red"}
+    assert pipe(example) == one
+    assert pipe([example, example]) == [one, one] == pipe(question=["what ?"] * 2, context=[CONTEXT] * 2)
+    assert list(pipe(example for _ in range(2))) == [one, one]
+    assert pipe([]) == []
+    several = pipe(**example, top_k=3)
+    assert several[0] == one and len(several) == 3
+    assert [r["score"] for r in several] == sorted((r["score"] for r in several), reverse=True)
+    assert len(tokenizer.tokenize(pipe(**example, max_answer_len=1, top_k=9)[8]["answer"])) == 1
+
+
+def test_an_answer_in_a_late_window(tokenizer):
+    model = sure_of(network(tokenizer), tokenizer, "red")
+    pipe = QuestionAnsweringPipeline(model=model, tokenizer=tokenizer, device="cpu")
+    filler = "the old garden and the new school . " * 40
+    context = filler + CONTEXT + filler
+    for options in ({}, {"max_seq_len": 16, "doc_stride": 3}, {"batch_size": 8}):
+        result = pipe(question="what is it ?", context=context, **options)
+        assert (result["answer"], result["start"]) == ("red", len(filler) + 30)
+    assert len(list(pipe.preprocess({"question": "what is it ?", "context": context}))) > 5
+
+
+def test_no_answer_by_the_threshold_of_the_config(tokenizer):
+    model = sure_of(network(tokenizer, threshold=0.0), tokenizer, "[CLS]")
+    pipe = QuestionAnsweringPipeline(model=model, tokenizer=tokenizer, device="cpu")
+    example = {"question": "what ?", "context": CONTEXT}
+    none = pipe(**example)
+    assert (none["answer"], none["start"], none["end"]) == ("", 0, 0) and none["score"] > 0.99
+    assert pipe(**example, handle_impossible_answer=False)["answer"]
+    sure = pipe(**example, null_score_diff_threshold=100.0)
+    assert sure["answer"] and sure["score"] < 0.01
+    results = pipe(**example, null_score_diff_threshold=100.0, top_k=4)
+    assert results[0] == sure and results[1] == none
+    model.config.null_score_diff_threshold = 100.0
+    assert pipe(**example) == sure
+    del model.config.null_score_diff_threshold
+    assert pipe(**example)["answer"] and pipe(**example, handle_impossible_answer=True) == none
+    assert pipe(question="what ?", context="\u200b") == {"score": 0.0, "start": 0, "end": 0, "answer": ""}
+
+
+def test_defaults_are_those_of_the_training_side(tokenizer):
+    source = inspect.getsource(qa_pipeline)
+    for name, value in DEFAULTS.items():
+        assert f'_setting("{name}", {value})' in source or f'_setting("{name}", min({value}, ' in source
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        ((), {}, "give question= and context="),
+        (({"question": "x", "context": "y"},), {"question": "x"}, "give question= and context="),
+        ((), {"question": "x"}, "expected a string as context, .*; got None"),
+        (
+            (),
+            {"question": ["x", "y"], "context": ["z"]},
+            r"as many questions as contexts in two lists; got \['x', 'y'\]",
+        ),
+        (({"question": "x"},), {}, "expected a dict with 'question' and 'context', got {'question': 'x'}"),
+        ((["x"],), {}, "expected a dict with 'question' and 'context', got 'x'"),
+        ((), {"question": "x", "context": "y", "top_k": 0}, "top_k must be at least 1; got 0"),
+        ((), {"question": "x", "context": "y", "topk": 2}, "unknown option topk"),
+        (
+            (),
+            {"question": "a b", "context": "y", "max_seq_len": 5, "max_question_len": 9},
+            "must hold the question of 2 tok",
+        ),
+        ((), {"question": "x", "context": "y", "max_seq_len": 65}, "not exceed the model's 64 positions"),
+    ],
+)
+def test_mistakes(tokenizer, arguments, options, message):
+    pipe = QuestionAnsweringPipeline(model=network(tokenizer), tokenizer=tokenizer, device="cpu")
+    with pytest.raises(ValueError, match=message):
+        pipe(*arguments, **options)
+
+
+def test_tokenizers_that_do_not_fit_are_refused(tokenizer, vocab):
+    left = build_tokenizer(vocab)
+    left.padding_side = "left"
+    with pytest.raises(ValueError, match="pads on the right"):
+        QuestionAnsweringPipeline(model=network(tokenizer), tokenizer=left, device="cpu")
+    other = build_tokenizer(vocab)
+    other.backend_tokenizer.post_processor = None
+    with pytest.raises(ValueError, match=r"pairs texts as \[CLS\] question \[SEP\] context \[SEP\]"):
+        QuestionAnsweringPipeline(model=network(tokenizer), tokenizer=other, device="cpu")
+
+
+def test_a_model_without_segments(tokenizer):
+    config = DistilBertConfig(vocab_size=len(tokenizer), dim=32, n_layers=1, n_heads=2, hidden_dim=64)
+    other = copy.deepcopy(tokenizer)
+    other.model_input_names = ["input_ids", "attention_mask"]
+    pipe = QuestionAnsweringPipeline(model=DistilBertForQuestionAnswering(config), tokenizer=other, device="cpu")
+    result = pipe(question="what ?", context=CONTEXT)
+    assert CONTEXT[result["start"] : result["end"]] == result["answer"] and math.isfinite(result["score"])
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """Registration is of a process; give back what was there."""
+    monkeypatch.setattr(PIPELINE_REGISTRY, "supported_tasks", dict(PIPELINE_REGISTRY.supported_tasks))
+    if hasattr(pipelines, "REMOVED_TASKS"):
+        monkeypatch.setattr(pipelines, "REMOVED_TASKS", dict(pipelines.REMOVED_TASKS))
+
+
+@pytest.mark.parametrize("stock", [True, False])
+def test_registered_it_opens_a_folder_by_its_task(tokenizer, tmp_path, registry, stock):
+    model = network(tokenizer, LENGTHS, 0.5, stock)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(KeyError):
+        transformers.pipeline("question-answering", model=str(tmp_path))
+    register_question_answering()
+    pipe = transformers.pipeline("question-answering", model=str(tmp_path), top_k=2, device="cpu")
+    assert type(pipe) is QuestionAnsweringPipeline and type(pipe.model) is transformers.BertForQuestionAnswering
+    direct = QuestionAnsweringPipeline(model=model, tokenizer=tokenizer, device="cpu")
+    found = pipe({"question": "what ?", "context": CONTEXT})
+    for one, expected in zip(found, direct(question="what ?", context=CONTEXT, top_k=2), strict=True):
+        same_result(one, expected)
+
+
+def test_importing_registers_nothing():
+    code = """
+        import modeling_bert_repro, modeling_bert_repro.qa_pipeline
+        from transformers.pipelines import PIPELINE_REGISTRY
+        assert "question-answering" not in PIPELINE_REGISTRY.supported_tasks
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_saved_pipeline_takes_its_code_along(tokenizer, tmp_path, registry):
+    """Opened with trust_remote_code in a process that never heard of this package."""
+    register_question_answering()
+    model = network(tokenizer, LENGTHS)
+    pipe = transformers.pipeline("question-answering", model=model, tokenizer=tokenizer, device="cpu")
+    expected = pipe(question="what ?", context=CONTEXT)
+    pipe.save_pretrained(tmp_path / "model")
+    assert (tmp_path / "model" / "qa_pipeline.py").exists()
+    output = run_clean(
+        f"""
+        import json, transformers
+        pipe = transformers.pipeline("question-answering", sys.argv[1], trust_remote_code=True, device="cpu")
+        print(json.dumps(pipe(question="what ?", context={CONTEXT!r})))
+        """,
+        tmp_path / "model",
+    )
+    same_result(json.loads(output.splitlines()[-1]), expected)
