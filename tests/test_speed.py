@@ -1,0 +1,75 @@
+"""training/speed.py: model FLOPs counted by hand and by torch, the clock, the peak."""
+
+import time
+
+import pytest
+import torch
+import transformers
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import BertConfig
+
+from training import speed
+from training.loop import Step
+
+
+def test_flops_of_base_by_hand():
+    """BERT-Base, one sequence of 128 tokens with 19 predictions, written out product by product."""
+    layer = 4 * (128 * 768 * 768)  # query, key, value, output
+    layer += 2 * (128 * 128 * 768)  # q k^T and its use
+    layer += 2 * (128 * 768 * 3072)  # feed-forward
+    head = 19 * 768 * 768 + 19 * 768 * 30522
+    expected = 3 * 2 * (12 * layer + head + 768 * 768)
+    assert speed.training_flops(BertConfig(), 128, 1, 19) == expected == 69_784_796_160
+
+
+def test_flops_against_torchs_counter(small_config):
+    """Forward and backward of transformers' network, all positions labelled; it also counts the small NSP head."""
+    small_config._attn_implementation = "eager"
+    model = transformers.BertForPreTraining(small_config)
+    ids = torch.randint(5, 99, (3, 40))
+    with FlopCounterMode(display=False) as counter:
+        outputs = model(input_ids=ids, labels=ids, next_sentence_label=torch.zeros(3, dtype=torch.long))
+        outputs.loss.backward()
+    counted = speed.training_flops(small_config, ids.numel(), 3, ids.numel())
+    assert counter.get_total_flops() == pytest.approx(counted, rel=0.005)
+
+
+def test_the_clock_counts_the_steps_alone(fake_run, small_config):
+    run = fake_run()
+    run.args.peak_tflops = 2.0
+    clock = speed.Throughput(run, small_config, 4)
+    assert clock.peak == pytest.approx(2e12)
+
+    def steps():
+        for index in (1, 2):
+            time.sleep(0.05)
+            yield Step(index, 1.0, 1.0, 1.0, 80, 2, 10, {})
+
+    for _ in clock.timed(steps()):
+        time.sleep(0.1)  # an evaluation
+    assert clock.all.seconds < 0.15
+    record = clock.record()
+    assert record["seconds_per_step"] == pytest.approx(0.05, rel=0.5)
+    assert record["tokens_per_second"] == pytest.approx(80 / 0.05, rel=0.5)
+    flops = speed.training_flops(small_config, 80, 2, 10)
+    assert clock.results()["train_mfu"] == pytest.approx(2 * flops / clock.all.seconds / 2e12, rel=1e-6)
+    assert clock.time_left() == "0:00:00"
+    clock.total_steps = 2 + round(3723 / clock.all.seconds * 2)
+    assert clock.time_left() == "1:02:03"
+    assert clock.results()["train_runtime"] > 0.3 and clock.results()["peak_memory_gb"] > 0.05
+
+
+def test_the_measured_peak_is_within_reach():
+    """Of a product of another size, timed otherwise."""
+    size = 512
+    matrix = torch.ones(size, size)
+    matrix @ matrix
+    best = min(timed(matrix) for _ in range(20))
+    assert 0.2 < speed.measured_peak(torch.device("cpu"), "no") / (2 * size**3 / best) < 5
+    assert speed.measured_peak(torch.device("cpu"), "bf16") > 1e8
+
+
+def timed(matrix):
+    started = time.perf_counter()
+    matrix @ matrix
+    return time.perf_counter() - started
