@@ -5,17 +5,16 @@ CoNLL-2003 in its original files (a word a line, its tag last; plain, .gz or .xz
     python run_ner.py --model_name_or_path runs/base_cased --train_file eng.train --validation_file eng.testa \
         --test_file eng.testb --output_dir runs/ner
 
-Files of one's own have two columns or more; IOB1, BIO and BIOES tags are told apart. -DOCSTART- lines mark documents:
-a sentence is read with as much of its document around it as fits (paper, section 5.3). Without it:
+Your own: two columns or more, tags in IOB1, BIO or BIOES. A sentence is read with as much as fits of its document,
+which -DOCSTART- lines mark, around it (paper, section 5.3); or without:
 
     python run_ner.py --model_name_or_path runs/base_cased --train_file train.txt --validation_file dev.txt \
         --context sentence --max_seq_length 128 --per_device_train_batch_size 32 --output_dir runs/own
 
-A data set of the Hub with columns of words and tags; transformers' network as a control:
+A data set of the Hub with columns of words and tags; here with transformers' network, as a control:
 
-    python run_ner.py --model_name_or_path runs/base_cased --dataset_name eriktks/conll2003 --output_dir runs/hub
-    python run_ner.py --model_impl transformers --model_name_or_path runs/base_cased --train_file train.txt \
-        --validation_file dev.txt --output_dir runs/control
+    python run_ner.py --model_name_or_path runs/base_cased --dataset_name eriktks/conll2003 --output_dir runs/hub \
+        --model_impl transformers
 
 The feature-based approach of the paper's Table 7: BERT is frozen, a BiLSTM reads its layers:
 
@@ -66,8 +65,8 @@ def main(argv: list[str] | None = None) -> None:
     train = features.get("train")
     total_steps = steps_for(args, len(train), run.global_batch_size) if train else 0
     model = build_model(run, config, data)
-    run.describe(data=data.describe(), parameters=model.num_parameters(), total_steps=total_steps)
-    run.describe(rows={split: len(part) for split, part in features.items()})
+    counts = {split: len(part) for split, part in features.items()}
+    run.describe(data=data.describe(), rows=counts, parameters=model.num_parameters(), total_steps=total_steps)
     run.say(data.summary() + ner.remarks(rows, tokenizer))
 
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
@@ -90,13 +89,11 @@ def main(argv: list[str] | None = None) -> None:
         started = time.perf_counter()
 
     results = {}
-    for split in (name for name in ("validation", "test") if name in features):
+    for split in [name for name in features if name != "train"]:
         results |= evaluate(run, model, data, rows, features, total_steps, split, write=True)
-    results |= {
-        "train_runtime": round(seconds, 3),
-        "train_samples_per_second": round((total_steps - done) * run.global_batch_size / seconds, 3) if seconds else 0,
-        "train_steps": total_steps,
-    }
+    rate = (total_steps - done) * run.global_batch_size / seconds if seconds else 0
+    speed = {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3), "train_steps": total_steps}
+    results |= speed
     save_model_folder(run, model)
     if run.is_main:
         tokenizer.save_pretrained(run.output_dir)
@@ -117,7 +114,7 @@ def load_config(args, tokenizer) -> BertConfig:
     if not isinstance(config, BertConfig):
         raise ValueError(f"expected a BERT checkpoint, got model_type {config.model_type!r}")
     check_fit(config, tokenizer, args.max_seq_length)
-    vars(config).pop("auto_map", None)  # what is saved writes its own, if it has code to save
+    vars(config).pop("auto_map", None)  # that of the checkpoint; a saved model writes its own
     if args.feature_based:
         config.feature_based, config.lstm_size = args.feature_based, args.lstm_size
     return config
@@ -140,9 +137,10 @@ def build_model(run, config: BertConfig, data):
         new = sorted({*info["missing_keys"], *(key[0] for key in info["mismatched_keys"])})
         if strange := [name for name in new if not name.startswith(("classifier.", "lstm.", "weights"))]:
             raise ValueError(f"{args.model_name_or_path} has no weights, or others, for {', '.join(strange[:3])}")
+    said = f"newly initialised: {', '.join(new)}" if new else "the classifier is the checkpoint's"
     if new and "train" not in data.splits:
-        raise ValueError(f"newly initialised: {', '.join(new)}; without training data the model cannot be evaluated")
-    run.say(f"newly initialised: {', '.join(new)}" if new else "the classifier is the checkpoint's")
+        raise ValueError(f"{said}; without training data the model cannot be evaluated")
+    run.say(said)
     if cls is BertFeatureTagger:
         model.freeze()
     elif args.model_impl == "transformers":
@@ -161,8 +159,8 @@ def evaluation_due(run, step: int, num_examples: int) -> bool:
 
 def evaluate(run, model, data, rows, features, step: int, split: str = "validation", write: bool = False) -> dict:
     """Tag a split; the scores of its entities, if it has tags, logged; with ``write`` also a file of the tags."""
-    part, args = data.splits[split], run.args
-    outputs = predict(run, model, features[split], args.per_device_eval_batch_size, per_token=True)
+    part = data.splits[split]
+    outputs = predict(run, model, features[split], run.args.per_device_eval_batch_size, per_token=True)
     predicted = ner.find_tags(part, rows[split], outputs["logits"], data.labels)
     if write and run.is_main:
         ner.write_predictions(run.output_dir / f"{split}_predictions.txt", part, predicted)
