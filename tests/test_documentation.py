@@ -14,6 +14,7 @@ import importlib.util
 import json
 import re
 import shlex
+import sys
 from dataclasses import fields
 from pathlib import Path
 
@@ -23,8 +24,9 @@ from transformers import BertConfig, dynamic_module_utils
 
 from modeling_bert_repro import BertForPreTraining
 from tokenization import build_tokenizer
-from training import arguments
+from training import arguments, glue
 from training.checkpoint import FIXED_FLAGS
+from training.glue_sources import load_data
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -236,6 +238,19 @@ def test_every_difference_from_the_paper_says_what_we_do_and_where():
         assert "Not done" in entry or re.search(r"`tests/\w+\.py: \w+`", entry), entry
 
 
+def test_the_task_of_contributing_can_be_trained(tmp_path, monkeypatch):
+    row = re.search(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL).group(1)
+    ((name, task),) = eval("{" + row + "}", vars(glue)).items()
+    monkeypatch.setitem(glue.GLUE_TASKS, name, task)
+    lines = "id\tsentence1\tsentence2\tlabel\n1\ta b\tb a\t0\n2\tc\tc\t1\n"
+    for file in ("train.tsv", "dev.tsv"):
+        (tmp_path / file).write_text(lines)
+    flags = {"task_name": name, "data_dir": str(tmp_path), "model_name_or_path": "m", "output_dir": "o"}
+    data = load_data(arguments.GlueArguments(**flags))
+    assert data.splits["validation"].texts == (["a b", "c"], ["b a", "c"])
+    assert data.splits["train"].labels == [0, 1]
+
+
 # --- docs/checkpoints.md ---------------------------------------------------------------------------------------------
 
 CHECKPOINTS = ROOT / "docs" / "checkpoints.md"
@@ -305,7 +320,7 @@ def google_arrays(model: BertForPreTraining) -> dict:
 def test_the_code_of_checkpoints_runs(tiny_model, vocab, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
-    monkeypatch.setattr("sys.path", list(__import__("sys").path))
+    monkeypatch.setattr(sys, "path", list(sys.path))
     pieces = vocab[: SIZES["V"]]
     tiny_model.save_pretrained("runs/mini")
     build_tokenizer(pieces).save_pretrained("runs/mini")
