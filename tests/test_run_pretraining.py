@@ -2,10 +2,8 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +14,7 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, Bert
 
 import run_pretraining
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
+from training.speed import training_flops
 
 ROOT = Path(__file__).parent.parent
 
@@ -54,6 +53,7 @@ def flags(tmp_path, text_file, tokenizer_folder, shape):
             "eval_steps": 3,
             "save_steps": 2,
             "learning_rate": 1e-3,
+            "peak_tflops": 1,
         } | more
         pairs = [(f"--{key}", str(value)) for key, value in settings.items() if value is not None]
         return [part for pair in pairs for part in pair]
@@ -137,6 +137,17 @@ def test_it_learns(finished):
     assert events(finished, "corpus")[0]["unigram_entropy"] > 0
 
 
+def test_its_speed_is_told(finished, shape):
+    """The utilisation is that of the FLOPs of the network over the peak, which is measured here."""
+    results = json.loads((finished / "all_results.json").read_text())
+    record = events(finished, "train", without=())[-1]
+    assert set(record) >= {"tokens_per_second", "mfu", "seconds_per_step", "grad_norm", "learning_rate"}
+    assert 0 < results["train_mfu"] < 1 < results["peak_tflops"] * 1e3
+    tokens = results["train_tokens_per_second"]
+    flops = training_flops(BertConfig.from_pretrained(shape), tokens, tokens / 28, 0.15 * tokens)
+    assert results["train_mfu"] == pytest.approx(flops / results["peak_tflops"] / 1e12, rel=0.1)
+
+
 def test_anybody_opens_it(finished, tokenizer_folder):
     _, loading = AutoModel.from_pretrained(finished, output_loading_info=True)
     assert not loading["missing_keys"]  # the pooler came along
@@ -159,27 +170,46 @@ def assert_same_run(a: Path, b: Path):
         assert events(a, kind) == events(b, kind)
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-def test_killed_and_resumed_is_bit_equal(flags, tmp_path, workers):
-    """Killed without warning after the first checkpoint; dropout on, so the random numbers must come back too."""
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("stop", [2, 6])
+def test_two_phases_in_one_resumable_run(flags, tmp_path, monkeypatch, stop):
+    """Stopped before and after the boundary at step 4; dropout on, so the random numbers must come back too."""
     shape = BertConfig.from_pretrained(flags()[flags().index("--config_name") + 1])
     shape.hidden_dropout_prob = 0.2
     shape.save_pretrained(tmp_path / "dropout")
-    more = {"config_name": tmp_path / "dropout", "gradient_accumulation_steps": 2, "max_steps": 8}
+    more = {
+        "config_name": tmp_path / "dropout",
+        "max_seq_length": None,
+        "phases": "16:0.5:4x2,32:0.5:6",
+        "max_steps": 8,
+    }
+    more |= {"warmup_steps": 2}
     whole = in_process(flags("whole", **more))
-    command = ["run_pretraining.py", *flags("killed", dataloader_num_workers=workers, **more)]
-    process = launch(command, start_new_session=True)
-    killed = tmp_path / "killed"
-    deadline = time.monotonic() + 120
-    while not (killed / "checkpoint-2").exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-    assert (killed / "checkpoint-2").exists()
-    resumed = launch([*command, "--resume_from_checkpoint", "auto"])
-    _, errors = resumed.communicate(timeout=120)
-    assert resumed.returncode == 0, errors
-    assert_same_run(whole, killed)
+    train = events(whole, "train")
+    assert [event["max_seq_length"] for event in train] == [16] * 4 + [32] * 4
+    assert [event["max_seq_length"] for event in events(whole, "eval")] == [16, 32, 32]
+    # One schedule over both: up in 2 steps, down to nothing behind the last one.
+    rates = [event["learning_rate"] / 1e-3 for event in train]
+    assert rates == pytest.approx([0, 1 / 2, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
+    assert json.loads((whole / "run.json").read_text())["phases"] == "4 steps of 8 x 16, 4 steps of 6 x 32"
+
+    save = run_pretraining.save_checkpoint
+
+    def save_and_stop(run, step, *state):
+        save(run, step, *state)
+        if step == stop:
+            raise Interrupted
+
+    monkeypatch.setattr(run_pretraining, "save_checkpoint", save_and_stop)
+    with pytest.raises(Interrupted):
+        in_process(flags("stopped", **more))
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match=r"other settings \(global_batch_size 4 steps of 8 x 16, 4 steps of 6 x 32 ->"):
+        in_process(flags("stopped", resume_from_checkpoint="auto", **(more | {"phases": "16:0.5:4,32:0.5:6"})))
+    assert_same_run(whole, in_process(flags("stopped", resume_from_checkpoint="auto", **more)))
 
 
 def test_two_processes_do_what_one_does(flags, tmp_path):
@@ -251,6 +281,42 @@ def test_objectives_without_pairs(flags, objective):
     results = json.loads((folder / "all_results.json").read_text())
     assert results["eval_loss"] == results["eval_mlm_loss"]
     assert "eval_nsp_accuracy" not in results
+
+
+@pytest.fixture
+def data_set(tmp_path, text_file, monkeypatch) -> Path:
+    """A folder that `datasets.load_dataset` takes for a data set: what a name on the Hub is with a network."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "data_set"
+    folder.mkdir()
+    rows = [{"text": document} for document in text_file.read_text().split("\n\n")]
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_data_sets_are_read_whole_or_as_a_stream(flags, data_set, tmp_path):
+    whole = in_process(flags("files", max_steps=2))
+    for name, more in (("loaded", {}), ("streamed", {"streaming": "true"})):
+        folder = in_process(flags(name, train_file=None, dataset_name=data_set, max_steps=2, **more))
+        assert events(folder, "train") == events(whole, "train")
+    # The data set changes: its corpus is not taken for the new one's.
+    (data_set / "train.jsonl").write_text('{"text": "another one .\\nand more ."}\n' * 20)
+    more = {"train_file": None, "dataset_name": data_set, "max_steps": 2, "resume_from_checkpoint": "auto"}
+    with pytest.raises(ValueError, match=r"made from other input \(it differs in: sources\)"):
+        in_process(flags("loaded", **more))
+
+
+def test_data_sets_that_cannot_be_read(flags, data_set):
+    with pytest.raises(ValueError, match=r"--dataset_name nobody/nothing: cannot be read .* network, or give files"):
+        in_process(flags("refused", train_file=None, dataset_name="nobody/nothing"))
+    (data_set / "train.jsonl").write_text('{"body": "no text"}\n')
+    with pytest.raises(ValueError, match=r"row 1: expected a string in the column `text`, got NoneType; .* are body"):
+        in_process(flags("refused", train_file=None, dataset_name=data_set))
+    (data_set / "train.jsonl").write_text('{"text": "a line ."}\n{"text": 3}\n')
+    with pytest.raises(ValueError, match=r"cannot be read|row 2: expected a string"):
+        in_process(flags("refused", train_file=None, dataset_name=data_set, streaming="true"))
 
 
 def test_a_vocabulary_is_learnt_where_none_is_given(flags):

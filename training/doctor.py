@@ -84,12 +84,12 @@ def causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, float]) -
         ),
         Line(
             "warm-up",
-            f"--warmup_steps makes {warmup} steps; take at least {SHORTEST_WARMUP} and 1 % of all",
+            f"the warm-up has {warmup} steps (take at least {SHORTEST_WARMUP}, and 1 % of all)",
             warmup >= max(SHORTEST_WARMUP, 0.01 * total),
         ),
         Line(
             "batch",
-            f"an optimiser step sees only {a_step:,} tokens; raise --gradient_accumulation_steps",
+            f"an optimiser step sees only {a_step:,} tokens (raise --gradient_accumulation_steps)",
             a_step >= FEWEST_TOKENS_A_STEP,
         ),
         Line(

@@ -2,8 +2,9 @@
 
 import json
 import os
+import sys
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -36,7 +37,7 @@ class Text:
             identity = [sha256_of(path) for path in self.files]
         elif args.dataset_name:
             self.name = args.dataset_name
-            identity = [args.dataset_name, args.dataset_config_name]
+            identity = _hub_identity(args)
         else:
             self.name = "the documentation carried by this Python installation"
             identity = [zlib.crc32(repr(embedded.documents()).encode())]
@@ -54,19 +55,43 @@ class Text:
         return islice(found, self.limit)
 
 
-def _hub_documents(args) -> Iterator[list[str]]:
-    import datasets
-
+def _from_hub(args, work: Callable):
+    """``work(datasets)``, with one clear error for whatever the library raises."""
     try:
-        rows = datasets.load_dataset(
-            args.dataset_name, args.dataset_config_name, split="train", streaming=args.streaming
-        )
+        import datasets  # here: slow to import, and most runs read files
+
+        if not sys.stderr.isatty():
+            datasets.disable_progress_bars()
+        return work(datasets)
     except Exception as error:  # datasets raises its own, requests' and huggingface_hub's types here
-        raise ValueError(f"--dataset_name {args.dataset_name} could not be opened: {error}") from error
-    for number, row in enumerate(rows):
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"--dataset_name {args.dataset_name}: cannot be read ({reason}); check the name, --dataset_config_name, "
+            "that it has a split `train`, and the network, or give files with --train_file"
+        ) from error
+
+
+def _hub_identity(args) -> list[str | None]:
+    """What changes when the data set does: its files' commit on the Hub, or their times on this disk, hashed."""
+    where = (args.dataset_name, args.dataset_config_name)
+    return [*where, _from_hub(args, lambda datasets: datasets.load_dataset_builder(*where).hash)]
+
+
+def _hub_documents(args) -> Iterator[list[str]]:
+    where = (args.dataset_name, args.dataset_config_name)
+    rows = iter(
+        _from_hub(args, lambda datasets: datasets.load_dataset(*where, split="train", streaming=args.streaming))
+    )
+    end = object()
+    number = 0
+    while (row := _from_hub(args, lambda _: next(rows, end))) is not end:  # a stream may break in the middle
+        number += 1
         if not isinstance(row.get("text"), str):
-            raise ValueError(f"{args.dataset_name}, row {number}: expected a string field 'text', got {sorted(row)}")
-        yield [line.strip() for line in row["text"].splitlines() if line.strip()]
+            raise ValueError(
+                f"--dataset_name {args.dataset_name}, row {number}: expected a string in the column `text`, got "
+                f"{type(row.get('text')).__name__}; its columns are {', '.join(row)}"
+            )
+        yield [stripped for line in row["text"].split("\n") if (stripped := line.strip())]
 
 
 def is_held_out(document: list[str], share: float) -> bool:
