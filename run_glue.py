@@ -4,28 +4,24 @@ With no data flags, on pairs from the documentation that this Python carries (do
 
     python run_glue.py --model_name_or_path runs/first --output_dir runs/pair
 
-A task of GLUE, from the official files (train.tsv, dev.tsv; plain, .xz or .gz), or without --data_dir from the Hub:
+A task of GLUE from the official files, or without --data_dir from the Hub (--write_submission: for the server):
 
     python run_glue.py --model_name_or_path runs/mini --task_name mrpc --data_dir glue/MRPC --output_dir runs/mrpc
-    python run_glue.py --model_name_or_path runs/mini --task_name mnli --do_predict --output_dir runs/mnli
 
 Your own .tsv (never quoted), .csv or .jsonl: one or two text columns and `label`; numbers with a point are scores:
 
-    python run_glue.py --model_name_or_path runs/mini --train_file train.csv --validation_file dev.csv \
-        --output_dir runs/own
+    python run_glue.py --model_name_or_path runs/mini --train_file a.csv --validation_file b.csv --output_dir runs/own
 
-The same network from random weights, and transformers' own network, as controls:
+Five runs and their statistics, here of the control: transformers' network from the same weights. --paper instead of
+--seeds is the paper's search over learning rates. Given again, the command goes on where it was stopped:
 
-    python run_glue.py --config_name mini --tokenizer_name runs/mini --task_name mrpc --data_dir glue/MRPC \
-        --output_dir runs/mrpc_random
     python run_glue.py --model_impl transformers --model_name_or_path runs/mini --task_name mrpc \
-        --data_dir glue/MRPC --output_dir runs/mrpc_control
+        --data_dir glue/MRPC --seeds 5 --compare_to runs/mrpc5 --output_dir runs/mrpc5_control
 
 Without training data a fine-tuned model is only evaluated: --task_name ax after MNLI, or --validation_file alone.
---do_predict (or --test_file) writes <Task>.tsv as the GLUE server wants it. --resume_from_checkpoint auto goes on.
+Random weights: --config_name mini --tokenizer_name runs/mini. docs/glue.md tells the rest.
 """
 
-import copy
 import sys
 import time
 
@@ -47,6 +43,7 @@ from training.loop import predict, training_steps
 from training.model_card import write_model_card
 from training.optim import create_optimizer, linear_schedule
 from training.run import check_output_dir, report_errors, start_run
+from training.series import run_series
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -58,7 +55,10 @@ def main(argv: list[str] | None = None) -> None:
     data = load_data(args, glue.config_labels(config))
     metric = glue.deciding_metric(data, args)
     features = glue.features(data, tokenizer, args.max_seq_length)
-    fine_tune(args, tokenizer, config, data, metric, features)
+    if args.seeds or args.paper:
+        run_series(args, data, metric, lambda one: fine_tune(one, tokenizer, config, data, metric, features))
+    else:
+        fine_tune(args, tokenizer, config, data, metric, features)
 
 
 def fine_tune(args, tokenizer, config: BertConfig, data: glue.Data, metric: str, features: dict) -> dict:
@@ -67,7 +67,7 @@ def fine_tune(args, tokenizer, config: BertConfig, data: glue.Data, metric: str,
     train = features.get("train")
     if train:
         train = train.shuffled(args.seed, group=run.global_batch_size if args.group_by_length else 0)
-    total_steps = last = steps_for(args, len(train), run.global_batch_size) if train else 0
+    total_steps = steps_for(args, len(train), run.global_batch_size) if train else 0
     model = build_model(run, config, data)
     run.describe(data=data.describe(), parameters=model.num_parameters(), total_steps=total_steps)
     run.say(data.summary())
@@ -84,21 +84,18 @@ def fine_tune(args, tokenizer, config: BertConfig, data: glue.Data, metric: str,
         seconds += time.perf_counter() - started
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
             epoch = round(step.index * run.global_batch_size / len(train), 3)
-            record = {"epoch": epoch, "loss": step.loss, "learning_rate": step.lr, "grad_norm": step.grad_norm}
-            run.log(event="train", step=step.index, **record)
+            rates = {"learning_rate": step.lr, "grad_norm": step.grad_norm}
+            run.log(event="train", step=step.index, epoch=epoch, loss=step.loss, **rates)
         if evaluation_due(run, step.index, len(train)) and step.index < total_steps:
-            results = evaluate(run, model, data, features, step.index)
-            if best.add(step.index, results, model):
-                run.say(f"stopping early: {args.early_stopping_patience} evaluations brought nothing better")
-                last = step.index
+            last, results = step.index, evaluate(run, model, data, features, step.index)
+            if best.add(last, results, model):
                 break
         if args.save_steps and step.index % args.save_steps == 0:
             save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler)
         started = time.perf_counter()
     else:
-        results = evaluate(run, model, data, features, total_steps)
-        best.add(total_steps, results, model)
-
+        last, results = total_steps, evaluate(run, model, data, features, total_steps)
+        best.add(last, results, model)
     if args.load_best_model_at_end:
         results = best.restore(model)
     results |= {
@@ -123,31 +120,23 @@ def fine_tune(args, tokenizer, config: BertConfig, data: glue.Data, metric: str,
 
 def build_model(run, config: BertConfig, data: glue.Data):
     """The classifier, and a line on what of it is not from the checkpoint."""
-    args, labels, before = run.args, data.task.labels or ("score",), glue.config_labels(config)
+    args, why, before = run.args, "", glue.config_labels(config)
     head = ", ".join(before) if before else f"{config.num_labels} classes"
-    config = copy.deepcopy(config)
-    config.id2label = dict(enumerate(labels))
-    config.label2id = {label: number for number, label in enumerate(labels)}
-    config.problem_type = data.problem_type
-    cls, why = modeling_bert_repro.BertForSequenceClassification, ""
+    config = glue.with_labels(config, data)
+    cls = modeling_bert_repro.BertForSequenceClassification
     if args.config_name:
         model, new = cls(config), ["all weights"]
     else:
-        model, info = cls.from_pretrained(
-            args.model_name_or_path,
-            config=config,
-            dtype=torch.float32,
-            ignore_mismatched_sizes=True,
-            output_loading_info=True,
-        )
+        options = {"dtype": torch.float32, "ignore_mismatched_sizes": True, "output_loading_info": True}
+        model, info = cls.from_pretrained(args.model_name_or_path, config=config, **options)
         new = sorted({*info["missing_keys"], *(key[0] for key in info["mismatched_keys"])})
         if strange := [name for name in new if not name.startswith(("classifier.", "bert.pooler."))]:
             raise ValueError(f"{args.model_name_or_path} has no weights, or others, for {', '.join(strange[:3])}")
-        if "classifier.weight" not in new and before and set(before) != set(labels):  # as many classes, but others
+        if "classifier.weight" not in new and before and set(before) != set(config.label2id):  # as many, but others
             torch.nn.init.normal_(model.classifier.weight, std=config.initializer_range)
             torch.nn.init.zeros_(model.classifier.bias)
             new += ["classifier.bias", "classifier.weight"]
-        if "classifier.weight" not in info["missing_keys"] and new:
+        if "classifier.weight" in new and "classifier.weight" not in info["missing_keys"]:
             why = f", in place of the checkpoint's head for {head}"
     if new and "train" not in data.splits:
         raise ValueError(f"newly initialised: {', '.join(new)}; without training data the model cannot be evaluated")

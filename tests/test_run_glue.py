@@ -286,7 +286,7 @@ def test_files_of_ones_own(tmp_path, pretrained, kind):
 def test_commands_of_the_header_parse():
     lines = run_glue.__doc__.replace("\\\n", " ").replace("\n        --", " --").splitlines()
     commands = [shlex.split(line) for line in lines if line.strip().startswith("python run_glue.py")]
-    assert len(commands) == 6
+    assert len(commands) == 4
     for command in commands:
         parse_arguments(GlueArguments, command[2:])
 

@@ -183,6 +183,9 @@ class GlueArguments(FineTuningArguments):
     load_best_model_at_end: bool = _flag(False, "Keep the weights of the best evaluation, not the last.")
     metric_for_best_model: str | None = _flag(None, "What decides; default: what the paper reports for the task.")
     early_stopping_patience: int = _flag(0, "Stop after so many evaluations without a better one; 0: never.")
+    seeds: int | None = _flag(None, "So many runs, from --seed on, each in a sub-folder, and their statistics.")
+    paper: bool = _flag(False, "The paper's search: 4 learning rates, --seeds restarts of each (5), best on dev.")
+    compare_to: str | None = _flag(None, "Output folder of other --seeds or --paper; compare run by run.")
 
     def __post_init__(self):
         super().__post_init__()
@@ -192,6 +195,20 @@ class GlueArguments(FineTuningArguments):
         _at_least(self, 0, "early_stopping_patience")
         if self.early_stopping_patience and not self.load_best_model_at_end:
             raise ValueError("--early_stopping_patience needs --load_best_model_at_end: the last model is not the best")
+        self._check_series()
+
+    def _check_series(self):
+        series = self.paper or self.seeds is not None
+        if self.seeds is not None:
+            _at_least(self, 1, "seeds")
+        if self.compare_to and not series:
+            raise ValueError("--compare_to compares runs by their seeds: give --seeds or --paper")
+        if series and self.push_to_hub:
+            raise ValueError("--push_to_hub uploads one model; leave it out and upload the folder of the best run")
+        if series and self.resume_from_checkpoint not in (None, "auto"):
+            raise ValueError("--seeds and --paper go on by themselves; drop --resume_from_checkpoint")
+        if self.paper and (self.learning_rate, self.num_train_epochs, self.max_steps) != (5e-5, 3.0, -1):
+            raise ValueError("--paper fixes --learning_rate and 3 epochs; drop those flags, or use --seeds with them")
 
 
 @dataclass

@@ -14,6 +14,7 @@ from pathlib import Path
 from safetensors.torch import load_file
 
 from .run import Run
+from .sharding import full_weights, is_sharded, load_full_weights
 
 
 class Best:
@@ -45,17 +46,23 @@ class Best:
             self._save(step, model)
         since = [number for number, _ in self.evaluations].index(self.step) + 1
         patience = self.run.args.early_stopping_patience
-        return bool(patience) and len(self.evaluations) - since >= patience
+        over = bool(patience) and len(self.evaluations) - since >= patience
+        if over:
+            self.run.say(f"stopping early: {patience} evaluations brought nothing better than step {self.step}")
+        return over
 
     @property
     def step(self) -> int:
         """The first of the evaluations with the best value."""
-        return max(self.evaluations, key=lambda evaluation: self._goodness(evaluation[1]))[0]
+        return max(self.evaluations, key=lambda evaluation: goodness(self.metric, evaluation[1][self.metric]))[0]
 
     def restore(self, model) -> dict:
         """Load the best weights into the model; returns their results."""
         weights = load_file(self._folder(self.step) / "model.safetensors")
-        self.run.accelerator.unwrap_model(model).load_state_dict(weights)
+        if is_sharded(model):
+            load_full_weights(model, weights)
+        else:
+            self.run.accelerator.unwrap_model(model).load_state_dict(weights)
         results = dict(self.evaluations)[self.step]
         self.run.say(f"the best is kept: step {self.step}, {self.metric} {results[self.metric]}")
         return results | {"best_step": self.step}
@@ -66,19 +73,14 @@ class Best:
             for step in self._kept():
                 shutil.rmtree(self._folder(step))
 
-    def _goodness(self, results: dict) -> float:
-        value = results[self.metric]
-        if value is None:  # a correlation with constant predictions
-            return -math.inf
-        return -value if self.metric.endswith("loss") else value
-
     def _save(self, step: int, model) -> None:
         self.run.accelerator.wait_for_everyone()
+        weights = full_weights(self.run, model)
         if self.run.is_main:
             draft = self.run.output_dir / f"checkpoint-best-{step}.incomplete"
             shutil.rmtree(draft, ignore_errors=True)
             shutil.rmtree(self._folder(step), ignore_errors=True)
-            self.run.accelerator.unwrap_model(model).save_pretrained(draft)
+            self.run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
             os.replace(draft, self._folder(step))
             # A run resumed from its newest checkpoint needs what was the best by then.
             by_then = [kept for kept in self._kept() if kept <= _newest_checkpoint(self.run.output_dir)]
@@ -99,6 +101,13 @@ class Best:
 
     def _kept(self) -> list[int]:
         return _numbers(self.run.output_dir, r"checkpoint-best-(\d+)")
+
+
+def goodness(metric: str, value: float | None) -> float:
+    """What is highest for the best value: of a loss the lowest; None, the correlation of a constant, is worst."""
+    if value is None:
+        return -math.inf
+    return -value if metric.endswith("loss") else value
 
 
 def _newest_checkpoint(folder: Path) -> int:

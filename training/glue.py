@@ -12,6 +12,7 @@ A row of MRPC's dev.tsv (official layout, tab-separated, never quoted) becomes o
 `training.glue_sources` reads the examples.
 """
 
+import copy
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
@@ -251,6 +252,16 @@ def config_labels(config) -> tuple[str, ...] | None:
     return None if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names
 
 
+def with_labels(config, data: Data):
+    """A copy of a model's config whose ``id2label`` holds the names that a pipeline is to print."""
+    names = data.task.labels or ("score",)
+    config = copy.deepcopy(config)
+    config.id2label = dict(enumerate(names))
+    config.label2id = {name: number for number, name in enumerate(names)}
+    config.problem_type = data.problem_type
+    return config
+
+
 def as_text(value) -> str:
     """A label as text: JSON's true is 'true', 1 is '1'."""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -306,13 +317,30 @@ def deciding_metric(data: Data, args) -> str:
     names = [split + metric for split in splits for metric in (*data.task.metrics, "loss")]
     asked = args.metric_for_best_model
     if "train" not in data.splits:
-        if args.load_best_model_at_end or asked:
-            raise ValueError("--load_best_model_at_end and --metric_for_best_model need training data")
+        if args.load_best_model_at_end or asked or args.seeds or args.paper:
+            raise ValueError("nothing is trained among which to choose the best: give training data")
         return ""
     name = splits[0] + data.task.main_metric if asked is None else "eval_" + asked.removeprefix("eval_")
     if name not in names:
         raise ValueError(f"--metric_for_best_model: expected one of {', '.join(names)}; got {asked!r}")
     return name
+
+
+def baselines(data: Data) -> dict[str, float]:
+    """Key of the results -> its value if the most frequent class, or always the same score, is predicted."""
+    values = {}
+    for split, examples in data.splits.items():
+        if split.startswith("validation"):
+            labels = np.asarray(examples.labels)
+            constant = (
+                np.zeros(len(labels))
+                if data.task.labels is None
+                else np.full_like(labels, np.bincount(labels).argmax())
+            )
+            for name in data.task.metrics:
+                value = METRICS[name](constant, labels)
+                values[prefix(split) + name] = 0.0 if np.isnan(value) else value
+    return values
 
 
 def score_by_category(data: Data, split: str, logits: np.ndarray) -> dict[str, float | None]:

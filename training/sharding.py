@@ -42,9 +42,14 @@ def full_optimizer_state(model: nn.Module, optimizer) -> dict:
 
 def load_full_state(model: nn.Module, optimizer, weights: dict[str, torch.Tensor], moments: dict) -> None:
     """Hand each process its part of the whole weights and of the optimiser's state."""
+    load_full_weights(model, weights)
+    set_optimizer_state_dict(model, _bare(optimizer), moments, options=StateDictOptions(full_state_dict=True))
+
+
+def load_full_weights(model: nn.Module, weights: dict[str, torch.Tensor]) -> None:
+    """Hand each process its part of the whole weights."""
     # Not strict: of tied weights only one name is saved
     set_model_state_dict(model, weights, options=StateDictOptions(full_state_dict=True, strict=False))
-    set_optimizer_state_dict(model, _bare(optimizer), moments, options=StateDictOptions(full_state_dict=True))
 
 
 def _bare(optimizer) -> torch.optim.Optimizer:

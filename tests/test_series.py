@@ -1,0 +1,275 @@
+"""Many runs of one setting: the statistics against scipy, and the command from end to end on small networks."""
+
+import itertools
+import json
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from glue_runs import train
+from safetensors.torch import load_file
+
+import run_glue
+from training import series
+from training.arguments import GlueArguments, parse_arguments
+from training.glue import baselines
+from training.glue_sources import load_data
+
+ROOT = Path(__file__).parent.parent
+BATCH = "--per_device_train_batch_size=32"
+QUICK = ("--max_steps=2", "--learning_rate=1e-3")
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch):
+    monkeypatch.setattr(run_glue, "draw_curves", lambda folder: None)
+
+
+@pytest.fixture
+def counted(monkeypatch) -> list[str]:
+    """The folders of the runs that were really done."""
+    done: list[str] = []
+    fine_tune = run_glue.fine_tune
+
+    def counting(args, *rest):
+        done.append(Path(args.output_dir).name)
+        return fine_tune(args, *rest)
+
+    monkeypatch.setattr(run_glue, "fine_tune", counting)
+    return done
+
+
+def run(folder: Path, model: Path, files: Path, task: str, *more: str) -> dict:
+    flags = [f"--output_dir={folder}", f"--model_name_or_path={model}", f"--task_name={task}"]
+    flags += [f"--data_dir={files / task}", "--max_seq_length=32", "--save_steps=0"]
+    run_glue.main([*flags, *more])
+    return json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+
+
+def refused(capsys, *flags: str) -> str:
+    with pytest.raises(SystemExit):
+        parse_arguments(GlueArguments, ["--output_dir=x", "--model_name_or_path=y", *flags])
+    return capsys.readouterr().err
+
+
+# --- statistics ------------------------------------------------------------------------------------------
+
+
+def test_statistics_by_hand():
+    found = series.statistics([0.5, 0.7, 0.9, None, 0.4], constant=0.5)
+    interval = found.pop("interval")
+    expected = {"n": 5, "mean": 0.5, "median": 0.5, "max": 0.9, "degenerate": 0.6}
+    expected["std"] = math.sqrt((0.04 + 0.16 + 0.25 + 0.01) / 4)  # deviations 0, .2, .4, -.5, -.1
+    assert found == pytest.approx(expected, abs=1e-12)
+    assert interval[0] < 0.5 < interval[1]
+    one = series.statistics([0.8], constant=0.5)
+    assert (one["n"], one["mean"], one["std"], one["interval"], one["degenerate"]) == (1, 0.8, None, None, 0.0)
+
+
+def test_bootstrap_equals_every_resample_and_scipy():
+    values = np.array([0.61, 0.72, 0.55, 0.90])
+    exact = [np.mean(resample) for resample in itertools.product(values, repeat=4)]  # all 256, equally likely
+    found = series.bootstrap(values)
+    assert found == pytest.approx(np.quantile(exact, [0.025, 0.975]), abs=0.006)
+    assert found == series.bootstrap(values)
+    stats = pytest.importorskip("scipy.stats")
+    values = np.random.default_rng(1).normal(size=20)
+    expected = stats.bootstrap((values,), np.mean, method="percentile", rng=np.random.default_rng(2))
+    assert series.bootstrap(values) == pytest.approx(list(expected.confidence_interval), abs=0.02)
+
+
+def test_tests_equal_scipy():
+    stats = pytest.importorskip("scipy.stats")
+    rng = np.random.default_rng(0)
+    for wins, losses in [(5, 0), (0, 5), (3, 2), (0, 0), (7, 1), (10, 10)]:
+        expected = stats.binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
+        assert series.sign_test(wins, losses) == pytest.approx(expected, abs=1e-12)
+    for size in (2, 5, 30):
+        ours, theirs = rng.normal(size=(2, size))
+        assert series.t_test(ours - theirs) == pytest.approx(stats.ttest_rel(ours, theirs).pvalue, abs=1e-12)
+    assert series.t_test(np.array([0.1])) is None
+    assert series.t_test(np.array([0.1, 0.1])) is None
+
+
+def test_runs_are_paired_by_seed_else_by_rate_and_seed():
+    def runs(*keys):
+        return [{"seed": seed, "learning_rate": rate, "results": {"m": value}} for seed, rate, value in keys]
+
+    ours = runs((1, 1e-3, 0.5), (2, 1e-3, 0.7), (3, 1e-3, 0.4), (9, 1e-3, 9.0))
+    theirs = runs((3, 2e-3, 0.4), (1, 2e-3, 0.3), (2, 2e-3, 0.8))
+    found = series.compare(ours, theirs, ["m"])
+    assert found["pairs"] == 3
+    assert found["m"]["mean_difference"] == pytest.approx(0.1 / 3, abs=1e-12)  # .2, -.1, 0
+    assert (found["m"]["wins"], found["m"]["losses"], found["m"]["sign_test_p"]) == (1, 1, 1.0)
+    grid = runs((1, 1e-3, 0.1), (1, 2e-3, 0.2), (2, 1e-3, 0.3))
+    assert series.compare(grid, ours, ["m"])["m"]["mean_difference"] == pytest.approx(-0.4, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ("cola", {"eval_matthews_correlation": 0.0}),
+        ("sst2", {"eval_accuracy": 0.8}),
+        ("mrpc", {"eval_accuracy": 0.8, "eval_f1": 2 * 0.8 / 1.8}),
+        ("stsb", {"eval_pearson": 0.0, "eval_spearmanr": 0.0}),
+        ("mnli", {"eval_mnli_m_accuracy": 0.8, "eval_mnli_mm_accuracy": 0.8}),
+    ],
+)
+def test_what_a_constant_scores(glue_files, task, expected):
+    data = load_data(parse_arguments(GlueArguments, [
+        "--output_dir=x", "--model_name_or_path=y", f"--task_name={task}", f"--data_dir={glue_files / task}",
+    ]))  # fmt: skip
+    for split, examples in data.splits.items():
+        if split.startswith("validation") and task != "stsb":
+            examples.labels = ([1] * 4 + [0]) * 4
+    assert baselines(data) == pytest.approx(expected, abs=1e-12)
+
+
+# --- the command -----------------------------------------------------------------------------------------
+
+
+def test_seeds_are_the_runs_that_each_would_be_alone(tmp_path, pretrained, glue_files, capsys):
+    summary = run(tmp_path / "all", pretrained, glue_files, "mrpc", "--seeds=2", "--seed=7", *QUICK)
+    assert [(r["folder"], r["seed"], r["learning_rate"]) for r in summary["runs"]] == [
+        ("seed-7", 7, 1e-3),
+        ("seed-8", 8, 1e-3),
+    ]
+    alone = train(tmp_path / "alone", pretrained, glue_files, "mrpc", "--seed=8", *QUICK, BATCH)
+    weights = [load_file(folder / "model.safetensors") for folder in (tmp_path / "alone", tmp_path / "all" / "seed-8")]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert summary["runs"][1]["results"]["eval_loss"] == alone["eval_loss"]
+    assert summary["runs"][0]["results"]["eval_loss"] != alone["eval_loss"]
+    metrics = summary["settings"][0]["metrics"]
+    scores = [r["results"]["eval_f1"] for r in summary["runs"]]
+    assert metrics["eval_f1"]["mean"] == pytest.approx(np.mean(scores), abs=1e-12)
+    assert metrics["eval_f1"]["n"] == 2
+    assert summary["best"]["eval_f1"] == max(scores)
+    out = capsys.readouterr().out
+    assert "--- run 2 of 2: seed-8\n" in out
+    assert "best on eval_f1: seed-" in out
+
+
+def test_finished_runs_are_not_repeated_and_broken_ones_go_on(tmp_path, pretrained, glue_files, counted, capsys):
+    given = (tmp_path / "s", pretrained, glue_files, "rte", "--seeds=3", *QUICK)
+    summary = run(*given)
+    assert counted == ["seed-42", "seed-43", "seed-44"]
+    (tmp_path / "s" / "seed-43" / "all_results.json").unlink()  # as if stopped before its end
+    shutil.rmtree(tmp_path / "s" / "seed-44")
+    again = run(*given, "--logging_steps=1")
+    assert counted[3:] == ["seed-43", "seed-44"]
+    assert "seed-42 is there already" in capsys.readouterr().out
+    assert again["settings"] == summary["settings"]
+    lines = (tmp_path / "s" / "seed-43" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["step"] for line in lines if "eval" in line] == [1, 2]  # nothing stands there twice
+    more = run(*given[:4], "--seeds=4", *QUICK)
+    assert counted[5:] == ["seed-45"]
+    assert len(more["runs"]) == 4
+
+
+def test_other_flags_or_data_in_the_same_folder_are_refused(tmp_path, pretrained, glue_files, counted):
+    run(tmp_path / "s", pretrained, glue_files, "rte", "--seeds=1", *QUICK)
+    given = (tmp_path / "s", pretrained, glue_files, "rte", "--seeds=2", "--max_steps=2")
+    with pytest.raises(ValueError, match=r"seed-42 holds a run that differs in learning_rate 0.001 -> 0.002"):
+        run(*given, "--learning_rate=2e-3")
+    files = tmp_path / "files"
+    shutil.copytree(glue_files / "rte", files / "rte")
+    with pytest.raises(ValueError, match="differs in data_dir"):
+        run(tmp_path / "s", pretrained, files, "rte", "--seeds=1", *QUICK)
+    run(tmp_path / "t", pretrained, files, "rte", "--seeds=1", *QUICK)
+    with open(files / "rte" / "train.tsv", "a", encoding="utf-8") as file:
+        file.write("24\ta\tb\tentailment\n")
+    with pytest.raises(ValueError, match="seed-42 holds a run that differs in the data; give another --output_dir"):
+        run(tmp_path / "t", pretrained, files, "rte", "--seeds=2", *QUICK)
+    assert counted == ["seed-42", "seed-42"]
+
+
+def test_features_are_made_once(tmp_path, pretrained, glue_files, monkeypatch):
+    calls = []
+    features = run_glue.glue.features
+    monkeypatch.setattr(run_glue.glue, "features", lambda *given: calls.append(1) or features(*given))
+    run(tmp_path / "s", pretrained, glue_files, "rte", "--seeds=2", *QUICK)
+    assert calls == [1]
+
+
+def test_the_papers_search(tmp_path, pretrained, glue_files, counted, capsys):
+    summary = run(tmp_path / "p", pretrained, glue_files, "sst2", "--paper", "--seeds=1")
+    assert counted == [f"rate-{rate}-seed-42" for rate in ("5e-05", "4e-05", "3e-05", "2e-05")]
+    assert [s["learning_rate"] for s in summary["settings"]] == [5e-5, 4e-5, 3e-5, 2e-5]
+    assert [s["metrics"]["eval_accuracy"]["n"] for s in summary["settings"]] == [1] * 4
+    scores = [r["results"]["eval_accuracy"] for r in summary["runs"]]
+    assert summary["best"]["folder"] == summary["runs"][scores.index(max(scores))]["folder"]
+    for folder in counted:
+        flags = json.loads((tmp_path / "p" / folder / "run.json").read_text(encoding="utf-8"))["flags"]
+        kept = [flags[name] for name in ("per_device_train_batch_size", "num_train_epochs", "warmup_steps")]
+        assert kept == [32, 3.0, 0.1]
+    assert "best on eval_accuracy: rate-" in capsys.readouterr().out
+
+
+def test_restarts_of_the_paper_and_its_batch(capsys, monkeypatch):
+    given = ["--output_dir=x", "--model_name_or_path=y", "--task_name=rte", "--paper"]
+    assert len(series.planned(parse_arguments(GlueArguments, given))) == 4 * 5
+    halves = [*given, "--per_device_train_batch_size=8", "--gradient_accumulation_steps=2"]
+    with pytest.raises(ValueError, match="--paper is about batches of 32; got 16"):
+        series.planned(parse_arguments(GlueArguments, halves))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert len(series.planned(parse_arguments(GlueArguments, halves))) == 20
+    assert "--paper fixes --learning_rate and 3 epochs" in refused(capsys, "--paper", "--learning_rate=1e-5")
+    assert "--paper fixes --learning_rate and 3 epochs" in refused(capsys, "--paper", "--max_steps=5")
+
+
+def test_flags_that_do_not_go_with_many_runs(capsys):
+    assert "--compare_to compares runs by their seeds: give --seeds or --paper" in refused(capsys, "--compare_to=x")
+    assert "--seeds must be at least 1; got 0" in refused(capsys, "--seeds=0")
+    assert "upload the folder of the best run" in refused(capsys, "--seeds=2", "--push_to_hub", "--hub_model_id=a/b")
+    assert "go on by themselves" in refused(capsys, "--seeds=2", "--resume_from_checkpoint=x/checkpoint-1")
+
+
+def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, counted, capsys):
+    """The control takes the same steps here, so that no run is better or worse."""
+    run(tmp_path / "ours", pretrained, glue_files, "cola", "--seeds=3", *QUICK)
+    more = ("--seeds=2", "--model_impl=transformers", "--compare_to", str(tmp_path / "ours"))
+    summary = run(tmp_path / "control", pretrained, glue_files, "cola", *more, *QUICK)
+    comparison = summary["comparison"]
+    assert (comparison["with"], comparison["pairs"]) == (str(tmp_path / "ours"), 2)
+    found = comparison["eval_matthews_correlation"]
+    assert found["mean_difference"] == pytest.approx(0, abs=1e-12)
+    assert (found["wins"], found["losses"], found["sign_test_p"], found["t_test_p"]) == (0, 0, 1.0, None)
+    assert f"against {tmp_path / 'ours'}, 2 pairs of runs" in capsys.readouterr().out
+    done = len(counted)
+    for other, message in [
+        ("nowhere", "expected summary.json there"),
+        (tmp_path / "rte", "it was evaluated on other data"),
+        (tmp_path / "seeds", "it has no run of the same seed and learning rate"),
+    ]:
+        if other == tmp_path / "rte":
+            run(other, pretrained, glue_files, "rte", "--seeds=1", *QUICK)
+        if other == tmp_path / "seeds":
+            run(other, pretrained, glue_files, "cola", "--seeds=1", "--seed=100", *QUICK)
+        given = ("--seeds=2", "--compare_to", str(other))
+        with pytest.raises(ValueError, match=message):
+            run(tmp_path / "new", pretrained, glue_files, "cola", *given, *QUICK)
+    assert len(counted) == done + 2  # said before any run begins
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.slow
+def test_two_processes_do_the_runs_one_after_the_other(tmp_path, pretrained, glue_files):
+    summaries = {}
+    for processes in (1, 2):
+        folder = tmp_path / str(processes)
+        command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}", "--standalone"]
+        command += ["run_glue.py", f"--output_dir={folder}", f"--model_name_or_path={pretrained}", "--task_name=mnli"]
+        command += [f"--data_dir={glue_files / 'mnli'}", "--max_seq_length=32", "--max_steps=4", "--seeds=2"]
+        command += [f"--per_device_train_batch_size={8 // processes}", "--load_best_model_at_end", "--group_by_length"]
+        for _ in range(2):  # the second time all is there
+            done = subprocess.run(command, check=True, cwd=ROOT, timeout=300, capture_output=True, text=True)
+        assert "run 2 of 2: seed-43 is there already" in done.stdout
+        assert done.stdout.count("best on eval_mnli_m_accuracy") == 1
+        summaries[processes] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    losses = [[r["results"]["eval_mnli_m_loss"] for r in s["runs"]] for s in summaries.values()]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
