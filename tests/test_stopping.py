@@ -179,7 +179,8 @@ def test_a_script_under_signals(tmp_path, text_file, tokenizer_folder, small_con
     flags = (
         f"run_pretraining.py --output_dir {tmp_path}/NAME --train_file {text_file} --tokenizer_name {tokenizer_folder} "
         f"--config_name {tmp_path}/shape --max_seq_length 32 --per_device_train_batch_size {8 // processes} "
-        "--validation_split 0.2 --max_steps 400 --logging_steps 1 --save_steps 0 --eval_steps 0 --dataloader_num_workers 1 --peak_tflops 1"
+        "--validation_split 0.2 --max_steps 400 --logging_steps 1 --save_steps 0 "
+        "--eval_steps 0 --dataloader_num_workers 1 --peak_tflops 1"
     )
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"] if processes == 2 else []
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
