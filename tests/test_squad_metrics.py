@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from training.squad import read_squad
+from training.squad import main, read_squad
 from training.squad_metrics import (
     exact_match,
     f1_v1,
@@ -214,4 +214,13 @@ def test_googles_predictions_have_their_published_scores(real_data):
     gold = {question.id: [text for text, _ in question.answers] for question in questions}
     path = next((real_data / "assets").glob("1.1__BERT__ensemble*.json"))
     scores = score(gold, json.loads(path.read_text(encoding="utf-8")))
+    assert {name: round(value, 3) for name, value in scores.items()} == {"exact_match": 86.206, "f1": 92.196}
+
+
+@pytest.mark.realdata
+def test_the_command_prints_the_published_scores(real_data, capsys):
+    """On the files as they are published: the data packed with xz, the predictions as submitted."""
+    predictions = next((real_data / "assets").glob("1.1__BERT__ensemble*.json"))
+    assert main(["score", str(real_data / "squad" / "dev-v1.1.json.xz"), str(predictions)]) == 0
+    scores = json.loads(capsys.readouterr().out)
     assert {name: round(value, 3) for name, value in scores.items()} == {"exact_match": 86.206, "f1": 92.196}

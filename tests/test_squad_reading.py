@@ -205,3 +205,57 @@ def test_score_command(tmp_path, capsys):
     assert (result["f1"], result["best_f1"], result["best_f1_thresh"]) == (pytest.approx(90), pytest.approx(90), -1)
     assert squad.main(["score", data, predictions]) == 2
     assert "question 'q1': has no answer" in capsys.readouterr().err
+
+
+FIELDS = ("paragraphs", "context", "qas", "id", "question", "answers", "text", "answer_start")
+
+
+def structures(seed: int) -> tuple[dict, dict, tuple[str, ...]]:
+    """A file of eight questions, the part of it to spoil, and how an error must name that part."""
+    rng = np.random.default_rng(seed)
+    names = iter(f"q{i}" for i in range(8))
+    articles = [document(qa(next(names)), qa(next(names)))["data"][0] for _ in range(4)]
+    articles = [
+        {"title": f"t{a}", "paragraphs": articles[a]["paragraphs"] + articles[a + 2]["paragraphs"]} for a in (0, 1)
+    ]
+    a, p, q = (int(rng.integers(2)) for _ in range(3))
+    paragraph = articles[a]["paragraphs"][p]
+    entry = paragraph["qas"][q]
+    paragraph_place, question_place = f"article {a} ('t{a}'), paragraph {p}", f"question '{entry['id']}'"
+    part, places = [
+        (articles[a], (f"article {a}",)),
+        (paragraph, (paragraph_place, f"question '{paragraph['qas'][0]['id']}'")),  # the first that misses its context
+        (entry, (question_place, f"{paragraph_place}, question {q}", "question '\\ud800'")),  # the last two: a bad id
+        (entry["answers"][0], (question_place,)),
+    ][int(rng.integers(4))]
+    return {"version": "1.1", "data": articles}, part, places
+
+
+def spoil(part: dict, rng) -> str:
+    """Take away a required field, or make it something that it must not be; which one."""
+    name = str(rng.choice(sorted(set(FIELDS) & set(part))))
+    wrong = {
+        str: [None, 7, [], {}, "\ud800"],
+        int: [None, 1.5, "24", True, -1, 10**30],
+        list: [None, 7, {}, "x", [None], [[]], [7]],
+    }[type(part[name])]
+    if rng.random() < 0.2:
+        del part[name]
+    else:
+        part[name] = wrong[int(rng.integers(len(wrong)))]
+    return name
+
+
+def test_200_malformed_files_give_one_error_each_that_names_the_place(tmp_path):
+    path = tmp_path / "f.json"
+    spoiled = set()
+    for seed in range(200):
+        content, part, places = structures(seed)
+        spoiled.add(spoil(part, np.random.default_rng([seed, 1])))
+        path.write_text(json.dumps(content), encoding="utf-8")
+        with pytest.raises(ValueError, match=r"f\.json") as caught:
+            read_squad(path)
+        message = str(caught.value)
+        assert message.startswith(tuple(f"{path}, {place}" for place in places)), (seed, message)
+        assert "\n" not in message and len(message) < 400
+    assert spoiled == set(FIELDS)
