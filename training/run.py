@@ -105,7 +105,7 @@ class Run:
         api.upload_folder(
             repo_id=self.args.hub_model_id,
             folder_path=self.output_dir,
-            ignore_patterns=["checkpoint-*", "corpus*/*", "runs/*"],
+            ignore_patterns=["checkpoint-*", "corpus*/*", "features/*", "runs/*"],
         )
 
 
