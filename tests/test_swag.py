@@ -1,0 +1,187 @@
+"""SWAG's layout: reading, what is said of malformed files, the rows of the model, and the way back."""
+
+import csv
+import io
+import json
+import random
+import re
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from tokenization import build_tokenizer
+from training import swag
+
+# The columns of the official train.csv and val.csv; the rows were written for these tests.
+SWAG = """,video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label
+0,v_1,11,"A man takes a violin, slowly. The man","A man takes a violin, slowly.",The man,gold,begins to play.,boils.,\
+swims away.,"says ""no"".",0
+1,v_2,12,"The child runs. She","The child runs.",She,gen,becomes a lake.,falls over it.,reads it aloud.,is a song.,1
+2,v_3,13,"Two teams meet. One","Two teams meet.",One,gold,paints.,is a letter.,melts.,scores a goal.,3
+"""
+
+
+def flags(**given) -> SimpleNamespace:
+    names = ("train_file", "validation_file", "test_file", "dataset_name", "dataset_config_name")
+    return SimpleNamespace(**(dict.fromkeys((*names, "max_train_samples", "max_eval_samples")) | given))
+
+
+def write(folder, text: str | bytes, name: str = "val.csv") -> str:
+    path = folder / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return str(path)
+
+
+def message(**given) -> str:
+    with pytest.raises(ValueError) as caught:
+        swag.load_data(flags(**given))
+    return str(caught.value)
+
+
+def test_the_official_layout(tmp_path):
+    examples = swag.read_swag(write(tmp_path, SWAG))
+    assert examples.contexts == ["A man takes a violin, slowly.", "The child runs.", "Two teams meet."]
+    assert examples.endings[0] == [
+        "The man begins to play.",
+        "The man boils.",
+        "The man swims away.",
+        'The man says "no".',
+    ]
+    assert examples.labels == [0, 1, 3]
+    assert examples.index == ["0", "1", "2"]
+    assert len(examples.facts["sha256"]) == 64
+
+
+def test_hidden_labels_and_other_kinds_of_files(tmp_path):
+    rows = list(csv.reader(io.StringIO(SWAG)))
+    hidden = "".join(",".join(f'"{x}"' for x in row[:-1]).replace('"no"', "no") + "\n" for row in rows)
+    assert swag.read_swag(write(tmp_path, hidden, "test.csv"), labelled=False).labels is None
+    objects = [
+        {"sent1": "a", "ending0": "b", "ending1": "c", "label": label, "id": name}
+        for name, label in (("x", 1), ("y", 0))
+    ]
+    lines = "".join(json.dumps(row) + "\n" for row in objects)
+    examples = swag.read_swag(write(tmp_path, lines, "own.jsonl"))
+    assert (examples.endings[0], examples.labels, examples.index) == (["b", "c"], [1, 0], ["x", "y"])
+    lines = "".join(json.dumps(row | {"label": -1}) + "\n" for row in objects)
+    assert swag.read_swag(write(tmp_path, lines, "hidden.jsonl"), labelled=False).labels is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("is a song.,1", "is a song.,4", ":3: expected a label from 0 to 3, got '4'"),
+        ("is a song.,1", "is a song.,", ":3: expected a label from 0 to 3, got ''"),
+        ("is a song.,1", "is a song.,x", ":3: expected a label from 0 to 3, got 'x'"),
+        ("is a song.,1", "1", ":3: expected 12 columns"),
+        ("falls over it.", " ", ":3: expected text in 'ending1', got ' '"),
+        ("ending1", "ending7", ":1: expected the columns 'sent1', 'ending0', 'ending1' and so on, 'label'; got ''"),
+        (",label", ",answer", ":1: expected the columns"),
+        ("sent1", "sentence", ":1: expected the columns"),
+        ('"The child runs.",She', '"The child runs.,She', ":3: expected CSV with fields quoted"),
+        ("Two teams meet. One", "Two \udcff", ":4: expected UTF-8 text, got byte 0xff"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(tmp_path, old, new, expected):
+    assert old in SWAG
+    path = write(tmp_path, SWAG.replace(old, new, 1).encode(errors="surrogateescape"))
+    assert message(train_file=path, validation_file=path).startswith(path + expected)
+
+
+def test_wrong_combinations_of_sources(tmp_path):
+    path = write(tmp_path, SWAG)
+    two = write(tmp_path, '{"sent1": "a", "ending0": "b", "ending1": "c", "label": 1}\n', "two.jsonl")
+    assert message().startswith("give --train_file and --validation_file in SWAG's layout")
+    assert message(train_file=path, dataset_name="x").endswith("or --dataset_name, not both")
+    assert message(train_file=path).startswith("--train_file needs --validation_file")
+    assert message(train_file=path, validation_file=two).startswith("expected the same number of endings")
+    assert "cannot be read" in message(validation_file=str(tmp_path / "none.csv"))
+
+
+def test_200_spoiled_files_give_one_error_each_that_names_the_line(tmp_path):
+    for seed in range(200):
+        generator = random.Random(seed)
+        rows = list(csv.reader(io.StringIO(SWAG)))
+        at, fault = generator.randrange(1, 4), generator.randrange(5)
+        if fault == 0:
+            rows[at].pop(generator.randrange(12))
+        elif fault == 1:
+            rows[at].insert(generator.randrange(12), "x")
+        elif fault == 2:
+            rows[at][-1] = generator.choice(["", "4", "-1", "1.0", "one", " 1"])
+        elif fault == 3:
+            rows[at][generator.choice([4, 7, 8, 9, 10])] = generator.choice(["", " "])
+        text = io.StringIO()
+        csv.writer(text).writerows(rows)
+        lines = text.getvalue().encode().splitlines(keepends=True)
+        if fault == 4:
+            lines[at] = lines[at][:5] + b"\xff" + lines[at][5:]
+        path = write(tmp_path, b"".join(lines))
+        with pytest.raises(ValueError) as caught:
+            swag.read_swag(path)
+        (told,) = str(caught.value).splitlines()
+        assert re.match(rf"{re.escape(path)}:{at + 1}: expected ", told), (seed, told)
+
+
+def test_no_row_is_lost(tmp_path):
+    rows = SWAG.splitlines(keepends=True)
+    data = swag.load_data(
+        flags(validation_file=write(tmp_path, rows[0] + "".join(rows[1:]) * 50), max_eval_samples=140)
+    )
+    assert len(data.splits["validation"]) == 140
+    assert data.summary().startswith("validation: 140 examples of 4 endings, with labels, ")
+    assert data.describe()["splits"]["validation"]["examples"] == 140
+
+
+def test_rows_from_the_hub(monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    columns = {"sent1": ["a", "b"], "sent2": ["c", "d"], "video-id": ["v", "w"]}
+    columns |= {f"ending{i}": [f"e{i}", f"f{i}"] for i in range(4)}
+
+    def rows(labels):
+        names = datasets.ClassLabel(names=["0", "1", "2", "3"])
+        return datasets.Dataset.from_dict(columns | {"label": labels}).cast_column("label", names)
+
+    made = {"train": rows([3, 1]), "validation": rows([0, 2]), "test": rows([-1, -1])}
+    asked = []
+    monkeypatch.setattr(datasets, "load_dataset", lambda *given: asked.append(given) or datasets.DatasetDict(made))
+    data = swag.load_data(flags(dataset_name="allenai/swag", dataset_config_name="regular"))
+    assert asked == [("allenai/swag", "regular")]
+    assert [data.splits[split].labels for split in made] == [[3, 1], [0, 2], None]
+    assert data.splits["train"].endings[1] == ["d f0", "d f1", "d f2", "d f3"]
+    made["validation"] = made["validation"].remove_columns("sent1")
+    assert message(dataset_name="allenai/swag").startswith("allenai/swag validation: expected the columns 'sent1'")
+
+
+def test_every_choice_is_a_pair_of_its_own(vocab):
+    tokenizer = build_tokenizer(vocab)
+    endings = [["red house", "blue"], ["green", "city garden winter"]]
+    data = swag.Data("x", {"train": swag.Examples(["the king", "old"], endings, [1, 0], ["0", "1"], {})})
+    features = swag.features(data, tokenizer, 16, 0)["train"]
+    batch = features.collate([1, 0])
+    assert batch["input_ids"].shape == (2, 2, 7)
+    tokens = [[tokenizer.decode(row) for row in choices] for choices in batch["input_ids"]]
+    assert tokens[0][0] == "[CLS] old [SEP] green [SEP] [PAD] [PAD]"
+    assert tokens[1][0] == "[CLS] the king [SEP] red house [SEP]"
+    assert batch["token_type_ids"][1].tolist() == [[0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 1, 1, 0]]
+    assert batch["attention_mask"][0].tolist() == [[1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1, 1]]
+    assert batch["labels"].tolist() == [0, 1]
+    assert features.lengths.tolist() == [7, 7]
+    epoch = torch.cat([features.batch(0, 1)["labels"], features.batch(1, 2)["labels"]])
+    assert sorted(epoch.tolist()) == [0, 1]
+    short = swag.features(data, tokenizer, 6, 0)["train"].collate([0])
+    assert tokenizer.decode(short["input_ids"][0, 0]) == "[CLS] the [SEP] red house [SEP]"
+
+
+def test_predictions_as_written(tmp_path):
+    examples = swag.Examples(["a", "b"], [["c", "d"]] * 2, None, ["x", "7"], {})
+    logits = np.array([[0.0, np.log(3)], [2.0, 2.0 - np.log(4)]])
+    swag.write_predictions(tmp_path / "out.csv", examples, logits)
+    assert (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines() == [
+        "index,prediction,probability0,probability1",
+        "x,1,0.250000,0.750000",
+        "7,0,0.800000,0.200000",
+    ]
+    assert swag.score(logits, [1, 1]) == {"accuracy": 0.5}
