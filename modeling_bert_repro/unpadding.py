@@ -16,7 +16,7 @@ from transformers import BertConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions
 
 # Below this share of padding the gain is lost in the noise of a step (docs/performance.md).
-SMALLEST_SHARE = 0.05
+SMALLEST_SHARE = 0.1
 
 
 class Tokens(NamedTuple):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-TESTS = ("test_parity.py", "test_modeling_bert.py", "test_modeling_losses.py")
-ENCODER, HEADS, LOSSES = "modeling_bert.py", "heads.py", "losses.py"
+TESTS = ("test_parity.py", "test_modeling_bert.py", "test_modeling_losses.py", "test_unpadding.py")
+ENCODER, HEADS, LOSSES, UNPADDING = "modeling_bert.py", "heads.py", "losses.py", "unpadding.py"
 FAULTS = {  # name: (file, correct text, faulty text)
     "causal on un-padded batches": (ENCODER, "self.is_causal = config.is_decoder", "self.is_causal = True"),
     "padding mask ignored": (ENCODER, "self.encoder(hidden_states, mask,", "self.encoder(hidden_states, None,"),
@@ -34,6 +34,25 @@ FAULTS = {  # name: (file, correct text, faulty text)
     "sparse without the labels' rows": (HEADS, "hidden_states[labelled], labels[labelled]", "hidden_states, labels"),
     "decoder bias not initialised": (HEADS, "            initialization.zeros_(module.bias)", "            pass"),
     "uncut normal": (ENCODER, "a=-2 * std, b=2 * std", "a=-4 * std, b=4 * std"),
+    "attention into the neighbour": (
+        UNPADDING,
+        "part.view(count, length, *part.shape[1:])",
+        "part.view(1, count * length, *part.shape[1:])",
+    ),
+    "blocks without their mask": (
+        UNPADDING,
+        "attend(module, *states, mask, **options)",
+        "attend(module, *states, None, **options)",
+    ),
+    "blocks without the causal mask": (UNPADDING, "if module.is_causal:", "if False:"),
+    "rows exchanged": (UNPADDING, "index = rows[rank] *", "index = rank *"),
+    "no attention dropout": (UNPADDING, "attend(module, *states, None, **options)", "attend(module, *states, None)"),
+    "pooled padding left out": (UNPADDING, "    if keep_first:", "    if False:"),
+    "labelled padding left out": (HEADS, "kept = None if labels is None else labels != IGNORED", "kept = None"),
+    "zeros where transformers shows padding": (UNPADDING, "(padding_shows or", "(False or"),
+    "packed positions run on": (ENCODER, "position_ids = tokens.positions", "pass"),
+    "span scores at padding": (HEADS, "logits = logits.masked_fill(", "logits.masked_fill("),
+    "a switch in the saved config": (ENCODER, '("sparse_prediction", "unpad_inputs")', '("sparse_prediction",)'),
 }
 
 

@@ -1,0 +1,74 @@
+"""Lengths in tokens of fine-tuning data, as the benchmarks draw them: histograms in results/lengths.json.
+
+    BERT_REPRO_DATA=DIR python benchmarks/lengths.py
+
+DIR holds glue/MRPC, glue/SST-2, squad/*.json.xz and assets/uncased_vocab.txt. Lengths count [CLS] and [SEP]; GLUE is
+cut at 128 tokens, SQuAD at windows of 384 with a stride of 128. Only counts are stored, no text.
+"""
+
+import hashlib
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tokenization import build_tokenizer
+from training.glue import GLUE_TASKS
+from training.glue_sources import official_files, read_examples
+from training.squad import build_windows, read_squad
+
+RESULTS = Path(__file__).parent / "results" / "lengths.json"
+VOCAB = "assets/uncased_vocab.txt"
+GLUE = {"mrpc": "MRPC", "sst2": "SST-2"}  # task: folder
+SQUAD = {"train": "squad/train-v1.1.reconstructed.json.xz", "dev": "squad/dev-v1.1.json.xz"}
+
+
+def histogram(lengths: Iterable[int], limit: int, source: Path) -> dict[str, Any]:
+    counts = Counter(lengths)
+    total = sum(length * count for length, count in counts.items())
+    return {
+        "file": source.name,
+        "sha256": hashlib.sha256(source.read_bytes()).hexdigest(),
+        "padded_to": limit,
+        "share_of_real_tokens": round(total / (limit * sum(counts.values())), 4),
+        "counts": {str(length): counts[length] for length in sorted(counts)},
+    }
+
+
+def glue_lengths(folder: Path, tokenizer: Any, task: str, split: str) -> dict[str, Any]:
+    path = official_files(GLUE_TASKS[task], folder / "glue" / GLUE[task], with_test=False)[split]
+    texts = read_examples(GLUE_TASKS[task], path, labelled=True).texts
+    encoded = tokenizer(*texts, truncation="longest_first", max_length=128, return_attention_mask=False)
+    return histogram((len(row) for row in encoded["input_ids"]), 128, path)
+
+
+def squad_lengths(folder: Path, tokenizer: Any, split: str) -> dict[str, Any]:
+    path = folder / SQUAD[split]
+    windows = build_windows(read_squad(path), tokenizer)
+    return histogram((len(row) for row in windows.input_ids), 384, path)
+
+
+def main() -> None:
+    folder = os.environ.get("BERT_REPRO_DATA")
+    if not folder:
+        raise SystemExit("BERT_REPRO_DATA is not set: expected the folder of the data sets")
+    tokenizer = build_tokenizer(Path(folder) / VOCAB)
+    found = {
+        "mrpc train": glue_lengths(Path(folder), tokenizer, "mrpc", "train"),
+        "mrpc dev": glue_lengths(Path(folder), tokenizer, "mrpc", "validation"),
+        "sst2 train": glue_lengths(Path(folder), tokenizer, "sst2", "train"),
+        "squad train": squad_lengths(Path(folder), tokenizer, "train"),
+        "squad dev": squad_lengths(Path(folder), tokenizer, "dev"),
+    }
+    RESULTS.write_text(json.dumps({"vocabulary": VOCAB, "lengths": found}, indent=1) + "\n", encoding="utf-8")
+    for name, row in found.items():
+        print(f"{name}: {sum(row['counts'].values())} rows, {row['share_of_real_tokens']:.1%} real tokens")
+
+
+if __name__ == "__main__":
+    main()

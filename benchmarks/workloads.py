@@ -1,0 +1,240 @@
+"""What `benchmarks/step.py` measures: this project's classes and transformers' with equal weights, on equal work.
+
+A workload has arms; an arm prepares the batches of a repetition and returns the work on them and how many real tokens
+it is. Batches hold random token ids: the time of a step depends on lengths, not on words.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import transformers
+from transformers import BertConfig
+
+import modeling_bert_repro
+from training.configs import bert_config
+from training.optim import create_optimizer
+
+LENGTHS = Path(__file__).parent / "results" / "lengths.json"
+VOCAB_SIZE = 30522
+MASKED_SHARE = 0.15
+MEGABATCH = 50  # transformers' LengthGroupedSampler sorts 50 batches at a time
+Batch = dict[str, torch.Tensor]
+Work = tuple[Callable[[], None], int]  # what is timed, and its real tokens
+
+
+@dataclass(frozen=True)
+class Setting:
+    device: torch.device
+    dtype: torch.dtype  # float32, or the type of autocast
+    compile: bool = False
+    vocab_size: int = VOCAB_SIZE
+
+
+@dataclass
+class Side:
+    """One network and what trains it."""
+
+    model: torch.nn.Module
+    setting: Setting
+    optimizer: torch.optim.Optimizer | None
+
+    def forward(self, batch: Batch):
+        enabled = self.setting.dtype != torch.float32
+        with torch.autocast(self.setting.device.type, self.setting.dtype, enabled=enabled):
+            return self.model(**batch)
+
+    def work(self, batches: list[Batch], training: bool) -> Work:
+        """Optimiser steps on, or predictions of, the batches."""
+        tokens = int(sum(batch["attention_mask"].sum() for batch in batches))
+        batches = [{key: tensor.to(self.setting.device) for key, tensor in batch.items()} for batch in batches]
+
+        def train() -> None:
+            for batch in batches:
+                self.forward(batch).loss.backward()
+                self.optimizer.step()
+                self.optimizer.zero_grad(set_to_none=True)
+
+        @torch.inference_mode()
+        def predict() -> None:
+            for batch in batches:
+                self.forward(batch)
+
+        return (train if training else predict), tokens
+
+
+class Workload(NamedTuple):
+    name: str
+    arms: dict[str, Callable[[int], Work]]  # the first is this project's; the argument is the repetition
+    facts: dict[str, int | str]
+    flops: float | None = None  # of one repetition of the first arm
+
+
+def make_sides(class_name: str, config: BertConfig, setting: Setting, training: bool, **switches: bool) -> list[Side]:
+    """[ours, transformers'], the same weights, sdpa, fused AdamW; switches go into our config."""
+    torch.manual_seed(0)
+    own = getattr(modeling_bert_repro, class_name)._from_config(config, attn_implementation="sdpa")
+    stock = getattr(transformers, class_name)._from_config(config, attn_implementation="sdpa")
+    stock.load_state_dict(own.state_dict())
+    own.config.update(switches)
+    sides = []
+    for model in (own, stock):
+        model.to(setting.device).train(training)
+        optimizer = create_optimizer(model, 1e-5, 0.01) if training else None
+        if setting.compile:
+            model.compile()
+        sides.append(Side(model, setting, optimizer))
+    return sides
+
+
+# --- batches ---------------------------------------------------------------------------------------------
+
+
+def stored_lengths(name: str) -> tuple[np.ndarray, int]:
+    """Every length of a data set (`benchmarks/lengths.py`), one entry a row of it, and what scripts pad it to."""
+    stored = json.loads(LENGTHS.read_text(encoding="utf-8"))["lengths"][name]
+    return np.repeat([int(length) for length in stored["counts"]], list(stored["counts"].values())), stored["padded_to"]
+
+
+def padded_batch(generator: np.random.Generator, lengths: np.ndarray, pad_to: int, vocab_size: int) -> Batch:
+    """Rows of these lengths, padded on the right with zeros to `pad_to`, (B, pad_to)."""
+    real = np.arange(pad_to) < np.asarray(lengths)[:, None]
+    ids = generator.integers(5, vocab_size, real.shape) * real
+    segments = real & (np.arange(pad_to) >= np.asarray(lengths)[:, None] // 2)
+    columns = {"input_ids": ids, "token_type_ids": segments, "attention_mask": real}
+    return {name: torch.from_numpy(column.astype(np.int64)) for name, column in columns.items()}
+
+
+def pretraining_batch(generator: np.random.Generator, rows: int, length: int, vocab_size: int) -> Batch:
+    """Full rows, 15 % of the positions labelled."""
+    batch = padded_batch(generator, np.full(rows, length), length, vocab_size)
+    labels = torch.full((rows, length), -100)
+    for row in range(rows):
+        places = generator.choice(length, max(1, round(MASKED_SHARE * length)), replace=False)
+        labels[row, places] = batch["input_ids"][row, places]
+    return batch | {"labels": labels, "next_sentence_label": torch.from_numpy(generator.integers(0, 2, rows))}
+
+
+def labelled(generator: np.random.Generator, class_name: str, batch: Batch, lengths: np.ndarray) -> Batch:
+    if class_name == "BertForQuestionAnswering":
+        ends = torch.from_numpy(generator.integers(1, lengths))
+        return batch | {"start_positions": ends // 2, "end_positions": ends}
+    return batch | {"labels": torch.from_numpy(generator.integers(0, 2, len(lengths)))}
+
+
+# --- workloads -------------------------------------------------------------------------------------------
+
+
+def pretraining(size: str, rows: int, length: int, setting: Setting) -> Workload:
+    """Masked LM and next sentence, forward, backward and AdamW."""
+    config = bert_config(size, setting.vocab_size, max_position_embeddings=max(512, length))
+    own, stock = make_sides("BertForPreTraining", config, setting, True, sparse_prediction=True)
+
+    def arm(side: Side) -> Callable[[int], Work]:
+        def prepare(repetition: int) -> Work:
+            generator = np.random.default_rng([1, repetition + 1])
+            return side.work([pretraining_batch(generator, rows, length, setting.vocab_size)], training=True)
+
+        return prepare
+
+    compiled = ", compiled" if setting.compile else ""
+    return Workload(
+        f"pre-training {size}, {rows} x {length}{compiled}",
+        {"ours": arm(own), "stock": arm(stock)},
+        {"rows": rows, "length": length, "size": size},
+        count_flops(config, [length] * rows, max(1, round(MASKED_SHARE * length)) * rows),
+    )
+
+
+def with_padding(
+    data: str, class_name: str, size: str, rows: int, setting: Setting, training: bool, shrink: int = 1
+) -> Workload:
+    """Ours on batches of random rows, against three ways to pad for transformers' class.
+
+    Grouped batches differ in length by design: each repetition takes three of them, a short, a middle and a long one.
+    shrink divides all lengths, for a quick look.
+    """
+    lengths, limit = stored_lengths(data)
+    lengths, limit = np.maximum(2, lengths // shrink), limit // shrink
+    config = bert_config(size, setting.vocab_size)
+    own, stock = make_sides(class_name, config, setting, training, unpad_inputs=True)
+
+    def batch(generator: np.random.Generator, drawn: np.ndarray, pad_to: int) -> Batch:
+        made = padded_batch(generator, drawn, pad_to, setting.vocab_size)
+        return labelled(generator, class_name, made, drawn) if training else made
+
+    def random_rows(side: Side, fixed: bool) -> Callable[[int], Work]:
+        def prepare(repetition: int) -> Work:
+            generator = np.random.default_rng([2, repetition + 1])
+            drawn = generator.choice(lengths, rows)
+            return side.work([batch(generator, drawn, limit if fixed else int(drawn.max()))], training)
+
+        return prepare
+
+    def grouped(repetition: int) -> Work:
+        generator = np.random.default_rng([3, repetition + 1])
+        drawn = np.sort(generator.choice(lengths, rows * MEGABATCH)).reshape(MEGABATCH, rows)
+        chosen = drawn[[MEGABATCH // 6, MEGABATCH // 2, MEGABATCH * 5 // 6]]
+        return stock.work([batch(generator, row, int(row.max())) for row in chosen], training)
+
+    kind = "fine-tuning" if training else "inference"
+    arms = {"ours": random_rows(own, False), f"stock, padded to {limit}": random_rows(stock, True)}
+    arms |= {"stock, padded to the longest": random_rows(stock, False), "stock, rows of like length": grouped}
+    facts = {"rows": rows, "size": size, "data": data}
+    return Workload(f"{kind} {data}, {size}, batch {rows}", arms, facts)
+
+
+def smallest(size: str, length: int, setting: Setting, training: bool) -> Workload:
+    """One row without padding: what the switch costs where it cannot help."""
+    own, stock = make_sides("BertForSequenceClassification", bert_config(size, setting.vocab_size), setting, training)
+
+    def arm(side: Side) -> Callable[[int], Work]:
+        def prepare(repetition: int) -> Work:
+            generator = np.random.default_rng([4, repetition + 1])
+            lengths = np.array([length])
+            made = padded_batch(generator, lengths, length, setting.vocab_size)
+            made = labelled(generator, "BertForSequenceClassification", made, lengths) if training else made
+            return side.work([made] * 5, training)
+
+        return prepare
+
+    kind = "training" if training else "inference"
+    name = f"one row of {length} tokens, {size}, {kind}"
+    return Workload(name, {"ours": arm(own), "stock": arm(stock)}, {"rows": 1, "length": length, "size": size})
+
+
+def count_flops(config: BertConfig, lengths: list[int], labelled_tokens: int) -> float:
+    """Multiplications and additions of the matrix products of a pre-training step with labelled positions only.
+
+    The backward pass takes twice the forward's. Softmax, LayerNorm, GELU, embeddings and AdamW are not counted.
+    """
+    hidden, layers = config.hidden_size, config.num_hidden_layers
+    tokens = sum(lengths)
+    linear = tokens * layers * (4 * hidden * hidden + 2 * hidden * config.intermediate_size)
+    attention = layers * sum(2 * length * length * hidden for length in lengths)
+    heads = labelled_tokens * (hidden * hidden + hidden * config.vocab_size) + len(lengths) * (hidden * hidden)
+    return 3 * 2.0 * (linear + attention + heads)
+
+
+# --- memory ----------------------------------------------------------------------------------------------
+
+
+def peak_memory(which: int, size: str, rows: int, length: int, setting: Setting) -> int:
+    """Peak bytes of a process that does two pre-training steps; `which`: 0 ours, 1 transformers'.
+
+    Call it in a process of its own. On CUDA the allocator's peak, else the resident memory.
+    """
+    config = bert_config(size, setting.vocab_size, max_position_embeddings=max(512, length))
+    side = make_sides("BertForPreTraining", config, setting, True, sparse_prediction=True)[which]
+    generator = np.random.default_rng(0)
+    for _ in range(2):
+        side.work([pretraining_batch(generator, rows, length, setting.vocab_size)], True)[0]()
+    if setting.device.type == "cuda":
+        return torch.cuda.max_memory_allocated()
+    # Not getrusage: its peak is inherited from the process that started this one.
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
