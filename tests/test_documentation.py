@@ -23,6 +23,7 @@ import torch
 from transformers import BertConfig, dynamic_module_utils
 
 from modeling_bert_repro import BertForPreTraining
+from modeling_bert_repro.modeling_bert import CODE_FILES
 from tokenization import build_tokenizer
 from training import arguments, glue
 from training.checkpoint import FIXED_FLAGS
@@ -177,7 +178,7 @@ def test_links_files_and_names_exist(path):
     assert not missing_names(text)
 
 
-@by_name([*PAGES, *SCRIPTS])
+@by_name([*PAGES, *SCRIPTS, *ROOT.glob("examples/*.sh")])
 def test_flags_exist_and_commands_parse(path, capsys):
     text = text_of(path)
     problems = bad_commands(text) + unknown_flags(text)
@@ -291,6 +292,11 @@ def test_the_list_of_what_must_not_change_is_complete():
     text = CHECKPOINTS.read_text().partition("<!-- fixed -->\n")[2].partition("Everything else")[0]
     counted = {"max_steps", "num_train_epochs", "phases", "per_device_train_batch_size", "gradient_accumulation_steps"}
     assert set(re.findall(r"--(\w+)", text)) - counted == set(FIXED_FLAGS)
+
+
+def test_the_code_files_of_a_folder_are_all_named():
+    row = next(line for line in CHECKPOINTS.read_text().splitlines() if "our classes" in line)
+    assert set(re.findall(r"`(\w+\.py)`", row)) == set(CODE_FILES)
 
 
 def google_arrays(model: BertForPreTraining) -> dict:
