@@ -149,6 +149,12 @@ def read_examples(task: Task, path: str | Path, labelled: bool) -> Examples:
     if table.skipped:
         facts["broken_lines_left_out"] = table.skipped
     labels = table.columns[columns.label] if labelled else None
+    for row, label in enumerate(labels or []):
+        if not isinstance(label, str | int | float) or as_text(label) != as_text(label).strip():
+            raise ValueError(
+                f"{table.where(row)}: expected a word or a number in {columns.label!r}, without spaces around it, "
+                f"got {label!r}"
+            )
     index = table.columns[columns.index] if columns.index else range(len(table))
     categories = {name: table.columns[name] for name in columns.categories}
     return Examples(texts, labels, [str(i) for i in index], table.where, facts, columns, categories)

@@ -84,19 +84,30 @@ def _jsonl_rows(path: Path) -> Iterator[tuple[int, list]]:
             yield number, []
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line, object_pairs_hook=_object, parse_constant=_constant)
             json.dumps(row, ensure_ascii=False).encode()
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{path}:{number}: expected one JSON object a line, got: {error}") from None
         except UnicodeEncodeError as error:
             half = error.object[error.start]
             raise ValueError(f"{path}:{number}: expected Unicode text, got half a surrogate pair {half!r}") from None
+        except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a plain ValueError
+            raise ValueError(f"{path}:{number}: expected one JSON object a line, got: {error}") from None
         if not isinstance(row, dict) or not row:
             raise ValueError(f"{path}:{number}: expected a JSON object with fields, got {line[:60]!r}")
         if not header:
             header = list(row)
             yield number, header
         yield number, [row.get(name) for name in header]
+
+
+def _object(fields: list[tuple[str, object]]) -> dict:
+    names = [name for name, _ in fields]
+    if doubled := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"the field {doubled[0]!r} twice in one object")
+    return dict(fields)
+
+
+def _constant(name: str) -> float:
+    raise ValueError(f"{name}, which is no JSON")
 
 
 _ROWS = {".tsv": _tsv_rows, ".csv": _csv_rows, ".jsonl": _jsonl_rows}

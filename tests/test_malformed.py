@@ -1,0 +1,194 @@
+"""Damaged files of examples: each is read as an independent reader reads it, or refused with its name and line."""
+
+import gzip
+import json
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from official_files import flags, own, write_task
+
+from training.glue_sources import load_data
+
+ROWS = 30
+WORDS = ["red", "", '" open', "中文", "a\u2028b", "e\u0301", "\x85", "it 's", "\\n", "tab less", "🙂", "'"]
+
+
+def tsv_lines(rng: random.Random) -> list[bytes]:
+    rows = [f"{rng.choice(WORDS)} {n}\t{rng.choice(WORDS)}\t{n % 2}" for n in range(ROWS)]
+    return [row.encode() for row in ["sentence1\tsentence2\tlabel", *rows]]
+
+
+def jsonl_lines(rng: random.Random) -> list[bytes]:
+    rows = [
+        {"sentence1": f"{rng.choice(WORDS)} {n}", "sentence2": rng.choice(WORDS), "label": n % 2} for n in range(ROWS)
+    ]
+    return [json.dumps(row, ensure_ascii=bool(n % 2)).encode() for n, row in enumerate(rows)]
+
+
+def at_random(change: Callable[[random.Random, bytes], bytes]):
+    """A change of one line of the file."""
+
+    def apply(rng: random.Random, lines: list[bytes]) -> bytes:
+        place = rng.randrange(len(lines))
+        return b"\n".join([*lines[:place], change(rng, lines[place]), *lines[place + 1 :]]) + b"\n"
+
+    return apply
+
+
+def spliced(rng: random.Random, line: bytes, new: bytes) -> bytes:
+    place = rng.randrange(len(line) + 1)
+    return line[:place] + new + line[place:]
+
+
+def without(rng: random.Random, line: bytes) -> bytes:
+    place = rng.randrange(len(line))
+    return line[:place] + line[place + rng.randrange(1, 12) :]
+
+
+INSERTED = [
+    b"\t",
+    b"\n",
+    b"\n\n",
+    b"\r",
+    b"\r\n",
+    b'"',
+    b"\x00",
+    b"\xff",
+    b"\xe2\x80",
+    b"\xef\xbb\xbf",
+    b"\xed\xa0\x80",
+]
+OF_ANY = [
+    *[at_random(lambda rng, line, new=new: spliced(rng, line, new)) for new in INSERTED],
+    *[at_random(lambda rng, line: spliced(rng, line, bytes([rng.randrange(256)])))] * 2,
+    *[at_random(without)] * 3,
+    at_random(lambda rng, line: b""),
+    at_random(lambda rng, line: line + line),
+    at_random(lambda rng, line: line + b"\n" + line),
+    at_random(lambda rng, line: line[::-1]),
+    lambda rng, lines: b"\n".join(lines)[: rng.randrange(1, 900)],
+    lambda rng, lines: b"\r".join(lines),
+    lambda rng, lines: b"\r\n".join(lines),
+    lambda rng, lines: b"\xef\xbb\xbf" + b"\n".join(lines),
+    lambda rng, lines: b"\n".join(lines).decode().encode("utf-16"),
+    lambda rng, lines: b"\n".join(lines) + b"\n\n\n",
+    lambda rng, lines: b"",
+]
+OF_TSV = [
+    at_random(lambda rng, line: line.replace(b"\t", rng.choice([b" ", b",", b"\t\t"]), 1)),
+    at_random(lambda rng, line: line.rpartition(b"\t")[0]),
+    at_random(lambda rng, line: line.rpartition(b"\t")[0] + b"\t" + rng.choice([b"", b"2", b"x", b" 1", b"1.0"])),
+]
+VALUES = [b"null", b"NaN", b"[]", b"{}", b"1e999", b"true", b'"\\ud800"', b"7" * 5000, b"[" * 5000, b'""', b"-0", b"x"]
+OF_JSONL = [
+    *[
+        at_random(lambda rng, line, new=new: re.sub(rb": [^,}]*", lambda _: b": " + new, line, count=1))
+        for new in VALUES
+    ],
+    *[at_random(lambda rng, line, new=new: re.sub(rb"[01]}$", lambda _: new + b"}", line)) for new in VALUES],
+    at_random(lambda rng, line: line.replace(b'"sentence2"', b'"sentence1"')),
+    at_random(lambda rng, line: line.replace(b'"label"', b'"lable"')),
+    at_random(lambda rng, line: line + b" " + line),
+    at_random(lambda rng, line: b"[" + line + b"]"),
+    at_random(lambda rng, line: line.replace(b"}", b",}")),
+]
+
+
+def expected_tsv(content: bytes) -> list[tuple]:
+    """As the format says: UTF-8, a line ends at a line feed, a field at a tab; quotation marks are text."""
+    lines = content.decode("utf-8-sig").rstrip("\r\n").split("\n")
+    header, *rows = [line.removesuffix("\r").split("\t") for line in lines]
+    places = [header.index(name) for name in ("sentence1", "sentence2", "label")]
+    return [tuple(row[place] for place in places) for row in rows]
+
+
+def expected_jsonl(content: bytes) -> list[tuple]:
+    rows = [json.loads(line) for line in content.decode("utf-8-sig").rstrip("\r\n").split("\n")]
+    return [(row["sentence1"], row["sentence2"], str(row["label"]).lower()) for row in rows]
+
+
+def read(path: str) -> list[tuple]:
+    data = load_data(flags(train_file=path, validation_file=path))
+    examples = data.splits["train"]
+    names = [data.task.labels[n] if data.task.labels else n for n in examples.labels]
+    return list(zip(*examples.texts, names))
+
+
+@pytest.mark.parametrize(
+    ("kind", "lines", "changes", "expected"),
+    [("tsv", tsv_lines, OF_ANY + OF_TSV, expected_tsv), ("jsonl", jsonl_lines, OF_ANY + OF_JSONL, expected_jsonl)],
+)
+def test_200_malformed_files(tmp_path, kind, lines, changes, expected):
+    refused = 0
+    for seed in range(200):
+        rng = random.Random(seed)
+        change = changes[seed % len(changes)]
+        content = change(rng, lines(rng))
+        path = own(tmp_path, content, f"{seed}.{kind}")
+        try:
+            found = read(path)
+        except ValueError as error:
+            refused += 1
+            text = str(error)
+            assert type(error) is ValueError
+            assert "\n" not in text
+            whole_file = ("got none", "expected at least two labels", "examples have the label")
+            assert re.search(rf"/{seed}\.{kind}:\d+: ", text) or any(words in text for words in whole_file), text
+        else:
+            wanted = expected(content)
+            assert [row[:2] for row in found] == [row[:2] for row in wanted], (seed, content)
+            for row, other in zip(found, wanted):
+                assert str(row[2]) == other[2] or float(row[2]) == float(other[2])
+    assert 80 < refused < 190
+
+
+def test_the_named_line_is_the_damaged_one(tmp_path):
+    """One broken byte, one lost tab, one lost brace: in every line of the file in turn."""
+    rng = random.Random(0)
+    lines = tsv_lines(rng)
+    for number in range(2, len(lines) + 1):
+        for damage, words in [
+            (lambda b: b + b"\xff", "expected UTF-8"),
+            (lambda b: b.replace(b"\t", b" ", 1), "columns"),
+        ]:
+            content = b"\n".join([*lines[: number - 1], damage(lines[number - 1]), *lines[number:]])
+            with pytest.raises(ValueError, match=rf"own\.tsv:{number}: .*{words}"):
+                read(own(tmp_path, content))
+    lines = jsonl_lines(rng)
+    for number in range(1, len(lines) + 1):
+        content = b"\n".join([*lines[: number - 1], lines[number - 1][:-1], *lines[number:]])
+        with pytest.raises(ValueError, match=rf"own\.jsonl:{number}: expected one JSON object a line"):
+            read(own(tmp_path, content, "own.jsonl"))
+
+
+def test_200_damaged_official_files(tmp_path):
+    """Also packed ones: every row is still there, or a ValueError names the file."""
+    folder = write_task(tmp_path / "sst2", "sst2")
+    original = (folder / "train.tsv").read_bytes()
+    dev = str(folder / "dev.tsv")
+    refused = 0
+    for seed in range(200):
+        rng = random.Random(seed)
+        packed = seed % 4 == 3
+        broken = bytearray(gzip.compress(original, mtime=0) if packed else original)
+        place = rng.randrange(len(broken))
+        kind = seed % 3
+        if kind == 0:
+            broken[place] = rng.randrange(256)
+        elif kind == 1:
+            del broken[place : place + rng.randrange(1, 30)]
+        else:
+            del broken[place:]
+        path = own(tmp_path, bytes(broken), f"{seed}.tsv.gz" if packed else f"{seed}.tsv")
+        try:
+            data = load_data(flags(task_name="sst2", train_file=path, validation_file=dev))
+        except ValueError as error:
+            assert f"/{seed}.tsv" in str(error) or "training examples have the label" in str(error)
+            refused += 1
+        else:
+            content = gzip.decompress(Path(path).read_bytes()) if packed else bytes(broken)
+            assert len(data.splits["train"]) == len([line for line in content.split(b"\n") if line]) - 1
+    assert 50 < refused < 200
