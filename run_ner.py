@@ -30,15 +30,15 @@ import time
 
 import torch
 import transformers
-from transformers import AutoConfig, AutoTokenizer, BertConfig
+from transformers import AutoTokenizer, BertConfig
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
 from training import ner
 from training.arguments import NerArguments, parse_arguments
-from training.batches import step_batches, steps_for
+from training.batches import evaluation_due, step_batches, steps_for
 from training.checkpoint import resume, save_checkpoint, save_model_folder
-from training.configs import bert_config, check_fit
+from training.configs import load_config
 from training.control import control_of
 from training.curves import draw_curves
 from training.glue import config_labels
@@ -52,11 +52,12 @@ from training.tagger import BertFeatureTagger
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_arguments(NerArguments, argv)
-    transformers.logging.set_verbosity_error()  # what it reports of new weights is said below in one line
-    transformers.logging.disable_progress_bar()
     check_output_dir(args)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer)
+    vars(config).pop("auto_map", None)  # that of the checkpoint; a saved model writes its own
+    if args.feature_based:
+        config.feature_based, config.lstm_size = args.feature_based, args.lstm_size
     # Before start_run: a mistake in the data leaves no half-made output folder behind.
     data = load_data(args, config_labels(config))
     rows, features = ner.tokenized(data, tokenizer, args)
@@ -105,24 +106,9 @@ def main(argv: list[str] | None = None) -> None:
     run.say(f"finished: {run.output_dir}")
 
 
-def load_config(args, tokenizer) -> BertConfig:
-    """The network's shape, checked against the tokenizer and the length asked for."""
-    if args.config_name:
-        config = bert_config(args.config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
-    else:
-        config = AutoConfig.from_pretrained(args.model_name_or_path)
-    if not isinstance(config, BertConfig):
-        raise ValueError(f"expected a BERT checkpoint, got model_type {config.model_type!r}")
-    check_fit(config, tokenizer, args.max_seq_length)
-    vars(config).pop("auto_map", None)  # that of the checkpoint; a saved model writes its own
-    if args.feature_based:
-        config.feature_based, config.lstm_size = args.feature_based, args.lstm_size
-    return config
-
-
 def build_model(run, config: BertConfig, data):
     """The tagger, fine-tuned as a whole or on frozen features, and a line on what of it is not from the checkpoint."""
-    args = run.args
+    args, before = run.args, config_labels(config)
     config.id2label = dict(enumerate(data.labels))
     config.label2id = {label: number for number, label in enumerate(data.labels)}
     cls, more = modeling_bert_repro.BertForTokenClassification, {}
@@ -137,6 +123,10 @@ def build_model(run, config: BertConfig, data):
         new = sorted({*info["missing_keys"], *(key[0] for key in info["mismatched_keys"])})
         if strange := [name for name in new if not name.startswith(("classifier.", "lstm.", "weights"))]:
             raise ValueError(f"{args.model_name_or_path} has no weights, or others, for {', '.join(strange[:3])}")
+        if "classifier.weight" not in new and before and set(before) != set(data.labels):  # as many, but others
+            torch.nn.init.normal_(model.classifier.weight, std=config.initializer_range)
+            torch.nn.init.zeros_(model.classifier.bias)
+            new += ["classifier.bias", "classifier.weight"]
     said = f"newly initialised: {', '.join(new)}" if new else "the classifier is the checkpoint's"
     if new and "train" not in data.splits:
         raise ValueError(f"{said}; without training data the model cannot be evaluated")
@@ -148,13 +138,6 @@ def build_model(run, config: BertConfig, data):
     if args.torch_compile:
         model.compile()
     return model
-
-
-def evaluation_due(run, step: int, num_examples: int) -> bool:
-    """Every --eval_steps; else when the step completes an epoch."""
-    if run.args.eval_steps:
-        return step % run.args.eval_steps == 0
-    return step * run.global_batch_size // num_examples > (step - 1) * run.global_batch_size // num_examples
 
 
 def evaluate(run, model, data, rows, features, step: int, split: str = "validation", write: bool = False) -> dict:

@@ -25,16 +25,15 @@ import sys
 import time
 
 import torch
-import transformers
-from transformers import AutoConfig, AutoTokenizer, BertConfig
+from transformers import AutoTokenizer, BertConfig
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
 from training import swag
 from training.arguments import SwagArguments, parse_arguments
-from training.batches import step_batches, steps_for
+from training.batches import evaluation_due, step_batches, steps_for
 from training.checkpoint import resume, save_checkpoint, save_model_folder
-from training.configs import bert_config, check_fit
+from training.configs import load_config
 from training.control import control_of
 from training.curves import draw_curves
 from training.loop import predict, training_steps
@@ -45,8 +44,6 @@ from training.run import check_output_dir, report_errors, start_run
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_arguments(SwagArguments, argv)
-    transformers.logging.set_verbosity_error()  # what it reports of new weights is said below in one line
-    transformers.logging.disable_progress_bar()
     check_output_dir(args)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer)
@@ -98,19 +95,6 @@ def main(argv: list[str] | None = None) -> None:
     run.say(f"finished: {run.output_dir}")
 
 
-def load_config(args, tokenizer) -> BertConfig:
-    """The network's shape, checked against the tokenizer and the length asked for."""
-    if args.config_name:
-        config = bert_config(args.config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
-    else:
-        config = AutoConfig.from_pretrained(args.model_name_or_path)
-    if not isinstance(config, BertConfig):
-        raise ValueError(f"expected a BERT checkpoint, got model_type {config.model_type!r}")
-    check_fit(config, tokenizer, args.max_seq_length)
-    vars(config).pop("auto_map", None)  # that of the checkpoint; a saved model writes its own
-    return config
-
-
 def build_model(run, config: BertConfig, data: swag.Data):
     """The network with a score for each choice, and a line on what of it is not from the checkpoint."""
     args, cls = run.args, modeling_bert_repro.BertForMultipleChoice
@@ -131,13 +115,6 @@ def build_model(run, config: BertConfig, data: swag.Data):
     if args.torch_compile:
         model.compile()
     return model
-
-
-def evaluation_due(run, step: int, num_examples: int) -> bool:
-    """Every --eval_steps; else when the step completes an epoch."""
-    if run.args.eval_steps:
-        return step % run.args.eval_steps == 0
-    return step * run.global_batch_size // num_examples > (step - 1) * run.global_batch_size // num_examples
 
 
 def evaluate(run, model, data, features, step: int, split: str = "validation", write: bool = False) -> dict:

@@ -230,6 +230,16 @@ def test_the_control_has_the_same_losses(finished, checkpoint, files, tmp_path, 
     assert len(set(losses[0])) == 4
 
 
+def test_a_head_for_other_tags_is_drawn_anew_and_said_so(finished, tmp_path, capsys):
+    other = write(tmp_path, "the O\n\nriver B-A\nking I-A\ngarden B-B\n")  # as many tags as the head knows
+    argv = ["--model_name_or_path", str(finished), "--output_dir", str(tmp_path / "run"), "--max_seq_length", "20"]
+    run_ner.main([*argv, "--train_file", other, "--validation_file", other, "--max_steps", "1", "--learning_rate", "0"])
+    assert "newly initialised: classifier.bias, classifier.weight" in capsys.readouterr().out
+    before, after = (load_file(folder / "model.safetensors") for folder in (finished, tmp_path / "run"))
+    assert not torch.equal(before["classifier.weight"], after["classifier.weight"])
+    assert all(torch.equal(before[name], after[name]) for name in before if name.startswith("bert."))
+
+
 def test_random_weights_as_a_baseline(tokenizer_folder, files, tmp_path):
     argv = flags("x", files, tmp_path / "run", "--config_name", "tiny", "--tokenizer_name", str(tokenizer_folder))
     run_ner.main([*argv[2:], "--max_steps", "1"])

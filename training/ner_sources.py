@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from .hub import load_from_hub
+from .hub import digest, load_from_hub
 from .ner import Sentence, Split, one_document_each, read_conll, to_bio
 from .tables import sha256
 
@@ -120,7 +120,8 @@ def _hub_split(rows, source: str, args) -> Split:
     untagged = {sentence.tags is None for sentence in sentences}
     if len(untagged) != 1:
         raise ValueError(f"{source}: expected rows that all have tags or all have none, got both, or no row")
-    split = Split(source, sentences, {"documents": len(numbers), "fingerprint": rows._fingerprint})
+    content = digest([[sentence.words, sentence.tags, sentence.document] for sentence in sentences])
+    split = Split(source, sentences, {"documents": len(numbers), "sha256": content})
     if not documents:
         one_document_each(split)
     if split.tagged:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from .batches import Features
-from .hub import load_from_hub
+from .hub import digest, load_from_hub
 from .metrics import accuracy
 from .tables import read_table, sha256
 
@@ -173,8 +173,9 @@ def _from_hub(rows, source: str, split: str) -> Examples:
         names = find_columns(rows.column_names, labelled)
     except ValueError as error:
         raise ValueError(f"{source}: {error}") from None
-    facts = {"source": source, "fingerprint": rows._fingerprint}
-    return _examples({name: rows[name][:] for name in names}, lambda row: f"{source} row {row}", labelled, facts)
+    columns = {name: rows[name][:] for name in names}
+    facts = {"source": source, "sha256": digest(columns)}
+    return _examples(columns, lambda row: f"{source} row {row}", labelled, facts)
 
 
 # --- to the model, and back ------------------------------------------------------------------------------
