@@ -19,6 +19,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 import run_pretraining
 from training import batches, checkpoint, loop, run
 
+# Made from the records when the run is over; half of the time of a run this short.
+run_pretraining.draw_curves = run_pretraining.write_model_card = lambda *_, **__: None
 TRACED = {module.__file__ for module in (batches, checkpoint, loop, run)}
 
 
@@ -39,7 +41,7 @@ class Lines:
         return self.lines
 
 
-def fork(flags: list[str], folder: Path, workers: int, fatal: int | None = None) -> int:
+def fork(flags: list[str], folder: Path, workers: int, count: bool = False, fatal: int | None = None) -> int:
     """Run the script in a child; returns how it ended, as ``os.waitstatus_to_exitcode`` has it."""
     child = os.fork()
     if child:
@@ -50,7 +52,8 @@ def fork(flags: list[str], folder: Path, workers: int, fatal: int | None = None)
         os.dup2(output, 1)
         os.dup2(output, 2)
         lines = Lines(fatal)
-        sys.settrace(lines.calls)
+        if count or fatal:
+            sys.settrace(lines.calls)
         more = ["--output_dir", str(folder), "--dataloader_num_workers", str(workers)]
         status = run.report_errors(lambda: run_pretraining.main([*flags, *more]))
         sys.settrace(None)
@@ -65,12 +68,12 @@ def main(flags: list[str], folder: str, points: int, seed: int) -> None:
     passed = {}
     for workers in (0, 2):
         whole = parent / f"whole-{workers}"
-        assert fork(flags, whole, workers) == 0, whole.with_suffix(".out").read_text()
+        assert fork(flags, whole, workers, count=True) == 0, whole.with_suffix(".out").read_text()
         passed[workers] = int(whole.with_suffix(".lines").read_text())
     for number in range(points):
         workers, broken = (0, 2)[number % 2], parent / f"killed-{number}"
         fatal = draw.randint(1, passed[workers])
-        assert fork(flags, broken, workers, fatal) == -signal.SIGKILL
+        assert fork(flags, broken, workers, fatal=fatal) == -signal.SIGKILL
         left = sorted(path.name for path in broken.glob("checkpoint-*"))
         print(f"{broken.name}: workers {workers}, line {fatal} of {passed[workers]}, left {left}", flush=True)
         status = fork([*flags, "--resume_from_checkpoint", "auto"], broken, workers)
