@@ -164,6 +164,11 @@ def test_head_for_as_many_but_other_classes_is_replaced(tmp_path, pretrained, fi
     assert "in place of the checkpoint's head for negative, positive" in capsys.readouterr().out
     train(tmp_path / "rte", tmp_path / "qnli", files, "rte", "--max_steps=1", "--learning_rate=0")
     assert "the classifier is the checkpoint's" in capsys.readouterr().out
+    config = tmp_path / "rte" / "config.json"
+    names = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
+    config.write_text(json.dumps(json.loads(config.read_text(encoding="utf-8")) | names), encoding="utf-8")
+    train(tmp_path / "mrpc", tmp_path / "rte", files, "mrpc", "--max_steps=1", "--learning_rate=0")
+    assert "the classifier is the checkpoint's" in capsys.readouterr().out  # nameless classes
     heads = [load_file(tmp_path / name / "model.safetensors")["classifier.weight"] for name in ("sst2", "qnli", "rte")]
     assert not torch.equal(heads[0], heads[1])
     assert heads[1].std() == pytest.approx(0.02, rel=0.3)
