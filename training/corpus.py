@@ -9,6 +9,7 @@ for every number of workers and whether or not the build was interrupted.
 
 import gzip
 import hashlib
+import io
 import itertools
 import json
 import lzma
@@ -36,7 +37,8 @@ from training.shards import (
     tokenizer_sha256,
 )
 
-_OPENERS = {".xz": lzma.open, ".gz": gzip.open}
+_PACKED = (".xz", ".gz")
+_BLOCK = 1 << 20
 _KINDS = (".txt", ".jsonl", ".parquet")
 _CHUNK_CHARACTERS = 1 << 20
 COMMIT_SECONDS = 20.0
@@ -95,17 +97,55 @@ def check_files(files: Iterable[str | Path]) -> list[Path]:
 
 
 def _kind(path: Path) -> str:
-    return Path(path.stem).suffix if path.suffix in _OPENERS else path.suffix
+    return Path(path.stem).suffix if path.suffix in _PACKED else path.suffix
 
 
 def _opened(path: Path) -> IO[bytes]:
-    return _OPENERS.get(path.suffix, open)(path, "rb")
+    if path.suffix == ".xz":
+        return io.BufferedReader(_Xz(path), _BLOCK)
+    return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
+
+
+class _Xz(io.RawIOBase):
+    """What an .xz holds, all of its streams. `lzma.open` takes a damaged second one for the end and says nothing."""
+
+    def __init__(self, path: Path):
+        self.file = path.open("rb")
+        self.decoder = lzma.LZMADecompressor()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        while True:
+            block = b""
+            if self.decoder.eof:
+                block = self.decoder.unused_data.lstrip(b"\0")  # streams may be padded
+                while not block and (more := self.file.read(_BLOCK)):
+                    block = more.lstrip(b"\0")
+                if not block:
+                    return 0
+                self.decoder = lzma.LZMADecompressor()
+            elif self.decoder.needs_input:
+                block = self.file.read(_BLOCK)
+                if not block:
+                    raise EOFError("it ends in the middle of a stream")
+            data = self.decoder.decompress(block, len(buffer))
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
 
 
 def _decoded_lines(path: Path, stream: IO[bytes]) -> Iterator[tuple[int, str]]:
     number = 0
     try:
         for number, line in enumerate(stream, 1):
+            if b"\0" in line:
+                raise ValueError(f"{path}:{number}: holds a NUL byte: a binary file, or UTF-16; convert it to UTF-8")
             yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
     except UnicodeDecodeError as error:
         raise ValueError(
@@ -126,11 +166,19 @@ def _json_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
         if not line:
             continue
         try:
-            row = json.loads(line)
+            # Of two fields of one name json keeps the last and says nothing; the look-out for them costs time.
+            row = json.loads(line, object_pairs_hook=_unrepeated if line.count('"text"') > 1 else None)
         except (ValueError, RecursionError) as error:  # also numbers of 5,000 digits, and endless brackets
             raise ValueError(f"{path}:{number}: not JSON ({error}); expected one object a line") from error
         text = row.get("text") if isinstance(row, dict) else None
         yield from _paragraphs(text, f"{path}:{number}")
+
+
+def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    if names.count("text") > 1:
+        raise ValueError("the field `text` comes twice")
+    return dict(pairs)
 
 
 def _parquet_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
@@ -139,25 +187,31 @@ def _parquet_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
 
     with tempfile.TemporaryFile() as unpacked:
         try:
-            if path.suffix in _OPENERS:
+            if path.suffix in _PACKED:
                 # Parquet is read from its end: seeking in a compressed stream would unpack it many times.
                 shutil.copyfileobj(stream, unpacked)
                 stream = unpacked
             table = pyarrow.parquet.ParquetFile(stream)
-            if "text" not in table.schema_arrow.names:
-                raise ValueError(f"{path}: no column `text`; its columns are {', '.join(table.schema_arrow.names)}")
+            names = table.schema_arrow.names
+            if names.count("text") != 1:
+                raise ValueError(f"{path}: expected one column `text`; its columns are {', '.join(names)}")
             rows = itertools.chain.from_iterable(
-                batch.column(0).to_pylist() for batch in table.iter_batches(1024, columns=["text"])
+                batch.column(0) for batch in table.iter_batches(1024, columns=["text"])
             )
-            for number, text in enumerate(rows, 1):
+            for number, row in enumerate(rows, 1):
+                try:
+                    text = row.as_py()
+                except UnicodeDecodeError as error:
+                    raise ValueError(f"{path}: row {number}: not UTF-8 ({error.reason}); repair the text") from error
                 yield from _paragraphs(text, f"{path}: row {number}")
         except (pyarrow.ArrowException, lzma.LZMAError, zlib.error, EOFError, OSError) as error:
-            raise ValueError(f"{path}: not a readable parquet file ({error}); fetch the file again") from error
+            reason = " ".join(str(error).split())
+            raise ValueError(f"{path}: not a readable parquet file ({reason}); fetch the file again") from error
 
 
 def _paragraphs(text: Any, where: str) -> Iterator[str | None]:
     if not isinstance(text, str):
-        raise ValueError(f"{where}: expected a string in the field `text`, got {type(text).__name__}")
+        raise ValueError(f"{where}: expected a string in the field `text`, got {type(text).__name__}; repair the row")
     check_encodable(text, where)
     for line in text.split("\n"):
         if line := line.strip():
