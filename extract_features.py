@@ -1,0 +1,86 @@
+"""Write the vectors that BERT gives to texts, as google-research/bert's extract_features.py does.
+
+One text a line of a plain file (also .gz, .xz); " ||| " separates the two texts of a pair. Every piece of every line,
+from the last four layers, in the original's JSON lines:
+
+    python extract_features.py --model_name_or_path runs/base --input_file texts.txt --output_file vectors.jsonl \
+        --layers -1,-2,-3,-4 --max_seq_length 128
+
+One vector a line, the mean over its pieces, for NumPy; np.load("vectors.npz")["vectors"] is (lines, layers, size):
+
+    python extract_features.py --model_name_or_path runs/base --input_file texts.txt --output_file vectors.npz \
+        --layers -1 --pooling mean
+
+Lines longer than the model, in overlapping windows in which every piece is taken where it stands deepest in context:
+
+    python extract_features.py --model_name_or_path runs/base --input_file pages.txt --output_file pages.npz \
+        --max_seq_length 512 --long_lines window
+
+Layers: -1 is the last and 0 the first, as in the original; the number before the first counted from the end (-13 of
+12 layers) are the embeddings. --model_impl transformers runs transformers' network instead.
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+import transformers
+from tqdm import tqdm
+from transformers import AutoConfig, AutoTokenizer, BertConfig
+
+import modeling_bert_repro
+from training import features
+from training.arguments import FeatureArguments, parse_arguments
+from training.configs import check_fit
+from training.run import report_errors
+
+IMPLEMENTATIONS = {"repro": modeling_bert_repro, "transformers": transformers}
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parse_arguments(FeatureArguments, with_equals(sys.argv[1:] if argv is None else argv))
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    target = Path(args.output_file)
+    if target.suffix not in (".jsonl", ".npz"):
+        raise ValueError(f"--output_file {target}: expected a name that ends in .jsonl or .npz")
+    if target.exists():
+        raise ValueError(f"--output_file {target} exists; give another name, or delete it")
+    tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
+    config = AutoConfig.from_pretrained(args.model_name_or_path)
+    if not isinstance(config, BertConfig):
+        raise ValueError(f"expected a BERT checkpoint, got model_type {config.model_type!r}")
+    check_fit(config, tokenizer, args.max_seq_length)
+    layers = features.parse_layers(args.layers, config.num_hidden_layers)
+    lines = features.read_lines(args.input_file, tokenizer, args.max_seq_length, args.long_lines)
+    model = load_model(args, config)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
+    found = features.extract(model.to(device), lines, layers, tokenizer.pad_token_id, args.batch_size, device)
+    progress = tqdm(found, total=len(lines), disable=None)  # quiet where stderr is not a terminal
+    features.write(target, progress, layers, args.pooling, tokenizer.convert_ids_to_tokens)
+    windows = sum(len(rows) > 1 for rows in lines)
+    print(f"{target}: {len(lines):,} lines" + (f", {windows:,} of them in windows" if windows else ""))
+
+
+def with_equals(argv: list[str]) -> list[str]:
+    """argparse takes the -1,-2 of ``--layers -1,-2`` for a flag of its own; --layers=-1,-2 it understands."""
+    argv = list(argv)
+    if "--layers" in argv[:-1]:
+        place = argv.index("--layers")
+        argv[place : place + 2] = [f"--layers={argv[place + 1]}"]
+    return argv
+
+
+def load_model(args, config):
+    """BERT without its pooler, all weights from the checkpoint."""
+    model, info = IMPLEMENTATIONS[args.model_impl].BertModel.from_pretrained(
+        args.model_name_or_path, config=config, add_pooling_layer=False, dtype=torch.float32, output_loading_info=True
+    )
+    if info["missing_keys"]:
+        raise ValueError(f"{args.model_name_or_path} has no weights for {', '.join(sorted(info['missing_keys'])[:3])}")
+    return model
+
+
+if __name__ == "__main__":
+    sys.exit(report_errors(main))
