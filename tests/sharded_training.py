@@ -1,0 +1,90 @@
+"""Train a network that torch's ``fully_shard`` (FSDP2) spreads over 2 processes; started by test_sharding.py.
+
+    torchrun --nproc_per_node 2 tests/sharded_training.py FOLDER OPTIMIZER
+
+Saves FOLDER/checkpoint-2, goes on to step 4, saves the model; then resumes from checkpoint-2 and does the same again.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import torch
+from accelerate import Accelerator
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.optim.lr_scheduler import LambdaLR
+from transformers import BertConfig
+
+from modeling_bert_repro import BertForPreTraining
+from training.arguments import SharedArguments
+from training.batches import step_batches
+from training.checkpoint import resume, save_checkpoint, save_model_folder
+from training.loop import training_steps
+from training.optim import create_optimizer
+from training.run import Run
+
+TOTAL = 4
+
+
+class Source:
+    """Random instances with very different numbers of labels."""
+
+    def batch(self, start, stop):
+        draws = [torch.Generator().manual_seed(position) for position in range(start, stop)]
+        ids = torch.stack([torch.randint(5, 99, (16,), generator=g) for g in draws])
+        chosen = torch.stack([torch.rand(16, generator=g) < 0.1 + 0.2 * (i % 4) for i, g in enumerate(draws, start)])
+        chosen[:, 3] = True
+        return {
+            "input_ids": ids,
+            "attention_mask": torch.ones_like(ids),
+            "labels": torch.where(chosen, ids, -100),
+            "next_sentence_label": ids[:, 1] % 2,
+        }
+
+
+def prepared(optimizer_name: str, shard: bool):
+    """Model, optimiser and schedule from the same random weights, whatever the number of processes."""
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=99,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=37,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    model = BertForPreTraining(config)
+    if shard:
+        mesh = init_device_mesh("cpu", (torch.distributed.get_world_size(),))
+        for layer in model.bert.encoder.layer:
+            fully_shard(layer, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+    optimizer = create_optimizer(model, 1e-3, 0.01, optimizer_name)
+    return model, optimizer, LambdaLR(optimizer, lambda step: 1.0)
+
+
+def train(run: Run, optimizer_name: str, shard: bool) -> None:
+    parts = prepared(optimizer_name, shard)
+    done = resume(run, TOTAL, *parts)
+    for step in training_steps(run, *parts, step_batches(Source(), run, done, TOTAL), TOTAL, done):
+        run.log(event="train", step=step.index, loss=step.loss, grad_norm=step.grad_norm)
+        if step.index == 2:
+            save_checkpoint(run, 2, TOTAL, *parts)
+    save_model_folder(run, parts[0])
+
+
+def main(folder: str, optimizer_name: str) -> None:
+    accelerator = Accelerator(cpu=True)
+    sizes = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "seed": 0}
+    for name, resumed in (("whole", None), ("resumed", f"{folder}/whole/checkpoint-2")):
+        run = Run(SharedArguments(output_dir=f"{folder}/{name}", resume_from_checkpoint=resumed, **sizes), accelerator)
+        run.output_dir.mkdir(parents=True, exist_ok=True)
+        train(run, optimizer_name, shard=True)
+    accelerator.end_training()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
