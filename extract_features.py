@@ -38,7 +38,7 @@ IMPLEMENTATIONS = {"repro": modeling_bert_repro, "transformers": transformers}
 
 
 def main(argv: list[str] | None = None) -> None:
-    args = parse_arguments(FeatureArguments, with_equals(sys.argv[1:] if argv is None else argv))
+    args = parse_arguments(FeatureArguments, argv)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     target = Path(args.output_file)
@@ -61,15 +61,6 @@ def main(argv: list[str] | None = None) -> None:
     features.write(target, progress, layers, args.pooling, tokenizer.convert_ids_to_tokens)
     windows = sum(len(rows) > 1 for rows in lines)
     print(f"{target}: {len(lines):,} lines" + (f", {windows:,} of them in windows" if windows else ""))
-
-
-def with_equals(argv: list[str]) -> list[str]:
-    """argparse takes the -1,-2 of ``--layers -1,-2`` for a flag of its own; --layers=-1,-2 it understands."""
-    argv = list(argv)
-    if "--layers" in argv[:-1]:
-        place = argv.index("--layers")
-        argv[place : place + 2] = [f"--layers={argv[place + 1]}"]
-    return argv
 
 
 def load_model(args, config):

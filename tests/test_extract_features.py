@@ -220,4 +220,5 @@ def test_the_commands_of_the_header_parse():
     commands = [shlex.split(line) for line in lines if line.strip().startswith("python extract_features.py")]
     assert len(commands) == 3
     for command in commands:
-        parse_arguments(FeatureArguments, extract_features.with_equals(command[2:]))
+        args = parse_arguments(FeatureArguments, command[2:])
+        assert parse_layers(args.layers, 4)

@@ -9,7 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 ISLANDS = ("modeling_bert_repro", "tokenization", "training")
-OUTSIDE = ("run_pretraining", "run_glue", "run_squad", "tests", "examples", "benchmarks")
+SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "extract_features")
+OUTSIDE = (*SCRIPTS, "tests", "examples", "benchmarks")
 
 
 def imported(path: Path) -> set[str]:

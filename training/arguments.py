@@ -4,6 +4,8 @@ Steps are optimiser steps everywhere; lengths count the special tokens.
 """
 
 import difflib
+import re
+import sys
 from dataclasses import dataclass, field, fields
 from typing import Literal
 
@@ -284,13 +286,24 @@ def parse_arguments(cls: type, argv: list[str] | None = None):
     )
     try:
         args, unknown = parser.parse_args_into_dataclasses(
-            argv, return_remaining_strings=True, look_for_args_file=False
+            _joined(sys.argv[1:] if argv is None else argv), return_remaining_strings=True, look_for_args_file=False
         )
     except ValueError as error:
         parser.error(str(error))
     if unknown:
         parser.error(_unknown_flags(cls, unknown))
     return args
+
+
+def _joined(argv: list[str]) -> list[str]:
+    """``--layers=-1,-2`` for ``--layers -1,-2``: argparse takes the value for a flag of its own."""
+    words: list[str] = []
+    for word in argv:
+        if words and words[-1].startswith("--") and re.fullmatch(r"-\d+(,-?\d+)+", word):
+            words[-1] += f"={word}"
+        else:
+            words.append(word)
+    return words
 
 
 def _unknown_flags(cls: type, unknown: list[str]) -> str:
