@@ -130,7 +130,7 @@ def bad_module(name: str, words: list[str], command: str) -> list[str]:
         return []
     known = flags_of_parsers((ROOT / name.partition(".")[0]).glob("*.py")) | flags_of_scripts()
     flags = [word.strip("[]").partition("=")[0] for word in words if word.lstrip("[").startswith("--")]
-    return [f"{command}: no flag {flag}" for flag in flags if flag not in known | {"--help"}]
+    return [f"{command}: no flag {flag}" for flag in flags if flag not in known | {"--help", "--"}]
 
 
 def refused(script: str, words: list[str], command: str) -> list[str]:
