@@ -25,6 +25,7 @@ LOSS_TOLERANCE = NORM_TOLERANCE = 1e-4
 # In learning rates, of the weight that differs most. Adam divides a gradient by its own size plus 1e-6, so where a
 # gradient is no larger than its rounding (1e-8 after clipping to 1) the quotient moves by 1e-2 of a learning rate.
 WEIGHT_TOLERANCE = 5e-2
+TOLERANCES = (LOSS_TOLERANCE, NORM_TOLERANCE, WEIGHT_TOLERANCE)
 
 
 def verify_invariance(run: Run, model, optimizer, source, position: int = 0) -> None:
@@ -43,11 +44,14 @@ def verify_invariance(run: Run, model, optimizer, source, position: int = 0) -> 
     batch = {k: v.to(run.device) for k, v in source.batch(position, position + share * run.world_size).items()}
     dropouts = [module for module in model.modules() if isinstance(module, nn.Dropout)]
     rates = [module.p for module in dropouts]
-    weights, state = copy.deepcopy(model.state_dict()), copy.deepcopy(optimizer.state_dict())
+    weights, state = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+
+    def put_back() -> None:
+        model.load_state_dict(weights)
+        optimizer.load_state_dict(copy.deepcopy(state))  # an optimiser works on the tensors it is given
 
     def outcome(step) -> tuple[float, float, torch.Tensor]:
-        model.load_state_dict(weights)
-        optimizer.load_state_dict(state)
+        put_back()
         for group in optimizer.param_groups:
             group["lr"] = run.args.learning_rate  # the schedule may stand at 0
         loss, norm = step()
@@ -64,16 +68,12 @@ def verify_invariance(run: Run, model, optimizer, source, position: int = 0) -> 
         worst = [max(pair) for pair in zip(worst, differences)]
         cut = f"{run.world_size} x {size} x {share // size}"
         run.say(f"  processes x sequences x micro-batches {cut}: {_described(differences)}")
-    model.load_state_dict(weights)
-    optimizer.load_state_dict(state)
+    put_back()
     for module, rate in zip(dropouts, rates):
         module.p = rate
     run.say(f"  largest difference: {_described(worst)}; tolerated: {_described(TOLERANCES)}")
     if any(found > bound for found, bound in zip(worst, TOLERANCES)):
         raise ValueError(f"--verify_invariance: the result of a step depends on how it is cut: {_described(worst)}")
-
-
-TOLERANCES = (LOSS_TOLERANCE, NORM_TOLERANCE, WEIGHT_TOLERANCE)
 
 
 def _plain_step(run: Run, model, optimizer, batch: dict) -> tuple[float, float]:
@@ -84,7 +84,7 @@ def _plain_step(run: Run, model, optimizer, batch: dict) -> tuple[float, float]:
     norm = nn.utils.clip_grad_norm_(bare.parameters(), run.args.max_grad_norm or float("inf"))
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
-    return float(loss), float(norm)
+    return float(loss.detach()), float(norm)
 
 
 def _loop_step(run: Run, model, optimizer, batch: dict, size: int, accumulation: int) -> tuple[float, float]:
