@@ -216,9 +216,10 @@ def test_two_processes_do_what_one_does(flags, tmp_path):
     """torchrun with 2 gloo ranks, half the batch each; float32, so equal up to the order of additions."""
     alone = in_process(flags("alone"))
     command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "run_pretraining.py"]
-    pair = launch([*command, *flags("pair", per_device_train_batch_size=4)])
-    _, errors = pair.communicate(timeout=180)
+    pair = launch([*command, *flags("pair", per_device_train_batch_size=4, verify_invariance=True)])
+    output, errors = pair.communicate(timeout=180)
     assert pair.returncode == 0, errors
+    assert output.count("processes x sequences x micro-batches 2 x ") == 3, output  # 4 x 1, 2 x 2, 1 x 4
     together = tmp_path / "pair"
     for one, two in zip(events(alone, "train"), events(together, "train"), strict=True):
         assert two == pytest.approx(one, rel=1e-4)
