@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -376,10 +377,11 @@ def test_json_lines_without_the_field_are_refused(flags, tmp_path):
         in_process(flags("refused", train_file=bad))
 
 
-def test_a_mistake_is_one_line_for_the_user(flags):
-    process = launch(["run_pretraining.py", *flags("refused", train_file="nowhere.txt")])
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 2
-    assert "run_pretraining.py: error: " in errors
-    assert "nowhere.txt" in errors
+def test_a_mistake_is_one_line_for_the_user(flags, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["run_pretraining.py", *flags("refused", train_file="nowhere.txt")])
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_path(str(ROOT / "run_pretraining.py"), run_name="__main__")
+    assert stop.value.code == 2
+    errors = capsys.readouterr().err
+    assert errors.startswith("run_pretraining.py: error: nowhere.txt: no such file")
     assert "Traceback" not in errors
