@@ -27,9 +27,11 @@ from transformers.utils import TransformersKwargs
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
+from .dropout import BertDropout, drops_fast, fast_dropout_attention
 from .unpadding import Tokens, attend_unpadded, choose_tokens
 
-CODE_FILES = ("modeling_bert.py", "losses.py", "heads.py", "unpadding.py")
+CODE_FILES = ("modeling_bert.py", "losses.py", "heads.py", "unpadding.py", "dropout.py")
+SWITCHES = ("sparse_prediction", "unpad_inputs", "fast_dropout")
 # Every entry names heads.py, from which all code files are reachable: transformers' module cache holds only
 # the files that the named one imports, and a model loaded from there must be able to save them all again.
 AUTO_MAP = {
@@ -53,7 +55,7 @@ class BertEmbeddings(nn.Module):
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = BertDropout(config.hidden_dropout_prob, config)
 
     def forward(
         self,
@@ -136,6 +138,8 @@ class BertSelfAttention(nn.Module):
         value = self.value(hidden_states).view(heads_shape).transpose(1, 2)
         name = self.config._attn_implementation
         attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(name, eager_attention_forward)
+        if self.training and not self.is_causal and self.dropout.p and drops_fast(self.config, query):
+            attend = fast_dropout_attention if name in ("eager", "sdpa") else attend
         if tokens is not None:
             attend = partial(attend_unpadded, attend, tokens)
         context, weights = attend(
@@ -158,7 +162,7 @@ class BertResidual(nn.Module):
         super().__init__()
         self.dense = nn.Linear(input_size, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = BertDropout(config.hidden_dropout_prob, config)
 
     def forward(self, hidden_states: Tensor, residual: Tensor) -> Tensor:
         return self.LayerNorm(self.dropout(self.dense(hidden_states)) + residual)  # (B, L, H)
@@ -303,7 +307,7 @@ class BertPreTrainedModel(PreTrainedModel):
                 shutil.copyfile(Path(__file__).with_name(name), Path(save_directory) / name)
         self.config.auto_map = dict(AUTO_MAP)
         fields = self.config.__dict__
-        switches = {name: fields.pop(name) for name in ("sparse_prediction", "unpad_inputs") if name in fields}
+        switches = {name: fields.pop(name) for name in SWITCHES if name in fields}
         try:
             super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
         finally:

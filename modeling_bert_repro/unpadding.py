@@ -28,7 +28,8 @@ class Tokens(NamedTuple):
     index: Tensor  # (T,) int64 into the flattened B * L positions
     place: Tensor  # (T,) int64 into the flattened blocks of attention, sequences x longest
     limits: Tensor  # (sequences + 1,) int32: sequence i is tokens limits[i] .. limits[i + 1]
-    attended: Tensor | None  # (T,) bool, False at computed padding; None: there is none
+    mask: Tensor  # (sequences, longest) bool: what the blocks of attention attend to
+    attends_to_all: bool  # False: some computed tokens are padding, which nothing attends to
     runs: tuple[tuple[int, int], ...]  # neighbours of equal length: (sequences, length)
     shape: tuple[int, int]  # B, L
     sequences: int
@@ -181,13 +182,16 @@ def packed_tokens(cu_seq_lens: Tensor, attention_mask: Tensor | None, longest: i
 
 
 def lay_out(lengths: list[int], index: Tensor, shape: tuple[int, int], attended: Tensor | None) -> Tokens:
-    """Tokens of sequences with these lengths, in this order."""
+    """Tokens of sequences with these lengths, in this order. attended: (T,) bool, None for all."""
     device, longest = index.device, max(lengths)
     limits = torch.tensor([0, *accumulate(lengths)], device=device)
     rank = torch.arange(len(lengths), device=device).repeat_interleave(limits.diff(), output_size=len(index))
     place = rank * longest + torch.arange(len(index), device=device) - limits[rank]
+    mask = torch.zeros(len(lengths) * longest, dtype=torch.bool, device=device)
+    mask[place] = True if attended is None else attended
+    mask = mask.view(len(lengths), longest)
     runs = tuple((len(list(group)), length) for length, group in groupby(lengths))
-    return Tokens(index, place, limits.int(), attended, runs, shape, len(lengths), longest)
+    return Tokens(index, place, limits.int(), mask, attended is None, runs, shape, len(lengths), longest)
 
 
 def attend_unpadded(
@@ -219,7 +223,7 @@ def attend_unpadded(
         }
         return attend(module, query, key, value, None, dropout=dropout, scaling=scaling, **{**kwargs, **lengths})
     qkv = [states.transpose(1, 2).squeeze(0) for states in (query, key, value)]  # (T, N, D)
-    bare = tokens.attended is None and implementation == "sdpa"
+    bare = tokens.attends_to_all and implementation == "sdpa"
     if bare and fits_varlen_kernel(query, dropout, module.is_causal):
         context = varlen_attention(tokens, *qkv)
     elif bare and query.device.type == "cpu" and not torch.compiler.is_compiling():
@@ -245,12 +249,12 @@ def attend_by_length(
     attend: Callable, tokens: Tokens, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, **options: float
 ) -> Tensor:
     """(T, N, D), one unmasked call for each run of equal lengths."""
-    sizes = [count * length for count, length in tokens.runs]
+    sizes = [sequences * length for sequences, length in tokens.runs]
     contexts = []
     # split rather than slices: its backward is one concatenation, not a tensor of T rows for every slice.
-    for (count, length), *run in zip(tokens.runs, query.split(sizes), key.split(sizes), value.split(sizes)):
-        states = [part.view(count, length, *part.shape[1:]).transpose(1, 2) for part in run]  # (count, N, length, D)
-        context, _ = attend(module, *states, None, **options)
+    for run, *states in zip(tokens.runs, query.split(sizes), key.split(sizes), value.split(sizes)):
+        shape = (*run, *query.shape[1:])
+        context, _ = attend(module, *(part.view(shape).transpose(1, 2) for part in states), None, **options)
         contexts.append(context.flatten(0, 1))
     return torch.cat(contexts)
 
@@ -260,9 +264,7 @@ def attend_in_blocks(
 ) -> Tensor:
     """(T, N, D) through padded blocks (sequences, N, longest, D) and a mask in the back-end's form."""
     length = tokens.longest
-    mask = torch.zeros(tokens.sequences * length, dtype=torch.bool, device=query.device)
-    attended = torch.ones_like(tokens.place, dtype=torch.bool) if tokens.attended is None else tokens.attended
-    mask = mask.index_copy(0, tokens.place, attended).view(tokens.sequences, 1, 1, length).expand(-1, -1, length, -1)
+    mask = tokens.mask[:, None, None, :].expand(-1, -1, length, -1)
     if module.is_causal:
         mask = mask & torch.ones(length, length, dtype=torch.bool, device=query.device).tril()
     if module.config._attn_implementation == "eager":

@@ -36,8 +36,8 @@ FAULTS = {  # name: (file, correct text, faulty text)
     "uncut normal": (ENCODER, "a=-2 * std, b=2 * std", "a=-4 * std, b=4 * std"),
     "attention into the neighbour": (
         UNPADDING,
-        "part.view(count, length, *part.shape[1:])",
-        "part.view(1, count * length, *part.shape[1:])",
+        "shape = (*run, *query.shape[1:])",
+        "shape = (1, run[0] * run[1], *query.shape[1:])",
     ),
     "blocks without their mask": (
         UNPADDING,
@@ -46,13 +46,17 @@ FAULTS = {  # name: (file, correct text, faulty text)
     ),
     "blocks without the causal mask": (UNPADDING, "if module.is_causal:", "if False:"),
     "rows exchanged": (UNPADDING, "index = rows[rank] *", "index = rank *"),
-    "no attention dropout": (UNPADDING, "attend(module, *states, None, **options)", "attend(module, *states, None)"),
+    "no attention dropout": (
+        UNPADDING,
+        "for part in states), None, **options)",
+        "for part in states), None, scaling=options['scaling'])",
+    ),
     "pooled padding left out": (UNPADDING, "    if keep_first:", "    if False:"),
     "labelled padding left out": (HEADS, "kept = None if labels is None else labels != IGNORED", "kept = None"),
     "zeros where transformers shows padding": (UNPADDING, "(padding_shows or", "(False or"),
     "packed positions run on": (ENCODER, "position_ids = tokens.positions", "pass"),
     "span scores at padding": (HEADS, "logits = logits.masked_fill(", "logits.masked_fill("),
-    "a switch in the saved config": (ENCODER, '("sparse_prediction", "unpad_inputs")', '("sparse_prediction",)'),
+    "a switch in the saved config": (ENCODER, '"unpad_inputs", ', ""),
 }
 
 

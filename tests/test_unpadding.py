@@ -83,7 +83,8 @@ def test_equals_the_padded_path_at_real_positions(name, case, attention):
 
 @pytest.mark.parametrize("case", MASKS)
 @pytest.mark.parametrize("name", [*POOLED, "BertForPreTraining", "BertForMaskedLM"])
-def test_the_default_is_on_where_padding_cannot_be_seen_and_equals_transformers(name, case):
+def test_the_default_is_on_where_padding_cannot_be_seen_and_equals_transformers(name, case, monkeypatch):
+    monkeypatch.setattr(unpadding, "SMALLEST_SHARE", 0.0)
     own, reference = pair(name, "sdpa")
     inputs = padded_inputs(name, case)
     labels = make_labels(name, inputs)
@@ -321,11 +322,11 @@ def test_what_takes_the_padded_path():
 def test_little_padding_is_left_alone_unless_asked():
     name = "BertForSequenceClassification"
     inputs = make_inputs(name, batch=8, length=10)
-    inputs["attention_mask"][0, -4:] = 0  # 5 %
+    inputs["attention_mask"][0, -8:] = 0  # 10 %
     assert not uses_tokens(ours(name, "sdpa"), inputs)
-    inputs["attention_mask"][0, -5:] = 0
+    inputs["attention_mask"][0, -9:] = 0
     assert uses_tokens(ours(name, "sdpa"), inputs)
-    inputs["attention_mask"][0, -5:-1] = 1
+    inputs["attention_mask"][0, -9:-1] = 1
     assert uses_tokens(ours(name, "sdpa"), inputs, unpad_inputs=True)
 
 
@@ -445,16 +446,18 @@ def test_hand_worked_tokens():
     tokens = find_tokens(mask, None, 0.0, True)
     assert tokens.index.tolist() == [5, 6, 8, 10, 0, 1, 2], "shortest first"
     assert tokens.limits.tolist() == [0, 2, 4, 7] and tokens.runs == ((2, 2), (1, 3))
+    assert tokens.mask.int().tolist() == [[1, 1, 0], [1, 1, 0], [1, 1, 1]]
     assert tokens.place.tolist() == [0, 1, 3, 4, 6, 7, 8]
     assert tokens.positions.tolist() == [[0, 1, 0, 1, 0, 1, 2]]
-    assert tokens.attended is None
+    assert tokens.attends_to_all
     values = torch.arange(1.0, 13).view(3, 4)
     assert tokens.pad(tokens.unpad(values)).tolist() == (values * mask).tolist()
     kept = torch.zeros(3, 4, dtype=torch.bool)
     kept[1, 0] = True
-    assert find_tokens(mask, kept, 0.0, True).attended.tolist() == [True] * 2 + [True] * 3 + [False, True, True]
+    extra = find_tokens(mask, kept, 0.0, True)
+    assert extra.mask.int().tolist() == [[1, 1, 0], [1, 1, 1], [0, 1, 1]] and not extra.attends_to_all
     assert find_tokens(mask, kept, 0.0, False) is None
-    assert packed_tokens(torch.tensor([0, 2, 5]), None, 12).runs == ((1, 2), (1, 3))
+    assert packed_tokens(torch.tensor([0, 2, 5, 8, 10]), None, 12).runs == ((1, 2), (2, 3), (1, 2))
     moved = send_to_device(tokens, "meta")
     assert type(moved) is type(tokens) and moved.index.is_meta and moved.runs == tokens.runs
 
