@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> None:
     run.say(f"text: {text.name}")
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
     model = build_model(args, tokenizer)
-    train_corpus, eval_corpus = run.main_first(lambda: pretraining.corpora(run, text, tokenizer))
+    train_corpus, eval_corpus = pretraining.corpora(run, text, tokenizer)
     train = pretraining.instances(args, train_corpus, tokenizer)
     held_out = pretraining.instances(args, eval_corpus, tokenizer, held_out=True)
     phases = pretraining.planned_phases(args, train, run.world_size)

@@ -17,7 +17,7 @@ from transformers import BertTokenizer
 
 from training import corpus as corpus_module
 from training import encoding
-from training.corpus import Corpus, build_corpus, read_documents
+from training.corpus import Corpus, build_corpus, encode_share, read_documents
 from training.sentences import split_sentences
 from training.shards import ShardWriter, tokenizer_json
 
@@ -252,16 +252,75 @@ def test_two_workers_write_the_same_bytes(tmp_path, tokenizer, monkeypatch):
     assert one.fingerprint == two.fingerprint
 
 
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_processes_share_the_work_and_write_the_same_bytes(tmp_path, tokenizer, monkeypatch, world_size):
+    monkeypatch.setattr(corpus_module, "_CHUNK_CHARACTERS", 200)
+    documents = random_documents(40)
+    alone = build_corpus(documents, tokenizer, tmp_path / "alone")
+    encode, encoded = encoding.encode_lines, []
+    monkeypatch.setattr(encoding, "encode_lines", lambda *arguments: encoded.append(arguments) or encode(*arguments))
+    chunks = len(list(corpus_module._chunks(corpus_module._lines_of(documents))))
+    for rank in range(world_size):
+        encoded.clear()
+        encode_share(documents, tokenizer, tmp_path / "c", rank, world_size)
+        assert len(encoded) == len(range(rank, chunks, world_size))  # and no more
+    encoded.clear()
+    together = build_corpus(documents, tokenizer, tmp_path / "c", shares=world_size)
+    assert encoded == []
+    assert data_bytes(together.path) == data_bytes(alone.path)
+    assert together.manifest == alone.manifest
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "c"]
+    encode_share(documents, tokenizer, tmp_path / "c", 0, world_size)  # what stands is not encoded again
+    assert encoded == []
+
+
+@pytest.mark.parametrize("cut", [1, 40, 300])
+def test_an_interrupted_share_and_an_interrupted_join_are_continued(tmp_path, tokenizer, monkeypatch, cut):
+    monkeypatch.setattr(corpus_module, "_CHUNK_CHARACTERS", 200)
+    monkeypatch.setattr(corpus_module, "COMMIT_SECONDS", -1.0)
+    documents = random_documents(40)
+    alone = build_corpus(documents, tokenizer, tmp_path / "alone")
+    for rank in range(2):
+        encode_share(documents, tokenizer, tmp_path / "c", rank, 2)
+    (part,) = tmp_path.glob("c.shares-2-*/part-1.bin")
+    whole = part.read_bytes()
+    part.write_bytes(whole[:-cut])
+    encode_share(documents, tokenizer, tmp_path / "c", 1, 2)
+    assert part.read_bytes() == whole
+    append, appended = ShardWriter.append, []
+
+    def append_some(self, *arguments, **more):
+        if len(appended) == 7:
+            raise Interrupted
+        appended.append(arguments)
+        append(self, *arguments, **more)
+
+    monkeypatch.setattr(ShardWriter, "append", append_some)
+    with pytest.raises(Interrupted):
+        build_corpus(documents, tokenizer, tmp_path / "c", shares=2)
+    monkeypatch.setattr(ShardWriter, "append", append)
+    assert data_bytes(build_corpus(documents, tokenizer, tmp_path / "c", shares=2).path) == data_bytes(alone.path)
+
+
+def test_shares_of_another_text_are_not_taken(tmp_path, tokenizer):
+    encode_share(DOCUMENTS, tokenizer, tmp_path / "c", 0, 2)
+    encode_share(DOCUMENTS, tokenizer, tmp_path / "c", 1, 2)
+    with pytest.raises(OSError, match=r"shares-2-.*part-0\.bin"):
+        build_corpus(DOCUMENTS * 2, tokenizer, tmp_path / "c", shares=2)
+    with pytest.raises(ValueError, match="needs at least 2 documents"):
+        encode_share(DOCUMENTS[:1], tokenizer, tmp_path / "c", 0, 2)
+
+
 def test_a_worker_that_dies_is_reported(tokenizer):
     with encoding._Worker(tokenizer_json(tokenizer)) as worker:
         assert worker.encode(["the dog", None]).lengths.tolist() == [2]
         worker.process.kill()
         with pytest.raises(RuntimeError, match=r"ended with status -9 .* run again with fewer workers"):
             worker.encode(["the dog"])
-
-
-class Interrupted(Exception):
-    pass
 
 
 def test_an_interrupted_build_is_continued(tmp_path, tokenizer, monkeypatch):

@@ -227,6 +227,9 @@ def test_two_processes_do_what_one_does(flags, tmp_path):
     for one, two in zip(events(alone, "eval"), events(together, "eval"), strict=True):
         assert two == pytest.approx(one, rel=1e-4)
     assert json.loads((together / "run.json").read_text())["processes"] == 2
+    for name in ("train", "validation"):  # built by both
+        one, two = ((folder / "corpus" / name / "manifest.json").read_text() for folder in (alone, together))
+        assert one == two
 
 
 def test_the_control_takes_the_same_steps(flags, tmp_path):

@@ -24,18 +24,20 @@ from typing import IO, Any
 import numpy as np
 import tokenizers
 
-from training.encoding import encoded_chunks
+from training.encoding import Encoded, encoded_chunks
 from training.sentences import split_sentences
 from training.shards import (
     FORMAT,
     Corpus,
     ShardWriter,
     disk_error,
+    fingerprint_of,
     read_manifest,
     sha256_of,
     tokenizer_json,
     tokenizer_sha256,
 )
+from training.shares import joined, remove_shares, share_folder, write_share
 
 _PACKED = (".xz", ".gz")
 _BLOCK = 1 << 20
@@ -238,12 +240,14 @@ def build_corpus(
     *,
     need_pairs: bool = True,
     fingerprint: str | None = None,
+    shares: int = 1,
 ) -> Corpus:
     """Tokenise `source` into a corpus in `output_dir`, or open the one that is already there.
 
     source: files for `read_documents`, or documents (lists of paragraphs). For documents that are not in a list
     (a generator, a streamed data set) give `fingerprint`, any text that changes when they do.
     need_pairs: next-sentence prediction is wanted, so there must be 2 documents and one of 2 sentences.
+    shares: above 1, that many processes have encoded the text with `encode_share`, and this one joins their work.
     A build that was interrupted is continued when it is started again with the same arguments.
     Raises ValueError for unreadable input (see `read_documents`), a source without the pairs, an `output_dir`
     that holds another corpus or other files; OSError with a remedy when the disk is full.
@@ -251,13 +255,8 @@ def build_corpus(
     target = Path(output_dir)
     if num_workers < 1:
         raise ValueError(f"num_workers is {num_workers}; expected at least 1")
-    lines, sources = _open_source(source, fingerprint)
-    key = {
-        "format": FORMAT,
-        "sources": [described["sha256"] for described in sources],
-        "tokenizer_sha256": tokenizer_sha256(tokenizer),
-    }
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+    lines, sources, key = _open_source(source, fingerprint, tokenizer)
+    if _taken(target):
         return _reuse(target, key)
     if need_pairs:
         lines = _with_pairs(lines, source)
@@ -272,7 +271,11 @@ def build_corpus(
     try:
         writer = ShardWriter(target, key, dtype)
         try:
-            _write(writer, lines, tokenizer_json(tokenizer), num_workers)
+            if shares > 1:
+                _write(writer, joined(share_folder(target, shares, fingerprint_of(key)), shares, writer.events))
+            else:
+                remaining = itertools.islice(lines, writer.events, None)
+                _write(writer, encoded_chunks(_chunks(remaining), tokenizer_json(tokenizer), num_workers))
             if writer.tokens == 0:
                 raise ValueError("the source holds no text that the tokenizer turns into tokens")
             writer.finish(facts, vocab_size)
@@ -280,7 +283,40 @@ def build_corpus(
             writer.close()
     except OSError as error:
         raise disk_error(error, target) from error
+    remove_shares(target)
     return Corpus.open(target, verify=False)
+
+
+def encode_share(
+    source: Sequence[str | Path] | Iterable[list[str]],
+    tokenizer: Any,
+    output_dir: str | Path,
+    rank: int,
+    world_size: int,
+    num_workers: int = 1,
+    *,
+    need_pairs: bool = True,
+    fingerprint: str | None = None,
+) -> None:
+    """Encode the part of process `rank` of `world_size`, for `build_corpus(..., shares=world_size)` to join.
+
+    The other arguments and the errors are those of `build_corpus`. Nothing is done where the corpus stands.
+    """
+    target = Path(output_dir)
+    lines, _, key = _open_source(source, fingerprint, tokenizer)
+    if _taken(target):
+        return
+    if need_pairs:
+        lines = _with_pairs(lines, source)
+    folder = share_folder(target, world_size, fingerprint_of(key))
+    try:
+        write_share(folder, _chunks(lines), tokenizer_json(tokenizer), rank, world_size, num_workers)
+    except OSError as error:
+        raise disk_error(error, folder) from error
+
+
+def _taken(target: Path) -> bool:
+    return target.exists() and (not target.is_dir() or any(target.iterdir()))
 
 
 def _chunks(lines: Iterator[str | None]) -> Iterator[list[str | None]]:
@@ -296,10 +332,9 @@ def _chunks(lines: Iterator[str | None]) -> Iterator[list[str | None]]:
         yield chunk
 
 
-def _write(writer: ShardWriter, lines: Iterator[str | None], content: str, num_workers: int) -> None:
-    remaining = itertools.islice(lines, writer.events, None)
+def _write(writer: ShardWriter, chunks: Iterator[tuple[int, Encoded]]) -> None:
     committed = time.monotonic()
-    for size, encoded in encoded_chunks(_chunks(remaining), content, num_workers):
+    for size, encoded in chunks:
         writer.append(*encoded, events=size)
         if time.monotonic() - committed > COMMIT_SECONDS:
             writer.commit()
@@ -319,21 +354,28 @@ def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
 
 
 def _open_source(
-    source: Sequence[str | Path] | Iterable[list[str]], fingerprint: str | None
-) -> tuple[Iterator[str | None], list[dict[str, Any]]]:
-    """(the lines of the source, its description for the manifest)."""
+    source: Sequence[str | Path] | Iterable[list[str]], fingerprint: str | None, tokenizer: Any
+) -> tuple[Iterator[str | None], list[dict[str, Any]], dict[str, Any]]:
+    """(the lines of the source, its description for the manifest, the key of the corpus)."""
     if isinstance(source, str | Path):
         raise ValueError(f"expected a list of files or documents, got the single {source!r}; write [{source!r}]")
     if _are_files(source):
         files = check_files(source)
         described = [{"name": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files]
-        return read_lines(files), described
-    if fingerprint is None:
-        if not isinstance(source, Sequence):
-            raise ValueError("documents that are not in a list need `fingerprint`, a text that identifies them")
-        fingerprint = json.dumps(list(source))
-    digest = hashlib.sha256(fingerprint.encode()).hexdigest()
-    return _lines_of(source), [{"name": "documents", "sha256": digest}]
+        lines = read_lines(files)
+    else:
+        if fingerprint is None:
+            if not isinstance(source, Sequence):
+                raise ValueError("documents that are not in a list need `fingerprint`, a text that identifies them")
+            fingerprint = json.dumps(list(source))
+        described = [{"name": "documents", "sha256": hashlib.sha256(fingerprint.encode()).hexdigest()}]
+        lines = _lines_of(source)
+    key = {
+        "format": FORMAT,
+        "sources": [part["sha256"] for part in described],
+        "tokenizer_sha256": tokenizer_sha256(tokenizer),
+    }
+    return lines, described, key
 
 
 def _lines_of(documents: Iterable[list[str]]) -> Iterator[str | None]:

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from . import embedded
 from .batches import step_batches, steps_for
-from .corpus import build_corpus, check_files, read_documents
+from .corpus import build_corpus, check_files, encode_share, read_documents
 from .instances import PretrainingInstances
 from .loop import IGNORED
 from .phases import Phase, phases_of, scheduled
@@ -100,22 +100,30 @@ def is_held_out(document: list[str], share: float) -> bool:
 
 
 def corpora(run: Run, text: Text, tokenizer) -> tuple[Corpus, Corpus]:
-    """Build, or open, the training and the held-out corpus under ``output_dir/corpus``. Main process first."""
-    args, folder = run.args, run.output_dir / "corpus"
-    workers = os.cpu_count() or 1  # the other processes of this machine wait meanwhile
-    pairs = args.objective == "mlm_nsp"
+    """Build, or open, the training and the held-out corpus under ``output_dir/corpus``: all processes together."""
+    args = run.args
     share = 0.0 if args.validation_file else args.validation_split
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # torchrun's and accelerate's word for processes on a machine
+    settings = {"num_workers": max(1, (os.cpu_count() or 1) // local), "need_pairs": args.objective == "mlm_nsp"}
 
-    def build(documents, name: str, fingerprint: str | None = None) -> Corpus:
-        return build_corpus(documents, tokenizer, folder / name, workers, need_pairs=pairs, fingerprint=fingerprint)
-
-    def part(name: str, held_out: bool) -> Corpus:
+    def part(name: str) -> tuple[Iterable, object, Path, dict]:
+        """What `build_corpus` and `encode_share` want to know."""
+        target, held_out = run.output_dir / "corpus" / name, name == "validation"
+        if held_out and args.validation_file:
+            return args.validation_file, tokenizer, target, settings
         chosen = (d for d in text.documents() if is_held_out(d, share) == held_out)
-        return build(chosen, name, json.dumps([text.fingerprint, share, held_out]))
+        return chosen, tokenizer, target, settings | {"fingerprint": json.dumps([text.fingerprint, share, held_out])}
 
-    train = part("train", held_out=False)
-    validation = build(args.validation_file, "validation") if args.validation_file else part("validation", True)
-    return train, validation
+    def build(name: str) -> Corpus:
+        *where, how = part(name)
+        return build_corpus(*where, shares=run.world_size, **how)
+
+    if run.world_size > 1:
+        for name in ("train", "validation"):
+            *where, how = part(name)
+            encode_share(*where, run.rank, run.world_size, **how)
+        run.accelerator.wait_for_everyone()
+    return run.main_first(lambda: (build("train"), build("validation")))
 
 
 def instances(args, corpus: Corpus, tokenizer, held_out: bool = False) -> dict[int, PretrainingInstances]:

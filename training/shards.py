@@ -46,6 +46,11 @@ def tokenizer_sha256(tokenizer: Any) -> str:
     return hashlib.sha256(tokenizer_json(tokenizer).encode()).hexdigest()
 
 
+def fingerprint_of(key: dict[str, Any]) -> str:
+    """sha256 of what a corpus is built from and how."""
+    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+
+
 class Corpus:
     """A finished corpus, opened with `Corpus.open`.
 
@@ -105,7 +110,7 @@ class Corpus:
     @property
     def fingerprint(self) -> str:
         """sha256 of what the corpus was built from and how; equal fingerprints mean equal ids."""
-        return hashlib.sha256(json.dumps(self.manifest["key"], sort_keys=True).encode()).hexdigest()
+        return fingerprint_of(self.manifest["key"])
 
     def unigram_entropy(self) -> float:
         """Entropy in nats per token of the tokens that can be masked (all but specials and [UNK]).
