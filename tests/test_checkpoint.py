@@ -1,5 +1,7 @@
+import errno
 import json
 import os
+import resource
 import shutil
 
 import pytest
@@ -7,7 +9,8 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR
 
 from modeling_bert_repro import BertForSequenceClassification
-from training.checkpoint import damage, find_checkpoint, load_checkpoint, save_checkpoint
+from training import checkpoint
+from training.checkpoint import damage, find_checkpoint, load_checkpoint, save_checkpoint, save_model_folder
 
 
 @pytest.fixture
@@ -58,16 +61,79 @@ def test_the_oldest_goes_only_after_the_newest_stands(fake_run, parts, monkeypat
     kept = sorted(p.name for p in run.output_dir.glob("checkpoint-*"))
     assert kept == ["checkpoint-10", "checkpoint-9"]
 
-    def full_disk(*_):
-        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(torch, "save", full_disk)
-    with pytest.raises(OSError, match="No space left"):
-        save_checkpoint(run, 11, 20, *state)
+def full_disk(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def full_disk_in_torch(*_, **__):
+    raise RuntimeError(
+        "[enforce fail at inline_container.cc] . PytorchStreamWriter failed writing file: file write failed"
+    )
+
+
+WRITERS = {  # what writes, and how it tells that the disk is full
+    "torch.save": full_disk_in_torch,
+    "os.fsync": full_disk,
+    "os.replace": full_disk,
+    "modeling_bert_repro.BertForSequenceClassification.save_pretrained": full_disk,
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_full_disk_leaves_the_last_checkpoint(fake_run, parts, monkeypatch, writer):
+    run, state = fake_run(save_total_limit=1), parts()
+    save_checkpoint(run, 10, 20, *state)
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, WRITERS[writer])
+        message = (
+            r"checkpoint-11 could not be written .*; [\d,]+ bytes are free there, checkpoint-10 stands\. Make room"
+        )
+        with pytest.raises(OSError, match=message):
+            save_checkpoint(run, 11, 20, *state)
+    assert [path.name for path in run.output_dir.glob("checkpoint-*")] == ["checkpoint-10"]
     assert damage(run.output_dir / "checkpoint-10") is None
-    assert damage(run.output_dir / "checkpoint-9") is None
-    run.args.resume_from_checkpoint = "auto"
-    assert find_checkpoint(run).name == "checkpoint-10"
+    assert run.saved_step == 10
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "training_state.pt"])
+def test_a_file_that_the_system_cuts_short(fake_run, parts, name):
+    """In earnest: the system lets no file grow to the size of this one, so safetensors, torch or Python fail."""
+    run, state = fake_run(), parts()
+    take_a_step(*state)
+    size = (save_checkpoint(run, 10, 20, *state) / name).stat().st_size
+    earlier = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1, earlier[1]))
+    try:
+        with pytest.raises(OSError, match=r"checkpoint-11 could not be written .*checkpoint-10 stands"):
+            save_checkpoint(run, 11, 20, *state)
+        if name == "model.safetensors":
+            with pytest.raises(OSError, match="model could not be written"):
+                save_model_folder(run, state[0])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, earlier)
+    assert [path.name for path in run.output_dir.iterdir()] == ["checkpoint-10"]
+    assert damage(run.output_dir / "checkpoint-10") is None
+
+
+def test_everything_is_synced_before_it_counts(fake_run, parts, monkeypatch):
+    """After a power cut a checkpoint is whole or absent: files, manifest, folder, then the rename, then its folder."""
+    run, events = fake_run(), []
+    run.log(event="train", step=1)
+    sync, replace = checkpoint._sync, os.replace
+    monkeypatch.setattr(checkpoint, "_sync", lambda path: (events.append(path.name), sync(path)))
+    monkeypatch.setattr(os, "replace", lambda a, b: (events.append("rename"), replace(a, b)))
+    folder = save_checkpoint(run, 7, 20, *parts())
+    files = {path.name for path in folder.iterdir()}
+    assert files | {"checkpoint-7.incomplete", "metrics.jsonl"} <= set(events[:-2])
+    assert events[-2:] == ["rename", "run"]
+
+
+def test_drafts_of_a_killed_run_go(fake_run, parts):
+    run = fake_run()
+    (run.output_dir / "checkpoint-5.incomplete").mkdir()
+    save_checkpoint(run, 7, 20, *parts())
+    assert [path.name for path in run.output_dir.iterdir()] == ["checkpoint-7"]
 
 
 def break_file(folder):
@@ -128,7 +194,11 @@ def test_another_model_is_refused(fake_run, parts, small_config):
     with pytest.raises(ValueError, match="holds another model: missing"):
         load_checkpoint(run, folder, 20, *parts())
     small_config.num_hidden_layers, small_config.intermediate_size = 2, 41
-    with pytest.raises(ValueError, match="model of another shape"):
+    with pytest.raises(ValueError, match=r"of another shape: .*bias is \(37,\), expected \(41,\)"):
+        load_checkpoint(run, folder, 20, *parts())
+    small_config.intermediate_size = 37
+    small_config.num_attention_heads, small_config.hidden_act = 8, "relu"  # of the very same shapes
+    with pytest.raises(ValueError, match=r"another configuration .hidden_act gelu -> relu, num_attention_heads 4 -> 8"):
         load_checkpoint(run, folder, 20, *parts())
 
 
