@@ -322,6 +322,14 @@ def test_only_the_sentence_is_labelled_in_its_surroundings(tokenizer):
     assert [p.tolist() for p in rows.positions] == [[1, 2], [2, 3, 4, 5], [3, 4, 5, 6]]
 
 
+def test_a_sentence_longer_than_a_row_is_read_in_parts_with_context(tokenizer):
+    words = ["red", "green", "blue", "small", "large", "old", "new", "house", "river", "city"]
+    rows = ner.build_rows(split_of([words]), tokenizer, 8)
+    assert [tokenizer.convert_ids_to_tokens(row)[1:-1] for row in rows.input_ids] == [words[:6], words[2:8], words[4:]]
+    assert [w.tolist() for w in rows.words] == [[0, 1, 2], [3, 4, 5], [6, 7, 8, 9]]
+    assert [p.tolist() for p in rows.positions] == [[1, 2, 3], [2, 3, 4], [3, 4, 5, 6]]
+
+
 @pytest.mark.parametrize("context", ["document", "sentence"])
 def test_every_word_is_predicted_once_whatever_the_lengths(tokenizer, context):
     """Long sentences, long words, words that the tokenizer drops, empty sentences; against each word by itself."""

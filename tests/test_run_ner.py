@@ -140,6 +140,12 @@ def test_pipeline_prints_the_names_of_the_tags(finished):
     assert found == [("PER", "new doctor"), ("LOC", "river")]
 
 
+def test_the_code_of_the_model_card_runs(finished, capsys):
+    card = (finished / "README.md").read_text(encoding="utf-8")
+    exec(compile(card.split("```python\n")[1].split("```")[0], "model card", "exec"), {})
+    assert capsys.readouterr().out.startswith("[")
+
+
 @pytest.mark.parametrize("name", ["dev.txt", "untagged.txt"])
 def test_evaluation_alone_gives_the_same_tags(finished, files, tmp_path, name):
     split = {"dev.txt": "validation", "untagged.txt": "test"}[name]

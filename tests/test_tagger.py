@@ -4,7 +4,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
-from transformers import AutoModelForTokenClassification, BertConfig
+from transformers import AutoModel, AutoModelForTokenClassification, BertConfig
 
 import modeling_bert_repro
 from training.arguments import TaggerLayers
@@ -105,6 +105,8 @@ def test_starts_from_a_checkpoint_and_opens_again(config, tmp_path, encoder_clas
     assert len(load_file(tmp_path / "tagger" / "model.safetensors")) == len(model.state_dict())
     again = AutoModelForTokenClassification.from_pretrained(tmp_path / "tagger", trust_remote_code=True).eval()
     torch.testing.assert_close(again(**batch()).logits, model(**batch()).logits, atol=1e-6, rtol=1e-5)
+    bert = AutoModel.from_pretrained(tmp_path / "tagger", add_pooling_layer=False)
+    assert type(bert) is transformers.BertModel and torch.equal(bert.embeddings.word_embeddings.weight, word)
 
 
 def test_is_not_taken_for_a_plain_tagger(config, tmp_path):
