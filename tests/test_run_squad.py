@@ -258,9 +258,10 @@ def test_the_tokenizer_is_saved_without_truncation_and_padding(checkpoint, files
     tokenizer.save_pretrained(tmp_path / "start")
     before = read(tmp_path / "start", "tokenizer.json")
     assert before["truncation"] and before["padding"]
-    run_squad.main(flags(tmp_path / "start", files, tmp_path / "run", "--max_steps", "1"))
-    after = read(tmp_path / "run", "tokenizer.json")
-    assert after == {**before, "truncation": None, "padding": None}
+    for name in ("built", "read"):  # with windows out of the cache no call has changed what the tokenizer came with
+        more = ["--max_steps", "1", "--cache_dir", str(tmp_path / "cache")]
+        run_squad.main(flags(tmp_path / "start", files, tmp_path / name, *more))
+        assert read(tmp_path / name, "tokenizer.json") == {**before, "truncation": None, "padding": None}
 
 
 def test_the_config_says_how_it_was_evaluated(finished, finished_2, files, tmp_path):
