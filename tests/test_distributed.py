@@ -90,7 +90,7 @@ def test_two_nodes_do_what_one_process_does(flags, tmp_path):
     ("launcher", "message"),
     [
         ("accelerate.commands.launch --cpu --num_processes 2", "several processes were asked for"),
-        ("accelerate.commands.launch --use_fsdp --num_processes 1", "FSDP was asked for, but on cpu"),
+        ("accelerate.commands.launch --use_fsdp --num_processes 1", "FSDP was asked for, but there is no GPU"),
     ],
 )
 def test_a_launcher_is_not_quietly_ignored(flags, tmp_path, launcher, message):
@@ -112,8 +112,7 @@ REFUSED = [
     ({"WORLD_SIZE": "2"}, {}, "2 processes were asked for"),
     ({"SLURM_STEP_NUM_TASKS": "4"}, {}, "4 processes were asked for"),
     (SIMPLE, {}, "several processes were asked for"),
-    ({"ACCELERATE_USE_FSDP": "true"}, {}, "FSDP was asked for, but on cpu Accelerate ignores it"),
-    ({"ACCELERATE_USE_FSDP": "true"}, {"distributed_type": DistributedType.FSDP}, "version 1 is not supported"),
+    ({}, {"distributed_type": DistributedType.FSDP}, "version 1 is not supported"),
     ({}, {"distributed_type": DistributedType.DEEPSPEED}, "DEEPSPEED is not supported"),
     ({}, {"gradient_accumulation_steps": 4}, "give --gradient_accumulation_steps to the script"),
 ]
@@ -121,13 +120,13 @@ ACCEPTED = [
     ({}, {}),
     ({"ACCELERATE_MIXED_PRECISION": "no"}, {}),  # accelerate launch with one process
     ({"WORLD_SIZE": "8", "SLURM_STEP_NUM_TASKS": "2", **SIMPLE}, {"num_processes": 8}),  # srun started torchruns
-    ({"ACCELERATE_USE_FSDP": "true"}, {"distributed_type": DistributedType.FSDP, "is_fsdp2": True}),
+    ({}, {"distributed_type": DistributedType.FSDP, "is_fsdp2": True}),
 ]
 
 
 @pytest.fixture
 def surroundings(monkeypatch):
-    for name in (*PROCESS_COUNTS, *SIMPLE, "ACCELERATE_USE_FSDP"):
+    for name in (*PROCESS_COUNTS, *SIMPLE):
         monkeypatch.delenv(name, raising=False)
     return lambda variables: [monkeypatch.setenv(*item) for item in variables.items()]
 
@@ -143,6 +142,13 @@ def test_what_would_be_ignored_is_refused(surroundings, variables, found, messag
 def test_what_is_done_is_not_refused(surroundings, variables, found):
     surroundings(variables)
     check_launch(launched(**found))
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a GPU")
+def test_fsdp_without_a_gpu_is_refused(flags, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(ValueError, match="FSDP was asked for, but there is no GPU"):
+        run_pretraining.main(flags("refused"))
 
 
 def test_accumulation_asked_of_the_launcher_is_seen(surroundings, monkeypatch):

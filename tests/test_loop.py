@@ -1,3 +1,5 @@
+import argparse
+
 import numpy as np
 import pytest
 import torch
@@ -6,7 +8,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 import modeling_bert_repro
 from training.batches import Features, step_batches
-from training.control import with_exact_losses
+from training.control import control_of, with_exact_losses
 from training.loop import predict, training_steps, window_counts
 
 CUTS = [(16, 1), (4, 4), (8, 2), (1, 16)]
@@ -112,13 +114,69 @@ def test_clipping_and_its_switch(fake_run, small_config):
 
 
 def test_a_loss_that_is_not_finite_stops_before_the_update(fake_run, small_config):
+    """Step 2 of 4 x 2: position 13 holds the poisoned piece, and only it is named."""
     model = new_model(small_config)
+    poisoned = 98
     with torch.no_grad():
-        model.bert.pooler.dense.weight[0, 0] = float("nan")
-    before = model.bert.encoder.layer[0].output.dense.weight.detach().clone()
-    with pytest.raises(FloatingPointError, match="step 1: the loss is nan.*the weights are still those of step 0"):
-        train(fake_run(), model, PretrainingSource(), 1)
-    assert torch.equal(before, model.bert.encoder.layer[0].output.dense.weight)
+        model.bert.embeddings.word_embeddings.weight[poisoned] = float("inf")
+
+    class Source(PretrainingSource):
+        def batch(self, start, stop):
+            batch = super().batch(start, stop)
+            batch["input_ids"].clamp_(max=97)
+            batch["labels"].clamp_(max=97)
+            if start <= 13 < stop:
+                batch["input_ids"][13 - start, 1] = poisoned
+            return batch
+
+    seen = {}
+    with pytest.raises(FloatingPointError) as stop:
+        run = fake_run(per_device_train_batch_size=4, gradient_accumulation_steps=2)
+        optimizer = torch.optim.SGD([model.bert.pooler.dense.weight], lr=0.1)
+        model.cls.predictions.decoder.weight = torch.nn.Parameter(torch.randn(99, 32))  # untied: step 1 stays finite
+        batches = step_batches(Source(), run, 0, 3)
+        for step in training_steps(run, model, optimizer, constant_schedule(optimizer), batches, 3):
+            seen[step.index] = model.bert.pooler.dense.weight.detach().clone()
+    assert list(seen) == [1] and torch.equal(seen[1], model.bert.pooler.dense.weight)
+    message = str(stop.value)
+    assert message.startswith("step 2: the loss is nan, the gradient norm nan; the weights are still those of step 1.")
+    assert "positions 8 to 15 of the data (no finite loss by itself: 13)" in message
+
+
+def test_a_gradient_that_is_not_finite_stops_too(fake_run, small_config):
+    """Every loss is finite; the instances of the step are named all the same, in the phase's own stream."""
+    model = new_model(small_config)
+    model.bert.pooler.dense.bias.register_hook(lambda gradient: gradient * float("inf"))
+    before = model.bert.pooler.dense.weight.detach().clone()
+    run = fake_run(per_device_train_batch_size=8)
+    phases = {"max_seq_length": 24, "phases": "16:0.5:4,24:0.5:4x2", "objective": "mlm_nsp"}
+    run.args = argparse.Namespace(**vars(run.args), **phases)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    batches = step_batches(PretrainingSource(), run, 1, 2, 4, 2)
+    with pytest.raises(FloatingPointError, match=r"the gradient norm (inf|nan)") as stop:
+        next(training_steps(run, model, optimizer, constant_schedule(optimizer), batches, 4, start_step=3))
+    assert torch.equal(before, model.bert.pooler.dense.weight)
+    assert "positions 8 to 15 of the data of length 24 (each of them by itself has a finite loss)" in str(stop.value)
+    assert f"python -m training.instances show {run.output_dir} --step 4 prints them" in str(stop.value)
+
+
+@pytest.mark.parametrize("implementation", ["repro", "transformers"])
+def test_gradient_checkpointing_changes_nothing_but_memory(fake_run, small_config, implementation):
+    """With dropout: the layer that is computed again draws the same masks. Losses, norms and weights are bit-equal."""
+
+    def outcome(again):
+        run = fake_run(gradient_accumulation_steps=2, gradient_checkpointing=again)
+        model = new_model(small_config, dropout=0.2)
+        model = control_of(model) if implementation == "transformers" else model
+        calls = [0]
+        model.bert.encoder.layer[0].attention.register_forward_hook(lambda *_: calls.__setitem__(0, calls[0] + 1))
+        steps = train(run, model, PretrainingSource(), 2)
+        return calls[0], [(step.loss, step.grad_norm) for step in steps], list(model.parameters())
+
+    plain, recomputed = outcome(False), outcome(True)
+    assert (plain[0], recomputed[0]) == (4, 8)
+    assert plain[1] == recomputed[1]
+    assert all(torch.equal(a, b) for a, b in zip(plain[2], recomputed[2]))
 
 
 def features(count, dtype, extra):

@@ -123,6 +123,9 @@ def start_run(args, script: str) -> Run:
         raise ValueError("--report_to tensorboard needs the package tensorboard: pip install tensorboard")
     if args.mixed_precision == "fp16" and not torch.cuda.is_available():
         raise ValueError("--mixed_precision fp16 needs a GPU; on CPU use bf16 or no")
+    # Accelerate raises for it in some set-ups and ignores it in others.
+    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("true", "1") and not torch.accelerator.is_available():
+        raise ValueError("FSDP was asked for, but there is no GPU; leave it out")
     trackers = {} if args.report_to == "none" else {"log_with": args.report_to, "project_dir": args.output_dir}
     # Without cpu=True, torchrun on a machine without a GPU gives runs of one process each
     no_device = not (torch.accelerator.is_available() or is_torch_xla_available())
@@ -155,8 +158,8 @@ def check_launch(accelerator: Accelerator) -> None:
     """Refuse what the launcher was asked for and Accelerate, or this project, would not do.
 
     Raises:
-        ValueError: fewer processes than asked for, FSDP without GPUs, another kind of parallelism, or gradient
-            accumulation asked of the launcher.
+        ValueError: fewer processes than asked for, another kind of parallelism than data parallelism and FSDP2, or
+            gradient accumulation asked of the launcher.
     """
     asked = next((int(os.environ[name]) for name in PROCESS_COUNTS if name in os.environ), None)
     # On a CPU `accelerate launch --num_processes 2` starts one process and leaves this trace of the number.
@@ -167,9 +170,6 @@ def check_launch(accelerator: Accelerator) -> None:
             "torchrun --nproc_per_node N SCRIPT ... (on a CPU accelerate launch starts only one)"
         )
     kind = accelerator.distributed_type
-    fsdp = os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("true", "1")
-    if fsdp and kind != DistributedType.FSDP:
-        raise ValueError(f"FSDP was asked for, but on {accelerator.device.type} Accelerate ignores it; leave it out")
     if kind == DistributedType.FSDP and not accelerator.is_fsdp2:
         raise ValueError("FSDP version 1 is not supported; use accelerate launch --use_fsdp --fsdp_version 2")
     if kind in (DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM):
