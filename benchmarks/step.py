@@ -23,6 +23,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -33,7 +34,7 @@ import transformers
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.workloads import Setting, Workload, peak_memory, pretraining, smallest, with_padding
+from benchmarks.workloads import VOCAB_SIZE, Setting, Workload, peak_memory, pretraining, smallest, with_padding
 
 GROUPS = ("pretraining", "finetuning", "inference", "smallest", "memory")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -71,8 +72,7 @@ def workloads(group: str, setting: Setting, tiny: bool) -> Iterator[Workload]:
         for name, rows, length in [("tiny", 2, 16)] if tiny else sizes:
             yield pretraining(name, rows, length, setting)
             if cuda:
-                compiled = Setting(setting.device, setting.dtype, True, setting.vocab_size)
-                yield pretraining(name, rows, length, compiled)
+                yield pretraining(name, rows, length, replace(setting, compile=True))
     elif group == "finetuning":
         yield with_padding("mrpc train", CLASSIFY, size, few, setting, True, shrink)
         yield with_padding("sst2 train", CLASSIFY, size, few, setting, True, shrink)
@@ -172,6 +172,7 @@ def environment(args: argparse.Namespace, setting: Setting, peaks: dict[str, flo
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "load_at_start": [round(load, 2) for load in os.getloadavg()],
+        "fast_dropout": setting.fast_dropout,
         "dtype": str(setting.dtype).removeprefix("torch."),
         "matrix_peak_gflops": {name: round(peak / 1e9, 1) for name, peak in peaks.items()},
     }
@@ -190,6 +191,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--only", choices=GROUPS, nargs="+", default=GROUPS)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--memory_rows", type=int, default=32, help="sequences of 512 tokens; fewer need less memory")
+    parser.add_argument("--fast_dropout", action="store_true", help="ours with config.fast_dropout (CPU only)")
     parser.add_argument("--tiny", action="store_true", help="toy networks and lengths: does everything run?")
     parser.add_argument("--output", type=Path, help="default: results/step_<device>.json")
     args = parser.parse_args(argv)
@@ -205,7 +207,8 @@ def main(argv: list[str] | None = None) -> None:
     matrix = 128 if args.tiny else 8192 if args.device == "cuda" else 2048
     peaks = {name: matrix_peak(device, dtype, matrix) for name, dtype in DTYPES.items()}
     name = max(peaks, key=peaks.get) if args.dtype == "auto" else args.dtype
-    setting = Setting(device, DTYPES[name], vocab_size=500 if args.tiny else 30522)
+    vocab_size = 500 if args.tiny else VOCAB_SIZE
+    setting = Setting(device, DTYPES[name], vocab_size=vocab_size, fast_dropout=args.fast_dropout)
     record = environment(args, setting, peaks) | {"results": []}
     print(f"{record['device']}, {record['threads']} threads, {record['dtype']}, GFLOP/s {record['matrix_peak_gflops']}")
     heads = ("workload / against", "ours", "stock", "ratio", "range", "peak")

@@ -6,6 +6,7 @@ it is. Batches hold random token ids: the time of a step depends on lengths, not
 
 import json
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -33,6 +34,7 @@ class Setting:
     dtype: torch.dtype  # float32, or the type of autocast
     compile: bool = False
     vocab_size: int = VOCAB_SIZE
+    fast_dropout: bool = False
 
 
 @dataclass
@@ -77,10 +79,10 @@ class Workload(NamedTuple):
 def make_sides(class_name: str, config: BertConfig, setting: Setting, training: bool, **switches: bool) -> list[Side]:
     """[ours, transformers'], the same weights, sdpa, fused AdamW; switches go into our config."""
     torch.manual_seed(0)
-    own = getattr(modeling_bert_repro, class_name)._from_config(config, attn_implementation="sdpa")
+    own = getattr(modeling_bert_repro, class_name)._from_config(deepcopy(config), attn_implementation="sdpa")
     stock = getattr(transformers, class_name)._from_config(config, attn_implementation="sdpa")
     stock.load_state_dict(own.state_dict())
-    own.config.update(switches)
+    own.config.update({"fast_dropout": setting.fast_dropout, **switches})
     sides = []
     for model in (own, stock):
         model.to(setting.device).train(training)

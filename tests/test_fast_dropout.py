@@ -1,0 +1,137 @@
+"""`config.fast_dropout`: the same distribution as torch's dropout, off unless asked for."""
+
+import math
+
+import pytest
+import torch
+from bert_pairs import assert_same, gradients, make_inputs, make_labels, ours, pair
+from torch.nn import functional as F
+
+from modeling_bert_repro.dropout import fast_dropout, fast_dropout_attention
+from modeling_bert_repro.modeling_bert import eager_attention_forward
+
+NAME = "BertForSequenceClassification"
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rate_scale_and_gradient(p, dtype):
+    """Values are 0 or scaled up, at the rate asked for within five deviations; the gradient has the same mask."""
+    torch.manual_seed(0)
+    values = torch.ones(1001, 333, dtype=dtype, requires_grad=True)
+    dropped = fast_dropout(values, p)
+    dropped.backward(torch.full_like(values, 3.0))
+    zero = dropped == 0
+    n = values.numel()
+    assert abs(zero.float().mean().item() - p) < 5 * math.sqrt(p * (1 - p) / n)
+    torch.testing.assert_close(dropped[~zero].unique().float(), torch.tensor([1 / (1 - p)]), rtol=5e-3, atol=0)
+    assert torch.equal(values.grad == 0, zero)
+    torch.testing.assert_close(values.grad[~zero].float().mean(), torch.tensor(3 / (1 - p)), rtol=5e-3, atol=0)
+
+
+def test_masks_are_independent():
+    """The four 16-bit parts of a draw, neighbouring values and successive calls are uncorrelated."""
+    torch.manual_seed(0)
+    first, second = ((fast_dropout(torch.ones(400_000), 0.5) == 0).double() - 0.5 for _ in range(2))
+    for shift in (1, 2, 3, 4):
+        assert abs((first[shift:] * first[:-shift]).mean()) < 0.25 * 5 / math.sqrt(400_000)
+    assert abs((first * second).mean()) < 0.25 * 5 / math.sqrt(400_000)
+    for part in range(4):
+        assert abs(first[part::4].mean()) < 0.5 * 5 / math.sqrt(100_000)
+
+
+def test_hand_worked_ends():
+    values = torch.arange(5.0)
+    assert fast_dropout(values, 0.0).tolist() == values.tolist()
+    assert fast_dropout(values, 1.0).tolist() == [0] * 5
+    assert fast_dropout(torch.empty(0, 3), 0.5).shape == (0, 3)
+    torch.manual_seed(1)
+    first = fast_dropout(values, 0.5)
+    torch.manual_seed(1)
+    assert fast_dropout(values, 0.5).tolist() == first.tolist()
+
+
+@pytest.mark.parametrize("mask", ["none", "bool", "additive"])
+def test_attention_without_dropout_is_attention(mask):
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = torch.randn(3, 2, 4, 7, 6, generator=generator, dtype=torch.float64)
+    keep = torch.ones(2, 1, 7, 7, dtype=torch.bool)
+    keep[0, ..., 5:] = False
+    additive = torch.zeros(2, 1, 7, 7, dtype=torch.float64).masked_fill(~keep, torch.finfo(torch.float64).min)
+    given = {"none": None, "bool": keep, "additive": additive}[mask]
+    module = torch.nn.Identity()
+    expected, weights = eager_attention_forward(module, query, key, value, None if mask == "none" else additive, 0.4)
+    context, found = fast_dropout_attention(module, query, key, value, given, 0.0, 0.4)
+    torch.testing.assert_close(context, expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found, weights, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_the_switch(attention, monkeypatch):
+    """Off: transformers' masks from the same seed. On: other masks in training, the same numbers in evaluation."""
+    own, reference = pair(NAME, attention, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3)
+    inputs = make_inputs(NAME)
+    inputs["attention_mask"][0, -1:] = 0
+    expected = own(**inputs).logits
+    drawn = []
+    for switch, model in ((None, reference.train()), (False, own.train()), (True, own)):
+        model.config.fast_dropout = switch
+        torch.manual_seed(7)
+        drawn.append(model(**inputs).logits)
+    torch.testing.assert_close(drawn[0], drawn[1], rtol=0, atol=1e-9)
+    assert (drawn[2] - drawn[1]).abs().max() > 1e-3
+    torch.testing.assert_close(own.eval()(**inputs).logits, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+@pytest.mark.parametrize("unpad", [False, True])
+def test_it_acts_at_the_same_places(attention, unpad, monkeypatch):
+    """Dropout replaced by a deterministic rule on both sides: the places where it acts are the same."""
+
+    def rule(values, p=0.5, training=True, inplace=False):
+        return values * (1 - p) if training else values
+
+    model = ours(NAME, attention, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3).train()
+    inputs = make_inputs(NAME)
+    inputs["attention_mask"][0, -6:] = 0
+    labels = make_labels(NAME, inputs)
+    monkeypatch.setattr(F, "dropout", rule)
+    monkeypatch.setattr("modeling_bert_repro.dropout.fast_dropout", rule)
+    found = []
+    for switch in (False, True):
+        model.config.fast_dropout = switch
+        model.set_attn_implementation(attention if switch else "eager")  # sdpa's dropout is inside torch
+        loss = model(**inputs, **labels, unpad_inputs=unpad).loss
+        found.append({"loss": loss.detach(), **gradients(model, loss)})
+    assert_same(found[1], found[0])
+
+
+@pytest.mark.parametrize("use_reentrant", [False, True])
+def test_recomputed_layers_draw_the_same_masks(use_reentrant):
+    model = ours(NAME, "sdpa", hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3).train()
+    model.config.fast_dropout = True
+    inputs = make_inputs(NAME)
+    labels = make_labels(NAME, inputs)
+    found = []
+    for checkpointing in (False, True):
+        if checkpointing:  # renamed in transformers 5.2x, the old name warns there
+            enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+            enable({"use_reentrant": use_reentrant})
+        torch.manual_seed(3)
+        found.append(gradients(model, model(**inputs, **labels).loss))
+    assert_same(found[1], found[0])
+
+
+def test_left_to_right_and_compiled_models_keep_torch_dropout():
+    model = ours("BertForMaskedLM", "sdpa", is_decoder=True, hidden_dropout_prob=0.0).train()
+    inputs = make_inputs("BertForMaskedLM")
+    drawn = []
+    for switch in (False, True):
+        model.config.fast_dropout = switch
+        torch.manual_seed(3)
+        drawn.append(model(**inputs).logits)
+    torch.testing.assert_close(drawn[1], drawn[0], rtol=0, atol=0)
+    encoder = ours(NAME, "sdpa").train()
+    encoder.config.fast_dropout = True
+    compiled = torch.compile(encoder, backend="eager", fullgraph=True)
+    assert compiled(**make_inputs(NAME)).logits.isfinite().all()
