@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_arguments(GlueArguments, argv)
     check_output_dir(args)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
-    config = load_config(args, tokenizer)
+    config = load_config(args, tokenizer, label_at_cls=True)
     # Before start_run: a mistake in the data leaves no half-made output folder behind.
     data = load_data(args, glue.config_labels(config))
     metric = glue.deciding_metric(data, args)

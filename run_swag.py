@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_arguments(SwagArguments, argv)
     check_output_dir(args)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
-    config = load_config(args, tokenizer)
+    config = load_config(args, tokenizer, label_at_cls=True)
     # Before start_run: a mistake in the data leaves no half-made output folder behind.
     data = swag.load_data(args)
     features = swag.features(data, tokenizer, args.max_seq_length, args.seed)

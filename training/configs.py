@@ -31,14 +31,23 @@ def bert_config(config_name: str, vocab_size: int, **fields) -> BertConfig:
     return BertConfig.from_pretrained(config_name, **fields)
 
 
-def load_config(args, tokenizer) -> BertConfig:
-    """The network's shape that a fine-tuning script's flags ask for, checked against tokenizer and length."""
+def load_config(args, tokenizer, label_at_cls: bool = False) -> BertConfig:
+    """The network's shape that a fine-tuning script's flags ask for, checked against tokenizer and length.
+
+    Args:
+        label_at_cls: the task's label is read from [CLS], the first token; a left-to-right network cannot serve.
+    """
     if args.config_name:
         config = bert_config(args.config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
     else:
         config = AutoConfig.from_pretrained(args.model_name_or_path)
     if not isinstance(config, BertConfig):
         raise ValueError(f"expected a BERT checkpoint, got model_type {config.model_type!r}")
+    if label_at_cls and config.is_decoder:
+        raise ValueError(
+            "the model attends left to right (is_decoder in its config): [CLS], from which the label is read, comes "
+            "first and sees no other token; use a model pre-trained with --objective mlm_nsp or mlm"
+        )
     check_fit(config, tokenizer, args.max_seq_length)
     return config
 
