@@ -69,3 +69,33 @@ def test_a_users_mistake_is_one_line_and_status_2(capsys, monkeypatch):
 def test_our_own_faults_keep_their_traceback():
     with pytest.raises(ZeroDivisionError):
         report_errors(lambda: 1 / 0)
+
+
+def test_divergence_is_one_line_and_status_1(capsys):
+    def diverged():
+        raise FloatingPointError("step 3: the loss is nan")
+
+    assert report_errors(diverged) == 1
+    assert capsys.readouterr().err.endswith(": error: step 3: the loss is nan\n")
+
+
+def test_the_others_leave_quietly_where_the_main_process_fails(fake_run, monkeypatch):
+    """The main process goes first; what it found comes with a broadcast."""
+    run, calls, sent = fake_run(), [], []
+    monkeypatch.setattr("training.run.broadcast_object_list", lambda objects: sent.append(objects[0]))
+
+    def work():
+        calls.append(1)
+        raise ValueError("mistake")
+
+    with pytest.raises(ValueError, match="mistake"):
+        run.main_first(work)
+    assert (calls, sent) == ([1], [True])
+    run.is_main = False
+    with pytest.raises(SystemExit) as stop:
+        run.main_first(work)
+    assert stop.value.code == 2 and calls == [1]
+    monkeypatch.setattr("training.run.broadcast_object_list", lambda objects: objects.__setitem__(0, False))
+    assert run.main_first(lambda: "found") == "found"
+    run.is_main = True
+    assert run.main_first(lambda: "made") == "made"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import DistributedType, set_seed
+from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast_object_list, set_seed
 from tqdm import tqdm
 from transformers.utils import is_torch_xla_available, logging
 
@@ -83,9 +83,20 @@ class Run:
             write_json(self.output_dir / "run.json", self.facts)
 
     def main_first(self, work: Callable):
-        """``work()`` on the main process, then on the others, which find its files."""
-        with self.accelerator.main_process_first():
-            return work()
+        """``work()`` on the main process, then on the others, which find its files.
+
+        Where it fails the main process says why, and the others leave without a word.
+        """
+        failed = [True]
+        try:
+            if self.is_main:
+                result = work()
+                failed = [False]
+        finally:
+            broadcast_object_list(failed)
+        if failed[0]:
+            raise SystemExit(2)
+        return result if self.is_main else work()
 
     def finish(self, results: dict) -> None:
         """Write ``all_results.json``, which marks a finished run. Others may follow in this process."""
@@ -129,7 +140,12 @@ def start_run(args, script: str) -> Run:
     trackers = {} if args.report_to == "none" else {"log_with": args.report_to, "project_dir": args.output_dir}
     # Without cpu=True, torchrun on a machine without a GPU gives runs of one process each
     no_device = not (torch.accelerator.is_available() or is_torch_xla_available())
-    run = Run(args, Accelerator(cpu=no_device, mixed_precision=args.mixed_precision, **trackers))
+    # The others wait while the main process builds a corpus; torch's own limit is 10 minutes on GPUs.
+    patience = InitProcessGroupKwargs(timeout=datetime.timedelta(hours=6))
+    accelerator = Accelerator(
+        cpu=no_device, mixed_precision=args.mixed_precision, kwargs_handlers=[patience], **trackers
+    )
+    run = Run(args, accelerator)
     check_launch(run.accelerator)
     if run.is_main:
         run.output_dir.mkdir(parents=True, exist_ok=True)
