@@ -101,6 +101,15 @@ def test_steps_cover_every_example(fake_run):
     assert np.ceil(0.1 * 1000 / 10) == steps_for(fake_run(num_train_epochs=0.1).args, 1000, 10)
 
 
+def test_another_order_of_rows_that_were_already_read():
+    source = features(50)
+    first = source.batch(0, 50)["labels"].tolist()
+    other = source.shuffled(seed=7)
+    assert other.batch(0, 50)["labels"].tolist() == features(50, seed=7).batch(0, 50)["labels"].tolist() != first
+    assert source.batch(0, 50)["labels"].tolist() == first
+    assert other.columns is source.columns
+
+
 def lengths_per_step(source, size, steps):
     return [source.lengths[source.batch(s * size, (s + 1) * size)["labels"].numpy()] for s in range(steps)]
 
