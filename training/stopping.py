@@ -6,7 +6,8 @@ me again" from "done" (0), a user's mistake (2), a crash (1) and death by the si
     python run_pretraining.py ... --resume_from_checkpoint auto
     while [ $? = 75 ]; do python run_pretraining.py ... --resume_from_checkpoint auto; done
 
-torchrun hands a signal on to its processes and gives them 30 seconds; its own exit status is 1.
+A signal that comes between two steps, during an evaluation say, ends the run after the next one. torchrun hands a
+signal on to its processes and gives them 30 seconds; its own exit status is 1.
 """
 
 import os
