@@ -44,7 +44,8 @@ LAUNCHERS = {
     *("--nnodes", "--node_rank", "--nproc_per_node", "--rdzv_backend", "--rdzv_endpoint", "--master_addr"),
     *("--standalone", "--machine_rank", "--main_process_ip", "--main_process_port", "--extra-index-url", "--help"),
 }
-COMMAND = re.compile(r"(?:python3?|accelerate launch|torchrun)\s[^\n`]*")
+# At the start of a line, behind "do" and assignments
+COMMAND = re.compile(r"^\s*(?:do\s+)?(?:\w+=\S+\s+)*((?:python3?|accelerate launch|torchrun)\s.*)")
 
 
 def by_name(paths):
@@ -102,17 +103,16 @@ def unknown_flags(text: str) -> list[str]:
 
 
 def commands(text: str) -> list[str]:
-    """Those in fenced blocks, in inline code and, in script headers, on lines of their own."""
-    lines = [line for line in text.splitlines() if line.startswith(("    ", "python", "accelerate", "torchrun"))]
-    return COMMAND.findall(
-        "\n".join([*re.findall(r"```.*?```", text, re.DOTALL), *re.findall(r"`[^`\n]+`", text), *lines])
-    )
+    """Those in fenced blocks, in inline code and, in script headers, on indented lines."""
+    lines = [line for block in re.findall(r"```.*?```", text, re.DOTALL) for line in block.splitlines()]
+    lines += re.findall(r"`([^`\n]+)`", text) + [line for line in text.splitlines() if line.startswith("    ")]
+    return [match for line in lines for part in line.split(";") for match in COMMAND.findall(part)]
 
 
 def bad_commands(text: str) -> list[str]:
     problems = []
     for command in dict.fromkeys(commands(text)):
-        words = shlex.split(command.split(";")[0], comments=True)
+        words = shlex.split(command, comments=True)
         script = next((word for word in words if (ROOT / word).is_file() and word.endswith(".py")), None)
         if words[1:2] == ["-m"]:
             problems += bad_module(words[2], words[3:], command)
