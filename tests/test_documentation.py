@@ -150,7 +150,7 @@ def numbers_in(content) -> list[float]:
 
 
 def wrong_figures(text: str) -> list[str]:
-    number, file = r"(\d[\d,]*(?:\.\d+)?)(?:\s([%kMG])(?!\w))?", r"`?(benchmarks/results/[\w./-]+\.json)`?"
+    number, file = r"(\d[\d,]*(?:\.\d+)?)(?:\s([%kMG])(?!\w))?", r"`?((?:benchmarks|training)/[\w./-]+\.json)`?"
     found = [((figure, unit), [name]) for figure, unit, name in re.findall(rf"{number}\s*\(\s*{file}\)", text)]
     for paragraph in re.split(r"\n\s*\n", text):
         figures, said, sources = paragraph.partition("Figures: ")
