@@ -232,6 +232,17 @@ def test_two_processes_do_what_one_does(flags, tmp_path):
         assert one == two
 
 
+@pytest.mark.slow
+def test_two_processes_name_a_mistake_once(flags, tmp_path):
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"a good line .\nanother .\n\n" * 400 + b"bad \xff line\n")
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "run_pretraining.py"]
+    pair = launch([*command, *flags("pair", train_file=bad)])
+    _, errors = pair.communicate(timeout=180)
+    assert pair.returncode != 0
+    assert errors.count("run_pretraining.py: error: ") == errors.count("bad.txt:1201: not UTF-8") == 1
+
+
 def test_the_control_takes_the_same_steps(flags, tmp_path):
     """transformers' network from our initial weights: the same loss at every step."""
     start = in_process(flags("start", max_steps=1, learning_rate=0))

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 import torch
+from accelerate.utils import gather_object
 from torch.nn import functional as F
 
 from . import embedded
@@ -118,12 +119,28 @@ def corpora(run: Run, text: Text, tokenizer) -> tuple[Corpus, Corpus]:
         *where, how = part(name)
         return build_corpus(*where, shares=run.world_size, **how)
 
-    if run.world_size > 1:
+    def encode() -> None:
         for name in ("train", "validation"):
             *where, how = part(name)
             encode_share(*where, run.rank, run.world_size, **how)
-        run.accelerator.wait_for_everyone()
+
+    if run.world_size > 1:
+        _together(run, encode)
     return run.main_first(lambda: (build("train"), build("validation")))
+
+
+def _together(run: Run, work: Callable[[], None]) -> None:
+    """`work()` on every process; where one of them fails, all stop and the main process says why."""
+    failure = None
+    try:
+        work()
+    except (ValueError, OSError) as error:
+        failure = str(error)
+    failures = [found for found in gather_object([failure]) if found is not None]
+    if failures and run.is_main:
+        raise ValueError(failures[0])
+    if failures:
+        raise SystemExit(2)
 
 
 def instances(args, corpus: Corpus, tokenizer, held_out: bool = False) -> dict[int, PretrainingInstances]:
