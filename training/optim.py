@@ -17,8 +17,9 @@ class BertAdamW(torch.optim.Optimizer):
         m = b1 m + (1 - b1) g;    v = b2 v + (1 - b2) g^2
         w = w - lr (m / (sqrt(v) + eps) + weight_decay w)
 
-    Without the correction the first steps are up to (1 - b1) / sqrt(1 - b2) = 3.2 times as long, which the warm-up
-    hides in pre-training and which makes fine-tuning on small tasks unsteady (Zhang et al. 2020; Mosbach et al. 2020).
+    Without the correction step t is (1 - b1^t) / sqrt(1 - b2^t) times as long: 3.2 times at first, 6.6 times at t = 12,
+    1.3 times at t = 1,000. The warm-up hides it in pre-training; it makes fine-tuning on small tasks unsteady (Zhang et
+    al. 2020; Mosbach et al. 2020).
     """
 
     def __init__(self, params, lr: float, betas: tuple[float, float] = BETAS, eps: float = EPS, weight_decay=0.0):
