@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from .audit import Line, repeated_share
-from .curves import read_events, running_mean, series
+from .curves import read_events, series
 from .phases import phase_at, phases_of, scheduled
 from .references import FILE, references, settings_of
 from .run import Run, write_json
@@ -162,7 +162,8 @@ def make_reference(folder: Path, name: str) -> None:
     events = read_events(folder / "metrics.jsonl")
     entropy = next(event["unigram_entropy"] for event in events if event["event"] == "corpus")
     steps, losses = series(events, "train", "mlm_loss")
-    smooth = running_mean(losses, 10)
+    # Centred: a mean over the past alone would lag behind where the curve is steep.
+    smooth = [sum(near) / len(near) for i in range(len(losses)) if (near := losses[max(0, i - 2) : i + 3])]
     every = max(1, len(steps) // 100)
     held_out = series(events, "eval", "eval_mlm_loss")
     made = {"started": facts["started"], "device": facts["device"], "versions": facts["versions"]}
