@@ -169,7 +169,7 @@ def test_an_original_file_beside_sentences_without_documents(checkpoint, files, 
     run_ner.main(flags(checkpoint, files, tmp_path / "run", *more, "--max_steps", "1", "--context", "sentence"))
     told = capsys.readouterr().out
     assert "train: 4 sentences, 19 words, 2 documents, tags IOB1" in told
-    assert "validation: 4 sentences, 19 words, no documents marked: each sentence stands alone, tags IOB1" in told
+    assert "words, no documents marked: each sentence stands alone, tags IOB1, turned into BIO" in told
     assert "this tokenizer lower-cases" in told
     assert read(tmp_path / "run", "run.json")["rows"] == {"train": 9, "validation": 9}  # words of letters
 
@@ -196,7 +196,10 @@ def test_frozen_features_learn_while_bert_stays(checkpoint, files, tmp_path):
     assert mark("to the river and")[0]["entity"] == "B-LOC"
 
 
-@pytest.mark.parametrize("more", [[], FEATURES], ids=["fine-tuned", "features"])
+BOTH = [pytest.param([], id="fine-tuned"), pytest.param(FEATURES, id="features", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("more", BOTH)
 def test_resumed_is_unbroken(checkpoint, files, tmp_path, monkeypatch, more):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     saving = [*more, "--save_steps", "2", "--max_steps", "5"]
@@ -221,7 +224,7 @@ def test_resumed_is_unbroken(checkpoint, files, tmp_path, monkeypatch, more):
         assert (broken / name).read_bytes() == (whole / name).read_bytes()
 
 
-@pytest.mark.parametrize("more", [[], FEATURES], ids=["fine-tuned", "features"])
+@pytest.mark.parametrize("more", BOTH)
 def test_the_control_has_the_same_losses(finished, checkpoint, files, tmp_path, more):
     """Accumulating too: 2 x 4 rows against 8 at once. Rows hold different numbers of labels."""
     losses = []
@@ -253,7 +256,7 @@ def test_random_weights_as_a_baseline(tokenizer_folder, files, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [[], FEATURES], ids=["fine-tuned", "features"])
+@pytest.mark.parametrize("more", BOTH)
 def test_two_processes_do_the_work_of_one(checkpoint, files, tmp_path, more):
     run_ner.main(flags(checkpoint, files, tmp_path / "one", "--learning_rate", "1e-3", *more))
     argv = flags(checkpoint, files, tmp_path / "two", "--learning_rate", "1e-3", *more)

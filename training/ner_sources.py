@@ -7,6 +7,7 @@ from .ner import Sentence, Split, one_document_each, read_conll, to_bio
 from .tables import sha256
 
 WORDS, TAGS, DOCUMENTS = ("tokens", "words"), ("ner_tags", "tags", "ner", "labels"), ("document_id", "doc_id")
+TURNED = {"IOB1": "IOB1, turned into BIO", "BIOES": "BIOES, turned into BIO"}
 FILES = "give --train_file and --validation_file in columns (a word a line, its tag last, blank line after a sentence)"
 
 
@@ -32,7 +33,8 @@ class Data:
             documents = part.facts["documents"]
             line = f"{name}: {len(part.sentences):,} sentences, {part.num_words:,} words, "
             line += f"{documents:,} documents, " if documents else "no documents marked: each sentence stands alone, "
-            line += f"tags {part.facts['tag_scheme']}" if part.tagged else "no tags"
+            scheme = part.facts.get("tag_scheme")
+            line += f"tags {TURNED.get(scheme, scheme)}" if scheme else "no tags"
             if breaks := part.facts.get("entities_that_break_the_scheme"):
                 line += f"; {breaks} entities that break the scheme are read as conlleval reads them"
             lines.append(f"{line}, {part.source}")
