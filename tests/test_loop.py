@@ -98,6 +98,19 @@ def test_dropout_depends_on_the_step_not_on_the_past(fake_run, small_config):
     assert other_seed[0].loss != again[0].loss
 
 
+def test_each_step_and_process_draws_its_own_masks(fake_run, small_config):
+    class Same:
+        def batch(self, start, stop):
+            return PretrainingSource().batch(0, 4)
+
+    def loss(start, rank):
+        run = fake_run()
+        run.rank = rank
+        return train(run, new_model(small_config, dropout=0.3), Same(), start + 1, start)[0].loss
+
+    assert len({loss(0, 0), loss(1, 0), loss(0, 1)}) == 3
+
+
 def test_clipping_and_its_switch(fake_run, small_config):
     def moved(limit):
         model = new_model(small_config)
