@@ -215,6 +215,13 @@ def test_files_that_cannot_be_read_or_written(checkpoint, tmp_path):
         run(checkpoint, write(tmp_path, ""), tmp_path / "new.npz")
 
 
+def test_what_is_needed_is_said(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        extract_features.main(["--model_name_or_path", "x", "--layer", "-1"])
+    told = capsys.readouterr().err
+    assert "--model_name_or_path PATH --input_file FILE --output_file FILE [flags]" in told
+
+
 def test_the_commands_of_the_header_parse():
     lines = extract_features.__doc__.replace("\\\n", " ").splitlines()
     commands = [shlex.split(line) for line in lines if line.strip().startswith("python extract_features.py")]

@@ -6,7 +6,7 @@ Steps are optimiser steps everywhere; lengths count the special tokens.
 import difflib
 import re
 import sys
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Literal
 
 from transformers import HfArgumentParser
@@ -281,9 +281,8 @@ def parse_arguments(cls: type, argv: list[str] | None = None):
 
     Exits with status 2 and one line for an unknown flag or a value out of range.
     """
-    parser = HfArgumentParser(
-        cls, allow_abbrev=False, usage="%(prog)s --output_dir DIR [flags]; --help lists the flags"
-    )
+    needed = " ".join(f"--{f.name} {f.name.split('_')[-1].upper()}" for f in fields(cls) if _required(f))
+    parser = HfArgumentParser(cls, allow_abbrev=False, usage=f"%(prog)s {needed} [flags]; --help lists the flags")
     try:
         args, unknown = parser.parse_args_into_dataclasses(
             _joined(sys.argv[1:] if argv is None else argv), return_remaining_strings=True, look_for_args_file=False
@@ -293,6 +292,10 @@ def parse_arguments(cls: type, argv: list[str] | None = None):
     if unknown:
         parser.error(_unknown_flags(cls, unknown))
     return args
+
+
+def _required(flag) -> bool:
+    return flag.default is MISSING and flag.default_factory is MISSING
 
 
 def _joined(argv: list[str]) -> list[str]:
