@@ -15,6 +15,7 @@ BERT-Base as in the paper, on 8 GPUs (256 sequences a step; 90 % of the steps at
         --tokenizer_name vocab --config_name base --phases 128:0.9:32,512:0.1:8x4 \
         --max_steps 1000000 --warmup_steps 10000 --learning_rate 1e-4 --mixed_precision bf16 --output_dir runs/base
 
+What fits into the time at hand: python -m training.plan --config_name base --hours 6
 Interrupted? The same command with --resume_from_checkpoint auto goes on where the newest checkpoint stands.
 SIGTERM and Ctrl-C finish the step, save a checkpoint and exit with status 75; a second one stops at once.
 The output folder then holds the model, tokenizer, model card, curves, run.json, metrics.jsonl, all_results.json.

@@ -361,6 +361,7 @@ MISTAKES = {
     "UTF-8": ({}, lambda path: path.write_bytes(b"good line\nbad \xff\xfe line\n")),
     "sentence": ({}, one_sentence),
     "over the model's maximum of 64": ({"max_seq_length": 65}, None),
+    "--max_seq_length 65 is over": ({"max_seq_length": None, "phases": "32:0.5,65:0.5"}, None),
     "expected one of tiny": ({"config_name": "huge"}, None),
 }
 

@@ -1,6 +1,7 @@
 """Curves of our own runs to compare a run with: `reference_curves.json`, made by `python -m training.doctor`.
 
-Each holds the settings it was made with, the training loss (mean of 5 neighbouring records) and the held-out loss by optimiser step.
+Each holds the settings it was made with and, by optimiser step, the training loss (mean of 5 neighbouring records)
+and the held-out loss.
 """
 
 import json

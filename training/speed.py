@@ -63,6 +63,9 @@ def peak_of(run: Run) -> float:
     """FLOP/s that all processes of the run could reach: `--peak_tflops` each, or what each measures now."""
     stated = run.args.peak_tflops
     own = stated * 1e12 if stated else measured_peak(run.device, run.accelerator.mixed_precision)
+    if run.device.type == "cuda":  # the matrices do not count as memory of the training
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(run.device)
     # All measure at once: processes that share the cores of one machine share their peak as well.
     return float(run.accelerator.reduce(torch.tensor(own, device=run.device), "sum"))
 
