@@ -81,6 +81,37 @@ def test_compressed_and_untagged(tmp_path):
     assert not split.tagged
 
 
+def spelled(spans: list[tuple[str, int]], scheme: str) -> list[str]:
+    """Tags of stretches of words, (type or "O", length) each, written out for a scheme."""
+    found, before = [], "O"
+    for kind, length in spans:
+        if kind == "O":
+            found += ["O"] * length
+        elif scheme == "BIOES":
+            found += [f"S-{kind}"] if length == 1 else [f"B-{kind}", *[f"I-{kind}"] * (length - 2), f"E-{kind}"]
+        else:
+            first = "B" if scheme == "BIO" or before == kind else "I"
+            found += [f"{first}-{kind}", *[f"I-{kind}"] * (length - 1)]
+        before = kind
+    return found
+
+
+def test_all_schemes_say_the_same():
+    for seed in range(200):
+        generator = random.Random(seed)
+        sentences = [
+            [(generator.choice(["O", "X", "Y-Z"]), generator.randint(1, 4)) for _ in range(generator.randint(1, 6))]
+            for _ in range(5)
+        ]
+        sentences[0].append(("X", 2))  # at least one entity, else there is no scheme
+        for scheme in ("IOB1", "BIO", "BIOES"):
+            written = [spelled(spans, scheme) for spans in sentences]
+            split = ner.Split("here", [ner.Sentence(["w"] * len(w), w, 0, "here") for w in written])
+            ner.to_bio(split)
+            assert tags(split) == [spelled(spans, "BIO") for spans in sentences]
+            assert split.facts["tag_scheme"] == scheme
+
+
 def test_mixed_tags_are_refused_or_read_as_conlleval_reads_them(tmp_path):
     text = "a B-X\nb O\nc I-X\nd I-X\ne B-X\nf I-Y\n\ng B-Y\n"
     with pytest.raises(ValueError, match=r"words\.txt:3: I-X cannot follow O in the scheme BIO, .* 2 such places"):

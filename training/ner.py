@@ -150,7 +150,7 @@ def to_bio(split: Split, mixed_tags: bool = False) -> None:
             f"{place}: {tag} cannot follow {previous} in the scheme {scheme}, which the file keeps to but for "
             f"{len(breaks[scheme])} such places; correct the tag{remedy}"
         )
-    split.facts["tag_scheme"] = scheme if prefixes > {"O"} else "no entities"
+    split.facts["tag_scheme"] = scheme if prefixes - {"O"} else "no entities"
     if breaks[scheme]:
         split.facts["entities_that_break_the_scheme"] = len(breaks[scheme])
     for sentence in split.sentences:
