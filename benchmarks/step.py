@@ -190,7 +190,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--dtype", choices=("auto", *DTYPES), default="auto")
     parser.add_argument("--only", choices=GROUPS, nargs="+", default=GROUPS)
     parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--memory_rows", type=int, default=32, help="sequences of 512 tokens; fewer need less memory")
+    parser.add_argument("--memory_rows", type=int, help="sequences of 512 tokens; default: 8, on CUDA 32")
     parser.add_argument("--fast_dropout", action="store_true", help="ours with config.fast_dropout (CPU only)")
     parser.add_argument("--tiny", action="store_true", help="toy networks and lengths: does everything run?")
     parser.add_argument("--output", type=Path, help="default: results/step_<device>.json")
@@ -216,7 +216,7 @@ def main(argv: list[str] | None = None) -> None:
     for group in args.only:
         rows = []
         if group == "memory":
-            rows = [memory_row(setting, args.tiny, args.memory_rows)]
+            rows = [memory_row(setting, args.tiny, args.memory_rows or (32 if args.device == "cuda" else 8))]
             print(show(rows[0]), flush=True)
         for workload in workloads(group, setting, args.tiny):
             found = rows_of(workload, speeds(workload, args.repetitions, device), peaks[name])
