@@ -127,8 +127,11 @@ def test_the_command(tokenizer, tmp_path, capsys):
     ("more", "message"),
     [
         (["--context_file", "none.txt"], "none.txt"),
-        (["--model", "NOT_TUNED", "--context", "x"], r"has no weights for qa_outputs\.bias, .*not fine-tuned"),
-        (["--model", "nothing/here", "--context", "x"], "nothing/here"),
+        (
+            ["--model", "NOT_TUNED", "--context", "x"],
+            r"not_tuned: has no weights for qa_outputs\.bias, .*not fine-tuned",
+        ),
+        (["--model", "nothing/here", "--context", "x"], r"--model nothing/here: cannot be opened \("),
     ],
 )
 def test_mistakes_are_told(tokenizer, tmp_path, monkeypatch, capsys, more, message):
@@ -138,4 +141,4 @@ def test_mistakes_are_told(tokenizer, tmp_path, monkeypatch, capsys, more, messa
     argv = ["ask", "--model", str(tmp_path / "not_tuned"), "--question", "who ?", *more]
     monkeypatch.setattr("sys.argv", argv)
     assert report_errors(ask.main) == 2
-    assert re.search(message, capsys.readouterr().err)
+    assert re.search(message, capsys.readouterr().err.splitlines()[-1])

@@ -120,6 +120,21 @@ def read_contexts(path: str | Path) -> list[str]:
     return contexts
 
 
+def load(name: str):
+    """Model and tokenizer of a folder or of the Hub. Raises ValueError if they cannot be had, or have no span head."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        model, info = AutoModelForQuestionAnswering.from_pretrained(name, output_loading_info=True)
+    except OSError as error:
+        raise ValueError(f"--model {name}: cannot be opened ({str(error).splitlines()[0]})") from error
+    if missing := sorted(info["missing_keys"]):
+        raise ValueError(
+            f"--model {name}: has no weights for {', '.join(missing)}, so it is not fine-tuned for question answering; "
+            "give a folder that run_squad.py made"
+        )
+    return model, tokenizer
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m training.ask",
@@ -135,13 +150,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--null_score_diff_threshold", type=float, help="Answer nothing above these null odds.")
     args = parser.parse_args(argv)
     contexts = read_contexts(args.context_file) if args.context_file else [args.context]
-    tokenizer = AutoTokenizer.from_pretrained(args.model)
-    model, info = AutoModelForQuestionAnswering.from_pretrained(args.model, output_loading_info=True)
-    if info["missing_keys"]:
-        raise ValueError(
-            f"{args.model} has no weights for {', '.join(sorted(info['missing_keys']))}: it is not fine-tuned for "
-            "question answering; give a folder that run_squad.py made"
-        )
+    model, tokenizer = load(args.model)
     questions = [
         Question(f"{q}-{c}", text, context)
         for q, text in enumerate(args.question)
