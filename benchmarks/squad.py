@@ -1,0 +1,106 @@
+"""How fast are SQuAD's windows, their cache, and the post-processing? With JSON results.
+
+    BERT_REPRO_DATA=DIR python benchmarks/squad.py
+
+DIR holds squad/{train-v1.1.reconstructed,dev-v1.1}.json.xz and assets/uncased_vocab.txt. The post-processing searches
+random logits, which are harder than those of a trained model: the n best spans lie anywhere.
+
+windows     reading the training file, tokenising, cutting at 384/128/64; peak memory of the process
+cache       the same windows written, then read back
+answers     n-best spans of the dev questions, by both alignments; and the official score
+
+Wall times depend on what else the machine does; CPU times (of the process and its threads) hardly do.
+"""
+
+import json
+import os
+import platform
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+import transformers
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tokenization import build_tokenizer
+from training.squad import build_windows, read_squad
+from training.squad_features import cached_windows, fingerprint
+from training.squad_postprocess import aligner, find_answers
+
+RESULTS = Path(__file__).parent / "results" / "squad.json"
+LENGTHS = (384, 128, 64)
+
+
+def measured(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
+    """(result, wall and CPU seconds of this process)."""
+    wall, used = time.perf_counter(), time.process_time()
+    result = work()
+    return result, {"wall_s": round(time.perf_counter() - wall, 2), "cpu_s": round(time.process_time() - used, 2)}
+
+
+def peak_mb() -> int:
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+
+
+def bench_windows(path: Path, tokenizer: Any, scratch: Path) -> dict[str, Any]:
+    before = peak_mb()
+    questions, reading = measured(lambda: read_squad(path))
+    windows, building = measured(lambda: build_windows(questions, tokenizer, *LENGTHS, with_answers=True))
+    results = {"questions": len(questions), "windows": len(windows), "read": reading, "build": building}
+    results["peak_rss_mb"] = {"before": before, "after": peak_mb()}
+    del windows
+    _, hashing = measured(lambda: fingerprint(questions, tokenizer, LENGTHS, True))
+    cached_windows(scratch, questions, tokenizer, *LENGTHS, with_answers=True)
+    (windows, origin), loading = measured(
+        lambda: cached_windows(scratch, questions, tokenizer, *LENGTHS, with_answers=True)
+    )
+    assert origin == "read" and len(windows) == results["windows"]
+    size = round(sum(file.stat().st_size for file in scratch.iterdir()) / 1e6)
+    return results | {"cache": {"fingerprint": hashing, "read_with_fingerprint": loading, "megabytes": size}}
+
+
+def bench_answers(path: Path, tokenizer: Any) -> dict[str, Any]:
+    questions = read_squad(path)
+    windows = build_windows(questions, tokenizer, *LENGTHS)
+    rng = np.random.default_rng(0)
+    logits = [[rng.normal(size=len(ids)).astype(np.float32) for ids in windows.input_ids] for _ in ("start", "end")]
+    results: dict[str, Any] = {"questions": len(questions), "windows": len(windows)}
+    for name in ("offsets", "google"):
+        realign = aligner(name, tokenizer)
+        answers, results[name] = measured(lambda r=realign: find_answers(questions, windows, *logits, realign=r))
+    _, results["score"] = measured(lambda: answers.score(questions))
+    return results
+
+
+def main() -> None:
+    folder = os.environ.get("BERT_REPRO_DATA")
+    if not folder:
+        raise SystemExit("BERT_REPRO_DATA is not set: expected the folder of the data sets")
+    squad = Path(folder) / "squad"
+    tokenizer = build_tokenizer(Path(folder) / "assets" / "uncased_vocab.txt")
+    versions = {module.__name__: module.__version__ for module in (np, tokenizers, transformers)}
+    results: dict[str, Any] = {
+        "machine": {
+            "processor": platform.processor() or platform.machine(),
+            "cores": os.cpu_count(),
+            "load_at_start": [round(load, 2) for load in os.getloadavg()],
+            "versions": versions,
+        }
+    }
+    with tempfile.TemporaryDirectory() as scratch:
+        path = squad / "train-v1.1.reconstructed.json.xz"
+        results["train"] = bench_windows(path, tokenizer, Path(scratch))
+    results["dev"] = bench_answers(squad / "dev-v1.1.json.xz", tokenizer)
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(results, indent=1))
+
+
+if __name__ == "__main__":
+    main()
