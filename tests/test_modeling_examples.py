@@ -41,6 +41,8 @@ def run_example(name: str, *arguments, monkeypatch, capsys) -> str:
 def test_load_anywhere(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "transformers_modules"]:
+        monkeypatch.delitem(sys.modules, name)  # of another cache, from another test
     output = run_example("load_anywhere.py", folder, monkeypatch=monkeypatch, capsys=capsys)
     lines = [line for line in output.splitlines() if "largest difference" in line]
     modules = ["transformers.models.bert", "transformers_modules.", "modeling_bert_repro."]

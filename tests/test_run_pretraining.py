@@ -138,6 +138,13 @@ def test_it_learns(finished):
     assert events(finished, "corpus")[0]["unigram_entropy"] > 0
 
 
+def test_the_doctor_speaks_on_a_text_of_random_words(finished):
+    """No context to learn from: the loss stays on the line, here after 36 steps behind the warm-up."""
+    (said,) = events(finished, "doctor")
+    assert said["step"] == 40
+    assert "the model does not use context yet; likely: the warm-up has 4 steps" in said["text"]
+
+
 def test_its_speed_is_told(finished, shape):
     """The utilisation is that of the FLOPs of the network over the peak, which is measured here."""
     results = json.loads((finished / "all_results.json").read_text())

@@ -45,7 +45,7 @@ def checkpoint(tmp_path_factory) -> Path:
     """A pre-training checkpoint with a tokenizer, float64 weights, and the outputs it should give."""
     folder = tmp_path_factory.mktemp("saved") / "model"
     model = ours("BertForPreTraining", "sdpa")
-    model.config.sparse_prediction = True
+    model.config.update({"sparse_prediction": True, "unpad_inputs": False, "fast_dropout": True})
     model.save_pretrained(folder)
     assert model.config.sparse_prediction is True
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(56))]
@@ -69,7 +69,7 @@ def test_config_names_the_whole_family_and_no_switch(checkpoint):
     assert config["model_type"] == "bert"
     assert config["architectures"] == ["BertForPreTraining"]
     assert config["auto_map"] == AUTO_MAP
-    assert "sparse_prediction" not in config
+    assert not {"sparse_prediction", "unpad_inputs", "fast_dropout"} & set(config)
     assert {f"BertFor{name.removeprefix('AutoModelFor')}" for name in AUTO_MAP if name != "AutoModel"} == set(
         CLASSES[1:]
     )
@@ -132,6 +132,11 @@ def test_trusted_code_opens_the_folder_as_our_classes(checkpoint):
                     found = model(**inputs)
                     torch.testing.assert_close(found.last_hidden_state, expected["hidden"], rtol=0, atol=1e-12)
                     torch.testing.assert_close(found.pooler_output, expected["pooled"], rtol=0, atol=1e-12)
+                    mask = inputs["attention_mask"].clone()
+                    mask[0, 4:] = 0
+                    short = {**inputs, "attention_mask": mask}
+                    two = [model(**short, unpad_inputs=unpad).last_hidden_state[0, :4] for unpad in (True, False)]
+                    torch.testing.assert_close(two[0], two[1], rtol=0, atol=1e-9)
                 if auto_name == "AutoModelForPreTraining":
                     found = model(**inputs)
                     torch.testing.assert_close(found.prediction_logits, expected["logits"], rtol=0, atol=1e-12)
