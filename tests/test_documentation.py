@@ -6,6 +6,7 @@ Conventions that this file checks, in README.md, CONTRIBUTING.md, docs/ and the 
   %, k, M and G scale it.
 - A paragraph or table that ends with "Figures: `FILE`, `FILE`." has every number with a decimal point or a comma out
   of these files.
+- A table behind "<!-- python -m training.report RUN... -->" is what that command prints.
 - A command with ... in it is a sketch: its flags must exist, but it need not parse.
 """
 
@@ -15,7 +16,7 @@ import json
 import re
 import shlex
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ from tokenization import build_tokenizer
 from training import arguments, glue
 from training.checkpoint import FIXED_FLAGS
 from training.glue_sources import load_data
+from training.report import read_run, tables
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -149,8 +151,13 @@ def numbers_in(content) -> list[float]:
     return [float(content)] if isinstance(content, int | float) and not isinstance(content, bool) else []
 
 
+def records_of(path: Path):
+    text = path.read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
+
+
 def wrong_figures(text: str) -> list[str]:
-    number, file = r"(\d[\d,]*(?:\.\d+)?)(?:\s([%kMG])(?!\w))?", r"`?((?:benchmarks|training)/[\w./-]+\.json)`?"
+    number, file = r"(\d[\d,]*(?:\.\d+)?)(?:\s([%kMG])(?!\w))?", r"`?((?:benchmarks|training|docs)/[\w./-]+\.jsonl?)`?"
     found = [((figure, unit), [name]) for figure, unit, name in re.findall(rf"{number}\s*\(\s*{file}\)", text)]
     for paragraph in re.split(r"\n\s*\n", text):
         figures, said, sources = paragraph.partition("Figures: ")
@@ -164,7 +171,7 @@ def wrong_figures(text: str) -> list[str]:
 def is_in(figure: str, unit: str, names: list[str]) -> bool:
     value, half = float(figure.replace(",", "")), 0.5 * 10 ** -len(figure.partition(".")[2])
     scale = {"%": 100, "k": 1e-3, "M": 1e-6, "G": 1e-9}.get(unit, 1)
-    stored = [n for name in names if (ROOT / name).is_file() for n in numbers_in(json.loads((ROOT / name).read_text()))]
+    stored = [n for name in names if (ROOT / name).is_file() for n in numbers_in(records_of(ROOT / name))]
     return any(abs(factor * n - value) <= half * 1.000001 for n in stored for factor in (1, scale))
 
 
@@ -231,6 +238,19 @@ def test_mistakes_are_noticed(capsys):
     assert len(wrong_figures(f"1.0913 {file} 93.56 % {file} 1.0912 (benchmarks/results/nothing.json)")) == 3
     assert not wrong_figures(f"In 2015 it was 1.0912, of 395,451 words.\nFigures: {file}.\n\nAnd 1.0913.")
     assert len(wrong_figures(f"It was 1.0913, of 395,452 words.\nFigures: {file}.")) == 2
+
+
+@by_name(PAGES)
+def test_tables_of_runs_are_what_the_report_prints(path):
+    """Between <!-- python -m training.report RUN... --> and <!-- end -->."""
+    text = path.read_text(encoding="utf-8")
+    blocks = re.findall(r"<!-- python -m training\.report (.*?) -->\n(.*?)<!-- end -->", text, re.DOTALL)
+    assert blocks or path.name != "results.md"
+    for words, table in blocks:
+        folders = sorted(folder for word in words.split() for folder in ROOT.glob(word))
+        assert folders, words
+        runs = [replace(read_run(folder), folder=folder.relative_to(ROOT)) for folder in folders]
+        assert table == tables(runs)
 
 
 def test_every_difference_from_the_paper_says_what_we_do_and_where():
