@@ -35,7 +35,7 @@ from training.arguments import GlueArguments, parse_arguments
 from training.batches import evaluation_due, step_batches, steps_for
 from training.best import Best
 from training.checkpoint import resume, save_checkpoint, save_model_folder
-from training.configs import load_config
+from training.configs import load_config, set_switches
 from training.control import control_of
 from training.curves import draw_curves
 from training.glue_sources import load_data
@@ -143,6 +143,8 @@ def build_model(run, config: BertConfig, data: glue.Data):
     run.say(f"newly initialised: {', '.join(new)}{why}" if new else "the classifier is the checkpoint's")
     if args.model_impl == "transformers":
         model = control_of(model)  # with the very same weights, the new ones too
+    else:
+        set_switches(model.config, args)
     if args.torch_compile:
         model.compile()
     return model

@@ -38,7 +38,7 @@ from training import ner
 from training.arguments import NerArguments, parse_arguments
 from training.batches import evaluation_due, step_batches, steps_for
 from training.checkpoint import resume, save_checkpoint, save_model_folder
-from training.configs import load_config
+from training.configs import load_config, set_switches
 from training.control import control_of
 from training.curves import draw_curves
 from training.glue import config_labels
@@ -135,6 +135,8 @@ def build_model(run, config: BertConfig, data):
         model.freeze()
     elif args.model_impl == "transformers":
         model = control_of(model)
+    else:
+        set_switches(model.config, args)
     if args.torch_compile:
         model.compile()
     return model

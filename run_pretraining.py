@@ -31,7 +31,7 @@ from tokenization.train_wordpiece import train_wordpiece
 from training import doctor, pretraining
 from training.arguments import PretrainingArguments, parse_arguments
 from training.checkpoint import resume, save_checkpoint, save_model_folder
-from training.configs import bert_config, check_fit
+from training.configs import bert_config, check_fit, set_switches
 from training.control import control_of
 from training.curves import draw_curves
 from training.invariance import verify_invariance
@@ -149,6 +149,7 @@ def build_model(args, tokenizer):
         model = control_of(model)
     else:
         model.config.sparse_prediction = True
+        set_switches(model.config, args)
     if args.torch_compile:
         model.compile()
     return model

@@ -38,7 +38,7 @@ from training.arguments import SquadArguments, parse_arguments
 from training.ask import store_settings
 from training.batches import Features, step_batches, steps_for
 from training.checkpoint import resume, save_checkpoint, save_model_folder
-from training.configs import bert_config, check_fit
+from training.configs import bert_config, check_fit, set_switches
 from training.control import control_of
 from training.curves import draw_curves
 from training.loop import predict, training_steps
@@ -134,7 +134,10 @@ def build_model(run, config: BertConfig, training: bool):
         raise ValueError(f"newly initialised: {', '.join(new)}; without training data the model cannot be evaluated")
     run.say(f"newly initialised: {', '.join(new)}" if new else "the span head is the checkpoint's")
     if args.model_impl == "transformers":
-        model = control_of(model)  # with the very same weights: transformers would draw new ones otherwise
+        # With the very same weights: transformers would draw new ones otherwise
+        model = control_of(model, spans_over_padding=args.unpad_inputs == "false")
+    else:
+        set_switches(model.config, args)
     if args.torch_compile:
         model.compile()
     return model

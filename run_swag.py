@@ -33,7 +33,7 @@ from training import swag
 from training.arguments import SwagArguments, parse_arguments
 from training.batches import evaluation_due, step_batches, steps_for
 from training.checkpoint import resume, save_checkpoint, save_model_folder
-from training.configs import load_config
+from training.configs import load_config, set_switches
 from training.control import control_of
 from training.curves import draw_curves
 from training.loop import predict, training_steps
@@ -112,6 +112,8 @@ def build_model(run, config: BertConfig, data: swag.Data):
     run.say(said)
     if args.model_impl == "transformers":
         model = control_of(model)
+    else:
+        set_switches(model.config, args)
     if args.torch_compile:
         model.compile()
     return model

@@ -3,7 +3,7 @@
 torch draws one double for every value that may be dropped. On a CPU that is most of dropout's time, and dropout most
 of attention's in training (docs/performance.md). Here one 64-bit draw decides four values, 16 bits each. The masks
 are other ones than torch's from the same seed, so the switch is off unless asked for. It has no effect on other
-devices, under torch.compile and on left-to-right attention.
+devices, on small tensors, under torch.compile and on left-to-right attention.
 """
 
 from typing import Any
@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from transformers import BertConfig
 
 STEPS = 1 << 16  # probabilities are multiples of 1 / STEPS; the scale is that of the multiple, so the mean is exact
+SMALLEST = 1 << 15  # values; for fewer, what a Python function costs autograd is more than what is saved
 
 
 def drops_fast(config: BertConfig, values: Tensor) -> bool:
@@ -43,7 +44,9 @@ class FastDropout(torch.autograd.Function):
 def fast_dropout(values: Tensor, p: float) -> Tensor:
     """`values` with each element dropped with probability p, rounded to 1 / 65,536, and the others scaled up."""
     dropped = round(p * STEPS)
-    return FastDropout.apply(values, dropped) if 0 < dropped < STEPS else F.dropout(values, p)
+    if values.numel() < SMALLEST or not 0 < dropped < STEPS:
+        return F.dropout(values, p)
+    return FastDropout.apply(values, dropped)
 
 
 class BertDropout(nn.Dropout):

@@ -26,7 +26,7 @@ from transformers.utils.generic import can_return_tuple
 
 from .losses import IGNORED, Count, classification_loss, cross_entropy, per_item
 from .modeling_bert import BertModel, BertPreTrainedModel
-from .unpadding import Tokens, encode, on_tokens
+from .unpadding import Switch, Tokens, encode, on_tokens, resolve
 
 TIED_DECODER = {
     "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
@@ -153,7 +153,7 @@ class BertForPreTraining(BertLanguageModel):
         num_items_in_batch: Count = None,
         num_sequences_in_batch: Count = None,
         sparse_prediction: bool | None = None,
-        unpad_inputs: bool | None = None,
+        unpad_inputs: Switch = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, ...] | BertForPreTrainingOutput:
         """labels: (B, L), token ids or -100; next_sentence_label: (B,), 0 B follows A, 1 B is random. Either alone
@@ -211,7 +211,7 @@ class BertForMaskedLM(BertLanguageModel):
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
         sparse_prediction: bool | None = None,
-        unpad_inputs: bool | None = None,
+        unpad_inputs: Switch = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, ...] | MaskedLMOutput:
         """labels: (B, L), token ids or -100. logits: (B, L, V), or (M, V) if sparse."""
@@ -244,7 +244,7 @@ class BertForNextSentencePrediction(BertPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
-        unpad_inputs: bool | None = None,
+        unpad_inputs: Switch = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, ...] | NextSentencePredictorOutput:
         """labels: (B,) of 0, 1 or -100."""
@@ -276,7 +276,7 @@ class BertForSequenceClassification(BertPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
-        unpad_inputs: bool | None = None,
+        unpad_inputs: Switch = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, ...] | SequenceClassifierOutput:
         """labels: see `classification_loss`, which `config.problem_type` steers."""
@@ -310,7 +310,7 @@ class BertForTokenClassification(BertPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
-        unpad_inputs: bool | None = None,
+        unpad_inputs: Switch = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, ...] | TokenClassifierOutput:
         """labels: (B, L) of class ids or -100."""
@@ -345,7 +345,7 @@ class BertForMultipleChoice(BertPreTrainedModel):
         inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
-        unpad_inputs: bool | None = None,
+        unpad_inputs: Switch = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, ...] | MultipleChoiceModelOutput:
         """Inputs have one more dimension than elsewhere, (B, choices, L); labels: (B,) of choice indices."""
@@ -381,17 +381,18 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         start_positions: Tensor | None = None,
         end_positions: Tensor | None = None,
         num_items_in_batch: Count = None,
-        unpad_inputs: bool | None = None,
+        unpad_inputs: Switch = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, ...] | QuestionAnsweringModelOutput:
         """start_positions, end_positions: (B,). As in transformers, L and beyond are ignored and below 0 counts as 0.
         The loss is the mean of the start's and the end's, softmax over all L positions as in transformers; with
-        unpad_inputs=True over the real ones, as logits at padding are then the lowest number of their type.
+        unpad_inputs True or "auto" over the real ones, as logits at padding are then the lowest number of their type.
         """
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
         outputs, tokens = encode(self, inputs, unpad_inputs, kwargs)
         logits = on_tokens(self.qa_outputs, outputs.last_hidden_state, tokens)
-        if tokens is not None and attention_mask is not None:
+        # Also where the padded path was taken: the loss must not depend on which one it was.
+        if resolve(unpad_inputs, self.config) and attention_mask is not None and attention_mask.dim() == 2:
             logits = logits.masked_fill(attention_mask.unsqueeze(-1) == 0, torch.finfo(logits.dtype).min)
         start_logits, end_logits = logits.unbind(-1)
         start_logits, end_logits = start_logits.contiguous(), end_logits.contiguous()

@@ -28,7 +28,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
 from .dropout import BertDropout, drops_fast, fast_dropout_attention
-from .unpadding import Tokens, attend_unpadded, choose_tokens
+from .unpadding import Switch, Tokens, attend_unpadded, choose_tokens
 
 CODE_FILES = ("modeling_bert.py", "losses.py", "heads.py", "unpadding.py", "dropout.py")
 SWITCHES = ("sparse_prediction", "unpad_inputs", "fast_dropout")
@@ -375,7 +375,7 @@ class BertModel(BertPreTrainedModel):
         encoder_attention_mask: Tensor | None = None,
         past_key_values: None = None,
         use_cache: bool | None = None,
-        unpad_inputs: bool | Tokens | None = None,
+        unpad_inputs: Switch | Tokens = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, ...] | BaseModelOutputWithPoolingAndCrossAttentions:
         """Encode `input_ids` (B, L) or `inputs_embeds` (B, L, H), exactly one of them.
@@ -384,9 +384,10 @@ class BertModel(BertPreTrainedModel):
         segment (default 0); position_ids: (B, L), default 0 .. L-1. output_hidden_states, output_attentions (eager
         only) and return_dict work as in transformers. The cross-attention and cache arguments hold their places in
         transformers' signature; using them raises ValueError, as does L above config.max_position_embeddings.
-        unpad_inputs: True (default `config.unpad_inputs`, default off here) computes real tokens only and gives zeros
-        at padding; the heads pass the tokens that they chose. cu_seq_lens_q as in transformers' FlashAttentionKwargs:
-        one row (1, L) holds several sequences end to end, none attends to another; positions restart by default.
+        unpad_inputs: True, or "auto" where it pays (default `config.unpad_inputs`, default off here), computes real
+        tokens only and gives zeros at padding; the heads pass the tokens that they chose. cu_seq_lens_q as in
+        transformers' FlashAttentionKwargs: one row (1, L) holds several sequences end to end, none attends to another;
+        positions restart by default.
         """
         if (input_ids is None) == (inputs_embeds is None):
             got = "neither" if input_ids is None else "both"

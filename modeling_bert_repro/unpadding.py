@@ -8,7 +8,7 @@ Shapes: B batch, L length, H hidden size, N heads, D head size, T computed token
 
 from collections.abc import Callable
 from itertools import accumulate, groupby, pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAtte
 
 # Below this share of padding the gain is lost in the noise of a step (docs/performance.md).
 SMALLEST_SHARE = 0.1
+Switch = bool | Literal["auto"] | None
 
 
 class Tokens(NamedTuple):
@@ -70,7 +71,7 @@ class Tokens(NamedTuple):
 def choose_tokens(
     config: BertConfig,
     attention_mask: Tensor | None,
-    unpad_inputs: bool | None,
+    unpad_inputs: Switch,
     options: dict[str, Any],
     kept: Tensor | None = None,
     keep_first: bool = False,
@@ -78,24 +79,25 @@ def choose_tokens(
 ) -> Tokens | None:
     """The tokens to compute, or None for the padded path.
 
-    unpad_inputs: False never, True wherever possible, None `config.unpad_inputs`, and where that is unset too: if no
-    result of the call shows what padding positions hold (`padding_shows`) and padding is worth removing. Then no
-    number that the caller sees depends on the choice. kept: (B, L) bool, positions to compute although they may be
-    padding (labelled ones); keep_first: the first position too, for the pooler. Raises ValueError for bad packing.
+    unpad_inputs: False never, True wherever possible, "auto" if padding is worth removing, None `config.unpad_inputs`,
+    and where that is unset too: as "auto" if no result of the call shows what padding positions hold
+    (`padding_shows`). Then no number that the caller sees depends on the choice. kept: (B, L) bool, positions to
+    compute although they may be padding (labelled ones); keep_first: the first position too, for the pooler.
+    Raises ValueError for another switch and for bad packing.
     """
     if options.get("cu_seq_lens_q") is not None:
         return packed_tokens(options["cu_seq_lens_q"], attention_mask, config.max_position_embeddings)
-    if unpad_inputs is None:
-        unpad_inputs = getattr(config, "unpad_inputs", None)
-    automatic = unpad_inputs is None
+    unpad_inputs = resolve(unpad_inputs, config)
+    automatic = unpad_inputs in (None, "auto")
     if attention_mask is None or attention_mask.dim() != 2 or unpad_inputs is False:
         return None
-    if automatic and (padding_shows or torch.compiler.is_compiling()):
+    if (unpad_inputs is None and padding_shows) or (automatic and torch.compiler.is_compiling()):
         return None
     if records_layers(config, options) or config.chunk_size_feed_forward:
         return None
-    # A trace would hold the lengths of its example for ever.
-    if torch.compiler.is_exporting() or torch.jit.is_tracing() or attention_mask.is_meta:
+    # A trace would hold the lengths of its example for ever; other devices compile anew for every length, or hold no
+    # numbers (meta).
+    if torch.compiler.is_exporting() or torch.jit.is_tracing() or attention_mask.device.type not in ("cpu", "cuda"):
         return None
     flash = config._attn_implementation.startswith("flash_attention")
     if not flash and config._attn_implementation not in ("eager", "sdpa"):
@@ -108,10 +110,18 @@ def choose_tokens(
     return find_tokens(attention_mask, kept, share, kept_may_be_padding=not (flash or config.is_decoder))
 
 
+def resolve(unpad_inputs: Switch, config: BertConfig) -> Switch:
+    """The argument, where it is None the config's. Raises ValueError for what is none of the four."""
+    found = getattr(config, "unpad_inputs", None) if unpad_inputs is None else unpad_inputs
+    if found not in (None, True, False, "auto"):
+        raise ValueError(f'expected unpad_inputs to be True, False, "auto" or None, got {found!r}')
+    return found
+
+
 def encode(
     model: PreTrainedModel,
     inputs: tuple[Tensor | None, ...],
-    unpad_inputs: bool | None,
+    unpad_inputs: Switch,
     options: dict[str, Any],
     kept: Tensor | None = None,
     padding_shows: bool = True,

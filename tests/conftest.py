@@ -1,5 +1,6 @@
 """Small networks, tokenizers and texts that the tests share. Offline by construction."""
 
+import gc
 import os
 import shutil
 import warnings
@@ -15,7 +16,13 @@ import torch
 from accelerate.state import AcceleratorState, GradientState
 from transformers import BertConfig
 
+from modeling_bert_repro import dropout, unpadding
+
 torch.set_num_threads(1)
+
+
+def pytest_collection_finish():
+    gc.freeze()  # every run collects garbage at its end: it need not look through all that was imported
 
 
 @pytest.fixture(autouse=True)
@@ -141,3 +148,23 @@ def fake_run(tmp_path):
         return run
 
     return make
+
+
+@pytest.fixture
+def fast_paths(monkeypatch) -> set[str]:
+    """Which of the network's fast paths were taken since this was last emptied: "unpadded", "dropout"."""
+    taken, find, draw = set(), unpadding.find_tokens, dropout.fast_dropout
+
+    def find_tokens(*args, **options):
+        tokens = find(*args, **options)
+        if tokens is not None:
+            taken.add("unpadded")
+        return tokens
+
+    def fast_dropout(values, p):
+        taken.add("dropout")
+        return draw(values, p)
+
+    monkeypatch.setattr(unpadding, "find_tokens", find_tokens)
+    monkeypatch.setattr(dropout, "fast_dropout", fast_dropout)
+    return taken

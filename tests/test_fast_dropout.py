@@ -7,10 +7,16 @@ import torch
 from bert_pairs import assert_same, gradients, make_inputs, make_labels, ours, pair
 from torch.nn import functional as F
 
+from modeling_bert_repro import dropout
 from modeling_bert_repro.dropout import fast_dropout, fast_dropout_attention
 from modeling_bert_repro.modeling_bert import eager_attention_forward
 
 NAME = "BertForSequenceClassification"
+
+
+@pytest.fixture(autouse=True)
+def for_small_tensors_too(monkeypatch):
+    monkeypatch.setattr(dropout, "SMALLEST", 0)
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
@@ -49,6 +55,15 @@ def test_hand_worked_ends():
     first = fast_dropout(values, 0.5)
     torch.manual_seed(1)
     assert fast_dropout(values, 0.5).tolist() == first.tolist()
+
+
+def test_small_tensors_keep_torch_dropout(monkeypatch):
+    monkeypatch.setattr(dropout, "SMALLEST", 100)
+    for size, same in ((99, True), (100, False)):
+        torch.manual_seed(1)
+        expected = F.dropout(torch.ones(size), 0.5)
+        torch.manual_seed(1)
+        assert torch.equal(fast_dropout(torch.ones(size), 0.5), expected) is same
 
 
 @pytest.mark.parametrize("mask", ["none", "bool", "additive"])

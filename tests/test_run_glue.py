@@ -225,6 +225,15 @@ def test_control_has_the_same_losses(tmp_path, pretrained, mnli, files, task):
     assert runs["repro"] == pytest.approx([event["loss"] for event in events(whole, "train")], abs=1e-5)
 
 
+def test_the_fast_paths_are_on_and_can_be_switched_off(pretrained, files, tmp_path, fast_paths):
+    train(tmp_path / "on", pretrained, files, "mrpc", "--max_steps=1")
+    assert fast_paths == {"unpadded", "dropout"}
+    assert not {"unpad_inputs", "fast_dropout"} & set(json.loads((tmp_path / "on" / "config.json").read_text()))
+    fast_paths.clear()
+    train(tmp_path / "off", pretrained, files, "mrpc", "--max_steps=1", "--unpad_inputs=false", "--fast_dropout=false")
+    assert not fast_paths
+
+
 def test_resumed_run_equals_the_unbroken_one(tmp_path, pretrained, files, monkeypatch):
     # With dropout: the random numbers of a step must not depend on where the run began.
     model = tmp_path / "model"

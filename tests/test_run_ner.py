@@ -239,6 +239,27 @@ def test_the_control_has_the_same_losses(finished, checkpoint, files, tmp_path, 
     assert len(set(losses[0])) == 4
 
 
+def test_the_fast_paths_are_on_and_can_be_switched_off(checkpoint, files, tmp_path, fast_paths):
+    run_ner.main(flags(checkpoint, files, tmp_path / "on", "--max_steps", "1", "--context", "sentence"))
+    assert fast_paths == {"unpadded", "dropout"}
+    assert not {"unpad_inputs", "fast_dropout"} & set(read(tmp_path / "on", "config.json"))
+    fast_paths.clear()
+    run_ner.main(
+        flags(
+            checkpoint,
+            files,
+            tmp_path / "off",
+            "--max_steps",
+            "1",
+            "--unpad_inputs",
+            "false",
+            "--fast_dropout",
+            "false",
+        )
+    )
+    assert not fast_paths
+
+
 def test_a_head_for_other_tags_is_drawn_anew_and_said_so(finished, tmp_path, capsys):
     other = write(tmp_path, "the O\n\nriver B-A\nking I-A\ngarden B-B\n")  # as many tags as the head knows
     argv = ["--model_name_or_path", str(finished), "--output_dir", str(tmp_path / "run"), "--max_seq_length", "20"]

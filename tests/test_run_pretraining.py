@@ -262,6 +262,16 @@ def test_the_control_takes_the_same_steps(flags, tmp_path):
     assert AutoModel.from_pretrained(theirs).config.hidden_size == 32
 
 
+def test_the_fast_paths_are_on_and_can_be_switched_off(flags, tmp_path, fast_paths):
+    """Half of the positions are padding."""
+    folder = in_process(flags("on", max_steps=1, short_seq_prob=1))
+    assert fast_paths == {"unpadded", "dropout"}
+    assert not {"unpad_inputs", "fast_dropout"} & set(json.loads((folder / "config.json").read_text()))
+    fast_paths.clear()
+    in_process(flags("off", max_steps=1, short_seq_prob=1, unpad_inputs="false", fast_dropout="false"))
+    assert not fast_paths
+
+
 def test_a_mistake_put_right_may_use_the_same_folder(flags, tmp_path):
     """Also one that is only found in the middle of the text."""
     bad = tmp_path / "bad.txt"

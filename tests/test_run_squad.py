@@ -228,9 +228,17 @@ def test_two_processes_do_the_work_of_one(still, files, tmp_path):
 
 
 def test_the_control_has_the_same_losses_and_answers(still, files, tmp_path):
-    """Without dropout, and accumulating: 2 x 4 rows against 8 at once, transformers' network against ours."""
+    """Without dropout, and accumulating: 2 x 4 rows against 8 at once, transformers' network against ours. And with
+    padding in the softmax, which makes the losses other ones."""
     losses, answers = [], []
-    for more in ([], ["--model_impl", "transformers"], ["--gradient_accumulation_steps", "2"]):
+    over_all = ["--unpad_inputs", "false"]
+    for more in (
+        [],
+        ["--model_impl", "transformers"],
+        ["--gradient_accumulation_steps", "2"],
+        over_all,
+        [*over_all, "--model_impl", "transformers"],
+    ):
         folder = tmp_path / f"run{len(losses)}"
         size = ["--per_device_train_batch_size", "4" if "2" in more else "8"]
         run_squad.main(flags(still, files, folder, "--learning_rate", "1e-3", *size, *more))
@@ -238,7 +246,30 @@ def test_the_control_has_the_same_losses_and_answers(still, files, tmp_path):
         answers.append(read(folder, "predictions.json"))
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
     assert losses[2] == pytest.approx(losses[0], rel=1e-5)
+    assert losses[4] == pytest.approx(losses[3], rel=1e-5)
+    assert losses[3] != pytest.approx(losses[0], rel=1e-5)
     assert answers[1] == answers[0] == answers[2]
+
+
+def test_the_fast_paths_are_on_and_can_be_switched_off(checkpoint, files, tmp_path, fast_paths):
+    run_squad.main(flags(checkpoint, files, tmp_path / "on", "--max_steps", "1"))
+    assert fast_paths == {"unpadded", "dropout"}
+    assert not {"unpad_inputs", "fast_dropout"} & set(read(tmp_path / "on", "config.json"))
+    fast_paths.clear()
+    run_squad.main(
+        flags(
+            checkpoint,
+            files,
+            tmp_path / "off",
+            "--max_steps",
+            "1",
+            "--unpad_inputs",
+            "false",
+            "--fast_dropout",
+            "false",
+        )
+    )
+    assert not fast_paths
 
 
 def test_a_control_says_nothing_of_code_that_its_folder_does_not_hold(checkpoint, files, tmp_path):

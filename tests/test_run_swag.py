@@ -174,6 +174,27 @@ def test_the_control_has_the_same_losses(checkpoint, files, tmp_path):
     assert found[0][0] == pytest.approx(np.log(4), abs=0.2)
 
 
+def test_the_fast_paths_are_on_and_can_be_switched_off(checkpoint, files, tmp_path, fast_paths):
+    run_swag.main(flags(checkpoint, files, tmp_path / "on", "--max_steps", "1"))
+    assert fast_paths == {"unpadded", "dropout"}
+    assert not {"unpad_inputs", "fast_dropout"} & set(read(tmp_path / "on", "config.json"))
+    fast_paths.clear()
+    run_swag.main(
+        flags(
+            checkpoint,
+            files,
+            tmp_path / "off",
+            "--max_steps",
+            "1",
+            "--unpad_inputs",
+            "false",
+            "--fast_dropout",
+            "false",
+        )
+    )
+    assert not fast_paths
+
+
 def test_random_weights_as_a_baseline(tokenizer_folder, files, tmp_path):
     argv = flags("x", files, tmp_path / "run", "--config_name", "tiny", "--tokenizer_name", str(tokenizer_folder))
     run_swag.main([*argv[2:], "--max_steps", "1"])

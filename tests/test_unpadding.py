@@ -131,13 +131,17 @@ def test_padding_positions_hold_zeros_and_the_lowest_span_score(name):
     assert checked == {"BertForQuestionAnswering": 2}.get(name, name not in POOLED)
 
 
-def test_span_loss_is_over_the_real_positions():
-    """Against transformers' logits and a softmax that leaves padding out."""
+@pytest.mark.parametrize("unpad, share", [(True, 0.0), ("auto", 0.0), ("auto", 1.0)])
+def test_span_loss_is_over_the_real_positions(unpad, share, monkeypatch):
+    """Against transformers' logits and a softmax that leaves padding out; also where "auto" takes the padded path."""
+    monkeypatch.setattr(unpadding, "SMALLEST_SHARE", share)
     name = "BertForQuestionAnswering"
     own, reference = pair(name, "sdpa")
+    shapes = layer_shapes(own)
     inputs = padded_inputs(name, "mixed")
     labels = {"start_positions": torch.tensor([2, 3, 0, 5]), "end_positions": torch.tensor([4, 8, 1, 50])}
-    outputs = own(**inputs, **labels, unpad_inputs=True)
+    outputs = own(**inputs, **labels, unpad_inputs=unpad)
+    assert (shapes[0][0] == 1) is (share == 0.0)
     theirs = reference(**inputs)
     total = torch.zeros(2, dtype=torch.float64)
     for side, (key, logits) in enumerate(zip(labels, (theirs.start_logits, theirs.end_logits))):
@@ -328,6 +332,29 @@ def test_little_padding_is_left_alone_unless_asked():
     assert uses_tokens(ours(name, "sdpa"), inputs)
     inputs["attention_mask"][0, -9:-1] = 1
     assert uses_tokens(ours(name, "sdpa"), inputs, unpad_inputs=True)
+
+
+@every_class
+def test_auto_removes_padding_that_shows_if_it_is_worth_removing(name):
+    model = ours(name, "sdpa")
+    model.config.unpad_inputs = "auto"
+    inputs = padded_inputs(name, "right")
+    assert uses_tokens(model, inputs)
+    assert not uses_tokens(model, inputs, unpad_inputs=False)
+    if name == "BertForQuestionAnswering":
+        torch._dynamo.reset()
+        compiled = torch.compile(model, backend="eager", fullgraph=True)  # no graph break: the padded path
+        assert compiled(**inputs)[0].isfinite().all()
+    inputs["attention_mask"][:] = 1
+    inputs["attention_mask"][0, ..., -1:] = 0
+    assert not uses_tokens(model, inputs)
+
+
+def test_another_switch_is_refused():
+    model = BertForMaskedLM(tiny_config())
+    model.config.unpad_inputs = "always"
+    with pytest.raises(ValueError, match=r"unpad_inputs to be True, False, \"auto\" or None, got 'always'"):
+        model(torch.ones(1, 9).long(), torch.ones(1, 9).long())
 
 
 def test_an_exported_model_takes_the_padded_path():

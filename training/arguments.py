@@ -62,6 +62,11 @@ class SharedArguments:
     model_impl: Literal["repro", "transformers"] = _flag(
         "repro", "The network: this project's, or transformers' own as a control."
     )
+    unpad_inputs: Literal["auto", "true", "false"] = _flag(
+        "auto",
+        "Compute no padding: where that pays, always, never. But for never, span losses leave it out too.",
+    )
+    fast_dropout: bool = _flag(True, "On a CPU, draw fewer random numbers for dropout; other masks than torch's.")
     push_to_hub: bool = _flag(False, "Upload the finished folder to the Hub.")
     hub_model_id: str | None = _flag(None, "Repository name for --push_to_hub.")
 
@@ -158,6 +163,17 @@ class FineTuningArguments(SharedArguments):
     validation_file: str | None = _flag(None, "Validation data of one's own.")
     max_train_samples: int | None = _flag(None, "Use only the first training examples.")
     max_eval_samples: int | None = _flag(None, "Use only the first validation examples.")
+    group_by_length: bool = _flag(False, "Fill each optimiser step with examples of like length.")
+    load_best_model_at_end: bool = _flag(False, "Keep the weights of the best evaluation, not the last.")
+    metric_for_best_model: str | None = _flag(None, "What decides; default: that of the paper.")
+    early_stopping_patience: int = _flag(0, "Stop after so many evaluations without a better one; 0: never.")
+    seeds: int | None = _flag(None, "So many runs, from --seed on, each in a sub-folder, and their statistics.")
+    compare_to: str | None = _flag(None, "Output folder of other --seeds or --paper; compare run by run.")
+
+    @property
+    def many_runs(self) -> bool:
+        """Whether this command is a series of runs."""
+        return self.seeds is not None
 
     def __post_init__(self):
         super().__post_init__()
@@ -171,6 +187,17 @@ class FineTuningArguments(SharedArguments):
         for name in ("max_train_samples", "max_eval_samples"):
             if getattr(self, name) is not None:
                 _at_least(self, 1, name)
+        _at_least(self, 0, "early_stopping_patience")
+        if self.early_stopping_patience and not self.load_best_model_at_end:
+            raise ValueError("--early_stopping_patience needs --load_best_model_at_end: the last model is not the best")
+        if self.seeds is not None:
+            _at_least(self, 1, "seeds")
+        if self.compare_to and not self.many_runs:
+            raise ValueError("--compare_to compares runs by their seeds: give --seeds or --paper")
+        if self.many_runs and self.push_to_hub:
+            raise ValueError("--push_to_hub uploads one model; leave it out and upload the folder of the best run")
+        if self.many_runs and self.resume_from_checkpoint not in (None, "auto"):
+            raise ValueError("--seeds and --paper go on by themselves; drop --resume_from_checkpoint")
 
 
 @dataclass
@@ -181,36 +208,19 @@ class GlueArguments(FineTuningArguments):
     max_seq_length: int = _flag(128, "Longer inputs are cut, the longer sentence first.")
     do_predict: bool = _flag(False, "Write predictions for the test split.")
     write_submission: bool = _flag(False, "Write them for the GLUE server; see python -m training.submission.")
-    group_by_length: bool = _flag(False, "Fill each optimiser step with examples of like length.")
-    load_best_model_at_end: bool = _flag(False, "Keep the weights of the best evaluation, not the last.")
-    metric_for_best_model: str | None = _flag(None, "What decides; default: what the paper reports for the task.")
-    early_stopping_patience: int = _flag(0, "Stop after so many evaluations without a better one; 0: never.")
-    seeds: int | None = _flag(None, "So many runs, from --seed on, each in a sub-folder, and their statistics.")
     paper: bool = _flag(False, "The paper's search: 4 learning rates, --seeds restarts of each (5), best on dev.")
-    compare_to: str | None = _flag(None, "Output folder of other --seeds or --paper; compare run by run.")
 
     def __post_init__(self):
         super().__post_init__()
         if self.write_submission and not self.task_name:
             raise ValueError("--write_submission needs --task_name: the GLUE server knows only its own tasks")
         self.do_predict |= self.write_submission
-        _at_least(self, 0, "early_stopping_patience")
-        if self.early_stopping_patience and not self.load_best_model_at_end:
-            raise ValueError("--early_stopping_patience needs --load_best_model_at_end: the last model is not the best")
-        self._check_series()
-
-    def _check_series(self):
-        series = self.paper or self.seeds is not None
-        if self.seeds is not None:
-            _at_least(self, 1, "seeds")
-        if self.compare_to and not series:
-            raise ValueError("--compare_to compares runs by their seeds: give --seeds or --paper")
-        if series and self.push_to_hub:
-            raise ValueError("--push_to_hub uploads one model; leave it out and upload the folder of the best run")
-        if series and self.resume_from_checkpoint not in (None, "auto"):
-            raise ValueError("--seeds and --paper go on by themselves; drop --resume_from_checkpoint")
         if self.paper and (self.learning_rate, self.num_train_epochs, self.max_steps) != (5e-5, 3.0, -1):
             raise ValueError("--paper fixes --learning_rate and 3 epochs; drop those flags, or use --seeds with them")
+
+    @property
+    def many_runs(self) -> bool:
+        return self.paper or super().many_runs
 
 
 @dataclass

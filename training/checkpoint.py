@@ -22,14 +22,14 @@ from safetensors.torch import load_file
 from .run import Run
 from .sharding import full_optimizer_state, full_weights, is_sharded, load_full_state
 
-# What must not change between a checkpoint and the run that goes on from it: all of these decide which data
-# and which learning rate a step sees.
+# What must not change between a checkpoint and the run that goes on from it: all of these decide which data, which
+# learning rate and which dropout masks a step sees.
 FIXED_FLAGS = (
     *("seed", "learning_rate", "weight_decay", "warmup_steps", "max_grad_norm", "model_impl", "max_seq_length"),
     *("objective", "short_seq_prob", "mlm_probability", "mask_replace_prob", "random_replace_prob"),
     *("whole_word_mask", "max_predictions_per_seq", "max_train_documents", "validation_split"),
     *("task_name", "group_by_length", "max_train_samples", "doc_stride", "max_query_length", "version_2_with_negative"),
-    *("optimizer", "context", "mixed_tags", "feature_based", "lstm_size"),
+    *("optimizer", "context", "mixed_tags", "feature_based", "lstm_size", "unpad_inputs", "fast_dropout"),
 )
 # Fields of config.json that record where a model came from and in which form, not what it computes.
 UNIMPORTANT = ("_", "transformers_version", "architectures", "auto_map", "dtype", "sparse_prediction", "use_cache")

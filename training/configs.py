@@ -52,6 +52,12 @@ def load_config(args, tokenizer, label_at_cls: bool = False) -> BertConfig:
     return config
 
 
+def set_switches(config: BertConfig, args) -> None:
+    """What makes this project's network faster (docs/performance.md), as the flags say. Never saved with a model."""
+    unpad_inputs = {"auto": "auto", "true": True, "false": False}[args.unpad_inputs]
+    config.update({"unpad_inputs": unpad_inputs, "fast_dropout": args.fast_dropout})
+
+
 def check_fit(config: BertConfig, tokenizer, max_seq_length: int) -> None:
     """Raise ValueError unless the tokenizer's ids and the length asked for exist in the network."""
     if len(tokenizer) > config.vocab_size:
@@ -69,3 +75,9 @@ def check_fit(config: BertConfig, tokenizer, max_seq_length: int) -> None:
         raise ValueError(
             f"--max_seq_length {max_seq_length} is over the model's maximum of {config.max_position_embeddings}"
         )
+
+
+def config_labels(config) -> tuple[str, ...] | None:
+    """The label names of a model's config; None where it only has transformers' place-holders."""
+    names = tuple(config.id2label[number] for number in range(config.num_labels))
+    return None if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names

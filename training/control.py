@@ -15,18 +15,23 @@ from torch.nn import functional as F
 LABELS = ("labels", "next_sentence_label", "start_positions", "end_positions")
 
 
-def control_of(model):
+def control_of(model, spans_over_padding: bool = True):
     """transformers' class of the same name with the very same weights, its loss computed as ours."""
     config = copy.deepcopy(model.config)
     vars(config).pop("auto_map", None)  # it names files of code that transformers' class does not save
     control = getattr(transformers, type(model).__name__)(config)
     control.load_state_dict(model.state_dict())
-    return with_exact_losses(control)
+    return with_exact_losses(control, spans_over_padding)
 
 
-def with_exact_losses(model):
+def with_exact_losses(model, spans_over_padding: bool = True):
     """Let a stock transformers BERT head divide its loss by ``num_items_in_batch`` (and, for next sentence
-    prediction, ``num_sequences_in_batch``), as this project's heads do. Returns the same model."""
+    prediction, ``num_sequences_in_batch``), as this project's heads do. Returns the same model.
+
+    Args:
+        spans_over_padding: the softmax over starts and ends takes padding in, as transformers' does; this project's
+            head leaves it out with ``unpad_inputs``.
+    """
     stock_forward = model.forward
 
     @functools.wraps(stock_forward)
@@ -35,9 +40,10 @@ def with_exact_losses(model):
         outputs = stock_forward(**batch)
         if "start_positions" in labels:
             count = num_items_in_batch or len(labels["start_positions"])
-            start = _cross_entropy(outputs.start_logits, labels["start_positions"], count)
-            end = _cross_entropy(outputs.end_logits, labels["end_positions"], count)
-            outputs.loss = (start + end) / 2
+            real = batch["attention_mask"].bool() | spans_over_padding
+            start, end = (side.masked_fill(~real, -torch.inf) for side in (outputs.start_logits, outputs.end_logits))
+            start = _cross_entropy(start, labels["start_positions"], count)
+            outputs.loss = (start + _cross_entropy(end, labels["end_positions"], count)) / 2
         elif "labels" in labels:
             logits = outputs.prediction_logits if "prediction_logits" in outputs else outputs.logits
             count = num_items_in_batch or int((labels["labels"] != -100).sum())
