@@ -100,6 +100,17 @@ def test_two_workers_write_the_same_bytes(tmp_path, tokenizer, monkeypatch):
     assert one.fingerprint == two.fingerprint
 
 
+def test_a_text_of_one_chunk_starts_no_worker(tmp_path, tokenizer, monkeypatch):
+    def started(content):
+        raise AssertionError("a worker was started")
+
+    monkeypatch.setattr(encoding, "_Worker", started)
+    assert build_corpus(DOCUMENTS, tokenizer, tmp_path / "one", num_workers=2).num_documents == 2
+    monkeypatch.setattr(corpus_module, "_CHUNK_CHARACTERS", 20)
+    with pytest.raises(AssertionError, match="a worker was started"):
+        build_corpus(DOCUMENTS, tokenizer, tmp_path / "more", num_workers=2)
+
+
 class Interrupted(Exception):
     pass
 

@@ -57,9 +57,12 @@ def encode_lines(backend: tokenizers.Tokenizer, lines: Sequence[str | None]) -> 
 def encoded_chunks(chunks: Iterator[list[str | None]], content: str, num_workers: int) -> Iterator[tuple[int, Encoded]]:
     """(number of lines, their ids) for every chunk, in order; `content` is that of a tokenizer.json.
 
-    At most 2 * num_workers chunks are in memory at a time.
+    At most 2 * num_workers chunks are in memory at a time. A single chunk is encoded here: starting a worker takes
+    longer.
     """
-    if num_workers == 1:
+    ahead = list(itertools.islice(chunks, 2))
+    chunks = itertools.chain(ahead, chunks)
+    if num_workers == 1 or len(ahead) < 2:
         backend = load_backend(content)
         for chunk in chunks:
             yield len(chunk), encode_lines(backend, chunk)
