@@ -48,6 +48,16 @@ def test_squad_defaults_are_the_papers():
         (["--config_name", "mini", "--model_name_or_path", "b"], "not both"),
         (["--mixed_precision", "int8"], "invalid choice"),
         (["--learning_rate", "nan"], "at least 0"),
+        (["--max_eval_instances", "0"], "--max_eval_instances must be at least 1; got 0"),
+        (["--max_train_documents", "-1"], "--max_train_documents must be at least 1; got -1"),
+        (["--validation_split", "0"], "must leave text on both sides"),
+        (["--streaming"], "--streaming has no effect without --dataset_name; leave it out"),
+        (["--dataset_config_name", "en"], "--dataset_config_name has no effect without --dataset_name"),
+        (["--tokenizer_name", "t", "--vocab_size", "100"], "--vocab_size has no effect with a tokenizer that is given"),
+        (["--model_name_or_path", "m", "--cased"], "--cased has no effect with a tokenizer that is given"),
+        (["--validation_file", "v", "--validation_split", "0.5"], "--validation_split has no effect with"),
+        (["--objective", "ltr", "--whole_word_mask"], "--whole_word_mask has no effect under --objective ltr"),
+        (["--objective", "ltr", "--mlm_probability", "0.2"], "--mlm_probability has no effect under --objective ltr"),
     ],
 )
 def test_refusals_are_one_line_and_status_2(flags, message, capsys):

@@ -129,6 +129,12 @@ class PretrainingArguments(SharedArguments):
         super().__post_init__()
         _in_unit_interval(self, "mlm_probability", "mask_replace_prob", "random_replace_prob")
         _in_unit_interval(self, "short_seq_prob", "validation_split")
+        _at_least(self, 1, "max_eval_instances", "vocab_size")
+        for name in ("max_train_documents", "max_predictions_per_seq"):
+            if getattr(self, name) is not None:
+                _at_least(self, 1, name)
+        if not self.validation_file and self.validation_split in (0, 1):
+            raise ValueError("--validation_split must leave text on both sides: above 0 and below 1")
         if self.mlm_probability == 0:
             raise ValueError("--mlm_probability must be above 0: without masks there is nothing to predict")
         if self.mask_replace_prob + self.random_replace_prob > 1 + 1e-9:
@@ -150,6 +156,21 @@ class PretrainingArguments(SharedArguments):
             raise ValueError("give --config_name (new weights) or --model_name_or_path (continue), not both")
         if self.model_name_or_path and not self.tokenizer_name:
             self.tokenizer_name = self.model_name_or_path
+        self._check_idle()
+
+    def _check_idle(self):
+        """A flag that was given and would change nothing is a mistake of whoever gave it."""
+        ltr = self.objective == "ltr" and "under --objective ltr, which masks nothing"
+        for reason, names in (
+            (not self.dataset_name and "without --dataset_name", ("dataset_config_name", "streaming")),
+            (self.tokenizer_name and "with a tokenizer that is given", ("vocab_size", "cased")),
+            (self.validation_file and "with --validation_file", ("validation_split",)),
+            (ltr, ("mlm_probability", "mask_replace_prob", "random_replace_prob")),
+            (ltr, ("whole_word_mask", "max_predictions_per_seq")),
+        ):
+            for name in names:
+                if reason and getattr(self, name) != getattr(type(self), name):
+                    raise ValueError(f"--{name} has no effect {reason}; leave it out")
 
 
 @dataclass
