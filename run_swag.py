@@ -21,25 +21,21 @@ Without --train_file a fine-tuned model is only evaluated. --resume_from_checkpo
 <split>_predictions.csv, of validation and --test_file, holds the ending chosen and the probability of each.
 """
 
+import copy
 import sys
-import time
 
-import torch
 from transformers import AutoTokenizer, BertConfig
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
 from training import swag
 from training.arguments import SwagArguments, parse_arguments
-from training.batches import evaluation_due, step_batches, steps_for
-from training.checkpoint import resume, save_checkpoint, save_model_folder
-from training.configs import load_config, set_switches
-from training.control import control_of
-from training.curves import draw_curves
-from training.loop import predict, training_steps
-from training.model_card import write_model_card
-from training.optim import create_optimizer, linear_schedule
+from training.best import deciding_metric
+from training.configs import load_config
+from training.fine_tuning import build_model, fine_tune, finish, save_folder
+from training.loop import predict
 from training.run import check_output_dir, report_errors, start_run
+from training.series import Setting, run_all
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -49,89 +45,49 @@ def main(argv: list[str] | None = None) -> None:
     config = load_config(args, tokenizer, label_at_cls=True)
     # Before start_run: a mistake in the data leaves no half-made output folder behind.
     data = swag.load_data(args)
-    features = swag.features(data, tokenizer, args.max_seq_length, args.seed)
+    metric = deciding_metric(args, ["eval_accuracy", "eval_loss"], "eval_accuracy", "train" in data.splits)
+    setting = Setting(data.name, data.describe(), metric, data.constants())
+    features = swag.features(data, tokenizer, args.max_seq_length)
+    run_all(args, setting, lambda one: run_one(one, tokenizer, config, data, setting, features))
 
+
+def run_one(args, tokenizer, config: BertConfig, data: swag.Data, setting: Setting, features: dict) -> dict:
+    """One run, from the folder's first file to its last; returns what all_results.json holds."""
     run = start_run(args, "run_swag.py")
-    train = features.get("train")
-    total_steps = steps_for(args, len(train), run.global_batch_size) if train else 0
-    model = build_model(run, config, data)
-    run.describe(data=data.describe(), parameters=model.num_parameters(), total_steps=total_steps)
+    one_score = copy.deepcopy(config)  # each choice gets one, and a classifier's head is not for that
+    one_score.id2label, one_score.label2id = {0: "choice"}, {"choice": 0}
+    cls, new = modeling_bert_repro.BertForMultipleChoice, ("classifier.", "bert.pooler.")
+    model = build_model(run, cls, one_score, config, new, "train" in features)
+    run.describe(data=setting.facts)
     run.say(data.summary())
 
-    optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
-    scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
-    model, optimizer = run.accelerator.prepare(model, optimizer)
-    done = resume(run, total_steps, model, optimizer, scheduler) if train else 0
+    def evaluated(model, step: int, split: str = "validation"):
+        return evaluate(run, model, data, features, step, split) if split in features else ({}, None)
 
-    batches = step_batches(train, run, done, total_steps) if train else []
-    seconds, started = 0.0, time.perf_counter()
-    for step in training_steps(run, model, optimizer, scheduler, batches, total_steps, done):
-        seconds += time.perf_counter() - started
-        if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
-            epoch = round(step.index * run.global_batch_size / len(train), 3)
-            record = {"epoch": epoch, "loss": step.loss, "learning_rate": step.lr, "grad_norm": step.grad_norm}
-            run.log(event="train", step=step.index, **record)
-        if evaluation_due(run, step.index, len(train)) and step.index < total_steps:
-            evaluate(run, model, data, features, step.index)
-        if args.save_steps and step.index % args.save_steps == 0:
-            save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler)
-        started = time.perf_counter()
-
-    results = {}
-    for split in [name for name in features if name != "train"]:
-        results |= evaluate(run, model, data, features, total_steps, split, write=True)
-    rate = (total_steps - done) * run.global_batch_size / seconds if seconds else 0
-    speed = {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3), "train_steps": total_steps}
-    results |= speed
-    save_model_folder(run, model)
+    tuned = fine_tune(run, model, features.get("train"), evaluated, setting.metric)
+    found = {"validation": tuned.outcome}
+    if "test" in features:
+        results, found["test"] = evaluated(tuned.model, tuned.results["train_steps"], "test")
+        tuned.results.update(results)
     if run.is_main:
-        tokenizer.backend_tokenizer.no_truncation()  # else --max_seq_length would travel in tokenizer.json
-        tokenizer.save_pretrained(run.output_dir)
-        write_vocab(tokenizer, run.output_dir)
-        if train:
-            draw_curves(run.output_dir)
-        write_model_card(run.output_dir, kind="swag", datasets=[data.name], metrics=results)
-    run.finish(results)
-    run.say(f"finished: {run.output_dir}")
+        for split, logits in found.items():
+            if logits is not None:
+                swag.write_predictions(run.output_dir / f"{split}_predictions.csv", data.splits[split], logits)
+    save_folder(run, tuned, tokenizer, write_vocab, "swag", data.name)
+    finish(run, tuned)
+    return tuned.results
 
 
-def build_model(run, config: BertConfig, data: swag.Data):
-    """The network with a score for each choice, and a line on what of it is not from the checkpoint."""
-    args, cls = run.args, modeling_bert_repro.BertForMultipleChoice
-    if args.config_name:
-        model, new = cls(config), ["all weights"]
-    else:
-        options = {"dtype": torch.float32, "ignore_mismatched_sizes": True, "output_loading_info": True}
-        model, info = cls.from_pretrained(args.model_name_or_path, config=config, **options)
-        new = sorted({*info["missing_keys"], *(key[0] for key in info["mismatched_keys"])})
-        if strange := [name for name in new if not name.startswith(("classifier.", "bert.pooler."))]:
-            raise ValueError(f"{args.model_name_or_path} has no weights, or others, for {', '.join(strange[:3])}")
-    said = f"newly initialised: {', '.join(new)}" if new else "the classifier is the checkpoint's"
-    if new and "train" not in data.splits:
-        raise ValueError(f"{said}; without training data the model cannot be evaluated")
-    run.say(said)
-    if args.model_impl == "transformers":
-        model = control_of(model)
-    else:
-        set_switches(model.config, args)
-    if args.torch_compile:
-        model.compile()
-    return model
-
-
-def evaluate(run, model, data, features, step: int, split: str = "validation", write: bool = False) -> dict:
-    """Choose in a split; the accuracy, if it has labels, logged; with ``write`` also a file of the choices."""
+def evaluate(run, model, data, features, step: int, split: str):
+    """Choose in a split: the accuracy, if it has labels, and the logits."""
     part = data.splits[split]
     outputs = predict(run, model, features[split], run.args.per_device_eval_batch_size)
-    if write and run.is_main:
-        swag.write_predictions(run.output_dir / f"{split}_predictions.csv", part, outputs["logits"])
     if not part.labels:
-        return {}
+        return {}, outputs["logits"]
     values = swag.score(outputs["logits"], part.labels) | {"loss": outputs["loss"]}
-    results = {f"{'eval' if split == 'validation' else split}_{name}": value for name, value in values.items()}
-    run.log(event="eval", step=step, **results)
     run.say(f"step {step}, {split}: " + ", ".join(f"{name} {value:.4f}" for name, value in values.items()))
-    return results
+    results = {f"{'eval' if split == 'validation' else split}_{name}": value for name, value in values.items()}
+    return results, outputs["logits"]
 
 
 if __name__ == "__main__":

@@ -9,16 +9,16 @@ from glue_runs import events, train
 from safetensors.torch import load_file
 
 import run_glue
-from training import glue, glue_sources
+from training import fine_tuning, glue, glue_sources
 from training.arguments import GlueArguments, parse_arguments
-from training.best import Best
+from training.best import Best, deciding_metric
 
 KEEP = ("--load_best_model_at_end", "--eval_steps=2", "--learning_rate=3e-3")
 
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch):
-    monkeypatch.setattr(run_glue, "draw_curves", lambda folder: None)
+    monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
 
 
 def best_of(fake_run, **flags) -> Best:
@@ -175,10 +175,10 @@ def test_what_decides(glue_files, task, asked, expected, capsys):
     args = parse_arguments(GlueArguments, [*given, *([f"--metric_for_best_model={asked}"] if asked else [])])
     data = glue_sources.load_data(args)
     if expected.startswith("eval_"):
-        assert glue.deciding_metric(data, args) == expected
+        assert deciding_metric(args, *glue.metric_names(data), True) == expected
         return
     with pytest.raises(ValueError) as caught:
-        glue.deciding_metric(data, args)
+        deciding_metric(args, *glue.metric_names(data), True)
     assert expected in str(caught.value)
 
 
@@ -192,4 +192,4 @@ def test_flags_that_need_others(tmp_path, capsys):
     args = parse_arguments(GlueArguments, given)
     data = glue_sources.load_data(args, ("x", "y"))
     with pytest.raises(ValueError, match="nothing is trained among which to choose the best"):
-        glue.deciding_metric(data, args)
+        deciding_metric(args, *glue.metric_names(data), "train" in data.splits)

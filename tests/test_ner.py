@@ -337,7 +337,7 @@ def test_a_document_that_fits_is_one_row_with_labels_at_first_pieces(tokenizer):
         ["[CLS]", "the", "x", "##y", "red", "[SEP]"],
         ["[CLS]", "blue", "[SEP]"],
     ]
-    features = rows.features(split, ("O", "B-X"), 0, 0)
+    features = rows.features(split, ("O", "B-X"), 0)
     batch = features.collate([0, 1])
     assert batch["labels"].tolist() == [[-100, 0, 1, -100, 0, -100], [-100, 0, -100, -100, -100, -100]]
     alone = ner.build_rows(split, tokenizer, 16, context="sentence")
@@ -395,7 +395,7 @@ def test_tags_come_back_to_their_words(tokenizer):
     for sentence in split.sentences:
         sentence.tags = generator.choices(labels, k=len(sentence.words))
     rows = ner.build_rows(split, tokenizer, 10)
-    told = rows.features(split, labels, 0, 0).columns["labels"]
+    told = rows.features(split, labels, 0).columns["labels"]
     logits = [np.eye(3)[np.where(row < 0, 0, row)] for row in told]
     assert ner.find_tags(split, rows, logits, labels) == tags(split)
     assert ner.score(split, tags(split))["f1"] == 1.0

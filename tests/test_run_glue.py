@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from transformers import BertConfig, pipeline
 
 import run_glue
-from training import checkpoint, embedded, submission
+from training import checkpoint, embedded, fine_tuning, submission
 from training.arguments import GlueArguments, parse_arguments
 from training.run import report_errors
 
@@ -38,7 +38,7 @@ ALWAYS = {"train_runtime", "train_samples_per_second", "train_steps"}
 def no_pictures(request, monkeypatch):
     """Half of a short run's time is the drawing of its curves: one test does it for all."""
     if "picture" not in request.node.name:
-        monkeypatch.setattr(run_glue, "draw_curves", lambda folder: None)
+        monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
 
 
 @pytest.fixture(scope="session")
@@ -135,7 +135,7 @@ def test_evaluation_alone_repeats_the_score_of_the_run(tmp_path, mnli, files, ca
     before = json.loads((mnli / "all_results.json").read_text(encoding="utf-8"))
     after = json.loads((tmp_path / "run" / "all_results.json").read_text(encoding="utf-8"))
     assert after["eval_mnli_m_loss"] == pytest.approx(before["eval_mnli_m_loss"], abs=1e-6)
-    assert "the classifier is the checkpoint's" in capsys.readouterr().out
+    assert "the head is the checkpoint's" in capsys.readouterr().out
 
 
 def test_head_of_another_size_is_replaced_and_said_so(tmp_path, mnli, files, capsys):
@@ -163,12 +163,12 @@ def test_head_for_as_many_but_other_classes_is_replaced(tmp_path, pretrained, fi
     train(tmp_path / "qnli", tmp_path / "sst2", files, "qnli", "--max_steps=1", "--learning_rate=0")
     assert "in place of the checkpoint's head for negative, positive" in capsys.readouterr().out
     train(tmp_path / "rte", tmp_path / "qnli", files, "rte", "--max_steps=1", "--learning_rate=0")
-    assert "the classifier is the checkpoint's" in capsys.readouterr().out
+    assert "the head is the checkpoint's" in capsys.readouterr().out
     config = tmp_path / "rte" / "config.json"
     names = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
     config.write_text(json.dumps(json.loads(config.read_text(encoding="utf-8")) | names), encoding="utf-8")
     train(tmp_path / "mrpc", tmp_path / "rte", files, "mrpc", "--max_steps=1", "--learning_rate=0")
-    assert "the classifier is the checkpoint's" in capsys.readouterr().out  # nameless classes
+    assert "the head is the checkpoint's" in capsys.readouterr().out  # nameless classes
     heads = [load_file(tmp_path / name / "model.safetensors")["classifier.weight"] for name in ("sst2", "qnli", "rte")]
     assert not torch.equal(heads[0], heads[1])
     assert heads[1].std() == pytest.approx(0.02, rel=0.3)
@@ -251,7 +251,7 @@ def test_resumed_run_equals_the_unbroken_one(tmp_path, pretrained, files, monkey
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(run_glue, "save_checkpoint", save_then_stop)
+        patch.setattr(fine_tuning, "save_checkpoint", save_then_stop)
         train(tmp_path / "broken", model, files, "rte", *given)
     resumed = train(tmp_path / "broken", model, files, "rte", *given, "--resume_from_checkpoint=auto")
 

@@ -16,7 +16,7 @@ from transformers import AutoModelForTokenClassification, AutoTokenizer, BertCon
 
 import modeling_bert_repro
 import run_ner
-from training import ner
+from training import fine_tuning, ner
 from training.arguments import NerArguments, parse_arguments
 from training.ner_metrics import span_scores
 from training.run import report_errors
@@ -31,7 +31,7 @@ NAMES = {"LOC": ([["house"], ["river"]], [["old", "city"], ["old", "garden"]]),
 def no_pictures(request, monkeypatch):
     """Half of a short run's time is the drawing of its curves: one test does it for all."""
     if "folder" not in request.node.name:
-        monkeypatch.setattr(run_ner, "draw_curves", lambda folder: None)
+        monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +131,7 @@ def test_learns_and_scores_what_it_writes(finished, files):
         for key in ("precision", "recall", "f1", "accuracy"):
             assert results[f"{prefix}_{key}"] == scores[key]
         assert results[f"{prefix}_LOC_f1"] == scores["types"]["LOC"]["f1"]
-    assert [event["step"] for event in events(finished, "eval")] == [60, 90, 90]
+    assert [event["step"] for event in events(finished, "eval")] == [60, 90]
 
 
 def test_pipeline_prints_the_names_of_the_tags(finished):
@@ -209,11 +209,11 @@ def test_resumed_is_unbroken(checkpoint, files, tmp_path, monkeypatch, more):
         save(run, step, *rest)
         raise KeyboardInterrupt
 
-    save = run_ner.save_checkpoint
-    monkeypatch.setattr(run_ner, "save_checkpoint", save_then_die)
+    save = fine_tuning.save_checkpoint
+    monkeypatch.setattr(fine_tuning, "save_checkpoint", save_then_die)
     with pytest.raises(KeyboardInterrupt):
         run_ner.main(flags(checkpoint, files, broken, *saving))
-    monkeypatch.setattr(run_ner, "save_checkpoint", save)
+    monkeypatch.setattr(fine_tuning, "save_checkpoint", save)
     with pytest.raises(ValueError, match="context document -> sentence"):
         run_ner.main(
             flags(checkpoint, files, broken, *saving, "--resume_from_checkpoint", "auto", "--context", "sentence",

@@ -18,7 +18,7 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer, BertConfi
 import modeling_bert_repro
 import run_squad
 from tests.conftest import WORDS
-from training import embedded, squad, squad_features
+from training import embedded, fine_tuning, squad, squad_features
 from training.arguments import SquadArguments, parse_arguments
 from training.run import report_errors
 
@@ -107,8 +107,11 @@ def test_leaves_a_folder_for_every_reader(finished):
     model = AutoModelForQuestionAnswering.from_pretrained(finished)
     assert type(model).__module__.startswith("transformers.")
     facts = read(finished, "run.json")
-    assert facts["questions"] == {"train": 30, "validation": 12}
-    assert facts["data"]["validation"]["file"] == "dev.json"
+    assert {split: part["examples"] for split, part in facts["data"]["splits"].items()} == {
+        "train": 30,
+        "validation": 12,
+    }
+    assert facts["data"]["splits"]["validation"]["file"] == "dev.json"
     assert facts["windows"]["train"] > 30
 
 
@@ -191,8 +194,8 @@ def test_resumed_is_unbroken(checkpoint, files, tmp_path, monkeypatch):
         save(run, step, *rest)
         raise KeyboardInterrupt
 
-    save = run_squad.save_checkpoint
-    monkeypatch.setattr(run_squad, "save_checkpoint", save_then_die)
+    save = fine_tuning.save_checkpoint
+    monkeypatch.setattr(fine_tuning, "save_checkpoint", save_then_die)
     with pytest.raises(KeyboardInterrupt):
         run_squad.main(flags(checkpoint, files, broken, *saving))
     monkeypatch.undo()
@@ -349,7 +352,8 @@ def test_random_weights_as_a_baseline(checkpoint, files, tmp_path, capsys):
     run_squad.main([*argv, *more, "--max_eval_samples", "3", "--max_steps", "1"])
     assert "newly initialised: all weights" in capsys.readouterr().out
     assert list(read(tmp_path / "run", "predictions.json")) == ["q0", "q1", "q2"]
-    assert read(tmp_path / "run", "run.json")["questions"] == {"train": 5, "validation": 3}
+    splits = read(tmp_path / "run", "run.json")["data"]["splits"]
+    assert (splits["train"]["examples"], splits["validation"]["examples"]) == (5, 3)
 
 
 def test_no_data_flags_means_the_embedded_questions(checkpoint, tmp_path, monkeypatch):
@@ -363,7 +367,7 @@ def test_no_data_flags_means_the_embedded_questions(checkpoint, tmp_path, monkey
     argv = ["--model_name_or_path", str(checkpoint), "--output_dir", str(tmp_path / "run"), *LENGTHS]
     run_squad.main([*argv, "--max_steps", "1"])
     assert asked == ["train", "validation"]
-    assert "Python installation" in read(tmp_path / "run", "run.json")["data"]["train"]["source"]
+    assert "Python installation" in read(tmp_path / "run", "run.json")["data"]["splits"]["train"]["source"]
 
 
 @pytest.mark.slow

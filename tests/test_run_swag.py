@@ -16,6 +16,7 @@ from transformers import AutoModelForMultipleChoice, AutoTokenizer, BertConfig
 
 import modeling_bert_repro
 import run_swag
+from training import fine_tuning
 from training.arguments import SwagArguments, parse_arguments
 from training.run import report_errors
 
@@ -29,7 +30,7 @@ WORDS = ("red", "green", "blue", "old")
 def no_pictures(request, monkeypatch):
     """Half of a short run's time is the drawing of its curves: one test does it for all."""
     if "folder" not in request.node.name:
-        monkeypatch.setattr(run_swag, "draw_curves", lambda folder: None)
+        monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
 
 
 @pytest.fixture(scope="module")
@@ -151,11 +152,11 @@ def test_resumed_is_unbroken(checkpoint, files, tmp_path, monkeypatch):
         save(run, step, *rest)
         raise KeyboardInterrupt
 
-    save = run_swag.save_checkpoint
-    monkeypatch.setattr(run_swag, "save_checkpoint", save_then_die)
+    save = fine_tuning.save_checkpoint
+    monkeypatch.setattr(fine_tuning, "save_checkpoint", save_then_die)
     with pytest.raises(KeyboardInterrupt):
         run_swag.main(flags(checkpoint, files, broken, *saving))
-    monkeypatch.setattr(run_swag, "save_checkpoint", save)
+    monkeypatch.setattr(fine_tuning, "save_checkpoint", save)
     run_swag.main(flags(checkpoint, files, broken, *saving, "--resume_from_checkpoint", "auto"))
     for name in ("model.safetensors", "validation_predictions.csv", "metrics.jsonl"):
         assert (broken / name).read_bytes() == (whole / name).read_bytes()

@@ -15,7 +15,7 @@ from glue_runs import train
 from safetensors.torch import load_file
 
 import run_glue
-from training import series
+from training import fine_tuning, series
 from training.arguments import GlueArguments, parse_arguments
 from training.glue import baselines
 from training.glue_sources import load_data
@@ -27,20 +27,20 @@ QUICK = ("--max_steps=2", "--learning_rate=1e-3")
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch):
-    monkeypatch.setattr(run_glue, "draw_curves", lambda folder: None)
+    monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
 
 
 @pytest.fixture
 def counted(monkeypatch) -> list[str]:
     """The folders of the runs that were really done."""
     done: list[str] = []
-    fine_tune = run_glue.fine_tune
+    run_one = run_glue.run_one
 
     def counting(args, *rest):
         done.append(Path(args.output_dir).name)
-        return fine_tune(args, *rest)
+        return run_one(args, *rest)
 
-    monkeypatch.setattr(run_glue, "fine_tune", counting)
+    monkeypatch.setattr(run_glue, "run_one", counting)
     return done
 
 

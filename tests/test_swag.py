@@ -159,7 +159,7 @@ def test_every_choice_is_a_pair_of_its_own(vocab):
     tokenizer = build_tokenizer(vocab)
     endings = [["red house", "blue"], ["green", "city garden winter"]]
     data = swag.Data("x", {"train": swag.Examples(["the king", "old"], endings, [1, 0], ["0", "1"], {})})
-    features = swag.features(data, tokenizer, 16, 0)["train"]
+    features = swag.features(data, tokenizer, 16)["train"]
     batch = features.collate([1, 0])
     assert batch["input_ids"].shape == (2, 2, 7)
     tokens = [[tokenizer.decode(row) for row in choices] for choices in batch["input_ids"]]
@@ -171,7 +171,7 @@ def test_every_choice_is_a_pair_of_its_own(vocab):
     assert features.lengths.tolist() == [7, 7]
     epoch = torch.cat([features.batch(0, 1)["labels"], features.batch(1, 2)["labels"]])
     assert sorted(epoch.tolist()) == [0, 1]
-    short = swag.features(data, tokenizer, 6, 0)["train"].collate([0])
+    short = swag.features(data, tokenizer, 6)["train"].collate([0])
     assert tokenizer.decode(short["input_ids"][0, 0]) == "[CLS] the [SEP] red house [SEP]"
 
 

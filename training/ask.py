@@ -35,16 +35,16 @@ DEFAULTS = {
 }
 
 
-def store_settings(config, args, threshold: float | None) -> None:
+def store_settings(config, args, results: dict) -> None:
     """Let ``config`` say how its model was evaluated, so that it is asked in the same way.
 
     Args:
-        threshold: on the null odds, above which nothing is answered; used in version 2 only.
+        results: of the evaluation; in version 2 they tell the threshold above which nothing is answered.
     """
     config.question_answering = {name: getattr(args, name) for name in DEFAULTS}
     vars(config).pop("null_score_diff_threshold", None)  # of an earlier fine-tuning
     if args.version_2_with_negative:
-        config.null_score_diff_threshold = threshold
+        config.null_score_diff_threshold = results["eval_best_f1_thresh"]
 
 
 def settings_of(config) -> dict[str, int]:

@@ -103,6 +103,26 @@ class Best:
         return _numbers(self.run.output_dir, r"checkpoint-best-(\d+)")
 
 
+def deciding_metric(args, names: list[str], default: str, trained: bool) -> str:
+    """The key of the results that tells which evaluation, or which run, is the best.
+
+    Args:
+        names: those that may. default: the one without --metric_for_best_model.
+
+    Raises:
+        ValueError: --metric_for_best_model names none of them, or nothing is trained among which to choose.
+    """
+    asked = args.metric_for_best_model
+    if not trained:
+        if args.load_best_model_at_end or asked or args.many_runs:
+            raise ValueError("nothing is trained among which to choose the best: give training data")
+        return default
+    name = default if asked is None else "eval_" + asked.removeprefix("eval_")
+    if name not in names:
+        raise ValueError(f"--metric_for_best_model: expected one of {', '.join(names)}; got {asked!r}")
+    return name
+
+
 def goodness(metric: str, value: float | None) -> float:
     """What is highest for the best value: of a loss the lowest; None, the correlation of a constant, is worst."""
     if value is None:

@@ -246,12 +246,6 @@ def encode_labels(examples: Examples, task: Task) -> list[int] | list[float]:
     return numbers
 
 
-def config_labels(config) -> tuple[str, ...] | None:
-    """The label names of a model's config; None where it only has transformers' place-holders."""
-    names = tuple(config.id2label[number] for number in range(config.num_labels))
-    return None if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names
-
-
 def with_labels(config, data: Data):
     """A copy of a model's config whose ``id2label`` holds the names that a pipeline is to print."""
     names = data.task.labels or ("score",)
@@ -307,23 +301,11 @@ def score(task: Task, logits: np.ndarray, labels: list) -> dict[str, float | Non
     return {name: None if np.isnan(value) else value for name, value in values.items()}
 
 
-def deciding_metric(data: Data, args) -> str:
-    """The key of the results that tells which evaluation, or which run, is the best.
-
-    Raises:
-        ValueError: --metric_for_best_model names none of them, or nothing is trained among which to choose.
-    """
+def metric_names(data: Data) -> tuple[list[str], str]:
+    """The keys of the results that may tell which model is the best, and the one that does unless another is given."""
     splits = [prefix(split) for split in data.splits if split.startswith("validation")]
     names = [split + metric for split in splits for metric in (*data.task.metrics, "loss")]
-    asked = args.metric_for_best_model
-    if "train" not in data.splits:
-        if args.load_best_model_at_end or asked or args.seeds or args.paper:
-            raise ValueError("nothing is trained among which to choose the best: give training data")
-        return ""
-    name = splits[0] + data.task.main_metric if asked is None else "eval_" + asked.removeprefix("eval_")
-    if name not in names:
-        raise ValueError(f"--metric_for_best_model: expected one of {', '.join(names)}; got {asked!r}")
-    return name
+    return names, splits[0] + data.task.main_metric if splits else ""
 
 
 def baselines(data: Data) -> dict[str, float]:

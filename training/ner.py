@@ -201,7 +201,7 @@ class Rows:
     positions: list[np.ndarray]
     unknown_words: int
 
-    def features(self, split: Split, labels: tuple[str, ...], pad_token_id: int, seed: int) -> Features:
+    def features(self, split: Split, labels: tuple[str, ...], pad_token_id: int) -> Features:
         """What the model is fed; if the split has tags, with ``labels``, -100 for tags that are not in ``labels``."""
         columns = {"input_ids": self.input_ids, "token_type_ids": [np.zeros_like(row) for row in self.input_ids]}
         if split.tagged:
@@ -210,15 +210,14 @@ class Rows:
             columns["labels"] = [np.full_like(row, IGNORED) for row in self.input_ids]
             for row, words, positions in zip(columns["labels"], self.words, self.positions):
                 row[positions] = tags[words]
-        return Features(columns, pad_token_id, seed)
+        return Features(columns, pad_token_id)
 
 
 def tokenized(data, tokenizer, args) -> tuple[dict[str, Rows], dict[str, Features]]:
     """split -> its rows, and what the model is fed of them."""
     rows = {name: build_rows(part, tokenizer, args.max_seq_length, args.context) for name, part in data.splits.items()}
     features = {
-        name: rows[name].features(part, data.labels, tokenizer.pad_token_id, args.seed)
-        for name, part in data.splits.items()
+        name: rows[name].features(part, data.labels, tokenizer.pad_token_id) for name, part in data.splits.items()
     }
     return rows, features
 

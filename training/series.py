@@ -1,4 +1,4 @@
-"""Many runs of one setting, and what they say together: `--seeds N`, `--paper`, `--compare_to DIR`.
+"""One run or many of one setting, and what they say together: `--seeds N`, `--paper`, `--compare_to DIR`.
 
 A run has a sub-folder of its own, as if started alone. The command may be stopped and given again: finished runs are
 read, not repeated, an unfinished one goes on from its checkpoint. ``summary.json`` in the output folder holds every
@@ -10,13 +10,13 @@ import json
 import math
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from .best import goodness
-from .glue import Data, baselines
 from .run import write_json
 
 PAPER_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # section 4.1, with batches of 32 and 3 epochs
@@ -26,34 +26,59 @@ RESAMPLES = 10_000
 # Flags that may differ between the starts of a command: they do not shape a finished run.
 FREE_FLAGS = {
     *("output_dir", "resume_from_checkpoint", "report_to", "dataloader_num_workers", "per_device_eval_batch_size"),
-    *("logging_steps", "save_steps", "save_total_limit"),
+    *("logging_steps", "save_steps", "save_total_limit", "cache_dir"),
 }
 
 
-def run_series(args, data: Data, metric: str, fine_tune: Callable[..., dict]) -> dict:
-    """Do the runs that are not there yet; write and print the summary, and return it.
+@dataclass(frozen=True)
+class Setting:
+    """What the runs of a series have in common.
+
+    Attributes:
+        name: of the task or data.
+        facts: on the data, as run.json has them: under "splits" those of each split.
+        metric: key of the results that tells the best run.
+        constants: key of the results -> what a model scores that always says the same; these keys make the table.
+    """
+
+    name: str
+    facts: dict
+    metric: str
+    constants: dict[str, float]
+
+
+def run_all(args, setting: Setting, run_one: Callable[..., dict]) -> None:
+    """The run that the flags describe, or the series of them.
 
     Args:
-        metric: key of the results that tells the best run.
-        fine_tune: does the run that its flags describe and returns its results.
+        run_one: does the run that its flags describe and returns its results.
+    """
+    if args.many_runs:
+        run_series(args, setting, run_one)
+    else:
+        run_one(args)
+
+
+def run_series(args, setting: Setting, run_one: Callable[..., dict]) -> dict:
+    """Do the runs that are not there yet; write and print the summary, and return it.
 
     Raises:
         ValueError: a sub-folder holds a run with other flags or data; --compare_to cannot be compared with.
     """
     folder, plans = Path(args.output_dir), planned(args)
-    other = _read_other(args.compare_to, plans, data) if args.compare_to else None
-    earlier = [finished(plan, data) for plan in plans]
+    other = _read_other(args.compare_to, plans, setting) if args.compare_to else None
+    earlier = [finished(plan, setting) for plan in plans]
     runs = []
     for number, (plan, results) in enumerate(zip(plans, earlier), 1):
         name = Path(plan.output_dir).name
         _say(f"--- run {number} of {len(plans)}: {name}{' is there already' if results else ''}")
         if results is None:
             torch.compiler.reset()  # else torch.compile gives up after some networks of the same class
-            results = fine_tune(plan)
+            results = run_one(plan)
         runs.append({"folder": name, "seed": plan.seed, "learning_rate": plan.learning_rate, "results": results})
-    summary = summarise(runs, data, metric)
+    summary = summarise(runs, setting)
     if other:
-        summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], [*baselines(data)])
+        summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], [*setting.constants])
     if _is_main():
         write_json(folder / "summary.json", summary)
         print(table(summary), flush=True)
@@ -63,22 +88,23 @@ def run_series(args, data: Data, metric: str, fine_tune: Callable[..., dict]) ->
 def planned(args) -> list:
     """The flags of every run, in order."""
     size = args.per_device_train_batch_size * args.gradient_accumulation_steps * int(os.environ.get("WORLD_SIZE", 1))
-    if args.paper and size != PAPER_BATCH:
+    paper = getattr(args, "paper", False)
+    if paper and size != PAPER_BATCH:
         raise ValueError(
             f"--paper is about batches of {PAPER_BATCH}; got {size} (--per_device_train_batch_size x "
             "--gradient_accumulation_steps x processes)"
         )
     plans = []
-    for rate in PAPER_RATES if args.paper else (args.learning_rate,):
+    for rate in PAPER_RATES if paper else (args.learning_rate,):
         for seed in range(args.seed, args.seed + (args.seeds or RESTARTS)):
-            name = f"rate-{rate:g}-seed-{seed}" if args.paper else f"seed-{seed}"
+            name = f"rate-{rate:g}-seed-{seed}" if paper else f"seed-{seed}"
             plan = {"output_dir": str(Path(args.output_dir) / name), "seed": seed, "learning_rate": rate}
-            plan |= {"resume_from_checkpoint": "auto", "seeds": None, "paper": False, "compare_to": None}
-            plans.append(dataclasses.replace(args, **plan))
+            plan |= {"resume_from_checkpoint": "auto", "seeds": None, "compare_to": None}
+            plans.append(dataclasses.replace(args, **plan, **({"paper": False} if paper else {})))
     return plans
 
 
-def finished(plan, data: Data) -> dict | None:
+def finished(plan, setting: Setting) -> dict | None:
     """The results of a run that has been done; None if it has not, or not to its end.
 
     Raises:
@@ -91,7 +117,7 @@ def finished(plan, data: Data) -> dict | None:
     flags = {name: value for name, value in dataclasses.asdict(plan).items() if name not in FREE_FLAGS}
     then = {name: facts["flags"].get(name, value) for name, value in flags.items()}
     changed = [f"{name} {then[name]} -> {value}" for name, value in flags.items() if then[name] != value]
-    if not changed and facts.get("data") != json.loads(json.dumps(data.describe())):
+    if not changed and facts.get("data") != json.loads(json.dumps(setting.facts)):
         changed = ["the data"]
     if changed:
         raise ValueError(f"{folder} holds a run that differs in {', '.join(changed)}; give another --output_dir")
@@ -102,9 +128,9 @@ def finished(plan, data: Data) -> dict | None:
 # --- statistics ------------------------------------------------------------------------------------------
 
 
-def summarise(runs: list[dict], data: Data, metric: str) -> dict:
+def summarise(runs: list[dict], setting: Setting) -> dict:
     """What ``summary.json`` holds, but for the comparison."""
-    constant = baselines(data)
+    constant, metric = setting.constants, setting.metric
     settings = []
     for rate in dict.fromkeys(run["learning_rate"] for run in runs):
         group = [run["results"] for run in runs if run["learning_rate"] == rate]
@@ -113,7 +139,7 @@ def summarise(runs: list[dict], data: Data, metric: str) -> dict:
         settings.append({"learning_rate": rate, "metrics": metrics})
     best = max(runs, key=lambda run: goodness(metric, run["results"][metric]))
     best = {name: best[name] for name in ("folder", "seed", "learning_rate")} | {metric: best["results"][metric]}
-    facts = {"task": data.name, "metric": metric, "validation": _validation(data), "baselines": constant}
+    facts = {"task": setting.name, "metric": metric, "validation": _validation(setting), "baselines": constant}
     return facts | {"settings": settings, "best": best, "runs": runs}
 
 
@@ -196,12 +222,12 @@ def _pairs(ours: list[dict], theirs: list[dict]) -> list[tuple[dict, dict]]:
     return [(run, found[key]) for run in ours if (key := tuple(run[name] for name in keys)) in found]
 
 
-def _read_other(folder: str, plans: list, data: Data) -> dict:
+def _read_other(folder: str, plans: list, setting: Setting) -> dict:
     path = Path(folder) / "summary.json"
     if not path.is_file():
         raise ValueError(f"--compare_to {folder}: expected summary.json there, which --seeds and --paper write")
     other = json.loads(path.read_text(encoding="utf-8"))
-    if other["validation"] != _validation(data):
+    if other["validation"] != _validation(setting):
         raise ValueError(f"--compare_to {folder}: it was evaluated on other data than this; nothing to compare")
     runs = [{"seed": plan.seed, "learning_rate": plan.learning_rate} for plan in plans]
     if not _pairs(runs, other["runs"]):
@@ -211,9 +237,9 @@ def _read_other(folder: str, plans: list, data: Data) -> dict:
     return other
 
 
-def _validation(data: Data) -> dict:
+def _validation(setting: Setting) -> dict:
     """Which examples the results are about."""
-    facts = data.describe()["splits"]
+    facts = setting.facts["splits"]
     splits = [split for split in facts if split.startswith("validation")]
     return {s: {name: facts[s].get(name) for name in ("examples", "sha256", "fingerprint")} for s in splits}
 

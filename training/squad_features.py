@@ -22,19 +22,14 @@ from training.squad import Question, Windows, build_windows
 ARRAYS = ("question", "context_begin", "first_token", "num_tokens", "start_positions", "end_positions")
 
 
-def shared_windows(
-    run, questions: dict[str, Sequence[Question]], tokenizer, lengths: tuple[int, int, int]
-) -> dict[str, Windows]:
+def shared_windows(run, questions: dict[str, Sequence[Question]], tokenizer) -> dict[str, Windows]:
     """The windows of every split, with answers for "train": made once, by the main process, then read from
-    ``--cache_dir`` (default: features/ in the output folder) by the others and by later runs.
-
-    Args:
-        lengths: max_seq_length, doc_stride, max_query_length.
-    """
-    folder = run.args.cache_dir or run.output_dir / "features"
+    ``--cache_dir`` by the others and by later runs."""
+    args = run.args
+    lengths = (args.max_seq_length, args.doc_stride, args.max_query_length)
 
     def of(split: str) -> Windows:
-        windows, origin = cached_windows(folder, questions[split], tokenizer, *lengths, split == "train")
+        windows, origin = cached_windows(args.cache_dir, questions[split], tokenizer, *lengths, split == "train")
         run.say(f"{len(windows):,} {split} windows, {origin}")
         return windows
 

@@ -24,6 +24,22 @@ class Data:
     def counts(self) -> dict[str, int]:
         return {split: len(part) for split, part in self.questions.items()}
 
+    def describe(self) -> dict:
+        """What run.json should know: sources, counts, hashes."""
+        splits = {split: {"examples": len(part)} | self.facts[split] for split, part in self.questions.items()}
+        return {"splits": splits}
+
+    def metric_names(self, version_2_with_negative: bool) -> tuple[list[str], str]:
+        """The keys of the results that may tell which model is the best, and the one that does by default."""
+        more = ["eval_exact", "eval_best_f1", "eval_best_exact"] if version_2_with_negative else []
+        return ["eval_f1", "eval_exact_match", *more], "eval_f1"
+
+    def constants(self) -> dict[str, float]:
+        """Key of the results -> the score of a model that never answers, in percent."""
+        questions = self.questions["validation"]
+        none = 100 * sum(not question.answers for question in questions) / len(questions)
+        return dict.fromkeys(("eval_exact_match", "eval_f1"), none)
+
     def summary(self) -> str:
         return ", ".join(f"{count:,} {split} questions" for split, count in self.counts().items()) + f", {self.name}"
 

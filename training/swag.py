@@ -60,6 +60,11 @@ class Data:
     def describe(self) -> dict:
         return {"splits": {split: {"examples": len(part)} | part.facts for split, part in self.splits.items()}}
 
+    def constants(self) -> dict[str, float]:
+        """Key of the results -> the score of a model that always takes the ending that is most often right."""
+        labels = self.splits["validation"].labels if "validation" in self.splits else []
+        return {"eval_accuracy": max(map(labels.count, labels)) / len(labels)} if labels else {}
+
     def summary(self) -> str:
         return "\n".join(
             f"{split}: {len(part):,} examples of {len(part.endings[0])} endings, "
@@ -181,12 +186,12 @@ def _from_hub(rows, source: str, split: str) -> Examples:
 # --- to the model, and back ------------------------------------------------------------------------------
 
 
-def features(data: Data, tokenizer, max_length: int, seed: int) -> dict[str, ChoiceFeatures]:
+def features(data: Data, tokenizer, max_length: int) -> dict[str, ChoiceFeatures]:
     """split -> token ids of every choice, the longer of context and ending cut first, and labels if there are any."""
-    return {split: _tokenized(part, tokenizer, max_length, seed) for split, part in data.splits.items()}
+    return {split: _tokenized(part, tokenizer, max_length) for split, part in data.splits.items()}
 
 
-def _tokenized(examples: Examples, tokenizer, max_length: int, seed: int) -> ChoiceFeatures:
+def _tokenized(examples: Examples, tokenizer, max_length: int) -> ChoiceFeatures:
     choices = len(examples.endings[0])
     columns: dict[str, list] = {"input_ids": [], "token_type_ids": []}
     for start in range(0, len(examples), 5_000):
@@ -204,7 +209,7 @@ def _tokenized(examples: Examples, tokenizer, max_length: int, seed: int) -> Cho
             column += [rows[i : i + choices] for i in range(0, len(rows), choices)]
     if examples.labels:
         columns["labels"] = examples.labels
-    return ChoiceFeatures(columns, tokenizer.pad_token_id, seed)
+    return ChoiceFeatures(columns, tokenizer.pad_token_id)
 
 
 def score(logits: np.ndarray, labels: list[int]) -> dict[str, float]:
