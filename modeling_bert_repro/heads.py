@@ -165,7 +165,7 @@ class BertForPreTraining(BertLanguageModel):
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
         sparse = self.is_sparse(labels, sparse_prediction)
         kept = None if labels is None else labels != IGNORED
-        outputs, tokens = encode(self, inputs, unpad_inputs, kwargs, kept, padding_shows=not sparse)
+        outputs, tokens = encode(self, inputs, unpad_inputs, kwargs, kept, read=kept if sparse else None)
         hidden_states = outputs.last_hidden_state
         logits, mlm_loss = self.predict_tokens(hidden_states, labels, num_items_in_batch, sparse, tokens)
         nsp_logits = self.cls.seq_relationship(outputs.pooler_output)  # (B, 2)
@@ -219,7 +219,7 @@ class BertForMaskedLM(BertLanguageModel):
         inputs = (*inputs, encoder_hidden_states, encoder_attention_mask)
         sparse = self.is_sparse(labels, sparse_prediction)
         kept = None if labels is None else labels != IGNORED
-        outputs, tokens = encode(self, inputs, unpad_inputs, kwargs, kept, padding_shows=not sparse)
+        outputs, tokens = encode(self, inputs, unpad_inputs, kwargs, kept, read=kept if sparse else None)
         hidden_states = outputs.last_hidden_state
         logits, loss = self.predict_tokens(hidden_states, labels, num_items_in_batch, sparse, tokens)
         return MaskedLMOutput(loss, logits, outputs.hidden_states, outputs.attentions)
@@ -249,7 +249,7 @@ class BertForNextSentencePrediction(BertPreTrainedModel):
     ) -> tuple[Tensor, ...] | NextSentencePredictorOutput:
         """labels: (B,) of 0, 1 or -100."""
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
-        outputs, _ = encode(self, inputs, unpad_inputs, kwargs, padding_shows=False)
+        outputs, _ = encode(self, inputs, unpad_inputs, kwargs, pooled=True)
         logits = self.cls.seq_relationship(outputs.pooler_output)
         loss = None if labels is None else cross_entropy(logits, labels.view(-1), num_items_in_batch)
         return NextSentencePredictorOutput(loss, logits, outputs.hidden_states, outputs.attentions)
@@ -281,7 +281,7 @@ class BertForSequenceClassification(BertPreTrainedModel):
     ) -> tuple[Tensor, ...] | SequenceClassifierOutput:
         """labels: see `classification_loss`, which `config.problem_type` steers."""
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
-        outputs, _ = encode(self, inputs, unpad_inputs, kwargs, padding_shows=False)
+        outputs, _ = encode(self, inputs, unpad_inputs, kwargs, pooled=True)
         logits = self.classifier(self.dropout(outputs.pooler_output))
         loss = None
         if labels is not None:
@@ -351,7 +351,7 @@ class BertForMultipleChoice(BertPreTrainedModel):
         """Inputs have one more dimension than elsewhere, (B, choices, L); labels: (B,) of choice indices."""
         inputs = (input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
         flat = tuple(None if tensor is None else tensor.flatten(0, 1) for tensor in inputs)
-        outputs, _ = encode(self, flat, unpad_inputs, kwargs, padding_shows=False)
+        outputs, _ = encode(self, flat, unpad_inputs, kwargs, pooled=True)
         choices = (inputs_embeds if input_ids is None else input_ids).shape[1]
         logits = self.classifier(self.dropout(outputs.pooler_output)).view(-1, choices)
         loss = None if labels is None else cross_entropy(logits, labels.view(-1), num_items_in_batch)

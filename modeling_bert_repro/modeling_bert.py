@@ -28,7 +28,7 @@ from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
 from .dropout import BertDropout, drops_fast, fast_dropout_attention
-from .unpadding import Switch, Tokens, attend_unpadded, choose_tokens
+from .unpadding import Switch, Tokens, attend_unpadded, choose_tokens, lay_back, rows_of, take
 
 CODE_FILES = ("modeling_bert.py", "losses.py", "heads.py", "unpadding.py", "dropout.py")
 SWITCHES = ("sparse_prediction", "unpad_inputs", "fast_dropout")
@@ -180,9 +180,12 @@ class BertAttention(nn.Module):
         self,
         hidden_states: Tensor,
         attention_mask: Tensor | None = None,
+        read: Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> Tensor:
         context, _ = self.self(hidden_states, attention_mask, **kwargs)
+        if read is not None:
+            context, hidden_states = take(context, read), take(hidden_states, read)
         return self.output(context, hidden_states)
 
 
@@ -199,7 +202,7 @@ class BertIntermediate(nn.Module):
 
 
 class BertLayer(GradientCheckpointingLayer):
-    """One Transformer encoder layer: attention, then feed-forward, each with its residual block."""
+    """Attention, then feed-forward, each with its residual block."""
 
     def __init__(self, config: BertConfig):
         super().__init__()
@@ -223,21 +226,19 @@ class BertLayer(GradientCheckpointingLayer):
 
 
 class BertEncoder(nn.Module):
-    """The stack of layers."""
+    """The stack of layers; of the last one, from its attention on, only the rows `read` (None: all), (1, rows, H)."""
 
     def __init__(self, config: BertConfig):
         super().__init__()
         self.layer = nn.ModuleList(BertLayer(config) for _ in range(config.num_hidden_layers))
 
     def forward(
-        self,
-        hidden_states: Tensor,
-        attention_mask: Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None, read: Tensor | None = None, **kwargs: Any
     ) -> Tensor:
-        for layer in self.layer:
+        *layers, last = self.layer
+        for layer in layers:
             hidden_states = layer(hidden_states, attention_mask, **kwargs)
-        return hidden_states
+        return last(hidden_states, attention_mask, read=read, **kwargs)
 
 
 class BertPooler(nn.Module):
@@ -376,6 +377,7 @@ class BertModel(BertPreTrainedModel):
         past_key_values: None = None,
         use_cache: bool | None = None,
         unpad_inputs: Switch | Tokens = None,
+        read_positions: Tensor | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, ...] | BaseModelOutputWithPoolingAndCrossAttentions:
         """Encode `input_ids` (B, L) or `inputs_embeds` (B, L, H), exactly one of them.
@@ -385,9 +387,10 @@ class BertModel(BertPreTrainedModel):
         only) and return_dict work as in transformers. The cross-attention and cache arguments hold their places in
         transformers' signature; using them raises ValueError, as does L above config.max_position_embeddings.
         unpad_inputs: True, or "auto" where it pays (default `config.unpad_inputs`, default off here), computes real
-        tokens only and gives zeros at padding; the heads pass the tokens that they chose. cu_seq_lens_q as in
-        transformers' FlashAttentionKwargs: one row (1, L) holds several sequences end to end, none attends to another;
-        positions restart by default.
+        tokens only and gives zeros at padding; the heads pass the tokens that they chose. read_positions: (M,) int64
+        into the flattened B * L positions, what the heads look at; the last layer is computed to its end there only,
+        last_hidden_state is 0 elsewhere. cu_seq_lens_q as in transformers' FlashAttentionKwargs: one row (1, L) holds
+        several sequences end to end, none attends to another; positions restart by default.
         """
         if (input_ids is None) == (inputs_embeds is None):
             got = "neither" if input_ids is None else "both"
@@ -399,19 +402,17 @@ class BertModel(BertPreTrainedModel):
             )
         tokens = unpad_inputs
         if not isinstance(tokens, Tokens):
-            keep_first = self.pooler is not None
-            tokens = choose_tokens(self.config, attention_mask, unpad_inputs, kwargs, keep_first=keep_first)
+            tokens = choose_tokens(self.config, attention_mask, tokens, kwargs, keep_first=self.pooler is not None)
+        shape = (input_ids if inputs_embeds is None else inputs_embeds).shape[:2]
         if kwargs.get("cu_seq_lens_q") is not None and position_ids is None:
             position_ids = tokens.positions
         hidden_states = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds, tokens)
         make_mask = create_causal_mask if self.config.is_decoder else create_bidirectional_mask
-        mask = None
-        if tokens is None:
-            inputs = {"inputs_embeds": hidden_states, "attention_mask": attention_mask, "past_key_values": None}
-            mask = make_mask(config=self.config, **inputs)
-        hidden_states = self.encoder(hidden_states, mask, tokens=tokens, **kwargs)
-        if tokens is not None:
-            hidden_states = tokens.pad(hidden_states.squeeze(0))
+        inputs = {"inputs_embeds": hidden_states, "attention_mask": attention_mask, "past_key_values": None}
+        mask = make_mask(config=self.config, **inputs) if tokens is None else None
+        read = rows_of(read_positions, tokens)
+        hidden_states = self.encoder(hidden_states, mask, read=read, tokens=tokens, **kwargs)
+        hidden_states = lay_back(hidden_states, read_positions, tokens, *shape)
         return BaseModelOutputWithPoolingAndCrossAttentions(
             last_hidden_state=hidden_states,
             pooler_output=self.pooler(hidden_states) if self.pooler is not None else None,

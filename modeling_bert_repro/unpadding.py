@@ -124,13 +124,68 @@ def encode(
     unpad_inputs: Switch,
     options: dict[str, Any],
     kept: Tensor | None = None,
-    padding_shows: bool = True,
+    read: Tensor | None = None,
+    pooled: bool = False,
 ) -> tuple[BaseModelOutputWithPoolingAndCrossAttentions, Tokens | None]:
-    """The encoder's outputs for its positional `inputs`, and the tokens that were computed (None: all positions)."""
+    """The encoder's outputs for its positional `inputs`, and the tokens that were computed (None: all positions).
+
+    kept: as in `choose_tokens`. read: (B, L) bool, all that the head looks at besides the pooled output; pooled: it
+    looks at nothing else. Without either it looks at every position.
+    """
     keep_first = model.bert.pooler is not None
-    tokens = choose_tokens(model.config, inputs[1], unpad_inputs, options, kept, keep_first, padding_shows)
-    outputs = model.bert(*inputs, unpad_inputs=False if tokens is None else tokens, return_dict=True, **options)
-    return outputs, tokens
+    shows = read is None and not pooled
+    tokens = choose_tokens(model.config, inputs[1], unpad_inputs, options, kept, keep_first, padding_shows=shows)
+    positions = None
+    if not shows and may_stop_early(model, unpad_inputs, options):
+        positions = positions_read(inputs, read, keep_first)
+    options = {"unpad_inputs": False if tokens is None else tokens, "read_positions": positions, **options}
+    return model.bert(*inputs, return_dict=True, **options), tokens
+
+
+def may_stop_early(model: PreTrainedModel, unpad_inputs: Switch, options: dict[str, Any]) -> bool:
+    """Whether the last layer may be computed only where it is read.
+
+    No number depends on it but for the draws of dropout. Where nothing was said these stay transformers'.
+    """
+    config, switch = model.config, resolve(unpad_inputs, model.config)
+    draws = model.training and (config.hidden_dropout_prob or config.attention_probs_dropout_prob)
+    if switch is False or (switch is None and draws):
+        return False
+    return not (records_layers(config, options) or config.chunk_size_feed_forward)
+
+
+def positions_read(inputs: tuple[Tensor | None, ...], read: Tensor | None, keep_first: bool) -> Tensor | None:
+    """(M,) of the flattened B * L positions: those of `read` (None: none) and the first of every sequence."""
+    values = inputs[4] if inputs[0] is None else inputs[0]
+    if values is None:
+        return None  # neither input_ids nor inputs_embeds: the encoder says so
+    if read is None:
+        return torch.arange(values.shape[0], device=values.device) * values.shape[1]
+    if keep_first:
+        read = read.clone()
+        read[:, 0] = True
+    return read.flatten().nonzero().squeeze(1)
+
+
+def take(values: Tensor, rows: Tensor) -> Tensor:
+    """(B, L, H) -> (1, rows, H), rows of the flattened positions."""
+    return values.flatten(0, 1).index_select(0, rows).unsqueeze(0)
+
+
+def rows_of(positions: Tensor | None, tokens: Tokens | None) -> Tensor | None:
+    """Which of the T tokens stand at these of the B * L positions, (M,); they must be among those computed."""
+    if positions is None or tokens is None:
+        return positions
+    rows = positions.new_empty(tokens.shape[0] * tokens.shape[1])
+    return rows.index_copy(0, tokens.index, torch.arange(len(tokens.index), device=rows.device))[positions]
+
+
+def lay_back(values: Tensor, positions: Tensor | None, tokens: Tokens | None, batch_size: int, length: int) -> Tensor:
+    """(B, L, H) of the states at `positions`, (1, M, H), or of the tokens, (1, T, H), with zeros elsewhere."""
+    if positions is None:
+        return values if tokens is None else tokens.pad(values.squeeze(0))
+    padded = values.new_zeros(batch_size * length, values.shape[2])
+    return padded.index_copy(0, positions, values.squeeze(0)).view(batch_size, length, -1)
 
 
 def on_tokens(function: nn.Module, hidden_states: Tensor, tokens: Tokens | None) -> Tensor:
