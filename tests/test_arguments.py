@@ -1,8 +1,13 @@
+import ast
 import dataclasses
+from pathlib import Path
 
 import pytest
 
+from training import arguments
 from training.arguments import GlueArguments, PretrainingArguments, SharedArguments, SquadArguments, parse_arguments
+
+ROOT = Path(__file__).parent.parent
 
 SHARED_FLAGS = (  # the contract that scripts of other people rely on
     "output_dir seed num_train_epochs max_steps per_device_train_batch_size per_device_eval_batch_size "
@@ -79,3 +84,48 @@ def test_fine_tuning_needs_weights_or_a_shape(flags, capsys):
     with pytest.raises(SystemExit):
         parse_arguments(GlueArguments, ["--output_dir", "x", *flags])
     assert "--config_name" in capsys.readouterr().err
+
+
+def imported_files(path: Path, found: set[Path]) -> set[Path]:
+    """The file and those of ``training`` that it imports, and what these import."""
+    found.add(path)
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith("training")):
+            module = (node.module or "").removeprefix("training").removeprefix(".")
+            for name in [module] if module else [alias.name for alias in node.names]:
+                file = ROOT / "training" / f"{name}.py"
+                if file not in found:
+                    imported_files(file, found)
+    return found
+
+
+def flags_read(path: Path) -> set[str]:
+    """The names behind ``args.`` and ``run.args.``, and in ``getattr(args, "...")``."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr":
+            holder, name = node.args[0], getattr(node.args[1], "value", "")
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            holder, name = node.value, node.attr
+        else:
+            continue
+        if getattr(holder, "id", getattr(holder, "attr", "")) == "args":
+            names.add(name)
+    return names
+
+
+@pytest.mark.parametrize(
+    ("script", "cls"),
+    [
+        ("run_pretraining.py", "PretrainingArguments"),
+        ("run_glue.py", "GlueArguments"),
+        ("run_squad.py", "SquadArguments"),
+        ("run_ner.py", "NerArguments"),
+        ("run_swag.py", "SwagArguments"),
+        ("extract_features.py", "FeatureArguments"),
+    ],
+)
+def test_a_script_accepts_no_flag_that_it_never_looks_at(script, cls):
+    files = imported_files(ROOT / script, set()) - {ROOT / "training" / "arguments.py"}
+    read = set().union(*map(flags_read, files))
+    assert {field.name for field in dataclasses.fields(getattr(arguments, cls))} - read == set()

@@ -134,6 +134,17 @@ def test_learns_and_scores_what_it_writes(finished, files):
     assert [event["step"] for event in events(finished, "eval")] == [60, 90]
 
 
+def test_a_series_of_runs_is_what_each_would_be_alone(checkpoint, files, tmp_path):
+    more = ["--max_steps", "2", "--learning_rate", "1e-3", "--load_best_model_at_end", "--eval_steps", "1"]
+    run_ner.main(flags(checkpoint, files, tmp_path / "all", *more, "--seeds", "2"))
+    summary = read(tmp_path / "all", "summary.json")
+    assert summary["baselines"] == {"eval_f1": 0.0} and len(summary["runs"]) == 2
+    run_ner.main(flags(checkpoint, files, tmp_path / "alone", *more, "--seed", "43"))
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("alone", "all/seed-43", "all/seed-42")]
+    assert weights[0] == weights[1] != weights[2]
+    assert read(tmp_path / "alone", "all_results.json")["best_step"] in (1, 2)
+
+
 def test_pipeline_prints_the_names_of_the_tags(finished):
     mark = pipeline("token-classification", model=str(finished), aggregation_strategy="first", device="cpu")
     found = [(entity["entity_group"], entity["word"]) for entity in mark("to the new doctor and the river and")]

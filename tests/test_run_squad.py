@@ -21,8 +21,18 @@ from tests.conftest import WORDS
 from training import embedded, fine_tuning, squad, squad_features
 from training.arguments import SquadArguments, parse_arguments
 from training.run import report_errors
+from training.squad_metrics import score
 
 ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(request, monkeypatch):
+    """Half of a short run's time is the drawing of its curves: one test does it for all."""
+    if "every_reader" not in request.node.name:
+        monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
+
+
 LENGTHS = ["--max_seq_length", "24", "--max_query_length", "8", "--doc_stride", "6"]
 
 
@@ -203,6 +213,47 @@ def test_resumed_is_unbroken(checkpoint, files, tmp_path, monkeypatch):
     run_squad.main(flags(checkpoint, files, broken, *saving, "--resume_from_checkpoint", "auto"))
     for name in ("model.safetensors", "predictions.json", "nbest_predictions.json", "metrics.jsonl"):
         assert (broken / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_the_answers_are_those_of_the_best_weights(checkpoint, files, tmp_path):
+    """At this rate the network gets worse again: what is kept is neither the last evaluation nor its answers."""
+    more = ["--learning_rate", "3e-2", "--max_steps", "12", "--eval_steps", "2", "--load_best_model_at_end"]
+    run_squad.main(flags(checkpoint, files, tmp_path / "run", *more, "--early_stopping_patience", "2"))
+    results = read(tmp_path / "run", "all_results.json")
+    scores = {event["step"]: event["eval_f1"] for event in events(tmp_path / "run", "eval")}
+    assert results["best_step"] == max(scores, key=scores.get) == results["train_steps"] - 4 < 8
+    assert results["eval_f1"] == scores[results["best_step"]]
+    questions = squad.read_squad(files / "dev.json")
+    gold = {question.id: [text for text, _ in question.answers] for question in questions}
+    assert score(gold, read(tmp_path / "run", "predictions.json"))["f1"] == results["eval_f1"]
+    argv = ["--model_name_or_path", str(tmp_path / "run"), "--output_dir", str(tmp_path / "again"), *LENGTHS]
+    run_squad.main([*argv, "--validation_file", str(files / "dev.json")])
+    assert read(tmp_path / "again", "predictions.json") == read(tmp_path / "run", "predictions.json")
+    assert not list((tmp_path / "run").glob("checkpoint-*"))
+    with pytest.raises(ValueError, match="expected one of eval_f1, eval_exact_match; got 'loss'"):
+        run_squad.main(flags(checkpoint, files, tmp_path / "no", "--metric_for_best_model", "loss"))
+
+
+def test_a_series_of_runs_is_what_each_would_be_alone(checkpoint, files, tmp_path, monkeypatch, capsys):
+    """And its windows are made once."""
+    more = ["--group_by_length", "--learning_rate", "1e-3", "--null_score_diff_threshold", "-9"]
+    run_squad.main(flags(checkpoint, files, tmp_path / "all", *more, "--seeds", "2", "--seed", "7", negative=True))
+    assert [path.name for path in sorted((tmp_path / "all").iterdir())] == [
+        *("features", "seed-7", "seed-8", "summary.json")
+    ]
+    summary = read(tmp_path / "all", "summary.json")
+    assert summary["baselines"] == pytest.approx({"eval_exact_match": 500 / 13, "eval_f1": 500 / 13})
+    assert summary["settings"][0]["metrics"]["eval_f1"]["n"] == 2
+    assert summary["settings"][0]["metrics"]["eval_f1"]["degenerate"] == 1.0  # the threshold empties every answer
+    assert "best on eval_f1: seed-7" in capsys.readouterr().out
+    monkeypatch.setattr(squad_features, "build_windows", None)
+    cache = ["--cache_dir", str(tmp_path / "all" / "features"), "--seed", "8"]
+    run_squad.main(flags(checkpoint, files, tmp_path / "alone", *more, *cache, negative=True))
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("alone", "all/seed-8", "all/seed-7")]
+    assert weights[0] == weights[1] != weights[2]
+    plain = [word for word in more if word != "--group_by_length"]
+    run_squad.main(flags(checkpoint, files, tmp_path / "plain", *plain, *cache, negative=True))
+    assert (tmp_path / "plain" / "model.safetensors").read_bytes() != weights[0]
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -111,6 +112,26 @@ def test_leaves_a_folder_for_every_reader(finished, files):
             source = list(csv.DictReader(file))
         right = [next(str(i) for i in range(4) if "winter" in row[f"ending{i}"]) for row in source]
         assert [row["prediction"] for row in found] == right
+
+
+def test_a_series_of_runs_is_what_each_would_be_alone(checkpoint, files, tmp_path):
+    more = ["--max_steps", "2", "--learning_rate", "1e-3", "--load_best_model_at_end", "--eval_steps", "1"]
+    run_swag.main(flags(checkpoint, files, tmp_path / "all", *more, "--seeds", "2"))
+    summary = read(tmp_path / "all", "summary.json")
+    assert 0.25 <= summary["baselines"]["eval_accuracy"] < 0.6 and len(summary["runs"]) == 2
+    run_swag.main(flags(checkpoint, files, tmp_path / "alone", *more, "--seed", "43"))
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("alone", "all/seed-43", "all/seed-42")]
+    assert weights[0] == weights[1] != weights[2]
+
+
+def test_the_head_of_a_regression_is_not_taken_for_one_of_choices(finished, files, tmp_path, capsys):
+    """Both have one output."""
+    shutil.copytree(finished, tmp_path / "stsb")
+    config = read(tmp_path / "stsb", "config.json") | {"id2label": {"0": "score"}, "label2id": {"score": 0}}
+    (tmp_path / "stsb" / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    for start, said in ((finished, "the head is the checkpoint's"), (tmp_path / "stsb", "head for score")):
+        run_swag.main(flags(start, files, tmp_path / f"from-{start.name}", "--max_steps", "1"))
+        assert said in capsys.readouterr().out
 
 
 def test_plain_transformers_chooses_the_same(finished, files):
