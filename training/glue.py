@@ -265,7 +265,7 @@ def as_text(value) -> str:
 
 
 def features(data: Data, tokenizer, max_length: int) -> dict[str, Features]:
-    """split -> token ids, the longer text cut first, and labels where there are any."""
+    """split -> token ids, the longer text cut first, and labels where there are any. A "[SEP]" in a text is text."""
     return {split: _tokenized(examples, tokenizer, max_length) for split, examples in data.splits.items()}
 
 
@@ -276,6 +276,7 @@ def _tokenized(examples: Examples, tokenizer, max_length: int) -> Features:
             *(column[start : start + 10_000] for column in examples.texts),
             truncation="longest_first",
             max_length=max_length,
+            split_special_tokens=True,
             return_token_type_ids=True,
             return_attention_mask=False,
         )

@@ -187,7 +187,8 @@ def _from_hub(rows, source: str, split: str) -> Examples:
 
 
 def features(data: Data, tokenizer, max_length: int) -> dict[str, ChoiceFeatures]:
-    """split -> token ids of every choice, the longer of context and ending cut first, and labels if there are any."""
+    """split -> token ids of every choice, the longer of context and ending cut first, and labels if there are any.
+    A "[SEP]" in a text is text."""
     return {split: _tokenized(part, tokenizer, max_length) for split, part in data.splits.items()}
 
 
@@ -201,6 +202,7 @@ def _tokenized(examples: Examples, tokenizer, max_length: int) -> ChoiceFeatures
             [ending for endings in examples.endings[part] for ending in endings],
             truncation="longest_first",
             max_length=max_length,
+            split_special_tokens=True,
             return_token_type_ids=True,
             return_attention_mask=False,
         )
