@@ -151,6 +151,12 @@ def test_fsdp_without_a_gpu_is_refused(flags, monkeypatch):
         run_pretraining.main(flags("refused"))
 
 
+def test_scripts_look_at_how_they_were_launched(flags, surroundings):
+    surroundings({"SLURM_STEP_NUM_TASKS": "4"})
+    with pytest.raises(ValueError, match="4 processes were asked for"):
+        run_pretraining.main(flags("refused"))
+
+
 def test_accumulation_asked_of_the_launcher_is_seen(surroundings, monkeypatch):
     """Accelerate would divide every loss by it."""
     monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")

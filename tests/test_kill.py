@@ -14,6 +14,7 @@ import run_pretraining
 from training.audit import open_run, read_run
 from training.instances import PretrainingInstances
 
+STEPS, FIRST_PHASE = 11, 7
 CLOCK = ("tokens_per_second", "mfu", "seconds_per_step")
 
 
@@ -31,9 +32,9 @@ def flags(tmp_path, text_file, tokenizer_folder, vocab) -> list[str]:
     )
     config.save_pretrained(tmp_path / "shape")
     return (
-        f"--train_file {text_file} --max_train_documents 24 --validation_split 0.3 --tokenizer_name {tokenizer_folder} "
-        f"--config_name {tmp_path / 'shape'} --phases 16:0.65:4x2,32:0.35:4x2 --max_steps 17 --learning_rate 1e-2 "
-        "--logging_steps 1 --eval_steps 5 --save_steps 3 --save_total_limit 1 --peak_tflops 1"
+        f"--train_file {text_file} --max_train_documents 16 --validation_split 0.3 --tokenizer_name {tokenizer_folder} "
+        f"--config_name {tmp_path / 'shape'} --phases 16:0.65:4x2,32:0.35:4x2 --max_steps {STEPS} --learning_rate 1e-2 "
+        "--logging_steps 1 --eval_steps 4 --save_steps 3 --save_total_limit 1 --peak_tflops 1"
     ).split()
 
 
@@ -73,19 +74,20 @@ def assert_same_run(whole: Path, other: Path):
 @pytest.mark.parametrize("points", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_anywhere_and_resumed_is_bit_equal(flags, tmp_path, points):
     settings = json.dumps({"flags": flags, "folder": str(tmp_path), "points": points, "seed": points})
-    driver = Path(__file__).parent / "kill_runs.py"
+    driver = [sys.executable, Path(__file__).parent / "forked_runs.py", "killed", settings]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, driver, settings], capture_output=True, text=True, env=environment)
+    done = subprocess.run(driver, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     print(done.stdout)
-    whole = tmp_path / "whole-0"
+    whole = tmp_path / "whole"
     run_flags = read_run(whole)["flags"]
-    for length, steps in ((16, 11), (32, 6)):
+    for length, steps in ((16, FIRST_PHASE), (32, STEPS - FIRST_PHASE)):
         assert open_run(whole, run_flags, length)[0].epoch_size(0) < 8 * steps, "no epoch's end was crossed"
-    for other in ("whole-2", *(f"killed-{number}" for number in range(points))):
-        assert_same_run(whole, tmp_path / other)
+    for number in range(points):
+        assert_same_run(whole, tmp_path / f"killed-{number}")
 
 
+@pytest.mark.slow
 def test_a_resumed_run_asks_for_the_data_of_its_steps_only(flags, tmp_path, monkeypatch):
     """Nothing is replayed: the first positions asked for are those of the first step to come."""
     flags += ["--output_dir", str(tmp_path / "run")]
@@ -99,8 +101,8 @@ def test_a_resumed_run_asks_for_the_data_of_its_steps_only(flags, tmp_path, monk
         return batch(self, start, stop)
 
     monkeypatch.setattr(PretrainingInstances, "batch", noted)
-    for step, first in ((9, (16, 72, 76)), (15, (32, 32, 36))):
+    for step, first in ((6, (16, 48, 52)), (9, (32, 16, 20))):
         asked.clear()
         run_pretraining.main([*flags, "--resume_from_checkpoint", str(tmp_path / "run" / f"checkpoint-{step}")])
         assert asked[0] == first
-        assert len(asked) == 2 * (17 - step)
+        assert len(asked) == 2 * (STEPS - step)

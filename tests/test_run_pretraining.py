@@ -15,6 +15,7 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, Bert
 
 import run_pretraining
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
+from training import pretraining
 from training.speed import training_flops
 
 ROOT = Path(__file__).parent.parent
@@ -62,6 +63,12 @@ def flags(tmp_path, text_file, tokenizer_folder, shape):
     return make
 
 
+@pytest.fixture(autouse=True)
+def no_picture(monkeypatch):
+    """A third of the time of a short run; `finished` is made before this and has one."""
+    monkeypatch.setattr(run_pretraining, "draw_curves", lambda folder: None)
+
+
 def in_process(flags) -> Path:
     run_pretraining.main(flags)
     return Path(flags[flags.index("--output_dir") + 1])
@@ -90,7 +97,7 @@ def finished(tmp_path_factory, text_file, tokenizer_folder, shape) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "finished"
     run_pretraining.main(
         f"--output_dir {folder} --train_file {text_file} --validation_split 0.2 --tokenizer_name {tokenizer_folder} "
-        f"--config_name {shape} --max_seq_length 32 --per_device_train_batch_size 16 --max_steps 40 --logging_steps 5 "
+        f"--config_name {shape} --max_seq_length 32 --per_device_train_batch_size 16 --max_steps 40 --logging_steps 3 "
         "--eval_steps 20 --save_steps 20 --learning_rate 3e-3 --warmup_steps 4".split()
     )
     return folder
@@ -139,10 +146,10 @@ def test_it_learns(finished):
 
 
 def test_the_doctor_speaks_on_a_text_of_random_words(finished):
-    """No context to learn from: the loss stays on the line, here after 36 steps behind the warm-up."""
-    (said,) = events(finished, "doctor")
-    assert said["step"] == 40
-    assert "the model does not use context yet; likely: the warm-up has 4 steps" in said["text"]
+    """No context to learn from: the loss stays on the line, at both evaluations."""
+    said = events(finished, "doctor")
+    assert [event["step"] for event in said] == [20, 40]
+    assert "the model does not use context yet; likely: the warm-up has 4 steps" in said[1]["text"]
 
 
 def test_its_speed_is_told(finished, shape):
@@ -170,61 +177,32 @@ def test_anybody_opens_it(finished, tokenizer_folder):
     assert "sparse_prediction" not in (finished / "config.json").read_text()
 
 
-def assert_same_run(a: Path, b: Path):
-    weights_a, weights_b = (load_file(folder / "model.safetensors") for folder in (a, b))
-    assert weights_a.keys() == weights_b.keys()
-    assert all(torch.equal(weights_a[name], weights_b[name]) for name in weights_a)
-    for kind in ("train", "eval"):
-        assert events(a, kind) == events(b, kind)
-
-
-class Interrupted(Exception):
-    pass
-
-
-@pytest.mark.parametrize("stop", [2, 6])
-def test_two_phases_in_one_resumable_run(flags, tmp_path, monkeypatch, stop):
-    """Stopped before and after the boundary at step 4; dropout on, so the random numbers must come back too."""
-    shape = BertConfig.from_pretrained(flags()[flags().index("--config_name") + 1])
-    shape.hidden_dropout_prob = 0.2
-    shape.save_pretrained(tmp_path / "dropout")
-    more = {
-        "config_name": tmp_path / "dropout",
-        "max_seq_length": None,
-        "phases": "16:0.5:4x2,32:0.5:6",
-        "max_steps": 8,
-    }
-    more |= {"warmup_steps": 2}
-    whole = in_process(flags("whole", **more))
-    train = events(whole, "train")
+def test_two_phases_in_one_run(flags, monkeypatch):
+    """Resumed in both of them: test_kill.py."""
+    evaluate, evaluated = pretraining.evaluate, []
+    monkeypatch.setattr(
+        pretraining,
+        "evaluate",
+        lambda run, model, held_out: evaluated.append(held_out.max_seq_length) or evaluate(run, model, held_out),
+    )
+    more = {"max_seq_length": None, "phases": "16:0.5:4x2,32:0.5:6", "max_steps": 8, "warmup_steps": 2}
+    folder = in_process(flags("phases", **more))
+    train = events(folder, "train")
     assert [event["max_seq_length"] for event in train] == [16] * 4 + [32] * 4
-    assert [event["max_seq_length"] for event in events(whole, "eval")] == [16, 32, 32]
+    assert [event["max_seq_length"] for event in events(folder, "eval")] == evaluated == [16, 32, 32]
     # One schedule over both: up in 2 steps, down to nothing behind the last one.
     rates = [event["learning_rate"] / 1e-3 for event in train]
     assert rates == pytest.approx([0, 1 / 2, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
-    assert json.loads((whole / "run.json").read_text())["phases"] == "4 steps of 8 x 16, 4 steps of 6 x 32"
-
-    save = run_pretraining.save_checkpoint
-
-    def save_and_stop(run, step, *state):
-        save(run, step, *state)
-        if step == stop:
-            raise Interrupted
-
-    monkeypatch.setattr(run_pretraining, "save_checkpoint", save_and_stop)
-    with pytest.raises(Interrupted):
-        in_process(flags("stopped", **more))
-    monkeypatch.undo()
+    assert json.loads((folder / "run.json").read_text())["phases"] == "4 steps of 8 x 16, 4 steps of 6 x 32"
     with pytest.raises(ValueError, match=r"other settings \(global_batch_size 4 steps of 8 x 16, 4 steps of 6 x 32 ->"):
-        in_process(flags("stopped", resume_from_checkpoint="auto", **(more | {"phases": "16:0.5:4,32:0.5:6"})))
-    assert_same_run(whole, in_process(flags("stopped", resume_from_checkpoint="auto", **more)))
+        in_process(flags("phases", resume_from_checkpoint="auto", **(more | {"phases": "16:0.5:4,32:0.5:6"})))
 
 
 def test_two_processes_do_what_one_does(flags, tmp_path):
-    """torchrun with 2 gloo ranks, half the batch each; float32, so equal up to the order of additions."""
+    """2 gloo ranks, half the batch each; float32, so equal up to the order of additions."""
+    more = flags("pair", per_device_train_batch_size=4, verify_invariance=True)
+    pair = launch([str(Path(__file__).parent / "forked_runs.py"), "pair", json.dumps({"flags": more})])
     alone = in_process(flags("alone"))
-    command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "run_pretraining.py"]
-    pair = launch([*command, *flags("pair", per_device_train_batch_size=4, verify_invariance=True)])
     output, errors = pair.communicate(timeout=180)
     assert pair.returncode == 0, errors
     assert output.count("processes x sequences x micro-batches 2 x ") == 3, output  # 4 x 1, 2 x 2, 1 x 4
@@ -250,14 +228,14 @@ def test_two_processes_name_a_mistake_once(flags, tmp_path):
     assert errors.count("run_pretraining.py: error: ") == errors.count("bad.txt:1201: not UTF-8") == 1
 
 
-def test_the_control_takes_the_same_steps(flags, tmp_path):
-    """transformers' network from our initial weights: the same loss at every step."""
-    start = in_process(flags("start", max_steps=1, learning_rate=0))
-    more = {"config_name": None, "model_name_or_path": start, "gradient_accumulation_steps": 2}
+def test_the_control_takes_the_same_steps(flags, finished):
+    """transformers' network from our weights: the same loss at every step."""
+    more = {"config_name": None, "model_name_or_path": finished, "gradient_accumulation_steps": 2, "max_steps": 4}
     ours = in_process(flags("ours", **more))
     theirs = in_process(flags("theirs", model_impl="transformers", **more))
     for a, b in zip(events(ours, "train"), events(theirs, "train"), strict=True):
         assert b == pytest.approx(a, rel=1e-4)
+    assert events(ours, "train")[0]["mlm_loss"] < events(finished, "train")[0]["mlm_loss"] - 0.3  # not new weights
     assert "auto_map" not in (theirs / "config.json").read_text()  # the code it names is not in the folder
     assert AutoModel.from_pretrained(theirs).config.hidden_size == 32
 
@@ -270,6 +248,22 @@ def test_the_fast_paths_are_on_and_can_be_switched_off(flags, tmp_path, fast_pat
     fast_paths.clear()
     in_process(flags("off", max_steps=1, short_seq_prob=1, unpad_inputs="false", fast_dropout="false"))
     assert not fast_paths
+
+
+def test_flags_reach_the_network_and_the_optimizer(flags, monkeypatch):
+    class Reached(Exception):
+        pass
+
+    def made(model, *settings):
+        raise Reached(settings)
+
+    compiled = []
+    monkeypatch.setattr(BertForPreTraining, "compile", lambda self: compiled.append(self))
+    monkeypatch.setattr(run_pretraining, "create_optimizer", made)
+    more = {"optimizer": "bert_adamw", "weight_decay": 0.5, "torch_compile": "true"}
+    with pytest.raises(Reached) as settings:
+        in_process(flags("run", **more))
+    assert settings.value.args[0] == (1e-3, 0.5, "bert_adamw") and len(compiled) == 1
 
 
 def test_a_mistake_put_right_may_use_the_same_folder(flags, tmp_path):
@@ -334,6 +328,8 @@ def test_data_sets_are_read_whole_or_as_a_stream(flags, data_set, tmp_path):
     for name, more in (("loaded", {}), ("streamed", {"streaming": "true"})):
         folder = in_process(flags(name, train_file=None, dataset_name=data_set, max_steps=2, **more))
         assert events(folder, "train") == events(whole, "train")
+        more |= {"train_file": None, "dataset_name": data_set, "resume_from_checkpoint": "auto"}
+        assert events(in_process(flags(name, max_steps=2, **more)), "train") == events(whole, "train")
     # The data set changes: its corpus is not taken for the new one's.
     (data_set / "train.jsonl").write_text('{"text": "another one .\\nand more ."}\n' * 20)
     more = {"train_file": None, "dataset_name": data_set, "max_steps": 2, "resume_from_checkpoint": "auto"}

@@ -1,0 +1,75 @@
+"""training/pretraining.py: flags that reach what they are for, and evaluation."""
+
+from types import SimpleNamespace
+
+import datasets
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig
+
+from modeling_bert_repro import BertForPreTraining
+from training import pretraining
+from training.arguments import PretrainingArguments, parse_arguments
+from training.corpus import build_corpus
+from training.instances import PretrainingInstances
+
+
+def test_flags_reach_the_instances(monkeypatch):
+    made = []
+    monkeypatch.setattr(pretraining, "PretrainingInstances", lambda *_, **settings: made.append(settings))
+    flags = {"objective": "mlm", "short_seq_prob": 0.3, "mlm_probability": 0.2, "mask_replace_prob": 0.5}
+    flags |= {"random_replace_prob": 0.4, "whole_word_mask": True, "max_predictions_per_seq": 7}
+    given = [part for name, value in flags.items() for part in (f"--{name}", str(value))]
+    args = parse_arguments(
+        PretrainingArguments, ["--output_dir", "x", "--seed", "9", "--phases", "16:0.5,32:0.5", *given]
+    )
+    for held_out in (False, True):
+        pretraining.instances(args, None, None, held_out)
+    # Held-out text is the same for every run, whatever its seed.
+    assert made == [
+        flags | {"max_seq_length": length, "seed": seed, "fixed": fixed}
+        for seed, fixed in ((9, False), (0, True))
+        for length in (16, 32)
+    ]
+
+
+def test_flags_reach_the_library_of_data_sets(monkeypatch):
+    asked, rows = [], [{"text": "one .\n \ntwo ."}, {"text": ""}, {"text": "three ."}]
+    monkeypatch.setattr(datasets, "load_dataset", lambda *names, **more: asked.append((names, more)) or rows)
+    monkeypatch.setattr(datasets, "load_dataset_builder", lambda *names: SimpleNamespace(hash="/".join(names)))
+    flags = "--output_dir x --dataset_name wiki --dataset_config_name en --streaming --max_train_documents 2"
+    text = pretraining.Text(parse_arguments(PretrainingArguments, flags.split()))
+    assert list(text.documents()) == [["one .", "two ."], []]
+    assert asked == [(("wiki", "en"), {"split": "train", "streaming": True})]
+    other = pretraining.Text(parse_arguments(PretrainingArguments, flags.replace("2", "3").split()))
+    assert text.fingerprint != other.fingerprint and "wiki/en" in text.fingerprint
+
+
+def test_evaluation_against_transformers(pretrained, text_file, fake_run, tmp_path):
+    """Sums over all predictions, in batches of 5, by a network with dropout, against one batch of everything."""
+    tokenizer = AutoTokenizer.from_pretrained(pretrained)
+    corpus = build_corpus([text_file], tokenizer, tmp_path / "corpus")
+    held_out = PretrainingInstances(corpus, tokenizer, seed=0, fixed=True, max_seq_length=32)
+    config = BertConfig.from_pretrained(pretrained, hidden_dropout_prob=0.5)
+    run = fake_run(per_device_eval_batch_size=5)
+    run.args.max_eval_instances = 1000
+    model = BertForPreTraining.from_pretrained(pretrained, config=config).train()
+    model.config.sparse_prediction = True
+    found = pretraining.evaluate(run, model, held_out)
+    batch = held_out.batch(0, held_out.epoch_size(0))
+    labels, nsp = batch.pop("labels"), batch.pop("next_sentence_label")
+    with torch.no_grad():
+        outputs = AutoModelForPreTraining.from_pretrained(pretrained).eval()(**batch)
+    expected = {}
+    for name, logits, wanted in (
+        ("mlm", outputs.prediction_logits[labels != -100], labels[labels != -100]),
+        ("nsp", outputs.seq_relationship_logits, nsp),
+    ):
+        expected[f"eval_{name}_loss"] = float(torch.nn.functional.cross_entropy(logits, wanted))
+        expected[f"eval_{name}_accuracy"] = float((logits.argmax(-1) == wanted).double().mean())
+    expected["eval_loss"] = expected["eval_mlm_loss"] + expected["eval_nsp_loss"]
+    expected["eval_perplexity"] = np.exp(expected["eval_mlm_loss"])
+    assert found == pytest.approx(expected, rel=1e-5)
+    run.args.max_eval_instances = 7
+    assert pretraining.evaluate(run, model, held_out)["eval_mlm_loss"] != found["eval_mlm_loss"]
