@@ -158,7 +158,7 @@ def test_nothing_in_the_data_becomes_markup_or_a_request(tokenizer, tmp_path):
     assert not [given for _, given in reader.elements if {"src", "href", "srcset", "data"} & set(given)]
     assert "http:" not in page and "https:" not in page and "url(" not in page
     assert "default-src 'none'" in page
-    for text in (HOSTILE, "<i>run & co", questions[1].context[-20:], f"{results['eval_f1']:,.6g}"):
+    for text in (HOSTILE, "<i>run & co", questions[1].context[-20:], f"f1{results['eval_f1']:.2f}"):
         assert text in reader.text
     assert tags.count("details") == 3 and tags.count("svg") == 1
 

@@ -67,6 +67,7 @@ def write_page(
     name = _escape(path.resolve().parent.name)
     path.write_text(
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width">\n'
         # scripts and styles of this file only: nothing is ever fetched, nothing in the data could make it be
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
         "script-src 'unsafe-inline'\">\n"
@@ -117,11 +118,15 @@ def _window_of(windows: Windows, rows: range, character: int) -> tuple[int, int]
 
 def _scores(results: dict[str, float]) -> str:
     rows = [
-        f'<tr><td>{_escape(name.removeprefix("eval_"))}</td><td class="n">{value:,.6g}</td></tr>'
+        f'<tr><td>{_escape(name.removeprefix("eval_"))}</td><td class="n">{_number(value)}</td></tr>'
         for name, value in results.items()
         if name.startswith("eval_")
     ]
     return "<table>" + "\n".join(rows) + "</table>"
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 
 def _kind_table(kinds: list[str]) -> str:
@@ -245,7 +250,7 @@ def _text(text: str) -> str:
 
 
 def _shorten(text: str, margin: int) -> str:
-    if len(text) <= 2 * margin + 20:
+    if len(text) <= 2.5 * margin:  # what is left out should be more than what says so
         return _escape(text)
     cut = len(text) - 2 * margin
     return f'{_escape(text[:margin])}<span class="cut"> … {cut:,} characters … </span>{_escape(text[-margin:])}'
