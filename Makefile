@@ -32,6 +32,7 @@ lint: install
 
 bench: install
 	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/picture.py benchmarks/results/step_cpu.json docs/images/speed.png
 
 report: install
 	$(BIN)/python -m training.report $(RUNS) --output_dir $(or $(OUT),report)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import lengths, step
+from benchmarks import lengths, picture, step
 from benchmarks.workloads import (
     Setting,
     count_flops,
@@ -22,7 +22,7 @@ from training.configs import bert_config
 CPU = Setting(torch.device("cpu"), torch.float32, vocab_size=500)
 
 
-def test_a_run_at_toy_sizes_writes_the_record(tmp_path, capsys):
+def test_a_run_at_toy_sizes_writes_the_record_and_a_picture(tmp_path, capsys):
     output = tmp_path / "step.json"
     groups = ["pretraining", "finetuning", "inference", "smallest"]
     step.main(["--tiny", "--repetitions", "2", "--dtype", "fp32", "--only", *groups, "--output", str(output)])
@@ -38,7 +38,48 @@ def test_a_run_at_toy_sizes_writes_the_record(tmp_path, capsys):
     against = [row["against"] for row in record["results"] if row["group"] == "finetuning"]
     assert against[:3] == ["stock, padded to 8", "stock, padded to the longest", "stock, rows of like length"]
     assert 0 < record["results"][0]["share_of_matrix_peak"] < 1
-    assert capsys.readouterr().out.count(" / stock") == len(record["results"])
+    printed = capsys.readouterr()
+    assert printed.out.count(" / stock") == len(record["results"])
+    assert "8 of 8, " in printed.err
+    asked = {(row["workload"].split(",")[0], row["against"]): row.get("ratio_asked_for") for row in record["results"]}
+    assert [asked["fine-tuning mrpc train", one] for one in against[:3]] == [3.2, 1.35, 1.1]
+    assert asked["inference squad dev", "stock, rows of like length"] == 1.1
+    assert asked["inference squad dev", "stock, padded to 24"] is None
+    picture.main([str(output), str(tmp_path / "images" / "speed.png")])
+    assert (tmp_path / "images" / "speed.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_was_measured_before_a_cut_is_kept(tmp_path, monkeypatch):
+    output = tmp_path / "step.json"
+    calls = []
+
+    def speeds(*_):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return {name: [2.0] for name in ("ours", "a", "b", "c")}
+
+    monkeypatch.setattr(step, "speeds", speeds)
+    with pytest.raises(KeyboardInterrupt):
+        step.main(["--tiny", "--only", "finetuning", "--output", str(output)])
+    assert [row["data"] for row in json.loads(output.read_text())["results"]] == ["mrpc train"] * 3 + ["sst2 train"] * 3
+
+
+def test_a_record_without_speeds_is_no_picture(tmp_path):
+    with pytest.raises(ValueError, match=r"no ratio of speeds; run benchmarks/step\.py first"):
+        picture.draw({"results": [{"group": "memory"}]}, tmp_path / "speed.png")
+
+
+def test_the_table_says_what_was_asked_and_whether_it_is_met():
+    row = {"workload": "w", "against": "stock", "ratio": 1.2, "ratio_range": [1.1, 1.3], "ratio_asked_for": 1.1}
+    row |= {"ours_tokens_per_s": 12.0, "stock_tokens_per_s": 10.0}
+    assert step.show(row).split()[-2:] == ["1.1", "yes"]
+    assert step.show(row | {"ratio": 1.05}).split()[-2:] == ["1.1", "no"]
+    shares = {"share_of_matrix_peak": 0.5, "share_asked_for": 0.88}
+    assert step.show(row | shares).endswith("50% / 88%")
+    memory = {"workload": "w", "against": "stock", "ours_bytes": 6e9, "stock_bytes": 1e10, "ratio": 0.6}
+    assert step.show(memory | {"ratio_asked_for": 0.7}).split()[-1] == "yes"
+    assert step.show(memory | {"ratio": 0.8, "ratio_asked_for": 0.7}).split()[-1] == "no"
 
 
 @pytest.mark.slow
@@ -83,10 +124,13 @@ def test_batches():
 
 
 def test_arms_of_a_repetition_do_the_same_work():
-    """Ours, fixed and dynamic padding see the same rows; grouped rows are as many as three batches."""
+    """Ours, fixed and dynamic padding see the same rows; sorted rows are as many as three batches, and in inference
+    those of ours too."""
     workload = with_padding("mrpc train", "BertForSequenceClassification", "tiny", 4, CPU, True, shrink=4)
     tokens = [prepare(0)[1] for prepare in workload.arms.values()]
     assert tokens[0] == tokens[1] == tokens[2] < tokens[3]
+    scoring = with_padding("mrpc train", "BertForSequenceClassification", "tiny", 4, CPU, False, shrink=4)
+    assert [prepare(0)[1] for prepare in scoring.arms.values()] == [tokens[3], *tokens[1:]]
     assert len({workload.arms["ours"](repetition)[1] for repetition in range(5)}) > 1
 
 
