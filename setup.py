@@ -32,6 +32,11 @@ setup(
             "scikit-learn>=1.5",
             "scipy>=1.13",
         ],
+        "onnx": [
+            "onnx>=1.17",
+            "onnxruntime>=1.20",
+            "onnxscript>=0.5",
+        ],
         "dev": [
             "hypothesis>=6.100",
             "pytest>=8",

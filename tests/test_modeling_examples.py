@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, BertConfig, dynamic_module_utils
 
-from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
+from modeling_bert_repro import BertForMaskedLM, BertForPreTraining, BertForSequenceClassification
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -60,3 +60,21 @@ def test_transformers_trainer(folder, tmp_path, monkeypatch, capsys):
     after = BertForMaskedLM.from_pretrained(tmp_path / "new")
     assert not torch.equal(before.get_input_embeddings().weight, after.get_input_embeddings().weight)
     assert (tmp_path / "new" / "heads.py").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # torch's exporter warns of itself
+def test_export_onnx(tmp_path, tokenizer_folder, vocab, monkeypatch, capsys):
+    """ONNX for other batch sizes and lengths than at the export, to float32's last digits; int8 nearly."""
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    torch.manual_seed(0)
+    model = BertForSequenceClassification(BertConfig(vocab_size=len(vocab), max_position_embeddings=64, **sizes))
+    with torch.no_grad():
+        model.classifier.weight.mul_(10)  # logits of about 1
+    model.save_pretrained(tmp_path / "model")
+    AutoTokenizer.from_pretrained(tokenizer_folder).save_pretrained(tmp_path / "model")
+    output = run_example("export_onnx.py", tmp_path / "model", tmp_path, monkeypatch=monkeypatch, capsys=capsys)
+    whole, small = (float(number) for number in re.findall(r"difference to torch (\S+)", output))
+    assert whole < 1e-5 < small < 0.1

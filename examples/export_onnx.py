@@ -1,0 +1,37 @@
+"""Export a fine-tuned classifier to ONNX, and to 8-bit integers, and compare what they compute.
+
+python examples/export_onnx.py DIR OUT      # DIR: what run_glue.py left; needs pip install -e '.[onnx]'
+"""
+
+import sys
+from pathlib import Path
+
+import onnx
+import torch
+from onnxruntime import InferenceSession
+from onnxruntime.quantization import quantize_dynamic
+from transformers import AutoTokenizer
+
+from modeling_bert_repro import BertForSequenceClassification
+
+TEXTS = ["One short sentence.", "A longer one, so that the first is padded.", "This one was not there at the export."]
+
+
+def main(folder: str, target: str) -> None:
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), BertForSequenceClassification.from_pretrained(folder)
+    seen, new = (dict(tokenizer(texts, padding=True, return_tensors="pt")) for texts in (TEXTS[:2], TEXTS))
+    sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=model.config.max_position_embeddings)}
+    options = {"kwargs": seen, "dynamic_shapes": dict.fromkeys(seen, sizes), "output_names": ["logits"]}
+    whole, small = Path(target) / "model.onnx", Path(target) / "model_int8.onnx"
+    torch.onnx.export(model.eval(), (), whole, dynamo=True, **options)
+    graph = onnx.load(whole)
+    del graph.graph.value_info[:]  # torch writes shapes there that onnxruntime takes for contradictions
+    quantize_dynamic(graph, small)
+    for path in (whole, small):
+        session = InferenceSession(path, providers=["CPUExecutionProvider"])
+        (logits,) = session.run(None, {name: tensor.numpy() for name, tensor in new.items()})
+        print(f"{path}: largest difference to torch {abs(logits - model(**new).logits.detach().numpy()).max():.1e}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
