@@ -7,11 +7,16 @@ micro-batch, as in transformers' heads, is wrong by the spread of the counts. It
 without any labelled item the loss is 0.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 IGNORED = -100
+LARGE = 1 << 20  # values; fewer are no trouble for torch's function
+BLOCK = 1 << 17
 Count = int | Tensor | None
 
 
@@ -25,9 +30,40 @@ def at_least_float32(logits: Tensor) -> Tensor:
     return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
 
 
+class LargeCrossEntropy(torch.autograd.Function):
+    """Summed cross-entropy of logits (M, V) in blocks that stay in a core's cache.
+
+    torch writes the logarithms (M, V) in the forward pass, zeros (M, V) and their gradient in the backward pass. Fresh
+    memory of that size costs a CPU more than the arithmetic. Here the gradient is all that is written.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, labels: Tensor, ignored: int) -> Tensor:
+        counts = labels != ignored
+        targets = labels.where(counts, 0).long().unsqueeze(1)
+        ctx.rows = max(1, BLOCK // logits.shape[1])
+        sizes = torch.cat([at_least_float32(block).logsumexp(1) for block in logits.split(ctx.rows)])
+        ctx.save_for_backward(logits, targets, counts, sizes)
+        return (sizes - logits.gather(1, targets).squeeze(1)).where(counts, 0).sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        logits, targets, counts, sizes = ctx.saved_tensors
+        weights, found = (counts * gradient).unsqueeze(1), torch.empty_like(logits)
+        columns = (logits, targets, sizes.unsqueeze(1), weights, found)
+        for block, target, size, weight, out in zip(*(column.split(ctx.rows) for column in columns)):
+            shares = (at_least_float32(block) - size).exp_()
+            out.copy_(shares.scatter_add_(1, target, shares.new_full(target.shape, -1.0)).mul_(weight))
+        return found, None, None
+
+
 def cross_entropy(logits: Tensor, labels: Tensor, count: Count = None, ignored: int = IGNORED) -> Tensor:
     """Cross-entropy of logits (items, C), summed over the labelled items of labels (items,), over a count."""
-    total = F.cross_entropy(at_least_float32(logits), labels.long(), ignore_index=ignored, reduction="sum")
+    if logits.device.type == "cpu" and logits.numel() >= LARGE and not torch.compiler.is_compiling():
+        total = LargeCrossEntropy.apply(logits, labels, ignored)
+    else:
+        total = F.cross_entropy(at_least_float32(logits), labels.long(), ignore_index=ignored, reduction="sum")
     return per_item(total, (labels != ignored).sum() if count is None else count)
 
 

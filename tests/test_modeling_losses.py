@@ -8,6 +8,7 @@ from bert_pairs import CLASSES, assert_same, gradients, make_inputs, make_labels
 from transformers import Trainer, TrainingArguments
 
 import modeling_bert_repro
+from modeling_bert_repro import losses
 from modeling_bert_repro.losses import classification_loss, cross_entropy
 
 HEADS_WITH_SPARSE = pytest.mark.parametrize("name", ["BertForPreTraining", "BertForMaskedLM"])
@@ -90,6 +91,34 @@ def test_hand_worked_cross_entropy():
     many = cross_entropy(torch.zeros(5000, 4, dtype=torch.bfloat16), torch.zeros(5000, dtype=torch.long))
     assert many.dtype == torch.float32
     assert many.item() == pytest.approx(math.log(4), rel=1e-5)
+
+
+@pytest.mark.parametrize("block", [1, 20, 10**6])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_large_cross_entropy_is_torchs(block, dtype, monkeypatch):
+    """In blocks of one row, of two with a rest, of all: value and gradient, labels left out, scores far apart."""
+    monkeypatch.setattr(losses, "BLOCK", block)
+    generator = torch.Generator().manual_seed(0)
+    scores = (40 * torch.randn(7, 10, generator=generator, dtype=torch.float64)).to(dtype)
+    labels = torch.tensor([3, -100, 0, 9, 9, -100, 1])
+    found = []
+    for large in (0, 10**9):
+        monkeypatch.setattr(losses, "LARGE", large)
+        logits = scores.clone().requires_grad_()
+        loss = cross_entropy(logits, labels, 3)
+        assert loss.grad_fn.next_functions[0][0].name().startswith("LargeCrossEntropy") is (large == 0)
+        (slope,) = torch.autograd.grad(loss * 2, logits)
+        assert slope.dtype == dtype and loss.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+        found.append((loss, slope))
+    torch.testing.assert_close(found[0][0], found[1][0])
+    torch.testing.assert_close(found[0][1], found[1][1])
+    assert (found[0][1][[1, 5]] == 0).all()
+    monkeypatch.setattr(losses, "LARGE", 0)
+    nothing = scores.clone().requires_grad_()
+    cross_entropy(nothing, torch.full((7,), -100)).backward()
+    assert (nothing.grad == 0).all()
+    with pytest.raises(RuntimeError, match="index 10 is out of bounds"):
+        cross_entropy(scores, labels.clamp(min=10))
 
 
 def test_hand_worked_regression_and_multi_label():
