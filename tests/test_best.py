@@ -123,7 +123,7 @@ def test_early_stopping_ends_the_run(tmp_path, pretrained, glue_files):
     assert [event["step"] for event in events(tmp_path / "run", "eval")] == [2, 4, 6, 8]
 
 
-@pytest.mark.parametrize("grouped", [(), ("--group_by_length",)])
+@pytest.mark.parametrize("grouped", [(), pytest.param(("--group_by_length",), marks=pytest.mark.slow)])
 def test_interrupted_run_keeps_the_same_model(tmp_path, pretrained, glue_files, monkeypatch, grouped):
     flags = ("--max_steps=12", "--save_steps=5", *KEEP, "--metric_for_best_model=eval_loss", *grouped)
     unbroken = train(tmp_path / "unbroken", pretrained, glue_files, "rte", *flags)

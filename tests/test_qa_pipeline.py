@@ -4,9 +4,7 @@ import copy
 import inspect
 import json
 import math
-import subprocess
-import sys
-import textwrap
+import runpy
 
 import numpy as np
 import pytest
@@ -222,16 +220,24 @@ def test_registered_it_opens_a_folder_by_its_task(tokenizer, tmp_path, registry,
         same_result(one, expected)
 
 
-def test_importing_registers_nothing():
-    code = """
-        import modeling_bert_repro, modeling_bert_repro.qa_pipeline
-        from transformers.pipelines import PIPELINE_REGISTRY
-        assert "question-answering" not in PIPELINE_REGISTRY.supported_tasks
-    """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+def test_importing_registers_nothing(registry, capfd):
+    before = dict(PIPELINE_REGISTRY.supported_tasks)
+    assert "question-answering" not in before
+    runpy.run_path(qa_pipeline.__file__)
+    assert before == PIPELINE_REGISTRY.supported_tasks
+    assert capfd.readouterr() == ("", "")
 
 
+def test_a_saved_pipeline_names_its_code(tokenizer, tmp_path, registry):
+    register_question_answering()
+    pipe = transformers.pipeline("question-answering", model=network(tokenizer), tokenizer=tokenizer, device="cpu")
+    pipe.save_pretrained(tmp_path)
+    assert (tmp_path / "qa_pipeline.py").read_text(encoding="utf-8") == inspect.getsource(qa_pipeline)
+    named = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))["custom_pipelines"]["question-answering"]
+    assert named["impl"] == "qa_pipeline.QuestionAnsweringPipeline" and named["pt"] == ["AutoModelForQuestionAnswering"]
+
+
+@pytest.mark.slow
 def test_a_saved_pipeline_takes_its_code_along(tokenizer, tmp_path, registry):
     """Opened with trust_remote_code in a process that never heard of this package."""
     register_question_answering()

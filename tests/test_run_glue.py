@@ -207,7 +207,7 @@ def test_evaluation_every_epoch_or_every_so_many_steps(tmp_path, pretrained, fil
     assert [event["step"] for event in events(tmp_path / "b", "eval")] == [2, 4, 5]
 
 
-@pytest.mark.parametrize("task", ["mnli", "stsb", "cola"])
+@pytest.mark.parametrize("task", ["mnli", "stsb", pytest.param("cola", marks=pytest.mark.slow)])
 def test_control_has_the_same_losses(tmp_path, pretrained, mnli, files, task):
     """From one checkpoint, and from the same new head where it has none, with accumulation: the same steps."""
     model = mnli if task == "mnli" else pretrained
@@ -275,7 +275,7 @@ def test_random_weights_and_the_embedded_default(tmp_path, tokenizer_folder, mon
     assert (config.num_hidden_layers, config.id2label) == (2, {0: "other_body", 1: "own_body"})
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "csv", "tsv"])
+@pytest.mark.parametrize("kind", ["jsonl", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("csv", "tsv"))])
 def test_files_of_ones_own(tmp_path, pretrained, kind):
     rows = [(f"{word} house", word) for word in ("red", "green", "blue")] * 8
     lines = [json.dumps({"text": text, "label": label}) for text, label in rows]

@@ -17,8 +17,9 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer, BertConfi
 
 import modeling_bert_repro
 import run_squad
+from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
 from tests.conftest import WORDS
-from training import embedded, fine_tuning, squad, squad_features
+from training import ask, embedded, fine_tuning, squad, squad_features
 from training.arguments import SquadArguments, parse_arguments
 from training.run import report_errors
 from training.squad_metrics import score
@@ -141,10 +142,10 @@ def test_results_are_the_official_score_of_the_predictions(finished, files, caps
 
 
 def test_learns_to_answer(checkpoint, files, tmp_path):
-    """30 questions by heart, each a word of the vocabulary whose place in the context is the answer."""
-    (tmp_path / "easy.json").write_text(json.dumps(squad_content(30, longest=10)))
+    """12 questions by heart, each a word of the vocabulary whose place in the context is the answer."""
+    (tmp_path / "easy.json").write_text(json.dumps(squad_content(12, longest=10)))
     more = ["--train_file", str(tmp_path / "easy.json"), "--validation_file", str(tmp_path / "easy.json")]
-    more += ["--max_steps", "150", "--learning_rate", "5e-3", "--per_device_train_batch_size", "30"]
+    more += ["--max_steps", "70", "--learning_rate", "5e-3", "--per_device_train_batch_size", "12"]
     run_squad.main(flags(checkpoint, files, tmp_path / "run", *more, "--logging_steps", "150"))
     assert read(tmp_path / "run", "all_results.json")["eval_exact_match"] > 80
 
@@ -178,6 +179,26 @@ def test_version_2_reports_the_official_numbers(finished_2, files, capsys):
         names = ["exact", "f1"] if prefix else list(official)
         assert {name: official[name] for name in names} == {name: results[f"eval_{prefix}{name}"] for name in names}
     assert read(folder, "config.json")["null_score_diff_threshold"] == results["eval_best_f1_thresh"]
+
+
+@pytest.mark.parametrize("stored", [None, 0.5])
+def test_the_threshold_in_the_config_decides_wherever_the_model_is_asked(finished_2, files, stored):
+    """The one that the run found, and one in the middle: what is asked of the folder is what was scored."""
+    questions = squad.read_squad(files / "dev2.json", True)
+    odds, spans = read(finished_2, "null_odds.json"), read(finished_2, "span_predictions.json")
+    model, tokenizer = ask.load(str(finished_2))
+    assert model.config.null_score_diff_threshold == read(finished_2, "all_results.json")["eval_best_f1_thresh"]
+    if stored:
+        model.config.null_score_diff_threshold = float(np.quantile(list(odds.values()), stored)) + 1e-4
+    threshold = model.config.null_score_diff_threshold
+    # of the question whose odds the threshold is, rounding decides
+    sure = [question for question in questions if abs(odds[question.id] - threshold) > 1e-5]
+    expected = {question.id: "" if odds[question.id] > threshold else spans[question.id] for question in sure}
+    assert len(sure) >= 12 and (not stored or 5 <= list(expected.values()).count("") <= 8)
+    assert ask.ask(model, tokenizer, sure).predictions == expected
+    pipe = QuestionAnsweringPipeline(model=model, tokenizer=tokenizer, device="cpu")
+    found = pipe(question=[question.text for question in sure], context=[question.context for question in sure])
+    assert [result["answer"] for result in found] == list(expected.values())
 
 
 @pytest.mark.parametrize("negative", [False, True])

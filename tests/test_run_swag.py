@@ -164,6 +164,7 @@ def test_evaluation_alone_gives_the_same_choices(finished, files, tmp_path):
     assert read(tmp_path / "run", "all_results.json")["eval_accuracy"] == 1.0
 
 
+@pytest.mark.slow
 def test_resumed_is_unbroken(checkpoint, files, tmp_path, monkeypatch):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     saving = ["--save_steps", "2", "--max_steps", "5"]

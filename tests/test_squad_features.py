@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from tests.conftest import WORDS
 from tokenization import build_tokenizer
 from training import squad, squad_features
 from training.squad import Question, build_windows
-from training.squad_features import ARRAYS, cached_windows, fingerprint, load_windows, save_windows
+from training.squad_features import ARRAYS, cached_windows, fingerprint, load_windows, save_windows, shared_windows
 
 LENGTHS = (16, 4, 6)
 
@@ -81,8 +82,6 @@ def changed_inputs(tokenizer, vocab) -> dict:
     }
 
 
-
-
 def test_every_input_counts(tokenizer, vocab):
     changes = changed_inputs(tokenizer, vocab)
     made = {"none": fingerprint(some_questions(), tokenizer, LENGTHS, True)}
@@ -109,9 +108,12 @@ def test_another_version_of_the_code_or_the_library_builds_anew(tokenizer, tmp_p
     with monkeypatch.context() as patch:
         patch.setattr(squad_features.tokenizers, "__version__", "0.0")
         assert made() != before
-    (tmp_path / "squad.py").write_bytes(Path(squad.__file__).read_bytes() + b"\n")
-    monkeypatch.setattr(squad, "__file__", str(tmp_path / "squad.py"))
-    assert made() != before
+    for module in (squad, squad_features):
+        (tmp_path / "code.py").write_bytes(Path(module.__file__).read_bytes() + b"\n")
+        with monkeypatch.context() as patch:
+            patch.setattr(module, "__file__", str(tmp_path / "code.py"))
+            assert made() != before
+    assert made() == before
 
 
 @pytest.mark.parametrize("spoil", [lambda b: b[:-30], lambda b: b"", lambda b: b[:300] + b"\xff" * 9 + b[309:]])
@@ -125,6 +127,33 @@ def test_a_damaged_file_is_built_again(tokenizer, tmp_path, spoil):
     assert origin.startswith(f"built again, {path} was damaged (")
     same(windows, build_windows(questions, tokenizer, *LENGTHS))
     same(load_windows(path), windows)
+
+
+class Trap:
+    """What pickle would run on reading."""
+
+    def __reduce__(self):
+        return pytest.fail, ("a file of the cache was run",)
+
+
+def test_nothing_in_the_cache_is_ever_run(tokenizer, tmp_path):
+    cached_windows(tmp_path, some_questions(), tokenizer, *LENGTHS)
+    (path,) = tmp_path.iterdir()
+    np.savez(path, question=np.array([Trap()], dtype=object))
+    _, origin = cached_windows(tmp_path, some_questions(), tokenizer, *LENGTHS)
+    assert "was damaged (Object arrays cannot be loaded" in origin
+
+
+def test_only_training_windows_know_the_answers(tokenizer, tmp_path):
+    """An answer of nothing but characters that the tokenizer drops can be scored, if not be learnt."""
+    lengths = dict(zip(("max_seq_length", "doc_stride", "max_query_length"), LENGTHS))
+    said: list[str] = []
+    args = SimpleNamespace(cache_dir=str(tmp_path), **lengths)
+    run = SimpleNamespace(args=args, say=said.append, main_first=lambda work: work())
+    odd = [Question("q", "old", "old \u200b house", (("\u200b", 4),))]
+    windows = shared_windows(run, {"train": some_questions(), "validation": odd}, tokenizer)
+    assert windows["train"].start_positions is not None and windows["validation"].start_positions is None
+    assert said == [f"{len(windows['train'])} train windows, built", "1 validation windows, built"]
 
 
 def test_a_stopped_writer_leaves_nothing(tokenizer, tmp_path, monkeypatch):
