@@ -240,23 +240,32 @@ def test_the_control_takes_the_same_steps(flags, finished):
     assert AutoModel.from_pretrained(theirs).config.hidden_size == 32
 
 
-def test_the_fast_paths_are_on_and_can_be_switched_off(flags, tmp_path, fast_paths):
-    """Half of the positions are padding."""
-    folder = in_process(flags("on", max_steps=1, short_seq_prob=1))
+@pytest.mark.parametrize("objective", ["mlm_nsp", "mlm", pytest.param("ltr", marks=pytest.mark.slow)])
+def test_the_fast_paths_are_on_and_can_be_switched_off(flags, tmp_path, fast_paths, objective):
+    """Half of the positions are padding. Without pairs this is the packing of short documents into one row."""
+    short = {"max_steps": 1, "short_seq_prob": 1, "objective": objective}
+    folder = in_process(flags("on", **short))
     assert fast_paths == {"unpadded", "dropout"}
     assert not {"unpad_inputs", "fast_dropout"} & set(json.loads((folder / "config.json").read_text()))
     fast_paths.clear()
-    in_process(flags("off", max_steps=1, short_seq_prob=1, unpad_inputs="false", fast_dropout="false"))
+    in_process(flags("off", **short, unpad_inputs="false", fast_dropout="false"))
     assert not fast_paths
 
 
-def test_flags_reach_the_network_and_the_optimizer(flags, monkeypatch):
+def test_flags_reach_vocabulary_network_and_optimizer(flags, monkeypatch):
     class Reached(Exception):
         pass
+
+    def learn(lines, size, output_dir, do_lower_case):
+        raise Reached(size, do_lower_case, len(list(lines)) > 100)
 
     def made(model, *settings):
         raise Reached(settings)
 
+    monkeypatch.setattr(run_pretraining, "train_wordpiece", learn)
+    with pytest.raises(Reached) as settings:
+        in_process(flags("run", tokenizer_name=None, vocab_size=99, cased="true"))
+    assert settings.value.args == (99, False, True)
     compiled = []
     monkeypatch.setattr(BertForPreTraining, "compile", lambda self: compiled.append(self))
     monkeypatch.setattr(run_pretraining, "create_optimizer", made)
