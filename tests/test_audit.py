@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from transformers import BertTokenizer
 
-from training.audit import audit, draw_instance, main, step_positions
+from training.audit import audit, draw_audit, draw_instance, main, step_positions
 from training.corpus import build_corpus
 from training.instances import PretrainingInstances
 
@@ -69,6 +70,8 @@ def test_clean_data_is_found_good(tmp_path, tokenizer, objective):
     assert [line for line in lines.values() if not line.good] == []
     assert ("label balance" in lines) == (objective == "mlm_nsp")
     assert ("mask mix" in lines) == ("mix" in picture) == (objective != "ltr")
+    assert ("label" in picture) == (objective == "mlm_nsp")
+    draw_audit(picture, tmp_path / "a.png")
 
 
 def test_blemishes_are_found(tmp_path, tokenizer):
@@ -159,11 +162,11 @@ def test_positions_of_a_step_are_those_of_the_loop():
 # --- The command ------------------------------------------------------------------------------------------
 
 
-def test_audit_command(run_folder):
-    command = [sys.executable, "-m", "training.instances", "audit", str(run_folder)]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert (result.returncode, result.stderr) == (0, "")
-    assert "ok    label balance" in result.stdout and "length    28 -    32" in result.stdout
+def test_audit_command(run_folder, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["instances", "audit", str(run_folder)])
+    runpy.run_path(str(ROOT / "training" / "instances.py"), run_name="__main__")  # python -m training.instances
+    printed = capsys.readouterr().out
+    assert "ok    label balance" in printed and "length    28 -    32" in printed
     assert (run_folder / "data_audit.png").read_bytes().startswith(b"\x89PNG")
 
 

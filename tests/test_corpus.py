@@ -269,6 +269,28 @@ def test_a_second_builder_is_turned_away(tmp_path, tokenizer):
     assert build_corpus(DOCUMENTS, tokenizer, tmp_path / "c").num_documents == 2
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="this system does not say which file it is")
+def test_what_counts_as_done_is_synced_before(tmp_path, monkeypatch):
+    """After a power cut: ids, then how far they go, then unigrams and manifest, then the name."""
+    writer, events = ShardWriter(tmp_path / "c", {}, np.dtype("<u2")), []
+    sync, replace, rename = os.fsync, os.replace, os.rename
+
+    def synced(descriptor):
+        events.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", lambda a, b: (events.append("replace"), replace(a, b)))
+    monkeypatch.setattr(os, "rename", lambda a, b: (events.append("rename"), rename(a, b)))
+    writer.append(np.array([7, 8]), np.array([2]), np.array([1]), events=3)
+    progress = ["tokens.bin", "sentences.bin", "documents.bin", "progress.json.tmp", "replace"]
+    writer.commit()
+    assert events == progress
+    writer.finish({"special_ids": []}, 9)
+    writer.close()
+    assert events[5:] == [*progress, "unigrams.bin", "manifest.json.tmp", "replace", "rename"]
+
+
 def test_a_full_disk_is_named(tmp_path, tokenizer, monkeypatch):
     def full(*arguments, **keywords):
         raise OSError(28, os.strerror(28))

@@ -330,6 +330,7 @@ def test_every_epoch_shows_each_instance_once_in_another_order(corpus, tokenizer
         assert np.array_equal(np.sort(order), np.arange(instances.epoch_size(epoch)))
         assert np.abs(np.corrcoef(order, np.arange(len(order)))[0, 1]) < 0.15
     assert not np.array_equal(instances.order(0)[:50], instances.order(1)[:50])
+    assert not np.array_equal(instances.order(0)[:50], instances_of(corpus, tokenizer, seed=2).order(0)[:50])
 
 
 def test_epochs_and_seeds_differ_also_after_ten_epochs(corpus, tokenizer):
@@ -349,6 +350,10 @@ def test_the_same_segments_get_fresh_masks(corpus, tokenizer, monkeypatch):
     first, again = instances.batch(0, 50), instances.batch(cycle, cycle + 50)
     assert np.array_equal(originals(first), originals(again))
     assert (first["labels"] == again["labels"]).all(1).sum() < 5
+    other = instances_of(corpus, tokenizer, seed=2)
+    other.segment_seed, other.balance = instances.segment_seed, instances.balance
+    assert np.array_equal(originals(first), originals(other.batch(0, 50)))
+    assert (first["labels"] == other.batch(0, 50)["labels"]).all(1).sum() < 5
 
 
 def test_fixed_instances_repeat_the_first_epoch(corpus, tokenizer):

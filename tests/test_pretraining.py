@@ -46,6 +46,30 @@ def test_flags_reach_the_library_of_data_sets(monkeypatch):
     assert text.fingerprint != other.fingerprint and "wiki/en" in text.fingerprint
 
 
+@pytest.mark.parametrize("of_its_own", [False, True])
+def test_held_out_text(pretrained, tmp_path, of_its_own):
+    """A share of the documents, by content; or the file that is given, and then all others train."""
+    documents = [f"the old house {a}{b} .\na new river ." for a in "abcdefgh" for b in "abcde"]
+    (tmp_path / "a.txt").write_text("\n\n".join(documents * 2))
+    (tmp_path / "b.txt").write_text("music in the night .\nthe king .\n\na letter .\n")
+    flags = f"--output_dir {tmp_path / 'run'} --train_file {tmp_path / 'a.txt'} --tokenizer_name {pretrained}"
+    flags += f" --validation_file {tmp_path / 'b.txt'}" if of_its_own else " --validation_split 0.3"
+    args = parse_arguments(PretrainingArguments, flags.split())
+    run = SimpleNamespace(args=args, output_dir=tmp_path / "run", rank=0, world_size=1, main_first=lambda work: work())
+    tokenizer = AutoTokenizer.from_pretrained(pretrained)
+    train, held_out = pretraining.corpora(run, pretraining.Text(args), tokenizer)
+    if of_its_own:
+        assert (train.num_documents, held_out.num_documents) == (80, 2)
+        assert tokenizer.decode(held_out.tokens[: held_out.sentences[1]]) == "music in the night."
+        return
+    assert train.num_documents + held_out.num_documents == 80 and 8 < held_out.num_documents < 40
+    texts = [
+        {c.tokens[c.sentences[a] : c.sentences[b]].tobytes() for a, b in zip(c.documents[:-1], c.documents[1:])}
+        for c in (train, held_out)
+    ]
+    assert not texts[0] & texts[1]  # copies fall on one side
+
+
 def test_evaluation_against_transformers(pretrained, text_file, fake_run, tmp_path):
     """Sums over all predictions, in batches of 5, by a network with dropout, against one batch of everything."""
     tokenizer = AutoTokenizer.from_pretrained(pretrained)

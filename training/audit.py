@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from transformers import AutoTokenizer
 
+from training.curves import BLUE, VERMILION, dress
 from training.instances import PretrainingInstances
 from training.masking import IGNORED
 from training.phases import phase_at, phases_of, scheduled
@@ -87,8 +88,6 @@ def audit(instances: PretrainingInstances, tokenizer: Any) -> tuple[list[Line], 
     corpus, plan = instances.corpus, instances.plan(0)
     lengths = plan.a_length + plan.b_length + np.where(plan.b_length > 0, 3, 2)
     lines = [*_corpus_lines(corpus, instances.rule.continuation, tokenizer.unk_token_id)]
-    if instances.objective == "mlm_nsp":
-        lines += _pair_lines(corpus, plan)
     shown = np.zeros(corpus.num_tokens + 1, np.int32)
     own = plan.label == IS_NEXT
     for start, length in ((plan.a_start, plan.a_length), (plan.b_start[own], plan.b_length[own])):
@@ -97,14 +96,24 @@ def audit(instances: PretrainingInstances, tokenizer: Any) -> tuple[list[Line], 
     coverage = float((np.cumsum(shown)[:-1] > 0).mean())
     fill = float(lengths.mean() / instances.max_seq_length)
     lines += [
-        Line("text used", f"{coverage:.1%} of the tokens in an epoch, as A or as what follows it", coverage > 0.8),
-        Line("fill", f"{fill:.1%} of {instances.max_seq_length} positions; the rest is padding", fill > 0.7),
+        Line(
+            "text used",
+            f"{coverage:.1%} of the tokens in an epoch, as A or as what follows it; fine above 80 %",
+            coverage > 0.8,
+        ),
+        Line(
+            "fill",
+            f"{fill:.1%} of {instances.max_seq_length} positions, the rest is padding; fine above 70 %",
+            fill > 0.7,
+        ),
     ]
-    picture = {"lengths": lengths, "label": plan.label, "unigrams": np.sort(corpus.unigrams)[::-1]}
+    picture = {"lengths": lengths, "unigrams": np.sort(corpus.unigrams)[::-1]}
+    if instances.objective == "mlm_nsp":
+        lines += _pair_lines(corpus, plan)
+        picture["label"] = plan.label
     if instances.objective != "ltr":
-        mix, mask_lines = _mask_lines(instances)
+        picture["mix"], picture["wanted"], mask_lines = _mask_lines(instances)
         lines += mask_lines
-        picture["mix"] = mix
     return lines, picture
 
 
@@ -120,10 +129,10 @@ def _corpus_lines(corpus: Corpus, continuation: np.ndarray, unknown: int) -> lis
     return [
         Line("corpus", f"{size}; {empty:,} empty ones left out", corpus.num_documents > 1),
         Line("unigram entropy", f"{corpus.unigram_entropy():.3f} nats: the loss of knowing frequencies only", True),
-        Line("repeated documents", f"{documents:.2%} are copies of an earlier one", documents < 0.01),
-        Line("repeated sentences", f"{sentences:.2%} of those of 8 tokens or more", sentences < 0.05),
-        Line("unknown", f"{unknown_share:.3%} of the tokens are [UNK]", unknown_share < 0.01),
-        Line("pieces per word", f"{pieces:.3f} (punctuation marks are words)", pieces < 1.6),
+        Line("repeated documents", f"{documents:.2%} are copies of an earlier one; fine below 1 %", documents < 0.01),
+        Line("repeated sentences", f"{sentences:.2%} of those of 8 tokens or more; fine below 5 %", sentences < 0.05),
+        Line("unknown", f"{unknown_share:.3%} of the tokens are [UNK]; fine below 1 %", unknown_share < 0.01),
+        Line("pieces per word", f"{pieces:.3f} (punctuation marks are words); fine below 1.6", pieces < 1.6),
     ]
 
 
@@ -151,15 +160,27 @@ def _pair_lines(corpus: Corpus, plan: Any) -> list[Line]:
     total = len(plan) + plan.sat_out
     allowed = 0.01 + 1.5 / len(plan) ** 0.5  # 1 % and three standard deviations
     return [
-        Line("label balance", f"{following:.2%} IsNext of {len(plan):,} pairs", abs(following - 0.5) < allowed),
-        Line("negatives", f"{same:,} NotNext pairs from one document", same == 0),
-        Line("label from lengths", f"{leak:.1%} right without reading a word (50 % is chance)", leak < 0.65),
-        Line("left out", f"{plan.sat_out / total:.2%} of the chunks sit out an epoch", plan.sat_out < 0.05 * total),
+        Line(
+            "label balance",
+            f"{following:.2%} IsNext of {len(plan):,} pairs; half is right",
+            abs(following - 0.5) < allowed,
+        ),
+        Line("negatives", f"{same:,} NotNext pairs from one document; there must be none", same == 0),
+        Line(
+            "label from lengths",
+            f"{leak:.1%} right without reading a word; 50 % is chance, fine below 65 %",
+            leak < 0.65,
+        ),
+        Line(
+            "left out",
+            f"{plan.sat_out / total:.2%} of the chunks sit out an epoch; fine below 5 %",
+            plan.sat_out < 0.05 * total,
+        ),
     ]
 
 
-def _mask_lines(instances: PretrainingInstances) -> tuple[np.ndarray, list[Line]]:
-    """([MASK], random, unchanged) as shares, and lines on them."""
+def _mask_lines(instances: PretrainingInstances) -> tuple[np.ndarray, np.ndarray, list[Line]]:
+    """Measured and wanted shares of ([MASK], random, unchanged), and lines on them."""
     rule = instances.rule
     count = min(instances.epoch_size(0), _SAMPLE // instances.max_seq_length * 16)
     mix, real, due, specials = np.zeros(3), 0, 0, 0
@@ -182,16 +203,21 @@ def _mask_lines(instances: PretrainingInstances) -> tuple[np.ndarray, list[Line]
     off = float(np.abs(mix - wanted).max())
     # Whole words need not come out at the exact number.
     good_rate = predicted == due or (rule.whole_word_mask and 0.9 * due < predicted < due)
-    shares = ", ".join(f"{share:.2%} {name}" for share, name in zip(mix, ("[MASK]", "random", "unchanged")))
-    return mix, [
-        Line(
-            "mask rate",
-            f"{rate:.2%} of the tokens that can be masked; the rule gives {due / real:.2%}",
-            bool(good_rate),
-        ),
-        Line("mask mix", shares, off < 0.005 + 2 / predicted**0.5),
-        Line("masked specials", f"{specials:,}", specials == 0),
-    ]
+    names = ("[MASK]", "random", "unchanged")
+    shares = ", ".join(f"{share:.2%} {name} ({asked:.1%})" for share, name, asked in zip(mix, names, wanted))
+    return (
+        mix,
+        wanted,
+        [
+            Line(
+                "mask rate",
+                f"{rate:.2%} of the tokens that can be masked; the rule gives {due / real:.2%}",
+                bool(good_rate),
+            ),
+            Line("mask mix", f"{shares}, in brackets what is asked for", off < 0.005 + 2 / predicted**0.5),
+            Line("masked specials", f"{specials:,}; there must be none", specials == 0),
+        ],
+    )
 
 
 def draw_audit(picture: dict[str, np.ndarray], path: Path) -> None:
@@ -201,21 +227,41 @@ def draw_audit(picture: dict[str, np.ndarray], path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(10, 6), layout="constrained")
+    figure = Figure(figsize=(10, 6.4), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.subplots(2, 2)
-    axes[0, 0].hist(picture["lengths"], bins=40)
-    axes[0, 0].set(title="Length of instances", xlabel="tokens with specials", ylabel="instances")
-    frequencies = picture["unigrams"][picture["unigrams"] > 0]
-    axes[0, 1].loglog(np.arange(1, len(frequencies) + 1), frequencies)
-    axes[0, 1].set(title="Frequency of tokens", xlabel="rank", ylabel="count")
-    labels = np.bincount(picture["label"], minlength=2)
-    axes[1, 0].bar(["IsNext", "NotNext"], labels)
-    axes[1, 0].set(title="Next-sentence labels", ylabel="instances")
+    figure.get_layout_engine().set(w_pad=0.15, h_pad=0.12)
+    lengths, frequencies, labels, mix = figure.subplots(2, 2).ravel()
+    longest = int(picture["lengths"].max())
+    step = -(-longest // 32)
+    counts, edges = np.histogram(picture["lengths"], bins=np.arange(0, longest + step, step))
+    lengths.bar(edges[:-1] + step / 2, counts / counts.sum(), width=0.9 * step, color=BLUE)
+    dress(lengths, "Length of the instances, share", "tokens, with [CLS] and [SEP]")
+    seen = picture["unigrams"][picture["unigrams"] > 0]
+    frequencies.loglog(np.arange(1, len(seen) + 1), seen, color=BLUE, linewidth=2)
+    dress(frequencies, "How often each piece occurs", "pieces, the most frequent first")
+    for axis in (labels, mix):
+        axis.set_axis_off()  # there are objectives without pairs or masks
+    if "label" in picture:
+        shares = np.bincount(picture["label"], minlength=2) / len(picture["label"])
+        _draw_shares(labels, ["IsNext", "NotNext"], shares, np.array([0.5, 0.5]))
+        dress(labels, "Next-sentence labels; dashed: as it should be", "")
     if "mix" in picture:
-        axes[1, 1].bar(["[MASK]", "random", "unchanged"], picture["mix"])
-    axes[1, 1].set(title="What became of the chosen tokens", ylabel="share", ylim=(0, 1))
+        _draw_shares(mix, ["[MASK]", "random", "unchanged"], picture["mix"], picture["wanted"])
+        dress(mix, "What became of the chosen tokens; dashed: as it should be", "")
     figure.savefig(path, dpi=110)
+
+
+def _draw_shares(axis: Any, names: list[str], shares: np.ndarray, wanted: np.ndarray) -> None:
+    places = np.arange(len(names))
+    axis.set_axis_on()
+    axis.bar(places, shares, width=0.6, color=BLUE)
+    axis.hlines(wanted, places - 0.4, places + 0.4, color=VERMILION, linewidth=1.6, linestyle=(0, (4, 2)))
+    for place, share in zip(places, shares):
+        axis.annotate(
+            f"{share:.1%}", (place, share), xytext=(0, 4), textcoords="offset points", ha="center", fontsize=9.5
+        )
+    axis.set_ylim(0, 1)
+    axis.set_xticks(places, names)
 
 
 # --- Command line -------------------------------------------------------------------------------------------

@@ -129,11 +129,13 @@ def canvas(title: str, panels: int):
     return figure, list(figure.subplots(1, panels, squeeze=False)[0])
 
 
-def dress(axis, title: str) -> None:
+def dress(axis, title: str, below: str | None = None) -> None:
+    """The look of all our pictures; ``below`` names the horizontal axis, which else counts optimiser steps."""
     axis.set_title(title, loc="left", fontsize=10.5, color="#333333", pad=9)
-    axis.set_xlabel("optimiser steps", color=GREY)
-    axis.xaxis.set_major_formatter("{x:,.0f}")
-    axis.xaxis.get_major_locator().set_params(integer=True)
+    axis.set_xlabel("optimiser steps" if below is None else below, color=GREY)
+    if below is None:
+        axis.xaxis.set_major_formatter("{x:,.0f}")
+        axis.xaxis.get_major_locator().set_params(integer=True)
     axis.tick_params(colors=GREY, length=3)
     axis.grid(axis="y", color="#E4E4E4", linewidth=0.8)
     axis.set_axisbelow(True)

@@ -224,7 +224,10 @@ class ShardWriter:
         """Write unigram counts and the manifest, and give the folder its final name."""
         self.commit()
         unigrams = self._count_unigrams(vocab_size)
-        (self.folder / "unigrams.bin").write_bytes(unigrams.astype(_OFFSETS).tobytes())
+        with open(self.folder / "unigrams.bin", "wb") as file:
+            file.write(unigrams.astype(_OFFSETS).tobytes())
+            file.flush()
+            os.fsync(file.fileno())
         (self.folder / "progress.json").unlink()
         names = [f"{name}.bin" for name in ("tokens", "sentences", "documents", "unigrams")]
         files = {
