@@ -1,6 +1,6 @@
 """The table of benchmarks/step.py as a picture.
 
-    python benchmarks/picture.py benchmarks/results/step_cpu.json docs/images/speed.png
+    python benchmarks/picture.py step_cpu.json speed.png
 
 A bar is a median ratio to transformers' speed, its whiskers the smallest and the largest, the tick what was asked for.
 """
