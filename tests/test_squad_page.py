@@ -1,6 +1,7 @@
 """The page of answers: kinds of errors by hand, the curve by brute force, nothing in the data becomes markup."""
 
 import html.parser
+import re
 import shutil
 import subprocess
 
@@ -70,6 +71,8 @@ def test_kinds_of_version_1(tokenizer):
     cases = [(Question("a", "?", CONTEXT, gold("river")), "river"), (Question("b", "?", CONTEXT, gold("old")), "red")]
     questions, windows, answers = answered(tokenizer, cases, False)
     assert error_kinds(questions, windows, answers) == ["correct", "other"]
+    beside = [(Question(text, "?", "red,old house", (("red,", 0),)), text) for text in ("old", ",")]
+    assert error_kinds(*answered(tokenizer, beside, False)) == ["other", "boundary"]
     empty = [Question("c", "?", "\u200b", (("\u200b", 0),))]
     windows = build_windows(empty, tokenizer)
     assert error_kinds(empty, windows, find_answers(empty, windows, *planted(windows, {}))) == ["other"]
@@ -95,6 +98,31 @@ def test_the_curve_is_the_official_score_at_every_threshold(tokenizer):
         for name in ("exact", "f1"):
             assert lines[name][i] == pytest.approx(official[name], abs=1e-9)
     assert max(lines["f1"]) == pytest.approx(answers.score(questions)["best_f1"])
+
+
+def test_the_page_of_known_answers(tokenizer, tmp_path):
+    """What is marked as what; the null odds of a context without a token, near infinity, do not stretch the curve."""
+    cases = [(Question("right", "what ?", CONTEXT, gold("red house")), "red house")]
+    cases += [(Question("wrong", "what ?", CONTEXT, gold("river")), "new"), (Question("none", "?", "\u200b"), "")]
+    questions, windows, answers = answered(tokenizer, cases, True)
+    answers.threshold = 2.5
+    write_page(tmp_path / "a.html", questions, windows, answers, {"eval_best_f1_thresh": -7.25, "eval_total": 3})
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    shown = page.split("<details")[1:]
+    for part, answer, right in zip(shown, ("red house", "new", ""), ("red house", "river", "")):
+        marks = re.findall('<mark class="([a-z ]+)">([^<]*)</mark>', part)
+        for name, text in (("answer", answer), ("gold", right)):
+            assert "".join(piece for classes, piece in marks if name in classes.split()) == text
+        assert len(re.findall(r"<td class=.n.>[01]\.\d{4}</td>", part)) == (5 if answer else 1)
+    assert '<td class="n">-7.25</td>' in page and '<td class="n">3</td>' in page
+    assert "used here: 2.5, best F1: -7.25." in page
+    labels = re.findall(r'text-anchor="middle">([^<]*)<', page)
+    assert len(labels) == 6 and max(abs(float(label)) for label in labels) < 100
+    (points,) = set(re.findall(r'polyline points="([^"]*)" fill="none" stroke="#2e9e4f"', page))
+    # exact match in %, top 10, bottom 230: without answers 1 of 3 is right, then one more, then none
+    heights = [round((230 - float(point.split(",")[1])) / 2.2) for point in points.split()]
+    assert heights == [33, 67, 67, 67]
+    assert page.count("66.7%") == page.count("33.3%") == 1  # correct and other
 
 
 @pytest.mark.parametrize(

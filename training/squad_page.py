@@ -257,4 +257,4 @@ def _shorten(text: str, margin: int) -> str:
 
 
 def _escape(text: str) -> str:
-    return html.escape(text, quote=True)
+    return html.escape(text)
