@@ -148,7 +148,7 @@ def build_model(args, tokenizer):
     if args.model_impl == "transformers":
         model = control_of(model)
     else:
-        model.config.sparse_prediction = True
+        model.config.sparse_prediction = not args.static_shapes  # how many are labelled differs from step to step
         set_switches(model.config, args)
     if args.torch_compile:
         model.compile()

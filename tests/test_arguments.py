@@ -56,6 +56,7 @@ def test_squad_defaults_are_the_papers():
         (["--max_eval_instances", "0"], "--max_eval_instances must be at least 1; got 0"),
         (["--max_train_documents", "-1"], "--max_train_documents must be at least 1; got -1"),
         (["--validation_split", "0"], "must leave text on both sides"),
+        (["--static_shapes", "--unpad_inputs", "true"], "--static_shapes computes all padding"),
         (["--streaming"], "--streaming has no effect without --dataset_name; leave it out"),
         (["--dataset_config_name", "en"], "--dataset_config_name has no effect without --dataset_name"),
         (["--tokenizer_name", "t", "--vocab_size", "100"], "--vocab_size has no effect with a tokenizer that is given"),

@@ -43,6 +43,7 @@ SUFFIXES = r"(?:py|md|json|toml|txt|sh)"
 # Programs that start ours: their own flags, and what comes before our script.
 LAUNCHERS = {
     *("--multi_gpu", "--num_processes", "--num_machines", "--config_file", "--mixed_precision", "--use_fsdp", "--cpu"),
+    *("--master_port", "--fsdp_version", "--fsdp_auto_wrap_policy", "--fsdp_transformer_layer_cls_to_wrap"),
     *("--nnodes", "--node_rank", "--nproc_per_node", "--rdzv_backend", "--rdzv_endpoint", "--master_addr"),
     *("--standalone", "--machine_rank", "--main_process_ip", "--main_process_port", "--extra-index-url", "--help"),
 }

@@ -1,5 +1,6 @@
 """training/pretraining.py: flags that reach what they are for, and evaluation."""
 
+import functools
 from types import SimpleNamespace
 
 import datasets
@@ -8,6 +9,7 @@ import pytest
 import torch
 from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig
 
+import run_pretraining
 from modeling_bert_repro import BertForPreTraining
 from training import pretraining
 from training.arguments import PretrainingArguments, parse_arguments
@@ -68,6 +70,29 @@ def test_held_out_text(pretrained, tmp_path, of_its_own):
         for c in (train, held_out)
     ]
     assert not texts[0] & texts[1]  # copies fall on one side
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_static_shapes(pretrained, text_file, tmp_path, monkeypatch, static):
+    """Half of the instances are short; the shapes that reach each module in three steps."""
+    build, shapes = run_pretraining.build_model, {}
+
+    def note(name, module, inputs):
+        if module.training:
+            shapes.setdefault(name, set()).add(tuple(t.shape for t in inputs if isinstance(t, torch.Tensor)))
+
+    def hooked(*arguments):
+        model = build(*arguments)
+        for name, module in model.named_modules():
+            module.register_forward_pre_hook(functools.partial(note, name))
+        return model
+
+    monkeypatch.setattr(run_pretraining, "build_model", hooked)
+    monkeypatch.setattr(run_pretraining, "draw_curves", lambda folder: None)
+    flags = f"--output_dir {tmp_path / 'run'} --train_file {text_file} --model_name_or_path {pretrained} --max_steps 3 "
+    flags += "--per_device_train_batch_size 8 --max_seq_length 48 --short_seq_prob 0.5 --validation_split 0.2 "
+    run_pretraining.main([*flags.split(), *(["--static_shapes"] if static else [])])
+    assert (max(map(len, shapes.values())) == 1) == static
 
 
 def test_evaluation_against_transformers(pretrained, text_file, fake_run, tmp_path):

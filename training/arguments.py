@@ -113,6 +113,9 @@ class PretrainingArguments(SharedArguments):
     short_seq_prob: float = _flag(0.1, "Share of the instances with a shorter target length.")
     max_predictions_per_seq: int | None = _flag(None, "Upper bound on predicted positions per instance.")
     max_eval_instances: int = _flag(2048, "Held-out instances per evaluation.")
+    static_shapes: bool = _flag(
+        False, "The same shapes in every training step, for compilers that want them (TPUs; untested there)."
+    )
     verify_invariance: bool = _flag(
         False, "First replay a batch in other micro-batches and in one process; refuse to train if they differ."
     )
@@ -150,6 +153,10 @@ class PretrainingArguments(SharedArguments):
             raise ValueError(f"--max_seq_length must be at least 8; got {self.max_seq_length}")
         if self.peak_tflops is not None and not self.peak_tflops > 0:
             raise ValueError(f"--peak_tflops must be above 0; got {self.peak_tflops}")
+        if self.static_shapes:
+            if self.unpad_inputs == "true":
+                raise ValueError("--static_shapes computes all padding; drop --unpad_inputs true")
+            self.unpad_inputs = "false"
         if self.train_file and self.dataset_name:
             raise ValueError("give --train_file or --dataset_name, not both")
         if self.config_name and self.model_name_or_path:
