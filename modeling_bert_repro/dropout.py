@@ -33,12 +33,12 @@ class FastDropout(torch.autograd.Function):
         kept = (draws.view(torch.int16)[:count] >= dropped - STEPS // 2).view(values.shape)
         ctx.save_for_backward(kept)
         ctx.scale = STEPS / (STEPS - dropped)
-        return torch.where(kept, values, 0).mul_(ctx.scale)
+        return kept.to(values.dtype).mul_(values).mul_(ctx.scale)  # where() takes twice as long
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         (kept,) = ctx.saved_tensors
-        return torch.where(kept, gradient, 0).mul_(ctx.scale), None
+        return kept.to(gradient.dtype).mul_(gradient).mul_(ctx.scale), None
 
 
 def fast_dropout(values: Tensor, p: float) -> Tensor:
