@@ -10,7 +10,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from modeling_bert_repro import BertForSequenceClassification
 from training import checkpoint
-from training.checkpoint import damage, find_checkpoint, load_checkpoint, save_checkpoint, save_model_folder
+from training.checkpoint import damage, find_checkpoint, load_checkpoint, resume, save_checkpoint, save_model_folder
 
 
 @pytest.fixture
@@ -56,10 +56,33 @@ def test_a_checkpoint_is_a_model_folder(fake_run, parts):
 
 def test_the_oldest_goes_only_after_the_newest_stands(fake_run, parts, monkeypatch):
     run, state = fake_run(save_total_limit=2), parts()
-    for step in (2, 10, 9):
+    for step in (2, 9, 10):
         save_checkpoint(run, step, 20, *state)
     kept = sorted(p.name for p in run.output_dir.glob("checkpoint-*"))
     assert kept == ["checkpoint-10", "checkpoint-9"]
+
+
+def test_a_later_damaged_checkpoint_pushes_nothing_out(fake_run, parts):
+    run, state = fake_run(save_total_limit=1), parts()
+    (run.output_dir / "checkpoint-12").mkdir()
+    for step in (9, 10):
+        save_checkpoint(run, step, 20, *state)
+        assert sorted(p.name for p in run.output_dir.iterdir()) == sorted([f"checkpoint-{step}", "checkpoint-12"])
+
+
+def test_what_a_kill_left_is_dropped_on_resuming(fake_run, parts):
+    """Between the new checkpoint and the end of the old one, or in the middle of a new one."""
+    run, state = fake_run(save_total_limit=0), parts()
+    for step in (3, 6, 9):
+        save_checkpoint(run, step, 20, *state)
+    (run.output_dir / "checkpoint-12.incomplete").mkdir()
+    run.args.save_total_limit = 1
+    run.args.resume_from_checkpoint = str(run.output_dir / "checkpoint-6")
+    assert resume(run, 20, *state) == 6
+    assert len(list(run.output_dir.iterdir())) == 4  # a named one is an experiment
+    run.args.resume_from_checkpoint = "auto"
+    assert resume(run, 20, *state) == 9
+    assert [path.name for path in run.output_dir.iterdir()] == ["checkpoint-9"]
 
 
 def full_disk(*_, **__):

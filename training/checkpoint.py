@@ -68,7 +68,7 @@ def save_checkpoint(run: Run, step: int, total_steps: int, model, optimizer, sch
                 shutil.rmtree(target)
             os.replace(draft, target)
             _sync(run.output_dir)
-        _drop_old(run.output_dir, run.args.save_total_limit)
+        _drop_old(run, step)
     run.saved_step = step
     run.accelerator.wait_for_everyone()
     return target
@@ -137,7 +137,10 @@ def resume(run: Run, total_steps: int, model, optimizer, scheduler) -> int:
             "system that all machines share"
         )
     if folder:
-        return load_checkpoint(run, folder, total_steps, model, optimizer, scheduler)
+        done = load_checkpoint(run, folder, total_steps, model, optimizer, scheduler)
+        if run.is_main and run.args.resume_from_checkpoint == "auto":
+            _drop_old(run, done)  # a kill may have come between the new one and this
+        return done
     if run.args.resume_from_checkpoint:
         _cut_metrics(run, 0)  # stopped before its first checkpoint: those steps are taken again
     return 0
@@ -259,18 +262,28 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _drop_old(output_dir: Path, limit: int) -> None:
-    for path in output_dir.glob("checkpoint-*.incomplete"):  # of a run that was killed while it wrote
+def _drop_old(run: Run, step: int) -> None:
+    """Checkpoints beyond the limit, up to the one of ``step``, which stands.
+
+    Later ones do not count: a damaged one that was passed over would push out those that stand.
+    """
+    for path in run.output_dir.glob("checkpoint-*.incomplete"):  # of a run that was killed while it wrote
         shutil.rmtree(path)
+    limit = run.args.save_total_limit
     if limit:
-        for folder in _checkpoints(output_dir)[:-limit]:
+        known = [folder for folder in _checkpoints(run.output_dir) if _step(folder) <= step]
+        for folder in known[:-limit]:
             shutil.rmtree(folder)
 
 
 def _checkpoints(output_dir: Path) -> list[Path]:
     """Folders named ``checkpoint-<step>``, oldest first."""
     found = [path for path in output_dir.iterdir() if re.fullmatch(r"checkpoint-\d+", path.name)]
-    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+    return sorted(found, key=_step)
+
+
+def _step(folder: Path) -> int:
+    return int(folder.name.rpartition("-")[2])
 
 
 def _sha256(path: Path) -> str:
