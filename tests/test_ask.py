@@ -67,8 +67,25 @@ def test_the_threshold_is_the_stored_one_unless_another_is_given(tokenizer):
     odds = record["null_odds"]
     for stored, answered in ((odds + 1, True), (odds - 1, False)):
         model.config.null_score_diff_threshold = stored
-        assert bool(ask.ask(model, tokenizer, [question]).predictions["q"]) == answered
+        answers = ask.ask(model, tokenizer, [question])
+        assert bool(answers.predictions["q"]) == answered
+        (record,) = records([question], answers)  # of the answer, also where another entry has the higher score
+        assert record["answer"] == answers.predictions["q"] == CONTEXT[record["start"] : record["end"]]
+        assert (record["score"] < 0.1) == answered
         assert not ask.ask(model, tokenizer, [question], threshold=0.0).predictions["q"]
+
+
+def test_a_network_in_training_is_asked_without_dropout(tokenizer):
+    questions, model = [Question("q", "who ?", CONTEXT)], network(tokenizer)
+    expected = ask.ask(model, tokenizer, questions)
+    assert ask.ask(model.train(), tokenizer, questions) == expected
+
+
+def test_lengths_in_a_config_that_leave_no_room_are_refused(tokenizer):
+    model = network(tokenizer)
+    model.config.question_answering["max_query_length"] = 21
+    with pytest.raises(ValueError, match="--max_query_length 21 .* leave no room for the context"):
+        ask.ask(model, tokenizer, [Question("q", "who ?", CONTEXT)])
 
 
 def test_settings_are_stored_and_read(tmp_path):
