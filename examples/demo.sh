@@ -5,7 +5,7 @@
 # Stopped? Start it again: finished parts are kept, the part that was interrupted goes on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-OUT=${DEMO_DIR:-demo} STEPS=${DEMO_STEPS:-600} EXAMPLES=${DEMO_EXAMPLES:-4000}
+OUT=${DEMO_DIR:-demo} STEPS=${DEMO_STEPS:-2000} EXAMPLES=${DEMO_EXAMPLES:-4000}
 export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=true
 
 part() { # part NAME SCRIPT FLAGS...: run the script into $OUT/NAME unless it has finished there
@@ -17,17 +17,18 @@ part() { # part NAME SCRIPT FLAGS...: run the script into $OUT/NAME unless it ha
   python "$script" --output_dir "$folder" --resume_from_checkpoint auto "$@"
 }
 
-part pretrained run_pretraining.py --config_name mini --max_seq_length 64 --per_device_train_batch_size 64 \
-  --max_steps "$STEPS" --learning_rate 1e-3 --warmup_steps 0.1 --eval_steps 150 --logging_steps 10 --save_steps 150
+# The smallest network: in five minutes more steps are worth more than more layers.
+part pretrained run_pretraining.py --config_name tiny --max_seq_length 64 --per_device_train_batch_size 64 \
+  --max_steps "$STEPS" --learning_rate 2e-3 --warmup_steps 0.1 --eval_steps 500 --logging_steps 50 --save_steps 500
 
-pair=(--max_seq_length 96 --max_train_samples "$EXAMPLES" --num_train_epochs 3 --learning_rate 2e-4 --save_steps 0)
+pair=(--max_seq_length 96 --max_train_samples "$EXAMPLES" --num_train_epochs 3 --learning_rate 3e-4 --save_steps 0)
 part pair-pretrained run_glue.py --model_name_or_path "$OUT/pretrained" "${pair[@]}"
-part pair-random run_glue.py --config_name mini --tokenizer_name "$OUT/pretrained" "${pair[@]}"
+part pair-random run_glue.py --config_name tiny --tokenizer_name "$OUT/pretrained" "${pair[@]}"
 
 answers=(--max_seq_length 128 --max_query_length 24 --doc_stride 64 --max_train_samples "$EXAMPLES" --max_eval_samples 1000
-  --num_train_epochs 3 --learning_rate 2e-4 --save_steps 0)
+  --num_train_epochs 3 --learning_rate 3e-4 --save_steps 0)
 part answers-pretrained run_squad.py --model_name_or_path "$OUT/pretrained" "${answers[@]}"
-part answers-random run_squad.py --config_name mini --tokenizer_name "$OUT/pretrained" "${answers[@]}"
+part answers-random run_squad.py --config_name tiny --tokenizer_name "$OUT/pretrained" "${answers[@]}"
 
 echo
 python -m training.report "$OUT"/{pretrained,pair-random,pair-pretrained,answers-random,answers-pretrained} \
