@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -275,6 +276,15 @@ def test_a_series_of_runs_is_what_each_would_be_alone(checkpoint, files, tmp_pat
     plain = [word for word in more if word != "--group_by_length"]
     run_squad.main(flags(checkpoint, files, tmp_path / "plain", *plain, *cache, negative=True))
     assert (tmp_path / "plain" / "model.safetensors").read_bytes() != weights[0]
+
+
+def test_building_a_network_leaves_the_config_to_the_next_run():
+    config = BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
+    before = config.to_dict()
+    run = SimpleNamespace(args=SquadArguments(output_dir="x", config_name="mini", tokenizer_name="y"), say=print)
+    model = fine_tuning.build_model(run, modeling_bert_repro.BertForQuestionAnswering, config, config, (), True)
+    model.config.question_answering = {}
+    assert config.to_dict() == before
 
 
 @pytest.fixture(scope="module")
