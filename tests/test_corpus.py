@@ -269,6 +269,21 @@ def test_a_second_builder_is_turned_away(tmp_path, tokenizer):
     assert build_corpus(DOCUMENTS, tokenizer, tmp_path / "c").num_documents == 2
 
 
+def test_a_draft_that_lost_bytes_is_refused(tmp_path):
+    for lost in (0, 3):
+        writer = ShardWriter(tmp_path / "c", {}, np.dtype("<u2"))
+        assert writer.events == 3 * (lost > 0)
+        if not lost:
+            writer.append(np.array([7, 8]), np.array([2]), np.array([1]), events=3)
+            writer.commit()
+        writer.close()
+    file = tmp_path / "c.building" / "sentences.bin"
+    file.write_bytes(file.read_bytes()[:-lost])
+    for _ in range(2):  # the draft is not left locked
+        with pytest.raises(ValueError, match=r"sentences\.bin: cut short; delete"):
+            ShardWriter(tmp_path / "c", {}, np.dtype("<u2"))
+
+
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="this system does not say which file it is")
 def test_what_counts_as_done_is_synced_before(tmp_path, monkeypatch):
     """After a power cut: ids, then how far they go, then unigrams and manifest, then the name."""

@@ -7,6 +7,7 @@ import pytest
 from transformers import BertTokenizer
 
 from training import doctor
+from training.audit import SETTINGS
 from training.corpus import build_corpus
 from training.curves import draw_curves
 from training.references import comparable, references, settings_of
@@ -156,7 +157,7 @@ def test_only_like_is_compared_with_like():
 def test_the_reference_is_drawn_and_a_reference_can_be_made(tmp_path, monkeypatch, corpus):
     entropy = references()["mini"]["settings"]["unigram_entropy"]
     made = {"started": "", "device": "cpu", "versions": {}, "corpus": {"documents": 1, "tokens": 1}}
-    facts = FACTS | made | {"flags": FLAGS | {"train_file": ["/data/a.txt"]}}
+    facts = FACTS | made | {"flags": dict.fromkeys(SETTINGS) | FLAGS | {"train_file": ["/data/a.txt"]}}
     (tmp_path / "run.json").write_text(json.dumps(facts))
     events = [{"event": "corpus", "unigram_entropy": entropy}, *run_of(lambda step: 7 - step / 1000, 1000)]
     events.append({"event": "eval", "step": 1000, "eval_mlm_loss": 6.0})

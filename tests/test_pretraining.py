@@ -55,8 +55,9 @@ def test_held_out_text(pretrained, tmp_path, of_its_own):
     (tmp_path / "a.txt").write_text("\n\n".join(documents * 2))
     (tmp_path / "b.txt").write_text("music in the night .\nthe king .\n\na letter .\n")
     flags = f"--output_dir {tmp_path / 'run'} --train_file {tmp_path / 'a.txt'} --tokenizer_name {pretrained}"
-    flags += f" --validation_file {tmp_path / 'b.txt'}" if of_its_own else " --validation_split 0.3"
+    flags += f" --validation_file {tmp_path / 'b.txt'}" if of_its_own else ""
     args = parse_arguments(PretrainingArguments, flags.split())
+    args.validation_split = 0.3
     run = SimpleNamespace(args=args, output_dir=tmp_path / "run", rank=0, world_size=1, main_first=lambda work: work())
     tokenizer = AutoTokenizer.from_pretrained(pretrained)
     train, held_out = pretraining.corpora(run, pretraining.Text(args), tokenizer)

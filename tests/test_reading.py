@@ -4,11 +4,16 @@ import gzip
 import json
 import lzma
 import re
+import shutil
 
 import numpy as np
 import pytest
 
+from training import audit
+from training.checkpoint import damage
 from training.corpus import read_documents
+from training.curves import read_events
+from training.shards import ShardWriter, read_manifest
 
 TEXT = "The dog sat. The cat ran away!\nA bird sang.\n\nOne red house. It was far.\n"
 DOCUMENTS = [["The dog sat. The cat ran away!", "A bird sang."], ["One red house. It was far."]]
@@ -143,6 +148,56 @@ def test_200_malformed_inputs_are_refused_or_read_to_the_end(tmp_path):
         else:
             assert len(documents) == 50
     assert refused > 100 and read > 10, (refused, read)
+
+
+SETTINGS = dict.fromkeys(audit.SETTINGS, 1)
+RECORDS = {  # what a run writes, and who reads it again
+    "run.json": ({"flags": SETTINGS | {"seed": 1}}, audit.read_run),
+    "metrics.jsonl": ({"event": "train", "step": 1}, lambda folder: read_events(folder / "metrics.jsonl")),
+    "manifest.json": ({"key": {"format": 1}, "manifest_sha256": "0"}, read_manifest),
+    "progress.json": ({"key": {}, "events": 0, "bytes": {}, "progress_sha256": "0"}, lambda folder: open_draft(folder)),
+    "checkpoint": ({"sha256": {}}, lambda folder: refuse(damage(folder))),
+}
+
+
+def open_draft(folder):
+    folder = folder.rename(folder.with_name("corpus.building"))
+    try:
+        ShardWriter(folder.with_name("corpus"), {}, np.dtype("<u2"))
+    finally:
+        shutil.rmtree(folder)
+
+
+def refuse(problem):
+    if problem:
+        raise ValueError(problem)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_200_damaged_records_are_read_or_refused(tmp_path, name):
+    content, read = RECORDS[name]
+    whole, rng = json.dumps(content).encode(), np.random.default_rng(7)
+    values = [b"null", b"[]", b"{}", b"1", b'"x"', b"[[]]", b"", b"{", b"\xff"]
+    refused = 0
+    for number in range(200):
+        damaged, place = bytearray(whole), int(rng.integers(len(whole)))
+        if number < len(values):
+            damaged = values[number]
+        elif number % 2:
+            del damaged[place : place + int(rng.integers(1, 30))]
+        else:
+            damaged[place] = rng.integers(256)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / ("manifest.json" if name == "checkpoint" else name)).write_bytes(damaged)
+        try:
+            read(folder)
+        except ValueError as error:
+            refused += 1
+            assert re.search(r"run\.json|metrics\.jsonl:\d+|manifest\.json|progress\.json|is missing", str(error)), (
+                error
+            )
+    assert refused > 100
 
 
 def test_a_damaged_second_stream_is_not_taken_for_the_end(tmp_path):

@@ -269,13 +269,17 @@ def _draw_shares(axis: Any, names: list[str], shares: np.ndarray, wanted: np.nda
 
 def read_run(folder: Path) -> dict[str, Any]:
     """run.json of the pre-training run in `folder`."""
-    if not (folder / "run.json").is_file():
+    file = folder / "run.json"
+    if not file.is_file():
         raise ValueError(f"{folder}: no run.json; give the --output_dir of a run_pretraining.py")
-    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    flags = facts.get("flags", {})
-    missing = [name for name in (*SETTINGS, "seed") if name not in flags]
+    try:
+        facts = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{file}: damaged ({error}); the run writes it anew when it is resumed") from error
+    flags = facts.get("flags") if isinstance(facts, dict) else None
+    missing = [name for name in (*SETTINGS, "seed") if name not in (flags if isinstance(flags, dict) else {})]
     if missing:
-        raise ValueError(f"{folder}/run.json: is not of a pre-training run (no {', '.join(missing)} in its flags)")
+        raise ValueError(f"{file}: is not of a pre-training run (no {', '.join(missing)} in its flags)")
     return facts
 
 

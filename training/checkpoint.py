@@ -190,10 +190,10 @@ def damage(folder: Path) -> str | None:
     if not manifest.is_file():
         return "it has no manifest.json, so it was not written to its end"
     try:
-        expected = json.loads(manifest.read_text(encoding="utf-8"))["sha256"]
-    except (ValueError, KeyError) as error:
+        expected = json.loads(manifest.read_text(encoding="utf-8"))["sha256"].items()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         return f"its manifest.json cannot be read ({error})"
-    for name, digest in expected.items():
+    for name, digest in expected:
         if not (folder / name).is_file():
             return f"{name} is missing"
         if _sha256(folder / name) != digest:

@@ -44,14 +44,14 @@ def read_events(path: Path) -> list[dict]:
     if not path.is_file():
         raise ValueError(f"expected the records of a run at {path}, found none: give the folder of a run")
     events = []
-    with open(path, encoding="utf-8") as file:
+    with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
             try:
-                event = json.loads(line)
+                event = json.loads(line.decode())
                 event["event"]
             except (ValueError, KeyError, TypeError):
                 raise ValueError(
-                    f'{path}:{number}: expected one JSON object with an "event", got {line.strip()[:60]!r}; '
+                    f'{path}:{number}: expected one JSON object with an "event", got {line.strip()[:60]}; '
                     "delete the line, which an interrupted write has left, to go on"
                 ) from None
             events.append(event)

@@ -11,12 +11,11 @@ context get about so far below the line.
 """
 
 import argparse
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .audit import Line, repeated_share
+from .audit import Line, read_run, repeated_share
 from .curves import read_events, series
 from .phases import phase_at, phases_of, scheduled
 from .references import FILE, references, settings_of
@@ -158,7 +157,7 @@ def consult(run: Run, corpus: Corpus) -> None:
 
 def make_reference(folder: Path, name: str) -> None:
     """Put the curve of the run in `folder` into reference_curves.json as `name`."""
-    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    facts = read_run(folder)
     events = read_events(folder / "metrics.jsonl")
     entropy = next(event["unigram_entropy"] for event in events if event["event"] == "corpus")
     steps, losses = series(events, "train", "mlm_loss")
@@ -183,14 +182,10 @@ def main(argv: list[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     folder = arguments.folder
     try:
-        if not (folder / "run.json").is_file():
-            raise ValueError(f"{folder}: no run.json; give the --output_dir of a run_pretraining.py")
+        facts = read_run(folder)
         if arguments.make_reference:
             make_reference(folder, arguments.make_reference)
             return
-        facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        if "objective" not in facts["flags"]:
-            raise ValueError(f"{folder}: is not of a pre-training run")
         corpus = Corpus.open(folder / "corpus" / "train", verify=False)
         found = diagnosis(facts, read_events(folder / "metrics.jsonl"), corpus)
         print(found or "the loss does not sit on the unigram line, or the run is too young to say")

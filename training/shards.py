@@ -162,7 +162,11 @@ class ShardWriter:
         self.folder = target.with_name(target.name + ".building")
         self.folder.mkdir(parents=True, exist_ok=True)
         self.lock = _locked(self.folder)
-        progress = self._read_progress()
+        try:
+            progress = self._read_progress()
+        except ValueError:
+            os.close(self.lock)
+            raise
         if progress is None:
             for file in self.folder.iterdir():
                 file.unlink()
@@ -186,7 +190,18 @@ class ShardWriter:
         file = self.folder / "progress.json"
         if not file.is_file():
             return None
-        progress = json.loads(file.read_text(encoding="utf-8"))
+        try:
+            progress = json.loads(file.read_text(encoding="utf-8"))
+            checksum = progress.pop("progress_sha256")
+            intact = checksum == _manifest_checksum(progress)
+        except (ValueError, KeyError, AttributeError, TypeError):
+            intact = False
+        if not intact:
+            raise ValueError(f"{file}: damaged or edited by hand; delete {self.folder} and build the corpus again")
+        for name, size in progress["bytes"].items():
+            part = self.folder / f"{name}.bin"
+            if not part.is_file() or part.stat().st_size < size:
+                raise ValueError(f"{part}: cut short; delete {self.folder} and build the corpus again")
         return progress if progress["key"] == self.key else None
 
     def _last_document_end(self) -> int:
@@ -218,7 +233,7 @@ class ShardWriter:
             os.fsync(file.fileno())
         sizes = {name: file.tell() for name, file in self.files.items()}
         progress = {"key": self.key, "events": self.events, "empty": self.empty, "bytes": sizes}
-        write_json(self.folder / "progress.json", progress)
+        write_json(self.folder / "progress.json", progress | {"progress_sha256": _manifest_checksum(progress)})
 
     def finish(self, facts: dict[str, Any], vocab_size: int) -> None:
         """Write unigram counts and the manifest, and give the folder its final name."""
