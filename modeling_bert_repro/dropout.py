@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from transformers import BertConfig
 
@@ -22,15 +23,19 @@ def drops_fast(config: BertConfig, values: Tensor) -> bool:
     return switched_on and values.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
+def draw(shape: torch.Size, dropped: int) -> Tensor:
+    """bool, False in `dropped` of STEPS cases."""
+    draws = torch.empty((shape.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
+    # dropped of the STEPS values of an int16 lie below the threshold
+    return (draws.view(torch.int16)[: shape.numel()] >= dropped - STEPS // 2).view(shape)
+
+
 class FastDropout(torch.autograd.Function):
     """Autograd would keep more than the mask, and pass over the values more often."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, dropped: int) -> Tensor:
-        count = values.numel()
-        draws = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
-        # dropped of the STEPS values of an int16 lie below the threshold
-        kept = (draws.view(torch.int16)[:count] >= dropped - STEPS // 2).view(values.shape)
+        kept = draw(values.shape, dropped)
         ctx.save_for_backward(kept)
         ctx.scale = STEPS / (STEPS - dropped)
         return kept.to(values.dtype).mul_(values).mul_(ctx.scale)  # where() takes twice as long
@@ -62,6 +67,33 @@ class BertDropout(nn.Dropout):
         return super().forward(values)
 
 
+class DropoutAttention(torch.autograd.Function):
+    """softmax(scores) dropped, times value; of the (B, N, L, L) tensors it keeps the softmax and a mask in bytes."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropped: int) -> Tensor:
+        """query: scaled; mask: bool."""
+        scores = torch.matmul(query, key.transpose(2, 3))
+        if mask is not None:
+            scores = scores.masked_fill_(~mask, torch.finfo(scores.dtype).min)
+        weights = F.softmax(scores, dim=-1)
+        kept = draw(weights.shape, dropped)
+        ctx.save_for_backward(query, key, value, weights, kept)
+        ctx.scale = STEPS / (STEPS - dropped)
+        return torch.matmul(kept.to(weights.dtype).mul_(weights).mul_(ctx.scale).to(value.dtype), value)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, weights, kept = ctx.saved_tensors
+        share = kept.to(weights.dtype)
+        slope = torch.matmul(gradient, value.transpose(2, 3)).to(weights.dtype).mul_(share).mul_(ctx.scale)
+        dropped = share.mul_(weights).mul_(ctx.scale).to(value.dtype)
+        of_value = torch.matmul(dropped.transpose(2, 3), gradient)
+        slope = torch._softmax_backward_data(slope, weights, -1, weights.dtype).to(query.dtype)
+        return torch.matmul(slope, key), torch.matmul(slope.transpose(2, 3), query), of_value, None, None
+
+
 def fast_dropout_attention(
     module: nn.Module,
     query: Tensor,  # (B, N, L, D)
@@ -70,9 +102,14 @@ def fast_dropout_attention(
     attention_mask: Tensor | None,  # bool (sdpa's) or additive (eager's)
     dropout: float,
     scaling: float,
+    keep_weights: bool = True,
     **kwargs: Any,
-) -> tuple[Tensor, Tensor]:
-    """Attention written out, as sdpa on a CPU does with dropout; (B, L, N, D) and the weights (B, N, L, L)."""
+) -> tuple[Tensor, Tensor | None]:
+    """Attention written out, as sdpa on a CPU does with dropout; (B, L, N, D) and, for eager, weights (B, N, L, L)."""
+    size, dropped = query.shape[:3].numel() * key.shape[2], round(dropout * STEPS)
+    if not keep_weights and size >= SMALLEST and 0 < dropped < STEPS:
+        context = DropoutAttention.apply(query * scaling, key, value, attention_mask, dropped)
+        return context.transpose(1, 2).contiguous(), None
     scores = torch.matmul(query * scaling, key.transpose(2, 3))
     if attention_mask is not None and attention_mask.dtype == torch.bool:
         scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)

@@ -139,7 +139,8 @@ class BertSelfAttention(nn.Module):
         name = self.config._attn_implementation
         attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(name, eager_attention_forward)
         if self.training and not self.is_causal and self.dropout.p and drops_fast(self.config, query):
-            attend = fast_dropout_attention if name in ("eager", "sdpa") else attend
+            fast = partial(fast_dropout_attention, keep_weights=name == "eager")
+            attend = fast if name in ("eager", "sdpa") else attend
         if tokens is not None:
             attend = partial(attend_unpadded, attend, tokens)
         context, weights = attend(

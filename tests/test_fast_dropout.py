@@ -106,6 +106,7 @@ def test_it_acts_at_the_same_places(attention, unpad, monkeypatch):
     def rule(values, p=0.5, training=True, inplace=False):
         return values * (1 - p) if training else values
 
+    monkeypatch.setattr(dropout, "SMALLEST", 1 << 40)  # attention in one piece draws by itself; see the next test
     model = ours(NAME, attention, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3).train()
     inputs = make_inputs(NAME)
     inputs["attention_mask"][0, -6:] = 0
@@ -119,6 +120,29 @@ def test_it_acts_at_the_same_places(attention, unpad, monkeypatch):
         loss = model(**inputs, **labels, unpad_inputs=unpad).loss
         found.append({"loss": loss.detach(), **gradients(model, loss)})
     assert_same(found[1], found[0])
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_attention_in_one_piece_is_attention_written_out(masked, dtype):
+    """The same draws, value and gradients, under autocast too; it keeps no weights."""
+    generator = torch.Generator().manual_seed(0)
+    states = torch.randn(3, 2, 4, 7, 6, generator=generator, dtype=torch.float64).to(dtype)
+    keep = torch.ones(2, 1, 7, 7, dtype=torch.bool)
+    keep[0, ..., 5:] = False
+    for autocast in {False, dtype == torch.bfloat16}:
+        found = []
+        for whole in (True, False):
+            qkv = [part.clone().requires_grad_() for part in states]
+            torch.manual_seed(3)
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                mask = keep if masked else None
+                context, weights = fast_dropout_attention(None, *qkv, mask, 0.3, 0.4, keep_weights=whole)
+            assert (weights is None) is not whole and context.dtype == dtype
+            found.append([context, *torch.autograd.grad(context.double().square().sum(), qkv)])
+        tolerance = {"rtol": 0, "atol": {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 0.03}[dtype]}
+        for mine, expected in zip(*found):
+            torch.testing.assert_close(mine, expected, **tolerance)
 
 
 @pytest.mark.parametrize("use_reentrant", [False, True])
