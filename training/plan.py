@@ -41,7 +41,7 @@ def write_inputs(folder: Path, vocab_size: int) -> None:
     BertTokenizer(vocab={word: n for n, word in enumerate([*specials, *words])}).save_pretrained(folder / "vocabulary")
     rng = np.random.default_rng(0)
     lines = []
-    for _ in range(200):
+    for _ in range(60):
         lines += [" ".join(words[i] for i in rng.integers(0, len(words), 25)) for _ in range(40)]
         lines.append("")
     (folder / "text.txt").write_text("\n".join(lines), encoding="utf-8")
