@@ -84,7 +84,7 @@ def test_a_network_in_training_is_asked_without_dropout(tokenizer):
 def test_lengths_in_a_config_that_leave_no_room_are_refused(tokenizer):
     model = network(tokenizer)
     model.config.question_answering["max_query_length"] = 21
-    with pytest.raises(ValueError, match="--max_query_length 21 .* leave no room for the context"):
+    with pytest.raises(ValueError, match=r"--max_query_length 21 .* leave no room for the context"):
         ask.ask(model, tokenizer, [Question("q", "who ?", CONTEXT)])
 
 
