@@ -41,6 +41,7 @@ setup(
             "hypothesis>=6.100",
             "pytest>=8",
             "ruff>=0.12",
+            "seqeval>=1.2.2",
             "tensorboard>=2.17",
         ],
     },
