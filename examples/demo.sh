@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 OUT=${DEMO_DIR:-demo} STEPS=${DEMO_STEPS:-2000} EXAMPLES=${DEMO_EXAMPLES:-4000}
-export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=true
+export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=true TRANSFORMERS_VERBOSITY=error
 
 part() { # part NAME SCRIPT FLAGS...: run the script into $OUT/NAME unless it has finished there
   local folder=$OUT/$1 script=$2

@@ -159,7 +159,7 @@ def draw_bars(axis, bars: dict[tuple[str, str], dict[str, list[float]]], starts:
         places.append((first + place - 1) / 2)
         names.append(f"{task}\n{metric}")
         place += 0.7
-    dress(axis, "Fine-tuned with the same flags: held-out score, per cent")
+    dress(axis, "Fine-tuned: held-out score, per cent")
     axis.set_xlabel("")
     axis.grid(visible=False)
     axis.set_yticks(places, names)

@@ -214,6 +214,7 @@ def versions() -> dict[str, str]:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             found[name] = "not installed"
+    found["torch"] = torch.__version__  # names the build, too: +cpu, +cu130
     return found
 
 
