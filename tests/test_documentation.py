@@ -4,8 +4,8 @@ Conventions that this file checks, in README.md, CONTRIBUTING.md, docs/ and the 
 - `training/optim.py: create_optimizer` names something that stands in that file.
 - 1.0912 (`benchmarks/results/vocabulary_coverage.json`): the figure is in that file, rounded as written; the units
   %, k, M and G scale it.
-- A paragraph or table that ends with "Figures: `FILE`, `FILE`." has every number with a decimal point or a comma out
-  of these files.
+- A paragraph or table that ends with "Figures: `FILE`, `FOLDER/`." has every number with a decimal point or a comma
+  out of these files.
 - A table behind "<!-- python -m training.report RUN... -->" is what that command prints.
 - A command with ... in it is a sketch: its flags must exist, but it need not parse.
 """
@@ -153,12 +153,14 @@ def numbers_in(content) -> list[float]:
 
 
 def records_of(path: Path):
+    if path.is_dir():
+        return [records_of(file) for file in sorted(path.rglob("*.json*"))]
     text = path.read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
 
 
 def wrong_figures(text: str) -> list[str]:
-    number, file = r"(\d[\d,]*(?:\.\d+)?)(?:\s([%kMG])(?!\w))?", r"`?((?:benchmarks|training|docs)/[\w./-]+\.jsonl?)`?"
+    number, file = r"(\d[\d,]*(?:\.\d+)?)(?:\s([%kMG])(?!\w))?", r"`?((?:benchmarks|training|docs)/[\w./-]+(?:\.jsonl?|/))`?"
     found = [((figure, unit), [name]) for figure, unit, name in re.findall(rf"{number}\s*\(\s*{file}\)", text)]
     for paragraph in re.split(r"\n\s*\n", text):
         figures, said, sources = paragraph.partition("Figures: ")
@@ -172,7 +174,7 @@ def wrong_figures(text: str) -> list[str]:
 def is_in(figure: str, unit: str, names: list[str]) -> bool:
     value, half = float(figure.replace(",", "")), 0.5 * 10 ** -len(figure.partition(".")[2])
     scale = {"%": 100, "k": 1e-3, "M": 1e-6, "G": 1e-9}.get(unit, 1)
-    stored = [n for name in names if (ROOT / name).is_file() for n in numbers_in(records_of(ROOT / name))]
+    stored = [n for name in names if (ROOT / name).exists() for n in numbers_in(records_of(ROOT / name))]
     return any(abs(factor * n - value) <= half * 1.000001 for n in stored for factor in (1, scale))
 
 
