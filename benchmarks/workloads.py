@@ -85,7 +85,7 @@ class Workload(NamedTuple):
     name: str
     arms: dict[str, Callable[[int], Work]]  # the first is this project's; the argument is the repetition
     facts: dict[str, int | str]
-    targets: dict[str, float]  # by arm: the ratio asked for
+    targets: dict[str, float]  # by arm: the ratio aimed for
     flops: float | None = None  # of one repetition of the first arm
 
 

@@ -160,7 +160,10 @@ def records_of(path: Path):
 
 
 def wrong_figures(text: str) -> list[str]:
-    number, file = r"(\d[\d,]*(?:\.\d+)?)(?:\s([%kMG])(?!\w))?", r"`?((?:benchmarks|training|docs)/[\w./-]+(?:\.jsonl?|/))`?"
+    number, file = (
+        r"(\d[\d,]*(?:\.\d+)?)(?:\s([%kMG])(?!\w))?",
+        r"`?((?:benchmarks|training|docs)/[\w./-]+(?:\.jsonl?|/))`?",
+    )
     found = [((figure, unit), [name]) for figure, unit, name in re.findall(rf"{number}\s*\(\s*{file}\)", text)]
     for paragraph in re.split(r"\n\s*\n", text):
         figures, said, sources = paragraph.partition("Figures: ")
