@@ -50,6 +50,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parse_arguments(PretrainingArguments, argv)
     run = start_run(args, "run_pretraining.py")
 
+    pretraining.check_early(args)
     text = pretraining.Text(args)
     run.say(f"text: {text.name}")
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
@@ -60,7 +61,7 @@ def main(argv: list[str] | None = None) -> None:
     phases = pretraining.planned_phases(args, train, run.world_size)
     total_steps = phases[-1].stop
     run.describe(
-        data=train_corpus.manifest["sources"],
+        data=text.sources,
         corpus={"documents": train_corpus.num_documents, "tokens": train_corpus.num_tokens},
         held_out={"documents": eval_corpus.num_documents, "tokens": eval_corpus.num_tokens},
         parameters=model.num_parameters(),
@@ -116,7 +117,9 @@ def main(argv: list[str] | None = None) -> None:
     if run.is_main:
         results["train_loss"] = pretraining.mean_train_loss(run.output_dir / "metrics.jsonl")
         draw_curves(run.output_dir)
-        write_model_card(run.output_dir, kind="pretraining", datasets=[text.name], metrics=results)
+        write_model_card(
+            run.output_dir, kind="pretraining", datasets=[text.name], metrics=results, held_out=text.held_out_name
+        )
     run.finish(results)
     run.say(f"finished: {run.output_dir}")
 

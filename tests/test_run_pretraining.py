@@ -1,7 +1,9 @@
 """run_pretraining.py from end to end, as a user starts it."""
 
+import hashlib
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -128,6 +130,7 @@ def test_the_folder_is_what_the_contract_says(finished):
         "eval_perplexity",
         "eval_nsp_accuracy",
         "train_tokens_per_second",
+        "train_samples_per_second",
         "train_runtime",
         "train_steps",
     }
@@ -397,6 +400,40 @@ def test_bad_input_is_refused_before_training(flags, tmp_path, message):
     with pytest.raises((ValueError, OSError), match=message):
         in_process(flags("refused", **more))
     assert not (tmp_path / "refused" / "metrics.jsonl").exists()
+
+
+EARLY = {
+    "no_such.txt: no such file": {"validation_file": "no_such.txt"},
+    "--max_seq_length 1024 is over the model's maximum of 512": {"config_name": "mini", "max_seq_length": 1024},
+    "expected one of tiny": {"config_name": "huge"},
+    "no such folder": {"resume_from_checkpoint": "nowhere/checkpoint-5"},
+    "expected a folder with a model, or a name on the Hub; there is no such": {"model_name_or_path": "no/such/model"},
+    "held.txt: next-sentence prediction needs at least 2 documents": {"validation_file": "held.txt"},
+}
+
+
+@pytest.mark.parametrize("message", EARLY)
+def test_what_is_wrong_with_any_vocabulary_is_said_before_one_is_learnt(flags, tmp_path, monkeypatch, message):
+    monkeypatch.chdir(tmp_path)
+    one_sentence(tmp_path / "held.txt")
+    monkeypatch.setattr(run_pretraining, "train_wordpiece", lambda *args, **more: pytest.fail("learnt a vocabulary"))
+    learnt = {"tokenizer_name": None, "vocab_size": 300, "validation_split": None}
+    if "model_name_or_path" in EARLY[message]:
+        learnt = {"config_name": None}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        in_process(flags("refused", **learnt | EARLY[message]))
+
+
+def test_files_are_named_by_their_own_hashes(flags, tmp_path, text_file):
+    held_out = tmp_path / "held.txt"
+    held_out.write_text("one . two .\n\nthree . four .\n" * 9)
+    out = in_process(flags("hashed", max_steps=1, validation_file=held_out, validation_split=None))
+    data = json.loads((out / "run.json").read_text())["data"]
+    assert [part["sha256"] for part in data] == [
+        hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in (text_file, held_out)
+    ]
+    assert [part.get("split") for part in data] == [None, "validation"]
+    assert "name: held.txt" in (out / "README.md").read_text()
 
 
 def test_a_vocabulary_that_does_not_fit_is_refused(flags, tmp_path, shape):

@@ -40,6 +40,7 @@ def load_config(args, tokenizer, label_at_cls: bool = False) -> BertConfig:
     if args.config_name:
         config = bert_config(args.config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
     else:
+        check_model_name(args.model_name_or_path)
         config = AutoConfig.from_pretrained(args.model_name_or_path)
     if not isinstance(config, BertConfig):
         raise ValueError(f"expected a BERT checkpoint, got model_type {config.model_type!r}")
@@ -50,6 +51,15 @@ def load_config(args, tokenizer, label_at_cls: bool = False) -> BertConfig:
         )
     check_fit(config, tokenizer, args.max_seq_length)
     return config
+
+
+def check_model_name(name: str) -> None:
+    """Raise ValueError where `--model_name_or_path` can only be a folder, and that holds no model."""
+    folder = Path(name)
+    hub_name = len(folder.parts) <= 2 and not folder.is_absolute() and folder.parts[:1] not in ((), ("..",))
+    if not (folder / "config.json").is_file() and (folder.exists() or not hub_name):
+        found = "it has no config.json" if folder.is_dir() else "there is no such folder"
+        raise ValueError(f"--model_name_or_path {name}: expected a folder with a model, or a name on the Hub; {found}")
 
 
 def set_switches(config: BertConfig, args) -> None:
@@ -71,6 +81,10 @@ def check_fit(config: BertConfig, tokenizer, max_seq_length: int) -> None:
             f"the model has {config.vocab_size} embeddings but the tokenizer only {len(tokenizer)} pieces; "
             "use the tokenizer that the model was trained with"
         )
+    check_length(config, max_seq_length)
+
+
+def check_length(config: BertConfig, max_seq_length: int) -> None:
     if max_seq_length > config.max_position_embeddings:
         raise ValueError(
             f"--max_seq_length {max_seq_length} is over the model's maximum of {config.max_position_embeddings}"

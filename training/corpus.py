@@ -172,8 +172,11 @@ def _json_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
             row = json.loads(line, object_pairs_hook=_unrepeated if line.count('"text"') > 1 else None)
         except (ValueError, RecursionError) as error:  # also numbers of 5,000 digits, and endless brackets
             raise ValueError(f"{path}:{number}: not JSON ({error}); expected one object a line") from error
-        text = row.get("text") if isinstance(row, dict) else None
-        yield from _paragraphs(text, f"{path}:{number}")
+        if not isinstance(row, dict):
+            raise ValueError(f"{path}:{number}: expected one object a line, got a {type(row).__name__}")
+        if "text" not in row:
+            raise ValueError(f"{path}:{number}: expected a field `text`; its fields are {', '.join(row)}")
+        yield from _paragraphs(row["text"], f"{path}:{number}")
 
 
 def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -395,14 +398,22 @@ def _with_pairs(
 ) -> Iterator[str | None]:
     """`lines`, once there turned out to be pairs in them."""
     if _are_files(source):  # read twice: looking ahead would hold an endless document in memory
-        _check_pairs(read_lines(source))
+        _check_pairs(read_lines(source), ", ".join(str(path) for path in source))
     else:
         lines, ahead = itertools.tee(lines)
-        _check_pairs(ahead)
+        _check_pairs(ahead, "the documents")
     return lines
 
 
-def _check_pairs(lines: Iterator[str | None]) -> None:
+def check_text(files: Sequence[str | Path], need_pairs: bool) -> None:
+    """Read files to their ends, as a build would; raises the ValueError that it would raise."""
+    files = check_files(files)
+    lines = read_lines(files)
+    for _ in _with_pairs(lines, files) if need_pairs else lines:
+        pass
+
+
+def _check_pairs(lines: Iterator[str | None], where: str) -> None:
     """Read on until there are 2 documents and one of 2 sentences; ValueError when the text ends before."""
     documents, sentences, longest = 0, 0, 0
     for line in lines:
@@ -414,7 +425,7 @@ def _check_pairs(lines: Iterator[str | None]) -> None:
         if documents >= 2 and longest >= 2:
             return
     raise ValueError(
-        f"next-sentence prediction needs at least 2 documents and a document of at least 2 sentences, got {documents} "
-        f"documents, the longest of {longest} sentences; add text, put blank lines between documents, or use the "
-        "objective mlm"
+        f"{where}: next-sentence prediction needs at least 2 documents and a document of at least 2 sentences, got "
+        f"{documents} documents, the longest of {longest} sentences; add text, put blank lines between documents, or "
+        "use the objective mlm"
     )

@@ -118,6 +118,7 @@ def write_model_card(
     title: str | None = None,
     language: str | None = None,
     license: str | None = None,
+    held_out: str | None = None,
 ) -> Path:
     """Write README.md into a finished folder from its run.json and the results measured; return its path.
 
@@ -126,6 +127,7 @@ def write_model_card(
         datasets: what it was trained on, in words.
         metrics: the contents of all_results.json.
         title: default: the folder's name. language: default: English for data that are, else left out.
+        held_out: what the metrics were measured on, in words; default: the held-out part of `datasets`.
         license: left out unless given: only the owner of the data and the weights can choose one.
 
     Raises:
@@ -151,7 +153,7 @@ def write_model_card(
     ]
     if (folder / "training_curves.png").exists():
         sections[3] += "\n\n![training curves](training_curves.png)"
-    data = metadata(kind, run, datasets, metrics, title, language, license)
+    data = metadata(kind, run, datasets, metrics, title, language, license, held_out)
     path = folder / "README.md"
     ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n").save(path)
     return path
@@ -172,7 +174,7 @@ def is_glue_of_the_hub(run: dict) -> bool:
     return bool(task) and not task.startswith("embedded") and not flags.get("data_dir") and not flags.get("train_file")
 
 
-def metadata(kind, run, datasets, metrics, title, language, license) -> ModelCardData:
+def metadata(kind, run, datasets, metrics, title, language, license, held_out) -> ModelCardData:
     flags = run["flags"]
     tag, task_name, tags = TASKS[kind]
     task = tag
@@ -180,7 +182,7 @@ def metadata(kind, run, datasets, metrics, title, language, license) -> ModelCar
         tag, tags = None, ["bert", "left-to-right"]
     dataset = hub_name(flags.get("dataset_name")) or ("nyu-mll/glue" if is_glue_of_the_hub(run) else None)
     english = is_embedded(datasets) or bool(flags.get("task_name"))
-    name = ", ".join(datasets)
+    name = held_out or ", ".join(datasets)
     found = [
         EvalResult(
             task_type=task,

@@ -1,5 +1,6 @@
 """What ``run_pretraining.py`` is made of: its text, its held-out part, its evaluation."""
 
+import hashlib
 import json
 import os
 import sys
@@ -14,7 +15,9 @@ from torch.nn import functional as F
 
 from . import embedded
 from .batches import step_batches, steps_for
-from .corpus import build_corpus, check_files, encode_share, read_documents
+from .checkpoint import damage
+from .configs import bert_config, check_length, check_model_name
+from .corpus import build_corpus, check_files, check_text, encode_share, read_documents
 from .instances import PretrainingInstances
 from .loop import IGNORED
 from .phases import Phase, phases_of, scheduled
@@ -25,8 +28,8 @@ from .shards import Corpus, sha256_of
 class Text:
     """The documents of a run, readable more than once.
 
-    Attributes: ``name`` says where they come from; ``fingerprint`` and ``checksum`` (short, for names of
-    files) change when they do.
+    Attributes: ``name`` says where they come from, ``held_out_name`` where the held-out part does; ``sources`` are
+    names and SHA-256 for run.json; ``fingerprint`` and ``checksum`` (short, for names of files) change when they do.
     """
 
     def __init__(self, args):
@@ -44,6 +47,14 @@ class Text:
             identity = [zlib.crc32(repr(embedded.documents()).encode())]
         self.fingerprint = json.dumps([*identity, self.limit])
         self.checksum = f"{zlib.crc32(self.fingerprint.encode()):08x}"
+        self.sources = [_described(path, sha256) for path, sha256 in zip(self.files, identity, strict=False)] or [
+            {"name": self.name, "sha256": hashlib.sha256(self.fingerprint.encode()).hexdigest()}
+        ]
+        self.held_out_name = self.name
+        if args.validation_file:
+            held_out = check_files(args.validation_file)
+            self.held_out_name = ", ".join(path.name for path in held_out)
+            self.sources += [_described(path, sha256_of(path)) | {"split": "validation"} for path in held_out]
 
     def documents(self) -> Iterator[list[str]]:
         """Each document as its paragraphs or sentences."""
@@ -54,6 +65,27 @@ class Text:
         else:
             found = embedded.documents()
         return islice(found, self.limit)
+
+
+def _described(path: Path, sha256: str) -> dict[str, str | int]:
+    return {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256}
+
+
+def check_early(args) -> None:
+    """Raise for what is wrong whatever the vocabulary will be: shape, length, start, the whole held-out text."""
+    if args.model_name_or_path:
+        check_model_name(args.model_name_or_path)
+    else:
+        length = max(phase.length for phase in phases_of(vars(args)))
+        check_length(bert_config(args.config_name or "mini", 1), length)
+    if args.resume_from_checkpoint not in (None, "auto"):
+        problem = damage(Path(args.resume_from_checkpoint))
+        if problem:
+            raise ValueError(
+                f"--resume_from_checkpoint {args.resume_from_checkpoint}: {problem}; give another, or 'auto'"
+            )
+    if args.validation_file:
+        check_text(args.validation_file, need_pairs=args.objective == "mlm_nsp")
 
 
 def _from_hub(args, work: Callable):

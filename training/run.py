@@ -198,7 +198,15 @@ def check_output_dir(args) -> None:
     folder = Path(args.output_dir)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--output_dir {folder} is a file; give a folder")
-    names = ("run.json", "metrics.jsonl", "config.json", "model.safetensors", "tokenizer.json")
+    names = (
+        "run.json",
+        "metrics.jsonl",
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "vocab.txt",
+        "README.md",
+    )
     taken = [name for name in names if (folder / name).exists()]
     if taken and not args.resume_from_checkpoint:
         raise ValueError(

@@ -96,7 +96,7 @@ class Throughput:
             if step is None:
                 return
             flops = training_flops(self.config, step.tokens, step.sequences, step.labels)
-            work = _Work(1, time.perf_counter() - started, step.tokens, flops)
+            work = _Work(1, time.perf_counter() - started, step.tokens, flops, step.sequences)
             self.index, self.all, self.recent = step.index, self.all + work, self.recent + work
             yield step
 
@@ -120,6 +120,7 @@ class Throughput:
         return {
             "train_runtime": time.perf_counter() - self.started,
             "train_tokens_per_second": self.all.tokens / seconds,
+            "train_samples_per_second": self.all.sequences / seconds,
             "train_mfu": self.all.flops / seconds / self.peak,
             "peak_tflops": self.peak / 1e12,
             "peak_memory_gb": peak_memory_gb(self.device),
@@ -127,8 +128,8 @@ class Throughput:
 
 
 class _Work:
-    def __init__(self, steps: int = 0, seconds: float = 0.0, tokens: int = 0, flops: float = 0.0):
-        self.steps, self.seconds, self.tokens, self.flops = steps, seconds, tokens, flops
+    def __init__(self, steps: int = 0, seconds: float = 0.0, tokens: int = 0, flops: float = 0.0, sequences: int = 0):
+        self.steps, self.seconds, self.tokens, self.flops, self.sequences = steps, seconds, tokens, flops, sequences
 
     def __add__(self, other: "_Work") -> "_Work":
         return _Work(
@@ -136,4 +137,5 @@ class _Work:
             self.seconds + other.seconds,
             self.tokens + other.tokens,
             self.flops + other.flops,
+            self.sequences + other.sequences,
         )
