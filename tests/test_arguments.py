@@ -54,6 +54,7 @@ def test_squad_defaults_are_the_papers():
         (["--mixed_precision", "int8"], "invalid choice"),
         (["--learning_rate", "nan"], "at least 0"),
         (["--max_eval_instances", "0"], "--max_eval_instances must be at least 1; got 0"),
+        (["--learning_rate", "inf"], "--learning_rate must be at least 0 and finite; got inf"),
         (["--max_train_documents", "-1"], "--max_train_documents must be at least 1; got -1"),
         (["--validation_split", "0"], "must leave text on both sides"),
         (["--static_shapes", "--unpad_inputs", "true"], "--static_shapes computes all padding"),

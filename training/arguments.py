@@ -4,6 +4,7 @@ Steps are optimiser steps everywhere; lengths count the special tokens.
 """
 
 import difflib
+import math
 import re
 import sys
 from dataclasses import MISSING, dataclass, field, fields
@@ -357,8 +358,9 @@ def _unknown_flags(cls: type, unknown: list[str]) -> str:
 
 def _at_least(args, bound: float, *names: str) -> None:
     for name in names:
-        if not getattr(args, name) >= bound:
-            raise ValueError(f"--{name} must be at least {bound}; got {getattr(args, name)}")
+        if not bound <= getattr(args, name) < math.inf:
+            finite = " and finite" if getattr(args, name) == math.inf else ""
+            raise ValueError(f"--{name} must be at least {bound}{finite}; got {getattr(args, name)}")
 
 
 def _in_unit_interval(args, *names: str) -> None:
