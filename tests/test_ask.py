@@ -95,10 +95,10 @@ def test_settings_are_stored_and_read(tmp_path):
     assert (small["max_seq_length"], small["max_query_length"], small["doc_stride"]) == (64, 16, 22)
     args = SquadArguments(output_dir="x", config_name="mini", tokenizer_name="y", max_seq_length=50, n_best_size=3)
     config.null_score_diff_threshold = 3.0
-    store_settings(config, args, {"eval_best_f1_thresh": 1.5})
+    store_settings(config, args, {"eval_null_score_diff_threshold": 1.5})
     assert not hasattr(config, "null_score_diff_threshold")
     args.version_2_with_negative = True
-    store_settings(config, args, {"eval_best_f1_thresh": 1.5})
+    store_settings(config, args, {"eval_null_score_diff_threshold": 1.5})
     config.save_pretrained(tmp_path)
     config = BertConfig.from_pretrained(tmp_path)
     assert config.null_score_diff_threshold == 1.5

@@ -163,7 +163,7 @@ def test_version_2_reports_the_official_numbers(finished_2, files, capsys):
     names = ["exact", "f1", "total"]
     names = [f"{half}{name}" for half in ("", "HasAns_", "NoAns_") for name in names]
     names += ["best_exact", "best_exact_thresh", "best_f1", "best_f1_thresh", "exact_match"]
-    names += ["at_0_exact", "at_0_f1", "at_best_exact", "at_best_f1"]
+    names += ["at_0_exact", "at_0_f1", "at_best_exact", "at_best_f1", "null_score_diff_threshold"]
     assert {f"eval_{name}" for name in names} == {name for name in results if name.startswith("eval_")}
     assert results["eval_NoAns_total"] == 5
     odds, spans = read(finished_2, "null_odds.json"), read(finished_2, "span_predictions.json")
@@ -174,12 +174,13 @@ def test_version_2_reports_the_official_numbers(finished_2, files, capsys):
     official = json.loads(capsys.readouterr().out)
     assert official == {name: results[f"eval_{name}"] for name in official}
     more = ["--na_prob_file", str(folder / "null_odds.json"), "--na_prob_thresh"]
-    for at, prefix in (("0.05", ""), ("0", "at_0_"), (str(results["eval_best_f1_thresh"]), "at_best_")):
+    for at, prefix in (("0.05", ""), ("0", "at_0_"), (str(results["eval_null_score_diff_threshold"]), "at_best_")):
         assert squad.main([*base, str(folder / "span_predictions.json"), *more, at]) == 0
         official = json.loads(capsys.readouterr().out)
         names = ["exact", "f1"] if prefix else list(official)
         assert {name: official[name] for name in names} == {name: results[f"eval_{prefix}{name}"] for name in names}
-    assert read(folder, "config.json")["null_score_diff_threshold"] == results["eval_best_f1_thresh"]
+    assert read(folder, "config.json")["null_score_diff_threshold"] == results["eval_null_score_diff_threshold"]
+    assert results["eval_at_best_f1"] == results["eval_best_f1"]  # here no odds are equal
 
 
 @pytest.mark.parametrize("stored", [None, 0.5])
@@ -188,7 +189,8 @@ def test_the_threshold_in_the_config_decides_wherever_the_model_is_asked(finishe
     questions = squad.read_squad(files / "dev2.json", True)
     odds, spans = read(finished_2, "null_odds.json"), read(finished_2, "span_predictions.json")
     model, tokenizer = ask.load(str(finished_2))
-    assert model.config.null_score_diff_threshold == read(finished_2, "all_results.json")["eval_best_f1_thresh"]
+    results = read(finished_2, "all_results.json")
+    assert model.config.null_score_diff_threshold == results["eval_null_score_diff_threshold"]
     if stored:
         model.config.null_score_diff_threshold = float(np.quantile(list(odds.values()), stored)) + 1e-4
     threshold = model.config.null_score_diff_threshold

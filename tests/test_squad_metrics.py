@@ -16,6 +16,7 @@ from training.squad_metrics import (
     read_predictions,
     score,
     squad_metric,
+    threshold_to_use,
 )
 
 
@@ -205,6 +206,31 @@ def test_evaluate_metrics_work_offline():
     found = metric.compute(predictions=predictions, references=references, no_answer_threshold=0.5)
     assert (found["exact"], found["best_f1"], found["best_f1_thresh"]) == (100.0, 100.0, 0.1)
     assert metric.compute(predictions=predictions, references=references)["exact"] == 50.0
+
+
+@pytest.mark.parametrize(
+    ("scores", "odds", "answerable", "threshold", "official"),
+    [
+        ([1, 1, 0], [2, 1, 4], [True, True, False], 2, 2),
+        ([1, 0, 0], [2, 1, 4], [True, True, False], 2, 2),
+        ([0, 0, 1], [2, 1, 4], [True, False, False], None, 0),  # best without any answer
+        ([1, 0], [3, 3], [True, False], None, 3),  # equal odds: both answer or none; the search ends after the first
+        ([1, 1, 0], [3, 1, 3], [True, True, False], 1, 3),
+    ],
+)
+def test_the_threshold_to_use_gives_the_best_score_that_a_threshold_gives(
+    scores, odds, answerable, threshold, official
+):
+    scores, odds, answerable = (dict(zip("abc", values)) for values in (scores, odds, answerable))
+    found = threshold_to_use(scores, odds, answerable)
+    assert found < min(odds.values()) if threshold is None else found == threshold
+
+    def total(at):
+        return sum(scores[i] if odds[i] <= at else not answerable[i] for i in scores)
+
+    assert total(found) == max(map(total, [-1e9, *odds.values()]))
+    spans = {i: "some" if scores[i] or not answerable[i] else "" for i in scores}
+    assert find_best_threshold(spans, scores, odds, answerable)[1] == official
 
 
 @pytest.mark.realdata

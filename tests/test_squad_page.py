@@ -106,7 +106,9 @@ def test_the_page_of_known_answers(tokenizer, tmp_path):
     cases += [(Question("wrong", "what ?", CONTEXT, gold("river")), "new"), (Question("none", "?", "\u200b"), "")]
     questions, windows, answers = answered(tokenizer, cases, True)
     answers.threshold = 2.5
-    write_page(tmp_path / "a.html", questions, windows, answers, {"eval_best_f1_thresh": -7.25, "eval_total": 3})
+    write_page(
+        tmp_path / "a.html", questions, windows, answers, {"eval_null_score_diff_threshold": -7.25, "eval_total": 3}
+    )
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     shown = page.split("<details")[1:]
     for part, answer, right in zip(shown, ("red house", "new", ""), ("red house", "river", "")):

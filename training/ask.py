@@ -44,7 +44,7 @@ def store_settings(config, args, results: dict) -> None:
     config.question_answering = {name: getattr(args, name) for name in DEFAULTS}
     vars(config).pop("null_score_diff_threshold", None)  # of an earlier fine-tuning
     if args.version_2_with_negative:
-        config.null_score_diff_threshold = results["eval_best_f1_thresh"]
+        config.null_score_diff_threshold = results["eval_null_score_diff_threshold"]
 
 
 def settings_of(config) -> dict[str, int]:

@@ -5,7 +5,9 @@ counts for its best gold answer. Predictions and gold answers are keyed by quest
 answer "there is none".
 """
 
+import itertools
 import json
+import math
 import re
 import string
 import sys
@@ -182,6 +184,26 @@ def find_best_threshold(
         if current > best:
             best, threshold = current, null_odds[id_]
     return 100.0 * best / len(scores), threshold
+
+
+def threshold_to_use(
+    scores: Mapping[str, float], null_odds: Mapping[str, float], has_answer: Mapping[str, bool]
+) -> float:
+    """The lowest threshold at which answers score best.
+
+    The official search tells another one in two cases: it may stop among equal odds, which no threshold separates,
+    and where no answer at all scores best it tells 0. Here that is a threshold below all odds.
+
+    Args:
+        scores: by question id, of the answers before any threshold.
+    """
+    threshold = math.nextafter(min(null_odds[id_] for id_ in scores) - 1.0, -math.inf)
+    current = best = 0.0
+    for odds, ids in itertools.groupby(sorted(scores, key=null_odds.__getitem__), key=null_odds.__getitem__):
+        current += sum(scores[id_] - (not has_answer[id_]) for id_ in ids)
+        if current > best:
+            best, threshold = current, odds
+    return threshold
 
 
 def read_predictions(path: str | Path) -> dict[str, str]:

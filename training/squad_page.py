@@ -63,7 +63,7 @@ def write_page(
         results: the scores to show; those whose names begin with ``eval_``.
     """
     kinds = error_kinds(questions, windows, answers)
-    curve = threshold_curve(questions, answers, results["eval_best_f1_thresh"]) if answers.null_odds else ""
+    curve = threshold_curve(questions, answers, results["eval_null_score_diff_threshold"]) if answers.null_odds else ""
     name = _escape(path.resolve().parent.name)
     path.write_text(
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'

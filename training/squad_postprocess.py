@@ -53,20 +53,22 @@ class Answers:
         """The official scores of the predictions, with ``exact_match`` and ``f1`` in both versions.
 
         In version 2 the best scores are those over all thresholds: they come from ``spans``, for the search can
-        empty an answer but not bring back one that ``threshold`` emptied. ``at_0_...`` and ``at_best_...`` are
-        the scores with the threshold 0 and with ``best_f1_thresh``, which is the one to store with the model. The
-        official search can end among equal odds, or find nothing better than no answer at all while it reports
-        the threshold 0; ``at_best_f1`` is then below ``best_f1``.
+        empty an answer but not bring back one that ``threshold`` emptied. ``null_score_diff_threshold`` is the one
+        to store with the model (``squad_metrics.threshold_to_use``), ``at_best_...`` are the scores with it and
+        ``at_0_...`` those with 0. ``at_best_f1`` is below ``best_f1`` if the official search, whose threshold is
+        ``best_f1_thresh``, ends among equal odds.
         """
         gold = {question.id: [text for text, _ in question.answers] for question in questions}
         if not self.null_odds:
             return squad_metrics.score(gold, self.predictions)
         scores = squad_metrics.score(gold, self.spans, True, self.null_odds, self.threshold)
         results = {"exact_match": scores["exact"], **scores}
-        for name, threshold in (("at_0", 0.0), ("at_best", scores["best_f1_thresh"])):
+        f1 = {id_: squad_metrics.score_of("f1", answers, self.spans[id_]) for id_, answers in gold.items()}
+        best = squad_metrics.threshold_to_use(f1, self.null_odds, {id_: bool(texts) for id_, texts in gold.items()})
+        for name, threshold in (("at_0", 0.0), ("at_best", best)):
             scores = squad_metrics.score(gold, self.spans, True, self.null_odds, threshold)
             results |= {f"{name}_exact": scores["exact"], f"{name}_f1": scores["f1"]}
-        return results
+        return results | {"null_score_diff_threshold": best}
 
     def write(self, folder: str | Path) -> None:
         """predictions.json and nbest_predictions.json; in version 2 also null_odds.json and
