@@ -103,25 +103,14 @@ def main(argv: list[str] | None = None) -> None:
                 **speed.record(),
             )
         if args.eval_steps and step.index % args.eval_steps == 0 and not last:
-            results = pretraining.evaluate(run, model, held_out[length])
-            log_evaluation(run, step.index, length, results, speed.time_left())
+            evaluate(run, step.index, model, held_out, length, speed)
             doctor.consult(run, train_corpus)
         if args.save_steps and step.index % args.save_steps == 0:
             save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler)
 
-    results = pretraining.evaluate(run, model, held_out[phases[-1].length])
-    log_evaluation(run, total_steps, phases[-1].length, results, speed.time_left())
+    results = evaluate(run, total_steps, model, held_out, phases[-1].length, speed)
     doctor.consult(run, train_corpus)
-    save_model_folder(run, model)
-    results |= speed.results() | {"train_steps": total_steps}
-    if run.is_main:
-        results["train_loss"] = pretraining.mean_train_loss(run.output_dir / "metrics.jsonl")
-        draw_curves(run.output_dir)
-        write_model_card(
-            run.output_dir, kind="pretraining", datasets=[text.name], metrics=results, held_out=text.held_out_name
-        )
-    run.finish(results)
-    run.say(f"finished: {run.output_dir}")
+    save_results(run, model, text, results | speed.results() | {"train_steps": total_steps})
 
 
 def load_or_learn_tokenizer(run, text):
@@ -158,11 +147,25 @@ def build_model(args, tokenizer):
     return model
 
 
-def log_evaluation(run, step: int, length: int, results: dict[str, float], left: str) -> None:
+def evaluate(run, step: int, model, held_out: dict, length: int, speed) -> dict[str, float]:
+    results = pretraining.evaluate(run, model, held_out[length])
     run.log(event="eval", step=step, max_seq_length=length, **results)
     shown = ("eval_mlm_loss", "eval_mlm_accuracy", "eval_nsp_accuracy")
     numbers = ", ".join(f"{name} {results[name]:.4f}" for name in shown if name in results)
-    run.say(f"step {step}: {numbers}; {left} left")
+    run.say(f"step {step}: {numbers}; {speed.time_left()} left")
+    return results
+
+
+def save_results(run, model, text, results: dict[str, float]) -> None:
+    save_model_folder(run, model)
+    if run.is_main:
+        results["train_loss"] = pretraining.mean_train_loss(run.output_dir / "metrics.jsonl")
+        draw_curves(run.output_dir)
+        write_model_card(
+            run.output_dir, kind="pretraining", datasets=[text.name], metrics=results, held_out=text.held_out_name
+        )
+    run.finish(results)
+    run.say(f"finished: {run.output_dir}")
 
 
 if __name__ == "__main__":

@@ -135,7 +135,7 @@ def test_200_malformed_files(tmp_path, kind, lines, changes, expected):
             text = str(error)
             assert type(error) is ValueError
             assert "\n" not in text
-            whole_file = ("got none", "expected at least two labels", "examples have the label")
+            whole_file = ("got none", "expected at least two labels")
             assert re.search(rf"/{seed}\.{kind}:\d+: ", text) or any(words in text for words in whole_file), text
         else:
             wanted = expected(content)
@@ -186,7 +186,7 @@ def test_200_damaged_official_files(tmp_path):
         try:
             data = load_data(flags(task_name="sst2", train_file=path, validation_file=dev))
         except ValueError as error:
-            assert f"/{seed}.tsv" in str(error) or "training examples have the label" in str(error)
+            assert f"/{seed}.tsv" in str(error)
             refused += 1
         else:
             content = gzip.decompress(Path(path).read_bytes()) if packed else bytes(broken)

@@ -44,6 +44,7 @@ def test_every_kind_of_file_gives_the_same_documents(tmp_path):
     ("name", "content", "message"),
     [
         ("a.txt", None, r"a\.txt: no such file"),
+        (".", None, r"expected a file, got a folder"),
         ("a.txt", b"", r"a\.txt: is empty"),
         ("a.txt", b"\n \n\t\n", r"a\.txt: holds no text"),
         ("a.txt", b"fine\nnot \xff\n", r"a\.txt:2: not UTF-8"),

@@ -177,7 +177,7 @@ def test_load_vocab_reads_either_end_of_line_and_odd_characters(tmp_path):
         (b"", "empty"),
         (b"a\n\nb\n", "vocab.txt:2: expected a piece, got an empty line"),
         (b"a\nb\na\n", "vocab.txt:3: 'a' is already in line 1"),
-        (b"a\n\xff\n", "expected UTF-8"),
+        (b"a\n\xff\n", "vocab.txt:2: expected UTF-8, got byte 0xff"),
     ],
 )
 def test_bad_vocabulary_files(tmp_path, content, message):

@@ -141,17 +141,19 @@ def load_vocab(vocab_file: str | os.PathLike[str]) -> dict[str, int]:
     if not os.path.isfile(vocab_file):
         raise ValueError(f"{vocab_file}: expected a vocabulary file, one piece a line; there is no such file")
     vocab: dict[str, int] = {}
-    with open(vocab_file, encoding="utf-8") as lines:
-        try:
-            for index, line in enumerate(lines):
-                piece = line.strip()
-                if not piece:
-                    raise ValueError(f"{vocab_file}:{index + 1}: expected a piece, got an empty line")
-                if piece in vocab:
-                    raise ValueError(f"{vocab_file}:{index + 1}: {piece!r} is already in line {vocab[piece] + 1}")
-                vocab[piece] = index
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{vocab_file}: expected UTF-8 after line {len(vocab)}: {error}") from error
+    with open(vocab_file, "rb") as lines:
+        for index, line in enumerate(lines):
+            try:
+                piece = line.decode("utf-8").strip()
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{vocab_file}:{index + 1}: expected UTF-8, got byte 0x{line[error.start]:02x}; convert the file"
+                ) from error
+            if not piece:
+                raise ValueError(f"{vocab_file}:{index + 1}: expected a piece, got an empty line")
+            if piece in vocab:
+                raise ValueError(f"{vocab_file}:{index + 1}: {piece!r} is already in line {vocab[piece] + 1}")
+            vocab[piece] = index
     if not vocab:
         raise ValueError(f"{vocab_file}: the file is empty")
     return vocab

@@ -89,6 +89,8 @@ def check_files(files: Iterable[str | Path]) -> list[Path]:
     if not paths:
         raise ValueError("no input files; expected at least one .txt, .jsonl or .parquet file")
     for path in paths:
+        if path.is_dir():
+            raise ValueError(f"{path}: expected a file, got a folder; name the files in it")
         if not path.is_file():
             raise ValueError(f"{path}: no such file")
         if _kind(path) not in _KINDS:

@@ -99,8 +99,8 @@ def _check(data: Data, args) -> Data:
     train = data.splits.get("train")
     if train and data.task.labels and len(set(train.labels)) == 1:
         raise ValueError(
-            f"all {len(train)} training examples have the label {data.task.labels[train.labels[0]]!r}; "
-            "shuffle the file, or raise --max_train_samples"
+            f"{train.where(0)}: this and all other training examples ({len(train)}) have the label "
+            f"{data.task.labels[train.labels[0]]!r}; shuffle the file, or raise --max_train_samples"
         )
     return data
 
