@@ -80,7 +80,7 @@ class DropoutAttention(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float, dropped: int
     ) -> Tensor:
-        """(B, L, N, D). mask: bool, (B, 1, L, L) or broadcastable."""
+        """mask: bool, (B, 1, L, L) or broadcastable."""
         size = (*query.shape[:3], key.shape[2])
         ctx.rows = max(1, BLOCK // math.prod(size[1:]))
         masks = repeat(None) if mask is None else mask.expand(size).split(ctx.rows)
@@ -94,14 +94,14 @@ class DropoutAttention(torch.autograd.Function):
             contexts.append(torch.matmul(kept[-1].to(weights[-1].dtype).mul_(weights[-1]).to(v.dtype), v))
         ctx.save_for_backward(query, key, value, *weights, *kept)
         ctx.scaling, ctx.scale = scaling, STEPS / (STEPS - dropped)
-        return torch.cat([context.transpose(1, 2) for context in contexts]).mul_(ctx.scale)
+        return joined(contexts).mul_(ctx.scale)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         states = ctx.saved_tensors
         blocks = (len(states) - 3) // 2
-        columns = (gradient.transpose(1, 2), *states[:3])
+        columns = (gradient, *states[:3])
         found: tuple[list[Tensor], ...] = ([], [], [])
         for g, q, k, v, weights, kept in zip(
             *(column.split(ctx.rows) for column in columns), states[3 : 3 + blocks], states[3 + blocks :]
@@ -113,9 +113,12 @@ class DropoutAttention(torch.autograd.Function):
             found[0].append(torch.matmul(slope, k).mul_(ctx.scaling))
             found[1].append(torch.matmul(slope.transpose(2, 3), q * ctx.scaling))
             found[2].append(torch.matmul(dropped.transpose(2, 3), g))
-        # laid out as the linear layers' outputs are, (B, L, N, D): what follows needs no copy
-        gradients = (torch.cat([part.transpose(1, 2) for part in parts]).transpose(1, 2) for parts in found)
-        return *gradients, None, None, None
+        return *map(joined, found), None, None, None
+
+
+def joined(parts: list[Tensor]) -> Tensor:
+    """(B, N, L, D) of its blocks, in memory (B, L, N, D) as linear layers have it; a single one is left as it is."""
+    return parts[0] if len(parts) == 1 else torch.cat([part.transpose(1, 2) for part in parts]).transpose(1, 2)
 
 
 def fast_dropout_attention(
@@ -132,7 +135,8 @@ def fast_dropout_attention(
     """Attention written out, as sdpa on a CPU does with dropout; (B, L, N, D) and, for eager, weights (B, N, L, L)."""
     size, dropped = query.shape[:3].numel() * key.shape[2], round(dropout * STEPS)
     if not keep_weights and size >= SMALLEST and 0 < dropped < STEPS:
-        return DropoutAttention.apply(query, key, value, attention_mask, scaling, dropped), None
+        context = DropoutAttention.apply(query, key, value, attention_mask, scaling, dropped)
+        return context.transpose(1, 2).contiguous(), None
     scores = torch.matmul(query * scaling, key.transpose(2, 3))
     if attention_mask is not None and attention_mask.dtype == torch.bool:
         scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
