@@ -6,6 +6,8 @@ are other ones than torch's from the same seed, so the switch is off unless aske
 devices, on small tensors, under torch.compile and on left-to-right attention.
 """
 
+import math
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ from torch.nn import functional as F
 from transformers import BertConfig
 
 STEPS = 1 << 16  # probabilities are multiples of 1 / STEPS; the scale is that of the multiple, so the mean is exact
+BLOCK = 1 << 16  # values of attention's weights: several tensors of that size fit a core's cache
 SMALLEST = 1 << 15  # values; for fewer, what a Python function costs autograd is more than what is saved
 
 
@@ -68,30 +71,54 @@ class BertDropout(nn.Dropout):
 
 
 class DropoutAttention(torch.autograd.Function):
-    """softmax(scores) dropped, times value; of the (B, N, L, L) tensors it keeps the softmax and a mask in bytes."""
+    """softmax(scores) dropped, times value; of the (B, N, L, L) tensors it keeps the softmax and a mask in bytes.
+
+    A few sequences at a time, so that what is written once is read again from a core's cache.
+    """
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropped: int) -> Tensor:
-        """query: scaled; mask: bool."""
-        scores = torch.matmul(query, key.transpose(2, 3))
-        if mask is not None:
-            scores = scores.masked_fill_(~mask, torch.finfo(scores.dtype).min)
-        weights = F.softmax(scores, dim=-1)
-        kept = draw(weights.shape, dropped)
-        ctx.save_for_backward(query, key, value, weights, kept)
-        ctx.scale = STEPS / (STEPS - dropped)
-        return torch.matmul(kept.to(weights.dtype).mul_(weights).mul_(ctx.scale).to(value.dtype), value)
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float, dropped: int
+    ) -> Tensor:
+        """mask: bool, (B, 1, L, L) or broadcastable."""
+        size = (*query.shape[:3], key.shape[2])
+        ctx.rows = max(1, BLOCK // math.prod(size[1:]))
+        masks = repeat(None) if mask is None else mask.expand(size).split(ctx.rows)
+        contexts, weights, kept = [], [], []
+        for q, k, v, attended in zip(*(states.split(ctx.rows) for states in (query, key, value)), masks):
+            scores = torch.matmul(q * scaling, k.transpose(2, 3))
+            if attended is not None:
+                scores = scores.masked_fill_(~attended, torch.finfo(scores.dtype).min)
+            weights.append(F.softmax(scores, dim=-1))
+            kept.append(draw(scores.shape, dropped))
+            contexts.append(torch.matmul(kept[-1].to(weights[-1].dtype).mul_(weights[-1]).to(v.dtype), v))
+        ctx.save_for_backward(query, key, value, *weights, *kept)
+        ctx.scaling, ctx.scale = scaling, STEPS / (STEPS - dropped)
+        return joined(contexts).mul_(ctx.scale)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, weights, kept = ctx.saved_tensors
-        share = kept.to(weights.dtype)
-        slope = torch.matmul(gradient, value.transpose(2, 3)).to(weights.dtype).mul_(share).mul_(ctx.scale)
-        dropped = share.mul_(weights).mul_(ctx.scale).to(value.dtype)
-        of_value = torch.matmul(dropped.transpose(2, 3), gradient)
-        slope = torch._softmax_backward_data(slope, weights, -1, weights.dtype).to(query.dtype)
-        return torch.matmul(slope, key), torch.matmul(slope.transpose(2, 3), query), of_value, None, None
+        states = ctx.saved_tensors
+        blocks = (len(states) - 3) // 2
+        columns = (gradient, *states[:3])
+        found: tuple[list[Tensor], ...] = ([], [], [])
+        for g, q, k, v, weights, kept in zip(
+            *(column.split(ctx.rows) for column in columns), states[3 : 3 + blocks], states[3 + blocks :]
+        ):
+            g, share = g * ctx.scale, kept.to(weights.dtype)
+            slope = torch.matmul(g, v.transpose(2, 3)).to(weights.dtype).mul_(share)
+            slope = torch._softmax_backward_data(slope, weights, -1, weights.dtype).to(q.dtype)
+            dropped = share.mul_(weights).to(v.dtype)
+            found[0].append(torch.matmul(slope, k).mul_(ctx.scaling))
+            found[1].append(torch.matmul(slope.transpose(2, 3), q * ctx.scaling))
+            found[2].append(torch.matmul(dropped.transpose(2, 3), g))
+        return *map(joined, found), None, None, None
+
+
+def joined(parts: list[Tensor]) -> Tensor:
+    """(B, N, L, D) of its blocks, in memory (B, L, N, D) as linear layers have it; a single one is left as it is."""
+    return parts[0] if len(parts) == 1 else torch.cat([part.transpose(1, 2) for part in parts]).transpose(1, 2)
 
 
 def fast_dropout_attention(
@@ -108,7 +135,7 @@ def fast_dropout_attention(
     """Attention written out, as sdpa on a CPU does with dropout; (B, L, N, D) and, for eager, weights (B, N, L, L)."""
     size, dropped = query.shape[:3].numel() * key.shape[2], round(dropout * STEPS)
     if not keep_weights and size >= SMALLEST and 0 < dropped < STEPS:
-        context = DropoutAttention.apply(query * scaling, key, value, attention_mask, dropped)
+        context = DropoutAttention.apply(query, key, value, attention_mask, scaling, dropped)
         return context.transpose(1, 2).contiguous(), None
     scores = torch.matmul(query * scaling, key.transpose(2, 3))
     if attention_mask is not None and attention_mask.dtype == torch.bool:

@@ -122,13 +122,16 @@ def test_it_acts_at_the_same_places(attention, unpad, monkeypatch):
     assert_same(found[1], found[0])
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3])
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_attention_in_one_piece_is_attention_written_out(masked, dtype):
-    """The same draws, value and gradients, under autocast too; it keeps no weights."""
+def test_attention_in_one_piece_is_attention_written_out(rows, masked, dtype, monkeypatch):
+    """The same draws, value and gradients, under autocast too, for all sequences at once and for `rows` at a time;
+    it keeps no weights."""
+    monkeypatch.setattr(dropout, "BLOCK", rows * 4 * 7 * 7)
     generator = torch.Generator().manual_seed(0)
-    states = torch.randn(3, 2, 4, 7, 6, generator=generator, dtype=torch.float64).to(dtype)
-    keep = torch.ones(2, 1, 7, 7, dtype=torch.bool)
+    states = torch.randn(3, 3, 7, 4, 6, generator=generator, dtype=torch.float64).to(dtype).transpose(2, 3)
+    keep = torch.ones(3, 1, 7, 7, dtype=torch.bool)
     keep[0, ..., 5:] = False
     for autocast in {False, dtype == torch.bfloat16}:
         found = []
@@ -140,9 +143,10 @@ def test_attention_in_one_piece_is_attention_written_out(masked, dtype):
                 context, weights = fast_dropout_attention(None, *qkv, mask, 0.3, 0.4, keep_weights=whole)
             assert (weights is None) is not whole and context.dtype == dtype
             found.append([context, *torch.autograd.grad(context.double().square().sum(), qkv)])
-        tolerance = {"rtol": 0, "atol": {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 0.03}[dtype]}
+        # in bfloat16 the two round in different places, each time by up to 0.4 %
+        rtol, atol = {torch.float64: (0, 1e-12), torch.float32: (0, 1e-5), torch.bfloat16: (0.01, 0.03)}[dtype]
         for mine, expected in zip(*found):
-            torch.testing.assert_close(mine, expected, **tolerance)
+            torch.testing.assert_close(mine, expected, rtol=rtol, atol=atol)
 
 
 @pytest.mark.parametrize("use_reentrant", [False, True])
