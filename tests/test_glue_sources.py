@@ -35,7 +35,7 @@ THREE_WAY = ("entailment", "neutral", "contradiction")
         (b"sentence\tlabels\na\t1\n", "own.tsv:1: expected a column 'label', got 'sentence', 'labels'"),
         (b"text\tlabel\na\t1\n", "own.tsv:1: expected the columns 'sentence', got 'text', 'label'"),
         (b"sentence\tsentence\tlabel\na\tb\t1\n", "own.tsv:1: column 'sentence' is there twice"),
-        (b"sentence\tlabel\na\t1\nb\t1\n", "own.tsv:2: this and all other training examples (2) have the label 'positive'; shuffle"),
+        (b"sentence\tlabel\na\t1\nb\t1\n", "own.tsv:2: this and all other training examples (2) have the label 'posit"),
     ],
 )
 def test_malformed_tsv(tmp_path, content, expected):
