@@ -149,9 +149,12 @@ def test_only_like_is_compared_with_like():
     assert comparable(FACTS, entropy)[0] == "mini"
     assert comparable(FACTS, entropy - 0.31) is None
     assert comparable(FACTS | {"processes": 2}, entropy) is None
-    for changes in ({"config_name": "tiny"}, {"max_seq_length": 64}, {"mlm_probability": 0.4}, {"objective": "mlm"}):
+    for changes in ({"config_name": "base"}, {"max_seq_length": 64}, {"mlm_probability": 0.4}, {"objective": "mlm"}):
         assert comparable(FACTS | {"flags": FLAGS | changes}, entropy) is None
     assert comparable({"flags": {"task_name": "rte"}}, entropy) is None
+    tiny = FACTS | {"flags": FLAGS | {"config_name": "tiny"}}
+    assert comparable(tiny, entropy)[0] == "tiny"
+    assert comparable(tiny, entropy + 0.31) is None
 
 
 def test_the_reference_is_drawn_and_a_reference_can_be_made(tmp_path, monkeypatch, corpus):
