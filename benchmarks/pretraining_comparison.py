@@ -1,0 +1,95 @@
+"""Pre-training runs of one vocabulary compared: masked-LM loss on the very same held-out instances.
+
+    python benchmarks/pretraining_comparison.py runs/base runs/mlm runs/wwm runs/phases runs/long
+
+What a run itself evaluates are instances of its own kind: pairs or packed text, single pieces or whole words masked,
+128 or 512 tokens, whose losses differ by their nature. Here every network predicts all kinds, in float32 without
+dropout; the held-out corpus is the first run's. Written to results/pretraining_comparison.json.
+"""
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from torch.nn import functional as F
+from transformers import AutoTokenizer, logging
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from modeling_bert_repro import BertForMaskedLM
+from training.instances import PretrainingInstances
+from training.run import commit, device_name, versions, write_json
+from training.shards import Corpus
+
+RESULTS = Path(__file__).parent / "results" / "pretraining_comparison.json"
+KINDS = {
+    "pairs of 128": {"objective": "mlm_nsp", "max_seq_length": 128},
+    "packed, 128": {"objective": "mlm", "max_seq_length": 128},
+    "packed, 128, whole words": {"objective": "mlm", "max_seq_length": 128, "whole_word_mask": True},
+    "packed, 512": {"objective": "mlm", "max_seq_length": 512},
+}
+
+
+@torch.inference_mode()
+def masked_loss(model: BertForMaskedLM, batches: Iterable[dict[str, torch.Tensor]]) -> tuple[float, int]:
+    """Nats a prediction, and the number of predictions."""
+    total, count = 0.0, 0
+    for batch in batches:
+        labels = batch["labels"]
+        inputs = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
+        logits = model(**inputs).logits[labels != -100]
+        total += float(F.cross_entropy(logits, labels[labels != -100], reduction="sum"))
+        count += len(logits)
+    return total / count, count
+
+
+def batches(instances: PretrainingInstances, positions: int) -> Iterable[dict[str, torch.Tensor]]:
+    """As many instances as make `positions` tokens, at most one epoch."""
+    count = min(positions // instances.max_seq_length, instances.epoch_size(0))
+    for start in range(0, count, 16):
+        yield instances.batch(start, min(start + 16, count))
+
+
+def settings_of(folder: Path) -> dict:
+    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    names = ("objective", "whole_word_mask", "phases", "max_seq_length", "per_device_train_batch_size", "seed")
+    return {"commit": facts["commit"], "total_steps": facts["total_steps"]} | {
+        name: facts["flags"][name] for name in names
+    }
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path, help="output folders of run_pretraining.py, of one tokenizer")
+    parser.add_argument("--positions", type=int, default=2048 * 128, help="held-out tokens of each kind")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    args = parser.parse_args(argv)
+    logging.set_verbosity_error()
+    tokenizer = AutoTokenizer.from_pretrained(args.runs[0])
+    corpus = Corpus.open(args.runs[0] / "corpus" / "validation", tokenizer)
+    kinds = {name: PretrainingInstances(corpus, tokenizer, seed=0, fixed=True, **more) for name, more in KINDS.items()}
+    record = {
+        "command": shlex.join(["python", "benchmarks/pretraining_comparison.py", *(run.name for run in args.runs)]),
+        "commit": commit(),
+        "versions": versions(),
+        "device": device_name(torch.device("cpu")),
+        "positions": args.positions,
+        "unigram_entropy": Corpus.open(args.runs[0] / "corpus" / "train", tokenizer).unigram_entropy(),
+        "runs": {},
+    }
+    print(f"| run | {' | '.join(KINDS)} |\n|---|{'---:|' * len(KINDS)}")
+    for folder in args.runs:
+        model = BertForMaskedLM.from_pretrained(folder).eval()
+        found = {kind: masked_loss(model, batches(instances, args.positions)) for kind, instances in kinds.items()}
+        record["runs"][folder.name] = settings_of(folder) | {"masked_loss": {k: loss for k, (loss, _) in found.items()}}
+        record["predictions"] = {kind: count for kind, (_, count) in found.items()}
+        print(f"| {folder.name} | {' | '.join(f'{loss:.3f}' for loss, _ in found.values())} |", flush=True)
+        write_json(args.output, record)
+
+
+if __name__ == "__main__":
+    main()
