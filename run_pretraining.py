@@ -60,22 +60,10 @@ def main(argv: list[str] | None = None) -> None:
     held_out = pretraining.instances(args, eval_corpus, tokenizer, held_out=True)
     phases = pretraining.planned_phases(args, train, run.world_size)
     total_steps = phases[-1].stop
-    run.describe(
-        data=text.sources,
-        corpus={"documents": train_corpus.num_documents, "tokens": train_corpus.num_tokens},
-        held_out={"documents": eval_corpus.num_documents, "tokens": eval_corpus.num_tokens},
-        parameters=model.num_parameters(),
-        total_steps=total_steps,
-    )
-    if args.phases:
-        run.describe(phases=described(phases, run.world_size))
+    describe(run, text, train_corpus, eval_corpus, model, phases)
     if run.is_main:
         tokenizer.save_pretrained(run.output_dir)
         write_vocab(tokenizer, run.output_dir)
-    run.say(
-        f"{train_corpus.num_documents:,} documents, {train_corpus.num_tokens:,} tokens; {model.num_parameters():,} "
-        f"parameters; {described(phases, run.world_size)}"
-    )
 
     speed = Throughput(run, model.config, total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
@@ -145,6 +133,24 @@ def build_model(args, tokenizer):
     if args.torch_compile:
         model.compile()
     return model
+
+
+def describe(run, text, train_corpus, eval_corpus, model, phases) -> None:
+    """What run.json and the terminal say before the first step."""
+    plan = described(phases, run.world_size)
+    run.describe(
+        data=text.sources,
+        corpus={"documents": train_corpus.num_documents, "tokens": train_corpus.num_tokens},
+        held_out={"documents": eval_corpus.num_documents, "tokens": eval_corpus.num_tokens},
+        parameters=model.num_parameters(),
+        total_steps=phases[-1].stop,
+    )
+    if run.args.phases:
+        run.describe(phases=plan)
+    run.say(
+        f"{train_corpus.num_documents:,} documents, {train_corpus.num_tokens:,} tokens; {model.num_parameters():,} "
+        f"parameters; {plan}"
+    )
 
 
 def evaluate(run, step: int, model, held_out: dict, length: int, speed) -> dict[str, float]:

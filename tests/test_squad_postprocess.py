@@ -254,6 +254,18 @@ def test_scores_search_the_threshold_in_both_directions(tokenizer):
     assert one.score(questions[:2]) == {"exact_match": 100.0, "f1": 100.0}
 
 
+def test_where_no_answer_at_all_is_best_the_threshold_says_so(tokenizer):
+    """The official search tells the threshold 0, at which the one question would be answered."""
+    question = Question("a", "x", CONTEXT)
+    windows = build_windows([question], tokenizer, 64, 16, 32)
+    place = int(windows.context_begin[0]) + tokenizer.tokenize(CONTEXT).index("old")
+    answers = find_answers([question], windows, *planted(windows, {(0, place, place): 4.0}), 20, 30, True)
+    scores = answers.score([question])
+    assert (scores["best_f1"], scores["best_f1_thresh"], scores["at_0_f1"]) == (100.0, 0.0, 0.0)
+    assert scores["at_best_f1"] == 100.0
+    assert scores["null_score_diff_threshold"] < answers.null_odds["a"] < 0
+
+
 def test_files(tokenizer, tmp_path):
     question = Question("q", "what", "the caf\u00e9")
     windows = build_windows([question], tokenizer, 64, 16, 32)

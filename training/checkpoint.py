@@ -84,16 +84,21 @@ def find_checkpoint(run: Run) -> Path | None:
     if not asked:
         return None
     if asked != "auto":
-        problem = damage(Path(asked))
-        if problem:
-            raise ValueError(f"--resume_from_checkpoint {asked}: {problem}; give another, or 'auto'")
-        return Path(asked)
+        return named_checkpoint(asked)
     for folder in reversed(_checkpoints(run.output_dir)):
         problem = damage(folder)
         if problem is None:
             return folder
         run.say(f"passing over {folder.name}: {problem}")
     return None
+
+
+def named_checkpoint(folder: str) -> Path:
+    """The folder that ``--resume_from_checkpoint`` names; ValueError if it is no whole checkpoint."""
+    problem = damage(Path(folder))
+    if problem:
+        raise ValueError(f"--resume_from_checkpoint {folder}: {problem}; give another, or 'auto'")
+    return Path(folder)
 
 
 def load_checkpoint(run: Run, folder: Path, total_steps: int, model, optimizer, scheduler) -> int:

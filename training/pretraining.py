@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from . import embedded
 from .batches import step_batches, steps_for
-from .checkpoint import damage
+from .checkpoint import named_checkpoint
 from .configs import bert_config, check_length, check_model_name
 from .corpus import build_corpus, check_files, check_text, encode_share, read_documents
 from .instances import PretrainingInstances
@@ -79,11 +79,7 @@ def check_early(args) -> None:
         length = max(phase.length for phase in phases_of(vars(args)))
         check_length(bert_config(args.config_name or "mini", 1), length)
     if args.resume_from_checkpoint not in (None, "auto"):
-        problem = damage(Path(args.resume_from_checkpoint))
-        if problem:
-            raise ValueError(
-                f"--resume_from_checkpoint {args.resume_from_checkpoint}: {problem}; give another, or 'auto'"
-            )
+        named_checkpoint(args.resume_from_checkpoint)
     if args.validation_file:
         check_text(args.validation_file, need_pairs=args.objective == "mlm_nsp")
 
