@@ -29,7 +29,7 @@ from tokenization import build_tokenizer
 from training import arguments, glue
 from training.checkpoint import FIXED_FLAGS
 from training.glue_sources import load_data
-from training.report import read_run, tables
+from training.report import read_runs, tables
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -255,7 +255,7 @@ def test_tables_of_runs_are_what_the_report_prints(path):
     for words, table in blocks:
         folders = sorted(folder for word in words.split() for folder in ROOT.glob(word))
         assert folders, words
-        runs = [replace(read_run(folder), folder=folder.relative_to(ROOT)) for folder in folders]
+        runs = [replace(run, folder=run.folder.relative_to(ROOT)) for folder in folders for run in read_runs(folder)]
         assert table == tables(runs)
 
 

@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from training.report import main, read_run
+from training.report import main, read_runs
 
 
 @pytest.fixture
@@ -57,6 +57,20 @@ def test_runs_of_a_task_share_a_row_and_seeds_a_cell(finished, tmp_path, capsys)
     assert table[0][2] in capsys.readouterr().out
 
 
+def test_the_folder_of_a_series_stands_for_its_runs(finished, tmp_path, capsys):
+    (tmp_path / "five").mkdir()
+    for seed, score in ((42, 0.5), (43, 0.7)):
+        finished(f"five/seed-{seed}", "run_glue.py", {"eval_accuracy": score}, task_name="rte", model_name_or_path="m")
+    (tmp_path / "five" / "summary.json").write_text('{"runs": [{"folder": "seed-42"}, {"folder": "seed-43"}]}')
+    main([str(tmp_path / "five"), "--output_dir", str(tmp_path / "out")])
+    table = rows((tmp_path / "out" / "report.md").read_text())
+    assert table[1] == ["rte", "accuracy", "60.0 ± 14.1 (2)"]
+    assert table[3:] == [[str(tmp_path / "five"), "1,000", "61 ± 0 (2)", "0123456789ab", "cpu"]]
+    (tmp_path / "five" / "seed-43" / "all_results.json").unlink()
+    with pytest.raises(ValueError, match=r"seed-43/all_results\.json: expected the records of a finished run"):
+        read_runs(tmp_path / "five")
+
+
 def test_pre_training_stands_beside_it(finished, tmp_path):
     results = {"eval_mlm_loss": 5.3, "eval_mlm_accuracy": 0.21, "eval_nsp_accuracy": 0.77}
     folder = finished("pre", "run_pretraining.py", results)
@@ -72,4 +86,4 @@ def test_a_run_that_is_not_finished_is_named(finished, tmp_path):
     folder = finished("half", "run_glue.py", {}, config_name="mini")
     (tmp_path / "half" / "all_results.json").unlink()
     with pytest.raises(ValueError, match=r"half/all_results\.json: expected the records of a finished run"):
-        read_run(folder)
+        read_runs(folder)

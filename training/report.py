@@ -4,8 +4,9 @@
 
 Fine-tuning runs of one task stand in one row, where they started from in the columns: random weights, a
 pre-trained folder, transformers' network. Runs that differ in their seed only share a cell: mean ± standard
-deviation (runs). Pre-training runs are listed beneath, the first one's held-out loss is drawn beside the bars.
-Writes report.md and, where matplotlib is installed, report.png.
+deviation (runs). The folder of a series (--seeds, --paper) stands for all of its runs. Pre-training runs are listed
+beneath, the first one's held-out loss is drawn beside the bars. Writes report.md and, where matplotlib is installed,
+report.png.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import importlib.util
 import json
 import statistics
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .curves import BLUE, DPI, GREEN, GREY, ORANGE, VERMILION, canvas, draw_losses, dress, read_events, series
@@ -34,7 +35,10 @@ SCRIPTS = {"run_glue.py": "classification", "run_squad.py": "question answering"
 
 @dataclass
 class Finished:
-    """A finished run: ``task`` is None for pre-training, ``start`` says which weights it began with."""
+    """A finished run: ``task`` is None for pre-training, ``start`` says which weights it began with.
+
+    ``folder`` is the one that was asked for: its own, or that of its series.
+    """
 
     folder: Path
     task: str | None
@@ -43,9 +47,16 @@ class Finished:
     results: dict
 
 
-def read_run(folder: str | Path) -> Finished:
-    """Raises ValueError, naming the file, where the folder does not hold a finished run."""
+def read_runs(folder: str | Path) -> list[Finished]:
+    """The run in a folder, or those of a series. Raises ValueError, naming the file, where one is not finished."""
     folder = Path(folder)
+    if not (folder / "summary.json").is_file():
+        return [read_run(folder)]
+    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    return [replace(read_run(folder / run["folder"]), folder=folder) for run in summary["runs"]]
+
+
+def read_run(folder: Path) -> Finished:
     contents = []
     for name in ("run.json", "all_results.json"):
         try:
@@ -80,12 +91,12 @@ def cells(runs: list[Finished]) -> dict[tuple[str, str], dict[str, list[float]]]
     return table
 
 
-def shown(values: list[float] | None) -> str:
+def shown(values: list[float] | None, digits: int = 1) -> str:
     if not values:
         return ""
     if len(values) == 1:
-        return f"{values[0]:.1f}"
-    return f"{statistics.mean(values):.1f} ± {statistics.stdev(values):.1f} ({len(values)})"
+        return f"{values[0]:,.{digits}f}"
+    return f"{statistics.mean(values):,.{digits}f} ± {statistics.stdev(values):,.{digits}f} ({len(values)})"
 
 
 def starts_of(runs: list[Finished]) -> list[str]:
@@ -118,9 +129,12 @@ def tables(runs: list[Finished]) -> str:
             )
         lines.append("")
     lines += ["| run | steps | seconds of training | commit | device |", "|---|---:|---:|---|---|"]
+    alike: dict[tuple, list[float]] = {}
     for run in runs:
         steps, seconds = run.results.get("train_steps", 0), run.results.get("train_runtime", 0)
-        lines.append(f"| {run.folder} | {steps:,} | {seconds:,.0f} | {run.facts['commit']} | {run.facts['device']} |")
+        alike.setdefault((run.folder, steps, run.facts["commit"], run.facts["device"]), []).append(seconds)
+    for (folder, steps, commit, device), seconds in alike.items():
+        lines.append(f"| {folder} | {steps:,} | {shown(seconds, 0)} | {commit} | {device} |")
     return "\n".join(lines) + "\n"
 
 
@@ -173,7 +187,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN_FOLDER")
     parser.add_argument("--output_dir", default="report")
     args = parser.parse_args(argv)
-    runs = [read_run(folder) for folder in args.runs]
+    runs = [run for folder in args.runs for run in read_runs(folder)]
     output = Path(args.output_dir)
     output.mkdir(parents=True, exist_ok=True)
     text = tables(runs)
