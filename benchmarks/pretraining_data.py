@@ -31,9 +31,10 @@ from transformers import BertTokenizer, DataCollatorForLanguageModeling
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from training.corpus import Corpus, build_corpus, read_documents
+from training.corpus import Corpus, build_corpus
 from training.encoding import load_backend
 from training.instances import PretrainingInstances
+from training.reading import read_documents
 from training.shards import tokenizer_json
 
 PARTS = ("builder", "plan", "batches", "memory")

@@ -6,9 +6,10 @@ import torch
 from transformers import BertTokenizer
 
 from training import segments
-from training.corpus import build_corpus, read_documents
+from training.corpus import build_corpus
 from training.instances import VARIANTS, PretrainingInstances
 from training.masking import IGNORED
+from training.reading import read_documents
 from training.segments import IS_NEXT, NOT_NEXT, cut_lengths
 
 PAD, UNK, CLS, SEP, MASK = range(5)

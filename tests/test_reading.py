@@ -1,4 +1,4 @@
-"""training/corpus.py: what is read from files, and what is refused."""
+"""training/reading.py: what is read from files, and what is refused."""
 
 import gzip
 import json
@@ -11,8 +11,8 @@ import pytest
 
 from training import audit
 from training.checkpoint import damage
-from training.corpus import read_documents
 from training.curves import read_events
+from training.reading import read_documents
 from training.shards import ShardWriter, read_manifest
 
 TEXT = "The dog sat. The cat ran away!\nA bird sang.\n\nOne red house. It was far.\n"

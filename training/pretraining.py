@@ -17,10 +17,11 @@ from . import embedded
 from .batches import step_batches, steps_for
 from .checkpoint import named_checkpoint
 from .configs import bert_config, check_length, check_model_name
-from .corpus import build_corpus, check_files, check_text, encode_share, read_documents
+from .corpus import build_corpus, check_text, encode_share
 from .instances import PretrainingInstances
 from .loop import IGNORED
 from .phases import Phase, phases_of, scheduled
+from .reading import check_files, read_documents
 from .run import Run
 from .shards import Corpus, sha256_of
 

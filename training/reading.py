@@ -1,0 +1,202 @@
+"""Files -> documents: what is read, line by line, and what is refused."""
+
+import gzip
+import io
+import itertools
+import json
+import lzma
+import shutil
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+_PACKED = (".xz", ".gz")
+_BLOCK = 1 << 20
+_KINDS = (".txt", ".jsonl", ".parquet")
+
+
+def read_documents(files: Iterable[str | Path]) -> Iterator[list[str]]:
+    """The documents of `files` in order, each as its paragraphs (stripped lines that are not empty).
+
+    .txt: a sentence or paragraph a line, a blank line between documents. .jsonl and .parquet: the field `text`
+    is a document, its lines are paragraphs. Each may be compressed (.xz, .gz). UTF-8 only.
+    Raises ValueError, naming file and line, for a missing or empty file, an unknown kind, bytes that are not
+    UTF-8, damaged compression, a row without a `text` string.
+    """
+    document: list[str] = []
+    for line in read_lines(files):
+        if line is not None:
+            document.append(line)
+        elif document:
+            yield document
+            document = []
+
+
+def read_lines(files: Iterable[str | Path]) -> Iterator[str | None]:
+    """Like `read_documents` as one flat stream: paragraphs, and None at the end of each document.
+
+    It keeps memory bounded for a file that is one endless document.
+    """
+    for path in check_files(files):
+        with _opened(path) as stream:
+            kind = _kind(path)
+            readers = {".txt": _text_lines, ".jsonl": _json_lines, ".parquet": _parquet_lines}
+            empty = True
+            for line in readers[kind](path, stream):
+                empty = empty and line is None
+                yield line
+        if empty:
+            raise ValueError(f"{path}: holds no text; remove it from the list of files")
+
+
+def check_files(files: Iterable[str | Path]) -> list[Path]:
+    """`files` as paths; ValueError for one that is missing, empty or of an unknown kind."""
+    paths = [Path(file) for file in files]
+    if not paths:
+        raise ValueError("no input files; expected at least one .txt, .jsonl or .parquet file")
+    for path in paths:
+        if path.is_dir():
+            raise ValueError(f"{path}: expected a file, got a folder; name the files in it")
+        if not path.is_file():
+            raise ValueError(f"{path}: no such file")
+        if _kind(path) not in _KINDS:
+            raise ValueError(f"{path}: unknown kind; expected .txt, .jsonl or .parquet, or one of them as .xz or .gz")
+        if path.stat().st_size == 0:
+            raise ValueError(f"{path}: is empty; remove it from the list of files")
+    return paths
+
+
+def _kind(path: Path) -> str:
+    return Path(path.stem).suffix if path.suffix in _PACKED else path.suffix
+
+
+def _opened(path: Path) -> IO[bytes]:
+    if path.suffix == ".xz":
+        return io.BufferedReader(_Xz(path), _BLOCK)
+    return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
+
+
+class _Xz(io.RawIOBase):
+    """What an .xz holds, all of its streams. `lzma.open` takes a damaged second one for the end and says nothing."""
+
+    def __init__(self, path: Path):
+        self.file = path.open("rb")
+        self.decoder = lzma.LZMADecompressor()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        while True:
+            block = b""
+            if self.decoder.eof:
+                block = self.decoder.unused_data.lstrip(b"\0")  # streams may be padded
+                while not block and (more := self.file.read(_BLOCK)):
+                    block = more.lstrip(b"\0")
+                if not block:
+                    return 0
+                self.decoder = lzma.LZMADecompressor()
+            elif self.decoder.needs_input:
+                block = self.file.read(_BLOCK)
+                if not block:
+                    raise EOFError("it ends in the middle of a stream")
+            data = self.decoder.decompress(block, len(buffer))
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
+
+
+def _decoded_lines(path: Path, stream: IO[bytes]) -> Iterator[tuple[int, str]]:
+    number = 0
+    try:
+        for number, line in enumerate(stream, 1):
+            if b"\0" in line:
+                raise ValueError(f"{path}:{number}: holds a NUL byte: a binary file, or UTF-16; convert it to UTF-8")
+            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}:{number}: not UTF-8 ({error.reason} at byte {error.start}); convert the file"
+        ) from error
+    except (lzma.LZMAError, zlib.error, EOFError, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path}:{number + 1}: damaged compression ({error}); fetch the file again") from error
+
+
+def _text_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
+    for _, line in _decoded_lines(path, stream):
+        yield line or None
+    yield None
+
+
+def _json_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
+    for number, line in _decoded_lines(path, stream):
+        if not line:
+            continue
+        try:
+            # Of two fields of one name json keeps the last and says nothing; the look-out for them costs time.
+            row = json.loads(line, object_pairs_hook=_unrepeated if line.count('"text"') > 1 else None)
+        except (ValueError, RecursionError) as error:  # also numbers of 5,000 digits, and endless brackets
+            raise ValueError(f"{path}:{number}: not JSON ({error}); expected one object a line") from error
+        if not isinstance(row, dict):
+            raise ValueError(f"{path}:{number}: expected one object a line, got a {type(row).__name__}")
+        if "text" not in row:
+            raise ValueError(f"{path}:{number}: expected a field `text`; its fields are {', '.join(row)}")
+        yield from _paragraphs(row["text"], f"{path}:{number}")
+
+
+def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    if names.count("text") > 1:
+        raise ValueError("the field `text` comes twice")
+    return dict(pairs)
+
+
+def _parquet_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
+    import pyarrow
+    import pyarrow.parquet
+
+    with tempfile.TemporaryFile() as unpacked:
+        try:
+            if path.suffix in _PACKED:
+                # Parquet is read from its end: seeking in a compressed stream would unpack it many times.
+                shutil.copyfileobj(stream, unpacked)
+                stream = unpacked
+            table = pyarrow.parquet.ParquetFile(stream)
+            names = table.schema_arrow.names
+            if names.count("text") != 1:
+                raise ValueError(f"{path}: expected one column `text`; its columns are {', '.join(names)}")
+            rows = itertools.chain.from_iterable(
+                batch.column(0) for batch in table.iter_batches(1024, columns=["text"])
+            )
+            for number, row in enumerate(rows, 1):
+                try:
+                    text = row.as_py()
+                except UnicodeDecodeError as error:
+                    raise ValueError(f"{path}: row {number}: not UTF-8 ({error.reason}); repair the text") from error
+                yield from _paragraphs(text, f"{path}: row {number}")
+        except (pyarrow.ArrowException, lzma.LZMAError, zlib.error, EOFError, OSError) as error:
+            reason = " ".join(str(error).split())
+            raise ValueError(f"{path}: not a readable parquet file ({reason}); fetch the file again") from error
+
+
+def _paragraphs(text: Any, where: str) -> Iterator[str | None]:
+    if not isinstance(text, str):
+        raise ValueError(f"{where}: expected a string in the field `text`, got {type(text).__name__}; repair the row")
+    check_encodable(text, where)
+    for line in text.split("\n"):
+        if line := line.strip():
+            yield line
+    yield None
+
+
+def check_encodable(text: str, where: str) -> None:
+    """ValueError for lone surrogates, which are no characters and which tokenizers refuse with a TypeError."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{where}: lone surrogate at character {error.start}; repair the text") from error
