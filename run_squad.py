@@ -25,6 +25,7 @@ null_odds.json and span_predictions.json (answers from before the threshold). do
 scores, files of answers, thresholds, questions to a finished model.
 """
 
+import copy
 import sys
 from pathlib import Path
 
@@ -65,7 +66,13 @@ def run_one(args, tokenizer, config: BertConfig, data, setting: Setting) -> dict
     """One run, from the folder's first file to its last; returns what all_results.json holds."""
     run = start_run(args, "run_squad.py")
     cls, training = modeling_bert_repro.BertForQuestionAnswering, "train" in data.questions
-    model = build_model(run, cls, config, config, ("qa_outputs.",), training)
+    spans = copy.deepcopy(config)  # start and end, whatever a classifier's head before it told apart
+    spans.id2label, spans.label2id, spans.problem_type = (
+        {0: "LABEL_0", 1: "LABEL_1"},
+        {"LABEL_0": 0, "LABEL_1": 1},
+        None,
+    )
+    model = build_model(run, cls, spans, config, ("qa_outputs.",), training)
     windows = shared_windows(run, data.questions, tokenizer)
     features = {split: Features(w.columns(), tokenizer.pad_token_id) for split, w in windows.items()}
     run.describe(data=setting.facts, windows={split: len(rows) for split, rows in features.items()})

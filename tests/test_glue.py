@@ -4,6 +4,7 @@ import gzip
 import json
 import lzma
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -106,14 +107,14 @@ def test_windows_line_ends_and_byte_order_mark(tmp_path):
 
 
 def test_broken_rows_of_old_qqp_are_left_out_and_said_so(tmp_path):
-    folder = write_task(tmp_path, "qqp", rows=3000)
+    folder = write_task(tmp_path, "qqp", rows=4000)
     lines = (folder / "train.tsv").read_text(encoding="utf-8").split("\n")
-    lines[100:101] = ["100\tx\tx\ta question", "with a line break\tother\t0"]
+    lines[100:101] = ["100\tx\tx\ta question", "", "with line breaks\tother\t0"]
     (folder / "train.tsv").write_text("\n".join(lines), encoding="utf-8")
     data = load_data(flags(task_name="qqp", data_dir=str(folder)))
-    assert len(data.splits["train"]) == 2999
-    assert data.describe()["splits"]["train"]["broken_lines_left_out"] == [101, 102]
-    assert "left out 2 broken lines: 101, 102" in data.summary()
+    assert len(data.splits["train"]) == 3999
+    assert data.describe()["splits"]["train"]["broken_lines_left_out"] == [101, 102, 103]
+    assert "left out 3 broken lines: 101, 102, 103" in data.summary()
     lines[200:204] = ["x"] * 4  # more than one in a thousand is no longer that blemish
     (folder / "train.tsv").write_text("\n".join(lines), encoding="utf-8")
     assert "train.tsv:101: expected 6 columns" in message(task_name="qqp", data_dir=str(folder))
@@ -163,6 +164,13 @@ def test_predictions_in_the_format_of_the_server(tmp_path, task, split, name, la
 def test_metrics_of_logits():
     logits = np.array([[2.0, 1.0], [0.0, 1.0], [3.0, 9.0]])
     assert glue.score(glue.GLUE_TASKS["mrpc"], logits, [0, 1, 0]) == {"accuracy": 2 / 3, "f1": 2 / 3}
+    names = {"mrpc": ("equivalent", "not_equivalent"), "qqp": ("duplicate", "not_duplicate")}
+    for name, order in names.items():  # of a model that was trained elsewhere: the class is the same, not its number
+        task = glue_sources.in_order(glue.GLUE_TASKS[name], order)
+        logits = np.array([[1.0, 2.0], [1.0, 0.0], [9.0, 3.0], [1.0, 0.0]])
+        assert glue.score(task, logits, [1, 0, 1, 0]) == {"accuracy": 0.75, "f1": 0.8}
+        splits = {"validation": SimpleNamespace(labels=[0, 0, 0, 1])}
+        assert glue.baselines(glue.Data(name, task, splits)) == {"eval_accuracy": 0.75, "eval_f1": 1.5 / 1.75}
     scores = np.array([[1.0], [1.0], [1.0]])
     assert glue.score(glue.GLUE_TASKS["stsb"], scores, [0.0, 1.0, 2.0]) == {"pearson": None, "spearmanr": None}
 

@@ -157,6 +157,16 @@ def test_columns_of_ones_own_are_found(header, texts, label):
     assert (columns.texts, columns.label) == (texts, label)
 
 
+def test_labels_of_what_is_to_be_predicted_are_not_looked_at(tmp_path):
+    rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
+    train = own(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "own.jsonl")
+    test = own(tmp_path, "".join(json.dumps(row | {"label": None}) + "\n" for row in rows), "test.jsonl")
+    data = load_data(flags(train_file=train, validation_file=train, test_file=test, do_predict=True))
+    assert (data.splits["test"].texts, data.splits["test"].labels) == ((["a", "b"],), None)
+    data = load_data(flags(test_file=test, do_predict=True), model_labels=("x", "y"))
+    assert data.splits["test"].texts == (["a", "b"],)
+
+
 def test_label_names_of_ones_own(tmp_path):
     rows = [{"text": "a", "label": "zebra"}, {"text": "b", "label": "ant"}, {"text": "c", "label": "zebra"}]
     path = own(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "own.jsonl")
@@ -273,11 +283,20 @@ def test_other_data_sets_of_the_hub(monkeypatch):
     assert "expected the splits train, validation, test; got extra" in message(dataset_name="imdb")
 
 
-def test_offline_hub_is_one_clear_error(monkeypatch):
+def test_a_copy_of_a_task_on_the_hub(monkeypatch):
+    columns = {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": [1, 0]}
+    asked = hub(monkeypatch, {"train": columns, "validation": columns}, ["entailment", "not_entailment"])
+    data = load_data(flags(task_name="rte", dataset_name="my/copy", dataset_config_name="v2"))
+    assert asked == [("my/copy", "v2")]
+    assert (data.name, data.splits["train"].labels) == ("rte", [1, 0])
+
+
+@pytest.mark.parametrize("kind", [ConnectionError, RuntimeError])  # of scripts datasets says the second
+def test_offline_hub_is_one_clear_error(monkeypatch, kind):
     datasets = pytest.importorskip("datasets")
 
     def offline(*given):
-        raise ConnectionError("Couldn't reach the Hub")
+        raise kind("Couldn't reach the Hub")
 
     monkeypatch.setattr(datasets, "load_dataset", offline)
     error = message(task_name="rte")

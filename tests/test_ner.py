@@ -59,6 +59,7 @@ def test_every_scheme_becomes_bio(tmp_path, text, scheme):
         "Anna\tB-PER\nde\u2028Berg\tI-PER\n\nNew York\tB-LOC\n",
         "\ufeffAnna\tB-PER\r\nde\u2028Berg\tI-PER\r\n\r\nNew York\tB-LOC",
         "\n\n-DOCSTART-\tO\nAnna\tB-PER\nde\u2028Berg\tI-PER\n-DOCSTART-\nNew York\tB-LOC\n\n \n\t\n",
+        " -DOCSTART-\tO\nAnna\tB-PER\nde\u2028Berg\tI-PER\n\t-DOCSTART-\nNew York\tB-LOC\n",
     ],
 )
 def test_tabs_line_ends_blank_lines_and_marks(tmp_path, text):

@@ -338,6 +338,19 @@ def test_the_control_has_the_same_losses_and_answers(still, files, tmp_path):
     assert answers[1] == answers[0] == answers[2]
 
 
+@pytest.mark.parametrize("names", [("entailment", "neutral", "contradiction"), ("negative", "positive")])
+def test_a_classifier_gets_a_head_for_spans(checkpoint, files, tmp_path, capsys, names):
+    config = BertConfig.from_pretrained(checkpoint, id2label=dict(enumerate(names)), problem_type="regression")
+    config.label2id = {name: number for number, name in enumerate(names)}
+    modeling_bert_repro.BertForSequenceClassification(config).save_pretrained(tmp_path / "classifier")
+    AutoTokenizer.from_pretrained(checkpoint).save_pretrained(tmp_path / "classifier")
+    run_squad.main(flags(tmp_path / "classifier", files, tmp_path / "run", "--max_steps", "1"))
+    assert "newly initialised: qa_outputs.bias, qa_outputs.weight\n" in capsys.readouterr().out
+    saved = BertConfig.from_pretrained(tmp_path / "run")
+    assert (saved.id2label, saved.problem_type) == ({0: "LABEL_0", 1: "LABEL_1"}, None)
+    modeling_bert_repro.BertForQuestionAnswering.from_pretrained(tmp_path / "run")
+
+
 def test_the_fast_paths_are_on_and_can_be_switched_off(checkpoint, files, tmp_path, fast_paths):
     run_squad.main(flags(checkpoint, files, tmp_path / "on", "--max_steps", "1"))
     assert fast_paths == {"unpadded", "dropout"}

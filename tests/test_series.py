@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from glue_runs import train
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import run_glue
 from training import fine_tuning, series
@@ -187,6 +187,25 @@ def test_other_flags_or_data_in_the_same_folder_are_refused(tmp_path, pretrained
     assert counted == ["seed-42", "seed-42"]
 
 
+def test_another_launch_or_other_weights_in_the_same_folder_are_refused(
+    tmp_path, pretrained, glue_files, counted, monkeypatch
+):
+    model = tmp_path / "model"
+    shutil.copytree(pretrained, model)
+    given = (tmp_path / "s", model, glue_files, "rte", "--seeds=1", *QUICK)
+    run(*given)
+    run(*given)
+    for name, value in (("WORLD_SIZE", "4"), ("ACCELERATE_MIXED_PRECISION", "bf16")):
+        with monkeypatch.context() as patch, pytest.raises(ValueError, match=r"in (processes|mixed_precision);"):
+            patch.setenv(name, value)
+            run(*given)
+    weights = load_file(model / "model.safetensors")
+    save_file({name: tensor + 1 for name, tensor in weights.items()}, model / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match="seed-42 holds a run that differs in initial_weights; give another"):
+        run(*given)
+    assert counted == ["seed-42"]
+
+
 def test_features_are_made_once(tmp_path, pretrained, glue_files, monkeypatch):
     calls = []
     features = run_glue.glue.features
@@ -250,6 +269,7 @@ def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, co
          "it was evaluated on other data"),
         ("seeds", {"runs": [run | {"seed": 100} for run in ours["runs"]]},
          "it has no run of the same seed and learning rate"),
+        ("metrics", {"baselines": {"eval_pearson": 0.0}}, "it has eval_pearson, these runs eval_matthews_correlation"),
     ]:  # fmt: skip
         if change:
             (tmp_path / name).mkdir()

@@ -199,10 +199,12 @@ def test_score_command(tmp_path, capsys):
         "NoAns_f1": 0.0,
         "NoAns_total": 1,
     }
-    more = ["--version_2_with_negative", "--na_prob_file", str(tmp_path / "odds.json"), "--na_prob_thresh", "0"]
-    assert squad.main(["score", data, predictions, *more]) == 0
-    result = json.loads(capsys.readouterr().out)
-    assert (result["f1"], result["best_f1"], result["best_f1_thresh"]) == (pytest.approx(90), pytest.approx(90), -1)
+    more = ["--version_2_with_negative", "--na_prob_file", str(tmp_path / "odds.json")]
+    for threshold, f1 in (["--na_prob_thresh", "0"], 90), (["--na_prob_thresh", "3"], 40), ([], 90):  # officially 1.0
+        assert squad.main(["score", data, predictions, *more, *threshold]) == 0
+        result = json.loads(capsys.readouterr().out)
+        assert result["f1"] == pytest.approx(f1)
+        assert (result["best_f1"], result["best_f1_thresh"]) == (pytest.approx(90), -1)
     assert squad.main(["score", data, predictions]) == 2
     assert "question 'q1': has no answer" in capsys.readouterr().err
 

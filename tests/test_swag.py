@@ -65,8 +65,11 @@ def test_hidden_labels_and_other_kinds_of_files(tmp_path):
     lines = "".join(json.dumps(row) + "\n" for row in objects)
     examples = swag.read_swag(write(tmp_path, lines, "own.jsonl"))
     assert (examples.endings[0], examples.labels, examples.index) == (["b", "c"], [1, 0], ["x", "y"])
-    lines = "".join(json.dumps(row | {"label": -1}) + "\n" for row in objects)
-    assert swag.read_swag(write(tmp_path, lines, "hidden.jsonl"), labelled=False).labels is None
+    for label in (-1, None):
+        lines = "".join(json.dumps(row | {"label": label}) + "\n" for row in objects)
+        assert swag.read_swag(write(tmp_path, lines, "hidden.jsonl"), labelled=False).labels is None
+    with pytest.raises(ValueError, match=r"hidden\.jsonl:1: field 'label' is missing or null"):
+        swag.read_swag(tmp_path / "hidden.jsonl")
 
 
 @pytest.mark.parametrize(

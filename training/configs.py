@@ -5,6 +5,7 @@ from pathlib import Path
 from transformers import AutoConfig, BertConfig
 
 from .arguments import CONFIG_SIZES
+from .tables import sha256
 
 
 def bert_config(config_name: str, vocab_size: int, **fields) -> BertConfig:
@@ -60,6 +61,14 @@ def check_model_name(name: str) -> None:
     if not (folder / "config.json").is_file() and (folder.exists() or not hub_name):
         found = "it has no config.json" if folder.is_dir() else "there is no such folder"
         raise ValueError(f"--model_name_or_path {name}: expected a folder with a model, or a name on the Hub; {found}")
+
+
+def weights_sha256(args) -> dict[str, str] | None:
+    """File -> SHA-256 of the weights that a run begins with; None for new ones and for names on the Hub."""
+    folder = Path(args.model_name_or_path or "")
+    if args.config_name or not folder.is_dir():
+        return None
+    return {path.name: sha256(path) for kind in ("*.safetensors", "*.bin") for path in sorted(folder.glob(kind))}
 
 
 def set_switches(config: BertConfig, args) -> None:

@@ -11,7 +11,7 @@ from transformers import BertConfig
 from .batches import Features, evaluation_due, step_batches, steps_for
 from .best import Best
 from .checkpoint import resume, save_checkpoint, save_model_folder
-from .configs import config_labels, set_switches
+from .configs import config_labels, set_switches, weights_sha256
 from .control import control_of
 from .curves import draw_curves
 from .loop import training_steps
@@ -53,7 +53,8 @@ def build_model(
         new = sorted({*info["missing_keys"], *(key[0] for key in info["mismatched_keys"])})
         if strange := [name for name in new if not name.startswith(head)]:
             raise ValueError(f"{args.model_name_or_path} has no weights, or others, for {', '.join(strange[:3])}")
-        if "classifier.weight" not in new and names and set(names) != set(config.label2id):  # as many, but others
+        kept = hasattr(model, "classifier") and "classifier.weight" not in new
+        if kept and names and set(names) != set(config.label2id):  # as many classes, but others
             torch.nn.init.normal_(model.classifier.weight, std=config.initializer_range)
             torch.nn.init.zeros_(model.classifier.bias)
             new += ["classifier.bias", "classifier.weight"]
@@ -62,6 +63,7 @@ def build_model(
     if new and not training:
         raise ValueError(f"newly initialised: {', '.join(new)}; without training data the model cannot be evaluated")
     run.say(f"newly initialised: {', '.join(new)}{why}" if new else "the head is the checkpoint's")
+    run.facts["initial_weights"] = weights_sha256(args)
     if cls.__module__.startswith("modeling_bert_repro"):
         if args.model_impl == "transformers":
             # With the very same weights, the new ones too: transformers would draw others

@@ -53,6 +53,7 @@ class Task:
         digits: how the files spell the classes, in the order of ``labels``; empty: by their names.
         files: split -> file name of the official layout.
         header: of files that have none.
+        positive: number of the class whose F1 is meant.
         ragged_share: share of the rows that may be broken in the official release; they are left out and said so.
         score_range: of regression labels.
         categories: columns whose cells, where not empty, put a row into the category of the column's name.
@@ -66,6 +67,7 @@ class Task:
     digits: tuple[str, ...] = ()
     files: dict[str, str] | None = None
     header: tuple[str, ...] = ()
+    positive: int = 1
     ragged_share: float = 0.0
     score_range: tuple[float, float] = (-np.inf, np.inf)
     categories: tuple[str, ...] = ()
@@ -298,8 +300,14 @@ def score(task: Task, logits: np.ndarray, labels: list) -> dict[str, float | Non
     None where a metric is undefined (correlation with a constant): JSON has no NaN.
     """
     predictions = logits[:, 0] if task.labels is None else logits.argmax(axis=1)
-    values = {name: METRICS[name](predictions, np.asarray(labels)) for name in task.metrics}
+    values = {name: metric(task, name, predictions, np.asarray(labels)) for name in task.metrics}
     return {name: None if np.isnan(value) else value for name, value in values.items()}
+
+
+def metric(task: Task, name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
+    if name == "f1":
+        predictions, labels = predictions == task.positive, labels == task.positive
+    return METRICS[name](predictions, labels)
 
 
 def metric_names(data: Data) -> tuple[list[str], str]:
@@ -321,7 +329,7 @@ def baselines(data: Data) -> dict[str, float]:
                 else np.full_like(labels, np.bincount(labels).argmax())
             )
             for name in data.task.metrics:
-                value = METRICS[name](constant, labels)
+                value = metric(data.task, name, constant, labels)
                 values[prefix(split) + name] = 0.0 if np.isnan(value) else value
     return values
 

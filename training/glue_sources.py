@@ -70,7 +70,7 @@ def load_data(args, model_labels: tuple[str, ...] | None = None) -> Data:
     if not name:
         task = _infer_task(task, read, model_labels)
     elif model_labels and task.labels and set(model_labels) == set(task.labels):
-        task = _in_order(task, model_labels)
+        task = in_order(task, model_labels)
     if "train" not in read and task.labels is not None and set(task.labels) != set(model_labels or (None,)):
         raise ValueError(
             "without training data the model's config must name the labels "
@@ -80,9 +80,10 @@ def load_data(args, model_labels: tuple[str, ...] | None = None) -> Data:
     return _check(Data(name or "custom", task, read), args)
 
 
-def _in_order(task: Task, names: tuple[str, ...]) -> Task:
+def in_order(task: Task, names: tuple[str, ...]) -> Task:
+    """The task with its classes numbered in the order of their ``names``."""
     digits = tuple(task.digits[task.labels.index(name)] for name in names) if task.digits else ()
-    return replace(task, labels=tuple(names), digits=digits)
+    return replace(task, labels=tuple(names), digits=digits, positive=names.index(task.labels[task.positive]))
 
 
 def _check(data: Data, args) -> Data:
@@ -136,9 +137,12 @@ def read_examples(task: Task, path: str | Path, labelled: bool) -> Examples:
 
     Unless ``labelled``, a label column is not looked at: in files to predict it holds place-holders.
     """
-    table = read_table(
-        path, lambda header: find_columns(task, header, labelled).names(), task.header, task.ragged_share
-    )
+
+    def chosen(header: list[str]) -> list[str]:
+        found = find_columns(task, header, labelled)
+        return [name for name in found.names() if labelled or name != found.label]
+
+    table = read_table(path, chosen, task.header, task.ragged_share)
     columns = find_columns(task, list(table.columns), labelled)
     texts = tuple(table.columns[name] for name in columns.texts)
     for name, column in zip(columns.texts, texts):
@@ -222,10 +226,13 @@ def _read_hub(name: str | None, task: Task, args) -> dict[str, Examples]:
         raise ValueError(
             "the Hub is read with the package datasets: pip install datasets, or give --data_dir or --train_file"
         ) from None
-    dataset_name, config = (HUB_NAME, name) if name else (args.dataset_name, args.dataset_config_name)
+    if args.dataset_name:
+        dataset_name, config = args.dataset_name, args.dataset_config_name
+    else:
+        dataset_name, config = HUB_NAME, name
     try:
         dataset = load_dataset(dataset_name, config)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # datasets raises its own, requests' and huggingface_hub's types here
         raise ValueError(
             f"{dataset_name} ({config}) cannot be loaded from the Hub: {error}. Offline, give the official files "
             "with --data_dir FOLDER, or your own with --train_file and --validation_file"

@@ -30,7 +30,7 @@ from .context import rows_around
 from .ner_metrics import span_scores
 from .tables import numbered_lines
 
-DOCUMENT = re.compile(r"-DOCSTART-(?=[ \t]|$)")
+DOCUMENT = re.compile(r"[ \t]*-DOCSTART-(?=[ \t]|$)")
 TAG = re.compile(r"O|[BIESLU]-\S+")
 
 

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from transformers.utils import is_torch_xla_available
 
 from .best import goodness
+from .configs import weights_sha256
 from .run import write_json
 
 PAPER_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # section 4.1, with batches of 32 and 3 epochs
@@ -65,9 +67,9 @@ def run_series(args, setting: Setting, run_one: Callable[..., dict]) -> dict:
     Raises:
         ValueError: a sub-folder holds a run with other flags or data; --compare_to cannot be compared with.
     """
-    folder, plans = Path(args.output_dir), planned(args)
+    folder, plans, weights = Path(args.output_dir), planned(args), weights_sha256(args)
     other = _read_other(args.compare_to, plans, setting) if args.compare_to else None
-    earlier = [finished(plan, setting) for plan in plans]
+    earlier = [finished(plan, setting, weights) for plan in plans]
     runs = []
     for number, (plan, results) in enumerate(zip(plans, earlier), 1):
         name = Path(plan.output_dir).name
@@ -78,7 +80,8 @@ def run_series(args, setting: Setting, run_one: Callable[..., dict]) -> dict:
         runs.append({"folder": name, "seed": plan.seed, "learning_rate": plan.learning_rate, "results": results})
     summary = summarise(runs, setting)
     if other:
-        summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], [*setting.constants])
+        shared = [name for name in setting.constants if name in other["baselines"]]
+        summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], shared)
     if _is_main():
         write_json(folder / "summary.json", summary)
         print(table(summary), flush=True)
@@ -104,11 +107,11 @@ def planned(args) -> list:
     return plans
 
 
-def finished(plan, setting: Setting) -> dict | None:
+def finished(plan, setting: Setting, weights: dict | None) -> dict | None:
     """The results of a run that has been done; None if it has not, or not to its end.
 
     Raises:
-        ValueError: the folder holds a run with other flags, or on other data.
+        ValueError: the folder holds a run with other flags, processes or initial weights, or on other data.
     """
     folder = Path(plan.output_dir)
     if not (folder / "run.json").is_file():
@@ -117,12 +120,22 @@ def finished(plan, setting: Setting) -> dict | None:
     flags = {name: value for name, value in dataclasses.asdict(plan).items() if name not in FREE_FLAGS}
     then = {name: facts["flags"].get(name, value) for name, value in flags.items()}
     changed = [f"{name} {then[name]} -> {value}" for name, value in flags.items() if then[name] != value]
+    changed += [name for name, value in _launch(plan, weights).items() if facts.get(name, value) != value]
     if not changed and facts.get("data") != json.loads(json.dumps(setting.facts)):
         changed = ["the data"]
     if changed:
         raise ValueError(f"{folder} holds a run that differs in {', '.join(changed)}; give another --output_dir")
     results = folder / "all_results.json"
     return json.loads(results.read_text(encoding="utf-8")) if results.is_file() else None
+
+
+def _launch(plan, weights: dict | None) -> dict:
+    """What shapes a run besides its flags and data, under the names that run.json has for it."""
+    precision = plan.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+    found = {"mixed_precision": precision, "initial_weights": weights}
+    if not is_torch_xla_available():  # whose processes no variable counts
+        found["processes"] = int(os.environ.get("WORLD_SIZE", 1))
+    return found
 
 
 # --- statistics ------------------------------------------------------------------------------------------
@@ -229,6 +242,9 @@ def _read_other(folder: str, plans: list, setting: Setting) -> dict:
     other = json.loads(path.read_text(encoding="utf-8"))
     if other["validation"] != _validation(setting):
         raise ValueError(f"--compare_to {folder}: it was evaluated on other data than this; nothing to compare")
+    if not set(setting.constants) & set(other["baselines"]):
+        names = (", ".join(metrics) for metrics in (other["baselines"], setting.constants))
+        raise ValueError(f"--compare_to {folder}: no metric in common; it has {next(names)}, these runs {next(names)}")
     runs = [{"seed": plan.seed, "learning_rate": plan.learning_rate} for plan in plans]
     if not _pairs(runs, other["runs"]):
         raise ValueError(

@@ -340,14 +340,17 @@ def main(argv: list[str] | None = None) -> int:
     command.add_argument("predictions", help="JSON object: question id -> answer text")
     command.add_argument("--version_2_with_negative", action="store_true", help="SQuAD 2.0 rules")
     command.add_argument("--na_prob_file", help="2.0: JSON object: question id -> number, high if unanswerable")
-    command.add_argument("--na_prob_thresh", type=float, help="2.0: the answer counts as empty above this number")
+    command.add_argument("--na_prob_thresh", type=float, help="2.0: the answer counts as empty above this number (1.0)")
     args = parser.parse_args(argv)
     try:
         questions = read_squad(args.data, args.version_2_with_negative)
         gold = {question.id: [text for text, _ in question.answers] for question in questions}
         predictions = read_predictions(args.predictions)
         odds = read_numbers(args.na_prob_file) if args.na_prob_file else None
-        result = score(gold, predictions, args.version_2_with_negative, odds, args.na_prob_thresh)
+        threshold = args.na_prob_thresh
+        if odds and threshold is None:
+            threshold = 1.0  # as in the official script
+        result = score(gold, predictions, args.version_2_with_negative, odds, threshold)
     except ValueError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return 2

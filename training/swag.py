@@ -127,7 +127,8 @@ def read_swag(path: str | Path, labelled: bool = True) -> Examples:
     Raises:
         ValueError: by file and line, for whatever is not such a table.
     """
-    table = read_table(path, lambda header: find_columns(header, labelled))
+    may_be_null = () if labelled else (LABEL,)
+    table = read_table(path, lambda header: find_columns(header, labelled), may_be_null=may_be_null)
     facts = {"source": str(path), "sha256": sha256(Path(path))}
     return _examples(table.columns, table.where, labelled, facts)
 

@@ -118,12 +118,14 @@ def read_table(
     choose: Callable[[list[str]], list[str]],
     default_header: tuple[str, ...] = (),
     ragged_share: float = 0.0,
+    may_be_null: tuple[str, ...] = (),
 ) -> Table:
     """Read the columns that ``choose(header)`` names; it raises ValueError if it misses one.
 
     ``default_header`` is for files without a header (CoLA): used when the first line lacks its last name.
-    ``ragged_share`` is the share of rows with a wrong number of fields that is left out and listed in
-    ``Table.skipped``; above it, the first of them is an error. Blank lines may only end a file.
+    ``ragged_share`` is the share of rows with a wrong number of fields, blank lines among them, that is left out and
+    listed in ``Table.skipped``; above it, the first of them is an error. Blank lines may end a file.
+    ``may_be_null`` are columns in which JSON lines may have null, or nothing.
     Raises ValueError, naming file and line, for whatever is not a table.
     """
     path = Path(path)
@@ -143,7 +145,7 @@ def read_table(
         names = choose(header)
     except ValueError as error:
         raise ValueError(f"{path}:{number}: {error}") from None
-    return _collect(path, rows, header, names, ragged_share)
+    return _collect(path, rows, header, names, ragged_share, may_be_null)
 
 
 def _with_first(first: tuple[int, list], rest: Iterator[tuple[int, list]]) -> Iterator[tuple[int, list]]:
@@ -152,17 +154,25 @@ def _with_first(first: tuple[int, list], rest: Iterator[tuple[int, list]]) -> It
 
 
 def _collect(
-    path: Path, rows: Iterator[tuple[int, list]], header: list[str], names: list[str], ragged_share: float
+    path: Path,
+    rows: Iterator[tuple[int, list]],
+    header: list[str],
+    names: list[str],
+    ragged_share: float,
+    may_be_null: tuple[str, ...],
 ) -> Table:
     table = Table(path, {name: [] for name in names}, [])
     kept = [(table.columns[name], header.index(name), name) for name in names]
-    blank, ragged = 0, ""
+    blank: list[int] = []
+    ragged = ""
     for number, row in rows:
         if not row:
-            blank = blank or number
+            blank.append(number)
             continue
         if blank:
-            raise ValueError(f"{path}:{blank}: expected a row, got a blank line; delete it or fill it in")
+            table.skipped += blank
+            ragged = ragged or f"{path}:{blank[0]}: expected a row, got a blank line; delete it or fill it in"
+            blank = []
         if len(row) != len(header):
             table.skipped.append(number)
             ragged = ragged or (
@@ -171,7 +181,7 @@ def _collect(
             )
             continue
         for column, position, name in kept:
-            if row[position] is None:
+            if row[position] is None and name not in may_be_null:
                 raise ValueError(f"{path}:{number}: field {name!r} is missing or null; fill it in")
             column.append(row[position])
         table.lines.append(number)
