@@ -3,7 +3,7 @@
 Conventions that this file checks, in README.md, CONTRIBUTING.md, docs/ and the headers of the scripts:
 - `training/optim.py: create_optimizer` names something that stands in that file.
 - 1.0912 (`benchmarks/results/vocabulary_coverage.json`): the figure is in that file, rounded as written; the units
-  %, k, M and G scale it.
+  %, k, M and G scale it. A sign is not looked at.
 - A paragraph or table that ends with "Figures: `FILE`, `FOLDER/`." has every number with a decimal point or a comma
   out of these files.
 - A table behind "<!-- python -m training.report RUN... -->" is what that command prints.
@@ -178,7 +178,7 @@ def is_in(figure: str, unit: str, names: list[str]) -> bool:
     value, half = float(figure.replace(",", "")), 0.5 * 10 ** -len(figure.partition(".")[2])
     scale = {"%": 100, "k": 1e-3, "M": 1e-6, "G": 1e-9}.get(unit, 1)
     stored = [n for name in names if (ROOT / name).exists() for n in numbers_in(records_of(ROOT / name))]
-    return any(abs(factor * n - value) <= half * 1.000001 for n in stored for factor in (1, scale))
+    return any(abs(factor * abs(n) - value) <= half * 1.000001 for n in stored for factor in (1, scale))
 
 
 # --- The pages -------------------------------------------------------------------------------------------------------
