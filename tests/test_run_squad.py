@@ -283,7 +283,8 @@ def test_a_series_of_runs_is_what_each_would_be_alone(checkpoint, files, tmp_pat
 def test_building_a_network_leaves_the_config_to_the_next_run():
     config = BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
     before = config.to_dict()
-    run = SimpleNamespace(args=SquadArguments(output_dir="x", config_name="mini", tokenizer_name="y"), say=print)
+    args = SquadArguments(output_dir="x", config_name="mini", tokenizer_name="y")
+    run = SimpleNamespace(args=args, say=print, facts={})
     model = fine_tuning.build_model(run, modeling_bert_repro.BertForQuestionAnswering, config, config, (), True)
     model.config.question_answering = {}
     assert config.to_dict() == before
