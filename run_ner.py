@@ -13,8 +13,8 @@ which -DOCSTART- lines mark, around it (paper, section 5.3); or without:
 
 A data set of the Hub with columns of words and tags; here with transformers' network, as a control:
 
-    python run_ner.py --model_name_or_path runs/base_cased --dataset_name unimelb-nlp/wikiann --dataset_config_name en \
-        --model_impl transformers --output_dir runs/hub
+    python run_ner.py --model_name_or_path runs/base_cased --dataset_name you/names --output_dir runs/hub \
+        --model_impl transformers
 
 The feature-based approach of the paper's Table 7: BERT is frozen, a BiLSTM reads its layers:
 

@@ -67,11 +67,8 @@ def run_one(args, tokenizer, config: BertConfig, data, setting: Setting) -> dict
     run = start_run(args, "run_squad.py")
     cls, training = modeling_bert_repro.BertForQuestionAnswering, "train" in data.questions
     spans = copy.deepcopy(config)  # start and end, whatever a classifier's head before it told apart
-    spans.id2label, spans.label2id, spans.problem_type = (
-        {0: "LABEL_0", 1: "LABEL_1"},
-        {"LABEL_0": 0, "LABEL_1": 1},
-        None,
-    )
+    spans.id2label, spans.label2id = {0: "LABEL_0", 1: "LABEL_1"}, {"LABEL_0": 0, "LABEL_1": 1}
+    spans.problem_type = None
     model = build_model(run, cls, spans, config, ("qa_outputs.",), training)
     windows = shared_windows(run, data.questions, tokenizer)
     features = {split: Features(w.columns(), tokenizer.pad_token_id) for split, w in windows.items()}

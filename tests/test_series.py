@@ -281,6 +281,16 @@ def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, co
     assert not (tmp_path / "new").exists()
 
 
+def test_only_what_both_sides_measured_is_compared(tmp_path, pretrained, glue_files):
+    ours = run(tmp_path / "ours", pretrained, glue_files, "mrpc", "--seeds=1", *QUICK)
+    for results in (ours["baselines"], ours["runs"][0]["results"]):
+        del results["eval_f1"]  # as data of one's own have it, which are scored by accuracy alone
+    (tmp_path / "ours" / "summary.json").write_text(json.dumps(ours), encoding="utf-8")
+    more = ("--seeds=1", "--compare_to", str(tmp_path / "ours"))
+    summary = run(tmp_path / "new", pretrained, glue_files, "mrpc", *more, *QUICK)
+    assert set(summary["comparison"]) == {"with", "pairs", "eval_accuracy"}
+
+
 @pytest.mark.slow
 def test_two_processes_do_the_runs_one_after_the_other(tmp_path, pretrained, glue_files):
     summaries = {}

@@ -5,7 +5,6 @@ file) and renamed to ``checkpoint-<step>``: under that name it is whole. It hold
 ``model.safetensors``, so ``from_pretrained`` opens it, and ``training_state.pt``.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -21,6 +20,7 @@ from safetensors.torch import load_file
 
 from .run import Run
 from .sharding import full_optimizer_state, full_weights, is_sharded, load_full_state
+from .tables import sha256
 
 # What must not change between a checkpoint and the run that goes on from it: all of these decide which data, which
 # learning rate and which dropout masks a step sees.
@@ -201,7 +201,7 @@ def damage(folder: Path) -> str | None:
     for name, digest in expected:
         if not (folder / name).is_file():
             return f"{name} is missing"
-        if _sha256(folder / name) != digest:
+        if sha256(folder / name) != digest:
             return f"{name} does not match its checksum"
     return None
 
@@ -253,7 +253,7 @@ def _cut_metrics(run: Run, size: int) -> None:
 
 def _seal(folder: Path) -> None:
     files = sorted(path for path in folder.iterdir() if path.is_file())
-    digests = {path.name: _sha256(path) for path in files}
+    digests = {path.name: sha256(path) for path in files}
     (folder / "manifest.json").write_text(json.dumps({"sha256": digests}, indent=2), encoding="utf-8")
     for path in (*files, folder / "manifest.json", folder):
         _sync(path)
@@ -289,11 +289,6 @@ def _checkpoints(output_dir: Path) -> list[Path]:
 
 def _step(folder: Path) -> int:
     return int(folder.name.rpartition("-")[2])
-
-
-def _sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _size(path: Path) -> int:

@@ -28,11 +28,11 @@ from training.shards import (
     disk_error,
     fingerprint_of,
     read_manifest,
-    sha256_of,
     tokenizer_json,
     tokenizer_sha256,
 )
 from training.shares import joined, remove_shares, share_folder, write_share
+from training.tables import sha256
 
 _CHUNK_CHARACTERS = 1 << 20
 COMMIT_SECONDS = 20.0
@@ -167,7 +167,7 @@ def _open_source(
         raise ValueError(f"expected a list of files or documents, got the single {source!r}; write [{source!r}]")
     if _are_files(source):
         files = check_files(source)
-        described = [{"name": path.name, "bytes": path.stat().st_size, "sha256": sha256_of(path)} for path in files]
+        described = [{"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)} for path in files]
         lines = read_lines(files)
     else:
         if fingerprint is None:

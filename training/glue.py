@@ -305,6 +305,7 @@ def score(task: Task, logits: np.ndarray, labels: list) -> dict[str, float | Non
 
 
 def metric(task: Task, name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
+    """One of METRICS; F1 of the class that the task means, whatever its number."""
     if name == "f1":
         predictions, labels = predictions == task.positive, labels == task.positive
     return METRICS[name](predictions, labels)

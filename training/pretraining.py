@@ -23,7 +23,8 @@ from .loop import IGNORED
 from .phases import Phase, phases_of, scheduled
 from .reading import check_files, read_documents
 from .run import Run
-from .shards import Corpus, sha256_of
+from .shards import Corpus
+from .tables import sha256
 
 
 class Text:
@@ -39,7 +40,7 @@ class Text:
         self.args = args
         if self.files:
             self.name = ", ".join(path.name for path in self.files)
-            identity = [sha256_of(path) for path in self.files]
+            identity = [sha256(path) for path in self.files]
         elif args.dataset_name:
             self.name = args.dataset_name
             identity = _hub_identity(args)
@@ -55,7 +56,7 @@ class Text:
         if args.validation_file:
             held_out = check_files(args.validation_file)
             self.held_out_name = ", ".join(path.name for path in held_out)
-            self.sources += [_described(path, sha256_of(path)) | {"split": "validation"} for path in held_out]
+            self.sources += [_described(path, sha256(path)) | {"split": "validation"} for path in held_out]
 
     def documents(self) -> Iterator[list[str]]:
         """Each document as its paragraphs or sentences."""

@@ -65,7 +65,7 @@ def run_series(args, setting: Setting, run_one: Callable[..., dict]) -> dict:
     """Do the runs that are not there yet; write and print the summary, and return it.
 
     Raises:
-        ValueError: a sub-folder holds a run with other flags or data; --compare_to cannot be compared with.
+        ValueError: a sub-folder holds a run that differs (see ``finished``); --compare_to cannot be compared with.
     """
     folder, plans, weights = Path(args.output_dir), planned(args), weights_sha256(args)
     other = _read_other(args.compare_to, plans, setting) if args.compare_to else None
@@ -90,7 +90,7 @@ def run_series(args, setting: Setting, run_one: Callable[..., dict]) -> dict:
 
 def planned(args) -> list:
     """The flags of every run, in order."""
-    size = args.per_device_train_batch_size * args.gradient_accumulation_steps * int(os.environ.get("WORLD_SIZE", 1))
+    size = args.per_device_train_batch_size * args.gradient_accumulation_steps * _processes()
     paper = getattr(args, "paper", False)
     if paper and size != PAPER_BATCH:
         raise ValueError(
@@ -111,7 +111,7 @@ def finished(plan, setting: Setting, weights: dict | None) -> dict | None:
     """The results of a run that has been done; None if it has not, or not to its end.
 
     Raises:
-        ValueError: the folder holds a run with other flags, processes or initial weights, or on other data.
+        ValueError: the folder holds a run with other flags, processes, precision or initial weights, or on other data.
     """
     folder = Path(plan.output_dir)
     if not (folder / "run.json").is_file():
@@ -134,8 +134,12 @@ def _launch(plan, weights: dict | None) -> dict:
     precision = plan.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
     found = {"mixed_precision": precision, "initial_weights": weights}
     if not is_torch_xla_available():  # whose processes no variable counts
-        found["processes"] = int(os.environ.get("WORLD_SIZE", 1))
+        found["processes"] = _processes()
     return found
+
+
+def _processes() -> int:
+    return int(os.environ.get("WORLD_SIZE", 1))
 
 
 # --- statistics ------------------------------------------------------------------------------------------

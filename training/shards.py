@@ -19,17 +19,11 @@ from typing import IO, Any
 
 import numpy as np
 
+from training.tables import sha256
+
 FORMAT = 1  # raise it when the files or the rules of training/sentences.py change
 _OFFSETS = np.dtype("<i8")
 _BLOCK = 1 << 24  # bytes handled at a time: memory stays bounded
-
-
-def sha256_of(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def tokenizer_json(tokenizer: Any) -> str:
@@ -85,7 +79,7 @@ class Corpus:
         for name, expected in manifest["files"].items():
             file = path / name
             size = file.stat().st_size if file.is_file() else -1
-            if size != expected["bytes"] or (verify and sha256_of(file) != expected["sha256"]):
+            if size != expected["bytes"] or (verify and sha256(file) != expected["sha256"]):
                 raise ValueError(
                     f"{file}: differs from its manifest ({size} bytes, expected {expected['bytes']} with sha256 "
                     f"{expected['sha256'][:12]}); delete {path} and build the corpus again"
@@ -246,8 +240,7 @@ class ShardWriter:
         (self.folder / "progress.json").unlink()
         names = [f"{name}.bin" for name in ("tokens", "sentences", "documents", "unigrams")]
         files = {
-            name: {"bytes": (self.folder / name).stat().st_size, "sha256": sha256_of(self.folder / name)}
-            for name in names
+            name: {"bytes": (self.folder / name).stat().st_size, "sha256": sha256(self.folder / name)} for name in names
         }
         counts = {
             "documents": (self.folder / "documents.bin").stat().st_size // 8 - 1,

@@ -347,9 +347,8 @@ def main(argv: list[str] | None = None) -> int:
         gold = {question.id: [text for text, _ in question.answers] for question in questions}
         predictions = read_predictions(args.predictions)
         odds = read_numbers(args.na_prob_file) if args.na_prob_file else None
-        threshold = args.na_prob_thresh
-        if odds and threshold is None:
-            threshold = 1.0  # as in the official script
+        official = 1.0 if odds else None
+        threshold = official if args.na_prob_thresh is None else args.na_prob_thresh
         result = score(gold, predictions, args.version_2_with_negative, odds, threshold)
     except ValueError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)

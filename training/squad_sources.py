@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from training import embedded
-from training.shards import sha256_of
 from training.squad import Question, parse_squad, read_squad
+from training.tables import sha256
 
 SPLITS = ("train", "validation")
 
@@ -59,7 +59,7 @@ def load_questions(args) -> Data:
         files = {split: Path(path) for split, path in zip(SPLITS, (args.train_file, args.validation_file)) if path}
         name = next(iter(files.values())).name
         questions = {split: read_squad(path, negative) for split, path in files.items()}
-        facts = {split: {"file": path.name, "sha256": sha256_of(path)} for split, path in files.items()}
+        facts = {split: {"file": path.name, "sha256": sha256(path)} for split, path in files.items()}
     elif args.dataset_name:
         name = args.dataset_name
         questions = {split: read_hub(name, args.dataset_config_name, split, negative) for split in SPLITS}

@@ -193,5 +193,6 @@ def _collect(
 
 
 def sha256(path: Path) -> str:
+    """Of a file's bytes."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
