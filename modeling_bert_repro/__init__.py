@@ -4,16 +4,19 @@ import transformers
 
 from . import heads
 from .heads import (
-    BertForMaskedLM,
     BertForMultipleChoice,
-    BertForNextSentencePrediction,
-    BertForPreTraining,
-    BertForPreTrainingOutput,
     BertForQuestionAnswering,
     BertForSequenceClassification,
     BertForTokenClassification,
 )
-from .modeling_bert import AUTO_MAP, BertModel, BertPreTrainedModel
+from .modeling_bert import BertModel
+from .pretrained import AUTO_MAP, BertPreTrainedModel
+from .pretraining_heads import (
+    BertForMaskedLM,
+    BertForNextSentencePrediction,
+    BertForPreTraining,
+    BertForPreTrainingOutput,
+)
 
 __all__ = [
     "BertForMaskedLM",

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 IGNORED = -100
@@ -20,13 +19,18 @@ BLOCK = 1 << 17
 Count = int | Tensor | None
 
 
+def runs_eagerly() -> bool:
+    """Whether plain autograd records the operations; torch.compile and torch.func need functions of their own form."""
+    return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
+
+
 def per_item(total: Tensor, count: int | Tensor) -> Tensor:
     """`total` over `count`; over 1 where the count is 0, because an empty sum is 0 and not 0/0."""
-    return total / torch.as_tensor(count).clamp(min=1)
+    return total / torch.as_tensor(count).clamp(min=1).to(total.device)  # the count may have been made on another one
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
-    """A sum over thousands of items does not fit half precision."""
+    """Cast fp16 and bf16 logits to float32, as a sum over thousands of items does not fit them; leave others alone."""
     return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
 
 
@@ -34,7 +38,8 @@ class LargeCrossEntropy(torch.autograd.Function):
     """Summed cross-entropy of logits (M, V) in blocks that stay in a core's cache.
 
     torch writes the logarithms (M, V) in the forward pass, zeros (M, V) and their gradient in the backward pass. Fresh
-    memory of that size costs a CPU more than the arithmetic. Here the gradient is all that is written.
+    memory of that size costs a CPU more than the arithmetic. Here the gradient is all that is written. Where the
+    gradient is differentiated in its turn (`create_graph=True`), it is computed by torch's own operations.
     """
 
     @staticmethod
@@ -47,9 +52,12 @@ class LargeCrossEntropy(torch.autograd.Function):
         return (sizes - logits.gather(1, targets).squeeze(1)).where(counts, 0).sum()
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         logits, targets, counts, sizes = ctx.saved_tensors
+        if torch.is_grad_enabled():  # create_graph=True
+            shares = at_least_float32(logits).softmax(1)
+            slopes = shares.scatter_add(1, targets, shares.new_full(targets.shape, -1.0))
+            return (slopes * (counts * gradient).unsqueeze(1)).to(logits.dtype), None, None
         weights, found = (counts * gradient).unsqueeze(1), torch.empty_like(logits)
         columns = (logits, targets, sizes.unsqueeze(1), weights, found)
         for block, target, size, weight, out in zip(*(column.split(ctx.rows) for column in columns)):
@@ -60,33 +68,34 @@ class LargeCrossEntropy(torch.autograd.Function):
 
 def cross_entropy(logits: Tensor, labels: Tensor, count: Count = None, ignored: int = IGNORED) -> Tensor:
     """Cross-entropy of logits (items, C), summed over the labelled items of labels (items,), over a count."""
-    if logits.device.type == "cpu" and logits.numel() >= LARGE and not torch.compiler.is_compiling():
+    if logits.device.type == "cpu" and logits.numel() >= LARGE and runs_eagerly():
         total = LargeCrossEntropy.apply(logits, labels, ignored)
     else:
         total = F.cross_entropy(at_least_float32(logits), labels.long(), ignore_index=ignored, reduction="sum")
     return per_item(total, (labels != ignored).sum() if count is None else count)
 
 
-def classification_loss(logits: Tensor, labels: Tensor, problem_type: str | None, count: Count = None) -> Tensor:
-    """Loss of BertForSequenceClassification for logits (B, C); transformers' rules for an unset problem_type.
+def find_problem_type(num_labels: int, labels: Tensor) -> str:
+    """transformers' rule for a config without problem_type: one output is regression, integers are classes."""
+    if num_labels == 1:
+        return "regression"
+    integers = labels.dtype in (torch.long, torch.int)
+    return "single_label_classification" if integers else "multi_label_classification"
+
+
+def classification_loss(logits: Tensor, labels: Tensor, problem_type: str, count: Count = None) -> Tensor:
+    """Loss of BertForSequenceClassification for logits (B, C).
 
     regression: labels (B,) or (B, C), squared error; single_label_classification: labels (B,) of class ids;
     multi_label_classification: labels (B, C) of 0 and 1. The count is that of label elements. Raises ValueError
     for another problem_type and for labels that do not match the logits.
     """
-    if problem_type is None:
-        if logits.shape[-1] == 1:
-            problem_type = "regression"
-        elif labels.dtype in (torch.long, torch.int):
-            problem_type = "single_label_classification"
-        else:
-            problem_type = "multi_label_classification"
     if problem_type == "single_label_classification":
         return cross_entropy(logits, labels.view(-1), count)
     elementwise = {"regression": F.mse_loss, "multi_label_classification": F.binary_cross_entropy_with_logits}
     if problem_type not in elementwise:
         known = ", ".join(["single_label_classification", *elementwise])
-        raise ValueError(f"expected config.problem_type to be one of {known} or None, got {problem_type!r}")
+        raise ValueError(f"expected config.problem_type to be one of {known}, got {problem_type!r}")
     if labels.numel() != logits.numel():
         raise ValueError(
             f"expected a label for each logit, {tuple(logits.shape)}, got labels {tuple(labels.shape)}: "

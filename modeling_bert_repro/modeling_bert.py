@@ -1,21 +1,22 @@
-"""BERT's encoder (Devlin et al., 2018, section 3), in order: embeddings -> layers -> pooler -> BertModel.
+"""BERT's encoder (Devlin et al., 2018, section 3) from top to bottom: embeddings, layers, pooler, BertModel.
 
 Shapes: B batch, L length, H hidden size, N heads, D head size (H = N * D), I intermediate size, V vocabulary.
-Without padding (`unpadding.py`) the layers see T tokens as (1, T, H), a batch of one.
 Config, arguments, outputs and tensor names are those of transformers' BERT, so checkpoints open in both.
-This file travels inside saved checkpoints: besides torch and transformers it may use only its flat neighbours.
+
+What makes this network fast is not in this file. It stands behind one seam, fast_path.py: `choose_layout` says which
+positions have to be computed (None, the default: all of them), `choose_attention` and `choose_dropout` may pick
+faster functions. Delete fast_path.py, unpadding.py and fast_dropout.py, and what you read here is all that is left.
+
+This file travels inside saved checkpoints: besides torch and transformers it may import only its flat neighbours.
 """
 
-import os
-import shutil
 from collections.abc import Callable
-from functools import partial, wraps
-from pathlib import Path
-from typing import Any
+from functools import wraps
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from transformers import BertConfig, initialization
+from transformers import BertConfig
 from transformers.activations import ACT2FN
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
@@ -27,23 +28,31 @@ from transformers.utils import TransformersKwargs
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
-from .dropout import BertDropout, drops_fast, fast_dropout_attention
-from .unpadding import Switch, Tokens, attend_unpadded, choose_tokens, lay_back, rows_of, take
+from .pretrained import BertPreTrainedModel, UnpadInputs
 
-CODE_FILES = ("modeling_bert.py", "losses.py", "heads.py", "unpadding.py", "dropout.py")
-SWITCHES = ("sparse_prediction", "unpad_inputs", "fast_dropout")
-# Every entry names heads.py, from which all code files are reachable: transformers' module cache holds only
-# the files that the named one imports, and a model loaded from there must be able to save them all again.
-AUTO_MAP = {
-    "AutoModel": "heads.BertModel",
-    "AutoModelForPreTraining": "heads.BertForPreTraining",
-    "AutoModelForMaskedLM": "heads.BertForMaskedLM",
-    "AutoModelForNextSentencePrediction": "heads.BertForNextSentencePrediction",
-    "AutoModelForSequenceClassification": "heads.BertForSequenceClassification",
-    "AutoModelForTokenClassification": "heads.BertForTokenClassification",
-    "AutoModelForMultipleChoice": "heads.BertForMultipleChoice",
-    "AutoModelForQuestionAnswering": "heads.BertForQuestionAnswering",
-}
+try:
+    from .fast_path import Layout, choose_attention, choose_dropout, choose_layout
+except ModuleNotFoundError:
+    Layout = Any
+
+    def choose_layout(model, inputs, attention_mask, unpad_inputs, reads, options):
+        return None
+
+    def choose_attention(attend, module, query, layout):
+        return attend
+
+    def choose_dropout(p, config):
+        return nn.Dropout(p)
+
+
+class HeadReads(NamedTuple):
+    """What a head takes from the encoder besides the pooled output, so that a fast path may leave out the rest."""
+
+    labelled: Tensor | None = None  # (B, L) bool: positions with a label, which count even where they are padding
+    other_positions: bool = True  # whether the head reads the positions without a label as well
+
+
+POOLED_ONLY = HeadReads(other_positions=False)
 
 
 class BertEmbeddings(nn.Module):
@@ -55,7 +64,7 @@ class BertEmbeddings(nn.Module):
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = BertDropout(config.hidden_dropout_prob, config)
+        self.dropout = choose_dropout(config.hidden_dropout_prob, config)
 
     def forward(
         self,
@@ -63,26 +72,26 @@ class BertEmbeddings(nn.Module):
         token_type_ids: Tensor | None,  # (B, L)
         position_ids: Tensor | None,  # (B, L) or (1, L)
         inputs_embeds: Tensor | None,  # (B, L, H)
-        tokens: Tokens | None = None,
     ) -> Tensor:
-        inputs = input_ids if inputs_embeds is None else inputs_embeds
-        batch_size, length = inputs.shape[:2]
-        limit = self.position_embeddings.num_embeddings
+        words = self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds
+        batch_size, length = words.shape[:2]
         if position_ids is None:
-            if length > limit:
-                raise ValueError(
-                    f"expected at most {limit} tokens (config.max_position_embeddings), got {length}: "
-                    "truncate the input or split it into windows"
-                )
-            position_ids = torch.arange(length, device=inputs.device).unsqueeze(0)
+            position_ids = self.default_positions(length, words.device)
         if token_type_ids is None:
-            token_type_ids = torch.zeros(batch_size, length, dtype=torch.long, device=inputs.device)
-        if tokens is not None:
-            inputs, token_type_ids, position_ids = tokens.unpad_inputs(inputs, token_type_ids, position_ids)
-        words = self.word_embeddings(inputs) if inputs_embeds is None else inputs
+            token_type_ids = torch.zeros(batch_size, length, dtype=torch.long, device=words.device)
         embeddings = words + self.token_type_embeddings(token_type_ids)
         embeddings = embeddings + self.position_embeddings(position_ids)
         return self.dropout(self.LayerNorm(embeddings))  # (B, L, H)
+
+    def default_positions(self, length: int, device: torch.device) -> Tensor:
+        """0 .. L-1 as (1, L). Raises ValueError where there are fewer position embeddings."""
+        limit = self.position_embeddings.num_embeddings
+        if length > limit:
+            raise ValueError(
+                f"expected at most {limit} tokens (config.max_position_embeddings), got {length}: "
+                "truncate the input or split it into windows"
+            )
+        return torch.arange(length, device=device).unsqueeze(0)
 
 
 def eager_attention_forward(
@@ -128,7 +137,7 @@ class BertSelfAttention(nn.Module):
         self,
         hidden_states: Tensor,
         attention_mask: Tensor | None = None,
-        tokens: Tokens | None = None,
+        layout: Layout | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, Tensor | None]:
         batch_size, length, hidden_size = hidden_states.shape
@@ -136,13 +145,10 @@ class BertSelfAttention(nn.Module):
         query = self.query(hidden_states).view(heads_shape).transpose(1, 2)  # (B, N, L, D)
         key = self.key(hidden_states).view(heads_shape).transpose(1, 2)
         value = self.value(hidden_states).view(heads_shape).transpose(1, 2)
-        name = self.config._attn_implementation
-        attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(name, eager_attention_forward)
-        if self.training and not self.is_causal and self.dropout.p and drops_fast(self.config, query):
-            fast = partial(fast_dropout_attention, keep_weights=name == "eager")
-            attend = fast if name in ("eager", "sdpa") else attend
-        if tokens is not None:
-            attend = partial(attend_unpadded, attend, tokens)
+        attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(
+            self.config._attn_implementation, eager_attention_forward
+        )
+        attend = choose_attention(attend, self, query, layout)
         context, weights = attend(
             self,
             query,
@@ -163,7 +169,7 @@ class BertResidual(nn.Module):
         super().__init__()
         self.dense = nn.Linear(input_size, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = BertDropout(config.hidden_dropout_prob, config)
+        self.dropout = choose_dropout(config.hidden_dropout_prob, config)
 
     def forward(self, hidden_states: Tensor, residual: Tensor) -> Tensor:
         return self.LayerNorm(self.dropout(self.dense(hidden_states)) + residual)  # (B, L, H)
@@ -181,12 +187,12 @@ class BertAttention(nn.Module):
         self,
         hidden_states: Tensor,
         attention_mask: Tensor | None = None,
-        read: Tensor | None = None,
+        layout: Layout | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> Tensor:
-        context, _ = self.self(hidden_states, attention_mask, **kwargs)
-        if read is not None:
-            context, hidden_states = take(context, read), take(hidden_states, read)
+        context, _ = self.self(hidden_states, attention_mask, layout=layout, **kwargs)
+        if layout is not None:
+            context, hidden_states = layout.keep_rows(context), layout.keep_rows(hidden_states)
         return self.output(context, hidden_states)
 
 
@@ -227,19 +233,24 @@ class BertLayer(GradientCheckpointingLayer):
 
 
 class BertEncoder(nn.Module):
-    """The stack of layers; of the last one, from its attention on, only the rows `read` (None: all), (1, rows, H)."""
+    """The stack of layers."""
 
     def __init__(self, config: BertConfig):
         super().__init__()
         self.layer = nn.ModuleList(BertLayer(config) for _ in range(config.num_hidden_layers))
 
     def forward(
-        self, hidden_states: Tensor, attention_mask: Tensor | None = None, read: Tensor | None = None, **kwargs: Any
+        self,
+        hidden_states: Tensor,
+        attention_mask: Tensor | None = None,
+        layout: Layout | None = None,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> Tensor:
-        *layers, last = self.layer
-        for layer in layers:
+        for number, layer in enumerate(self.layer, 1):
+            if layout is not None:
+                kwargs["layout"] = layout if number == len(self.layer) else layout.all_rows()
             hidden_states = layer(hidden_states, attention_mask, **kwargs)
-        return last(hidden_states, attention_mask, read=read, **kwargs)
+        return hidden_states  # (B, L, H)
 
 
 class BertPooler(nn.Module):
@@ -251,74 +262,6 @@ class BertPooler(nn.Module):
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         return torch.tanh(self.dense(hidden_states[:, 0]))  # (B, H)
-
-
-class BertPreTrainedModel(PreTrainedModel):
-    """What all eight classes share: initialisation, capabilities and the format of saved folders."""
-
-    config: BertConfig
-    config_class = BertConfig
-    base_model_prefix = "bert"
-    supports_gradient_checkpointing = True
-    _supports_flash_attn = True
-    _supports_sdpa = True
-    _supports_flex_attn = True
-    _supports_attention_backend = True
-    _keys_to_ignore_on_load_unexpected = [r"embeddings\.position_ids"]  # noqa: RUF012 - a buffer of old checkpoints
-    _can_record_outputs = {"hidden_states": BertLayer, "attentions": BertSelfAttention}  # noqa: RUF012
-
-    @torch.no_grad()
-    def _init_weights(self, module: nn.Module) -> None:
-        """Weights from N(0, initializer_range) cut at two standard deviations, biases 0, LayerNorm 1 and 0.
-
-        Source: `create_initializer` of google-research/bert (transformers draws from the uncut normal). The padding
-        token's row is zero, as in transformers. `transformers.initialization` leaves loaded tensors alone.
-        """
-        if isinstance(module, nn.Linear | nn.Embedding):
-            std = self.config.initializer_range
-            initialization.trunc_normal_(module.weight, mean=0.0, std=std, a=-2 * std, b=2 * std)
-            if isinstance(module, nn.Linear):
-                if module.bias is not None:
-                    initialization.zeros_(module.bias)
-            elif module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
-                initialization.zeros_(module.weight[module.padding_idx])
-        else:
-            super()._init_weights(module)
-
-    @classmethod
-    def register_for_auto_class(cls, auto_class: str = "AutoModel") -> None:
-        """No effect on the classes of this package: `save_pretrained` always writes the whole family's auto_map.
-
-        transformers calls this on classes loaded with trust_remote_code; its own bookkeeping would replace an entry
-        of that table at the next save. Classes derived elsewhere keep transformers' behaviour.
-        """
-        if cls.__module__.rpartition(".")[0] != __name__.rpartition(".")[0]:
-            super().register_for_auto_class(auto_class)
-
-    def save_pretrained(
-        self, save_directory: str | os.PathLike, is_main_process: bool = True, *args: Any, **kwargs: Any
-    ) -> None:
-        """Save as transformers does, plus the modelling code and an `auto_map` over the whole AutoModel family.
-
-        The folder opens as transformers' BERT everywhere, and as these classes with `trust_remote_code=True`.
-        The switches of this package are not written.
-        """
-        if is_main_process:
-            os.makedirs(save_directory, exist_ok=True)
-            for name in CODE_FILES:
-                shutil.copyfile(Path(__file__).with_name(name), Path(save_directory) / name)
-        self.config.auto_map = dict(AUTO_MAP)
-        fields = self.config.__dict__
-        switches = {name: fields.pop(name) for name in SWITCHES if name in fields}
-        try:
-            super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
-        finally:
-            fields.update(switches)
-
-    def _get_files_timestamps(self, working_dir: str | os.PathLike) -> dict[str, float]:
-        # save_pretrained(push_to_hub=True) uploads what is newer than this table, and our code is copied before it.
-        stamps = super()._get_files_timestamps(working_dir)
-        return {name: stamp for name, stamp in stamps.items() if name not in CODE_FILES}
 
 
 def refuse_cache(forward: Callable) -> Callable:
@@ -340,6 +283,7 @@ class BertModel(BertPreTrainedModel):
     """The encoder with its pooler: `last_hidden_state` (B, L, H) and `pooler_output` (B, H)."""
 
     _no_split_modules = ["BertEmbeddings", "BertLayer"]  # noqa: RUF012
+    _can_record_outputs = {"hidden_states": BertLayer, "attentions": BertSelfAttention}  # noqa: RUF012
 
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True):
         """Raises ValueError for a config with cross-attention or an initializer_range of 0 or below."""
@@ -377,8 +321,8 @@ class BertModel(BertPreTrainedModel):
         encoder_attention_mask: Tensor | None = None,
         past_key_values: None = None,
         use_cache: bool | None = None,
-        unpad_inputs: Switch | Tokens = None,
-        read_positions: Tensor | None = None,
+        unpad_inputs: UnpadInputs = None,
+        reads: HeadReads | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> tuple[Tensor, ...] | BaseModelOutputWithPoolingAndCrossAttentions:
         """Encode `input_ids` (B, L) or `inputs_embeds` (B, L, H), exactly one of them.
@@ -387,11 +331,11 @@ class BertModel(BertPreTrainedModel):
         segment (default 0); position_ids: (B, L), default 0 .. L-1. output_hidden_states, output_attentions (eager
         only) and return_dict work as in transformers. The cross-attention and cache arguments hold their places in
         transformers' signature; using them raises ValueError, as does L above config.max_position_embeddings.
-        unpad_inputs: True, or "auto" where it pays (default `config.unpad_inputs`, default off here), computes real
-        tokens only and gives zeros at padding; the heads pass the tokens that they chose. read_positions: (M,) int64
-        into the flattened B * L positions, what the heads look at; the last layer is computed to its end there only,
-        last_hidden_state is 0 elsewhere. cu_seq_lens_q as in transformers' FlashAttentionKwargs: one row (1, L) holds
-        several sequences end to end, none attends to another; positions restart by default.
+        unpad_inputs: True computes real tokens only and returns zeros at padding, "auto" does so where it pays,
+        False never; default `config.unpad_inputs`, and False where that is unset. reads: what a head of this package
+        takes from the result; with unpad_inputs on, last_hidden_state is 0 where it is not read. cu_seq_lens_q as in
+        transformers' FlashAttentionKwargs: one row (1, L) holds several sequences end to end, none attends to
+        another; positions restart by default.
         """
         if (input_ids is None) == (inputs_embeds is None):
             got = "neither" if input_ids is None else "both"
@@ -401,20 +345,22 @@ class BertModel(BertPreTrainedModel):
                 "expected no encoder_hidden_states or encoder_attention_mask, got one: this BERT has no "
                 "cross-attention; use transformers' BertModel for it"
             )
-        tokens = unpad_inputs
-        if not isinstance(tokens, Tokens):
-            tokens = choose_tokens(self.config, attention_mask, tokens, kwargs, keep_first=self.pooler is not None)
-        shape = (input_ids if inputs_embeds is None else inputs_embeds).shape[:2]
-        if kwargs.get("cu_seq_lens_q") is not None and position_ids is None:
-            position_ids = tokens.positions
-        hidden_states = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds, tokens)
+        inputs = input_ids if inputs_embeds is None else inputs_embeds
+        layout = choose_layout(self, inputs, attention_mask, unpad_inputs, reads, kwargs)
+        if layout is not None:
+            return layout.encode(self, attention_mask, input_ids, token_type_ids, position_ids, inputs_embeds, **kwargs)
+        hidden_states = self.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
+        mask = self.make_attention_mask(hidden_states, attention_mask)
+        return self.make_output(self.encoder(hidden_states, mask, **kwargs))
+
+    def make_attention_mask(self, hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor | None:
+        """The mask in the form of the attention back-end; left to right with `config.is_decoder`."""
         make_mask = create_causal_mask if self.config.is_decoder else create_bidirectional_mask
         inputs = {"inputs_embeds": hidden_states, "attention_mask": attention_mask, "past_key_values": None}
-        mask = make_mask(config=self.config, **inputs) if tokens is None else None
-        read = rows_of(read_positions, tokens)
-        hidden_states = self.encoder(hidden_states, mask, read=read, tokens=tokens, **kwargs)
-        hidden_states = lay_back(hidden_states, read_positions, tokens, *shape)
+        return make_mask(config=self.config, **inputs)
+
+    def make_output(self, hidden_states: Tensor) -> BaseModelOutputWithPoolingAndCrossAttentions:
         return BaseModelOutputWithPoolingAndCrossAttentions(
-            last_hidden_state=hidden_states,
-            pooler_output=self.pooler(hidden_states) if self.pooler is not None else None,
+            last_hidden_state=hidden_states,  # (B, L, H)
+            pooler_output=None if self.pooler is None else self.pooler(hidden_states),  # (B, H)
         )

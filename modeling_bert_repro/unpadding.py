@@ -1,23 +1,17 @@
 """A padded batch <-> its real tokens laid end to end, and attention between them.
 
 Linear layers, LayerNorm, GELU and dropout then run on (1, T, H) in place of (B, L, H); attention never crosses from
-one sequence into the next. Off, nothing of this file runs.
+one sequence into the next. With unpadding off, none of this code is executed.
 
 Shapes: B batch, L length, H hidden size, N heads, D head size, T computed tokens.
 """
 
 from collections.abc import Callable
 from itertools import accumulate, groupby, pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from transformers import BertConfig, PreTrainedModel
-from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions
-
-# Below this share of padding the gain is lost in the noise of a step (docs/performance.md).
-SMALLEST_SHARE = 0.1
-Switch = bool | Literal["auto"] | None
 
 
 class Tokens(NamedTuple):
@@ -45,161 +39,16 @@ class Tokens(NamedTuple):
         """(B, L, ...) -> (T, ...)"""
         return values.flatten(0, 1).index_select(0, self.index)
 
-    def unpad_inputs(self, inputs: Tensor, token_type_ids: Tensor, position_ids: Tensor) -> tuple[Tensor, ...]:
-        """(B, L) or (B, L, H) -> (1, T) or (1, T, H); position_ids may be (1, L)."""
-        if inputs.shape[:2] != self.shape:
-            raise ValueError(
-                f"expected attention_mask or cu_seq_lens_q for inputs of shape {tuple(inputs.shape[:2])}, "
-                f"got one for {self.shape}"
-            )
-        columns = (inputs, token_type_ids, position_ids.expand(self.shape))
-        return tuple(self.unpad(column).unsqueeze(0) for column in columns)
-
-    def pad(self, values: Tensor) -> Tensor:
-        """(T, ...) -> (B, L, ...) with zeros at the positions that were not computed."""
-        rest = values.shape[1:]
-        padded = values.new_zeros(self.shape[0] * self.shape[1], *rest)
-        return padded.index_copy(0, self.index, values).view(*self.shape, *rest)
+    def rows_at(self, positions: Tensor) -> Tensor:
+        """(R,) of the flattened B * L positions -> which of the T tokens stand there; they must have been computed."""
+        rows = positions.new_full((self.shape[0] * self.shape[1],), -1)
+        return rows.index_copy(0, self.index, torch.arange(len(self.index), device=rows.device))[positions]
 
     def to_blocks(self, values: Tensor) -> Tensor:
         """(T, N, D) -> (sequences, N, longest, D), each sequence from the start of its row, zeros after it."""
         blocks = values.new_zeros(self.sequences * self.longest, *values.shape[1:])
         blocks = blocks.index_copy(0, self.place, values)
         return blocks.view(self.sequences, self.longest, *values.shape[1:]).transpose(1, 2)
-
-
-def choose_tokens(
-    config: BertConfig,
-    attention_mask: Tensor | None,
-    unpad_inputs: Switch,
-    options: dict[str, Any],
-    kept: Tensor | None = None,
-    keep_first: bool = False,
-    padding_shows: bool = True,
-) -> Tokens | None:
-    """The tokens to compute, or None for the padded path.
-
-    unpad_inputs: False never, True wherever possible, "auto" if padding is worth removing, None `config.unpad_inputs`,
-    and where that is unset too: as "auto" if no result of the call shows what padding positions hold
-    (`padding_shows`). Then no number that the caller sees depends on the choice. kept: (B, L) bool, positions to
-    compute although they may be padding (labelled ones); keep_first: the first position too, for the pooler.
-    Raises ValueError for another switch and for bad packing.
-    """
-    if options.get("cu_seq_lens_q") is not None:
-        return packed_tokens(options["cu_seq_lens_q"], attention_mask, config.max_position_embeddings)
-    unpad_inputs = resolve(unpad_inputs, config)
-    automatic = unpad_inputs in (None, "auto")
-    if attention_mask is None or attention_mask.dim() != 2 or unpad_inputs is False:
-        return None
-    if (unpad_inputs is None and padding_shows) or (automatic and torch.compiler.is_compiling()):
-        return None
-    if records_layers(config, options) or config.chunk_size_feed_forward:
-        return None
-    # A trace would hold the lengths of its example for ever; other devices compile anew for every length, or hold no
-    # numbers (meta).
-    if torch.compiler.is_exporting() or torch.jit.is_tracing() or attention_mask.device.type not in ("cpu", "cuda"):
-        return None
-    flash = config._attn_implementation.startswith("flash_attention")
-    if not flash and config._attn_implementation not in ("eager", "sdpa"):
-        return None
-    if keep_first:
-        first = torch.zeros_like(attention_mask, dtype=torch.bool)
-        first[:, 0] = True
-        kept = first if kept is None else kept | first
-    share = SMALLEST_SHARE if automatic else 0.0
-    return find_tokens(attention_mask, kept, share, kept_may_be_padding=not (flash or config.is_decoder))
-
-
-def resolve(unpad_inputs: Switch, config: BertConfig) -> Switch:
-    """The argument, where it is None the config's. Raises ValueError for what is none of the four."""
-    found = getattr(config, "unpad_inputs", None) if unpad_inputs is None else unpad_inputs
-    if found not in (None, True, False, "auto"):
-        raise ValueError(f'expected unpad_inputs to be True, False, "auto" or None, got {found!r}')
-    return found
-
-
-def encode(
-    model: PreTrainedModel,
-    inputs: tuple[Tensor | None, ...],
-    unpad_inputs: Switch,
-    options: dict[str, Any],
-    kept: Tensor | None = None,
-    read: Tensor | None = None,
-    pooled: bool = False,
-) -> tuple[BaseModelOutputWithPoolingAndCrossAttentions, Tokens | None]:
-    """The encoder's outputs for its positional `inputs`, and the tokens that were computed (None: all positions).
-
-    kept: as in `choose_tokens`. read: (B, L) bool, all that the head looks at besides the pooled output; pooled: it
-    looks at nothing else. Without either it looks at every position.
-    """
-    keep_first = model.bert.pooler is not None
-    shows = read is None and not pooled
-    tokens = choose_tokens(model.config, inputs[1], unpad_inputs, options, kept, keep_first, padding_shows=shows)
-    positions = None
-    if not shows and may_stop_early(model, unpad_inputs, options):
-        positions = positions_read(inputs, read, keep_first)
-    options = {"unpad_inputs": False if tokens is None else tokens, "read_positions": positions, **options}
-    return model.bert(*inputs, return_dict=True, **options), tokens
-
-
-def may_stop_early(model: PreTrainedModel, unpad_inputs: Switch, options: dict[str, Any]) -> bool:
-    """Whether the last layer may be computed only where it is read.
-
-    No number depends on it but for the draws of dropout. Where nothing was said these stay transformers'.
-    """
-    config, switch = model.config, resolve(unpad_inputs, model.config)
-    draws = model.training and (config.hidden_dropout_prob or config.attention_probs_dropout_prob)
-    if switch is False or (switch is None and draws):
-        return False
-    return not (records_layers(config, options) or config.chunk_size_feed_forward)
-
-
-def positions_read(inputs: tuple[Tensor | None, ...], read: Tensor | None, keep_first: bool) -> Tensor | None:
-    """(M,) of the flattened B * L positions: those of `read` (None: none) and the first of every sequence."""
-    values = inputs[4] if inputs[0] is None else inputs[0]
-    if values is None:
-        return None  # neither input_ids nor inputs_embeds: the encoder says so
-    if read is None:
-        return torch.arange(values.shape[0], device=values.device) * values.shape[1]
-    if keep_first:
-        read = read.clone()
-        read[:, 0] = True
-    return read.flatten().nonzero().squeeze(1)
-
-
-def take(values: Tensor, rows: Tensor) -> Tensor:
-    """(B, L, H) -> (1, rows, H), rows of the flattened positions."""
-    return values.flatten(0, 1).index_select(0, rows).unsqueeze(0)
-
-
-def rows_of(positions: Tensor | None, tokens: Tokens | None) -> Tensor | None:
-    """Which of the T tokens stand at these of the B * L positions, (M,); they must be among those computed."""
-    if positions is None or tokens is None:
-        return positions
-    rows = positions.new_empty(tokens.shape[0] * tokens.shape[1])
-    return rows.index_copy(0, tokens.index, torch.arange(len(tokens.index), device=rows.device))[positions]
-
-
-def lay_back(values: Tensor, positions: Tensor | None, tokens: Tokens | None, batch_size: int, length: int) -> Tensor:
-    """(B, L, H) of the states at `positions`, (1, M, H), or of the tokens, (1, T, H), with zeros elsewhere."""
-    if positions is None:
-        return values if tokens is None else tokens.pad(values.squeeze(0))
-    padded = values.new_zeros(batch_size * length, values.shape[2])
-    return padded.index_copy(0, positions, values.squeeze(0)).view(batch_size, length, -1)
-
-
-def on_tokens(function: nn.Module, hidden_states: Tensor, tokens: Tokens | None) -> Tensor:
-    """Apply to hidden_states (B, L, H); given tokens, to these only, with zeros elsewhere."""
-    return function(hidden_states) if tokens is None else tokens.pad(function(tokens.unpad(hidden_states)))
-
-
-def records_layers(config: BertConfig, options: dict[str, Any]) -> bool:
-    """Whether hidden states or attentions of all layers were asked for: they are recorded in padded shapes."""
-    for name in ("output_hidden_states", "output_attentions"):
-        asked = options.get(name)
-        if getattr(config, name) if asked is None else asked:
-            return True
-    return False
 
 
 @torch.compiler.disable

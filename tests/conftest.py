@@ -16,7 +16,7 @@ import torch
 from accelerate.state import AcceleratorState, GradientState
 from transformers import BertConfig
 
-from modeling_bert_repro import dropout, unpadding
+from modeling_bert_repro import fast_dropout, fast_path
 
 torch.set_num_threads(1)
 
@@ -153,7 +153,7 @@ def fake_run(tmp_path):
 @pytest.fixture
 def fast_paths(monkeypatch) -> set[str]:
     """Which of the network's fast paths were taken since this was last emptied: "unpadded", "dropout"."""
-    taken, find, draw = set(), unpadding.find_tokens, dropout.fast_dropout
+    taken, find, draw = set(), fast_path.find_tokens, fast_dropout.fast_dropout
 
     def find_tokens(*args, **options):
         tokens = find(*args, **options)
@@ -161,10 +161,10 @@ def fast_paths(monkeypatch) -> set[str]:
             taken.add("unpadded")
         return tokens
 
-    def fast_dropout(values, p):
+    def drop(values, p):
         taken.add("dropout")
         return draw(values, p)
 
-    monkeypatch.setattr(unpadding, "find_tokens", find_tokens)
-    monkeypatch.setattr(dropout, "fast_dropout", fast_dropout)
+    monkeypatch.setattr(fast_path, "find_tokens", find_tokens)
+    monkeypatch.setattr(fast_dropout, "fast_dropout", drop)
     return taken

@@ -7,8 +7,8 @@ import torch
 from bert_pairs import assert_same, gradients, make_inputs, make_labels, ours, pair
 from torch.nn import functional as F
 
-from modeling_bert_repro import dropout
-from modeling_bert_repro.dropout import fast_dropout, fast_dropout_attention
+from modeling_bert_repro import fast_dropout as dropout
+from modeling_bert_repro.fast_dropout import fast_dropout, fast_dropout_attention
 from modeling_bert_repro.modeling_bert import eager_attention_forward
 
 NAME = "BertForSequenceClassification"
@@ -112,7 +112,7 @@ def test_it_acts_at_the_same_places(attention, unpad, monkeypatch):
     inputs["attention_mask"][0, -6:] = 0
     labels = make_labels(NAME, inputs)
     monkeypatch.setattr(F, "dropout", rule)
-    monkeypatch.setattr("modeling_bert_repro.dropout.fast_dropout", rule)
+    monkeypatch.setattr("modeling_bert_repro.fast_dropout.fast_dropout", rule)
     found = []
     for switch in (False, True):
         model.config.fast_dropout = switch

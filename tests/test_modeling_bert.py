@@ -220,7 +220,15 @@ def test_every_parameter_gets_a_gradient(name):
     model = ours(name)
     inputs = make_inputs(name)
     found = gradients(model, loss_of(model(**inputs, **make_labels(name, inputs))))
-    assert [key for key, gradient in found.items() if gradient is None or not gradient.any()] == []
+    # A number added to all scores of a softmax changes nothing: a key's bias, the bias of a choice's score. Whether
+    # such a gradient is printed as 0 or as 1e-17 depends on the processor.
+    zero = {key for key in found if key.endswith("attention.self.key.bias")}
+    zero |= {"classifier.bias"} if name == "BertForMultipleChoice" else set()
+    if name == "BertForQuestionAnswering":
+        zero |= {"qa_outputs.bias", "bert.encoder.layer.1.output.LayerNorm.bias"}
+    assert [key for key, gradient in found.items() if gradient is None or not gradient.isfinite().all()] == []
+    assert [key for key in zero if found[key].abs().max() > 1e-12] == []
+    assert [key for key in found.keys() - zero if found[key].abs().max() < 1e-6] == []
 
 
 def test_layers_are_post_norm_with_exact_gelu():

@@ -122,9 +122,10 @@ def test_large_cross_entropy_is_torchs(block, dtype, monkeypatch):
 
 
 def test_hand_worked_regression_and_multi_label():
-    squares = classification_loss(torch.tensor([[1.0], [3.0]]), torch.tensor([0, 5]), None)
+    squares = classification_loss(torch.tensor([[1.0], [3.0]]), torch.tensor([0, 5]), "regression")
     assert squares.item() == pytest.approx((1 + 4) / 2)
-    binary = classification_loss(torch.zeros(2, 3), torch.tensor([[1.0, 0, 1], [0, 0, 0]]), None, 12)
+    labels = torch.tensor([[1.0, 0, 1], [0, 0, 0]])
+    binary = classification_loss(torch.zeros(2, 3), labels, "multi_label_classification", 12)
     assert binary.item() == pytest.approx(6 * math.log(2) / 12)
 
 

@@ -17,8 +17,9 @@ from transformers import BertTokenizer
 from transformers.dynamic_module_utils import get_relative_imports
 
 import modeling_bert_repro
-from modeling_bert_repro.modeling_bert import AUTO_MAP, CODE_FILES
+from modeling_bert_repro.pretrained import AUTO_MAP, FAST_FILES, PLAIN_FILES
 
+CODE_FILES = (*PLAIN_FILES, *FAST_FILES)
 PACKAGE = Path(modeling_bert_repro.__file__).parent
 
 

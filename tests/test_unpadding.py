@@ -21,7 +21,7 @@ from bert_pairs import (
 from torch import nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from modeling_bert_repro import BertForMaskedLM, BertModel, unpadding
+from modeling_bert_repro import BertForMaskedLM, BertModel, fast_path, unpadding
 from modeling_bert_repro.unpadding import find_tokens, packed_tokens
 
 POOLED = ("BertForNextSentencePrediction", "BertForSequenceClassification", "BertForMultipleChoice")
@@ -83,9 +83,10 @@ def test_equals_the_padded_path_at_real_positions(name, case, attention):
 
 @pytest.mark.parametrize("case", MASKS)
 @pytest.mark.parametrize("name", [*POOLED, "BertForPreTraining", "BertForMaskedLM"])
-def test_the_default_is_on_where_padding_cannot_be_seen_and_equals_transformers(name, case, monkeypatch):
-    monkeypatch.setattr(unpadding, "SMALLEST_SHARE", 0.0)
+def test_switched_on_it_equals_transformers_where_padding_cannot_be_seen(name, case, monkeypatch):
+    monkeypatch.setattr(fast_path, "SMALLEST_SHARE", 0.0)
     own, reference = pair(name, "sdpa")
+    own.config.unpad_inputs = "auto"
     inputs = padded_inputs(name, case)
     labels = make_labels(name, inputs)
     if name not in POOLED:
@@ -97,17 +98,45 @@ def test_the_default_is_on_where_padding_cannot_be_seen_and_equals_transformers(
     assert_same(gradients(own, mine.loss), gradients(reference, theirs.loss))
     if name in POOLED:
         torch.testing.assert_close(mine.logits, theirs.logits, rtol=0, atol=1e-9)
-    assert shapes[0][0] == 1, "one row of tokens"
-    own.config.sparse_prediction = False
-    own(**inputs, **labels)
-    assert (shapes[1][0] == 1) is (name in POOLED), "dense logits show padding"
+    own(**inputs, **labels, unpad_inputs=False)
     own.config.unpad_inputs = False
     own(**inputs, **labels)
-    assert shapes[2][0] > 1
+    assert [shape[0] == 1 for shape in shapes] == [True, False, False], "one row of tokens"
+
+
+def record(path: str, found: dict):
+    """A forward hook that keeps what a module got and gave."""
+
+    def hook(module, args, output) -> None:
+        found[f"{path} in"], found[f"{path} out"] = args[0].detach(), output.detach()
+
+    return hook
+
+
+@pytest.mark.parametrize("case", ["none", "mixed"])
+@pytest.mark.parametrize("training", [False, True])
+@every_class
+def test_with_nothing_set_every_module_sees_what_transformers_modules_see(name, training, case):
+    """Hooks, NEFTune, Opacus and captum look inside: the same modules get and give tensors of the same numbers."""
+    own, reference = pair(name, "sdpa")
+    inputs = make_inputs(name) if case == "none" else padded_inputs(name, case)
+    labels = make_labels(name, inputs)
+    seen = []
+    for model in (own, reference):
+        found = {}
+        kinds = (nn.Linear, nn.LayerNorm, nn.Embedding)
+        for path, module in model.named_modules():
+            if isinstance(module, kinds) or path.endswith("pooler"):
+                module.register_forward_hook(record(path, found))
+        torch.manual_seed(5)
+        model.train(training)(**inputs, **labels)
+        seen.append(found)
+    assert len(seen[0]) > 30
+    assert_same(*seen)
 
 
 @every_class
-def test_the_default_shows_the_padding_states_of_transformers(name):
+def test_with_nothing_set_padding_states_are_those_of_transformers(name):
     """Every position of every output, padding too, and the loss of question answering over all of them."""
     own, reference = pair(name, "sdpa")
     inputs = padded_inputs(name, "right")
@@ -116,25 +145,21 @@ def test_the_default_shows_the_padding_states_of_transformers(name):
     assert_same({key: mine[key] for key in theirs}, theirs)
 
 
-@every_class
-def test_padding_positions_hold_zeros_and_the_lowest_span_score(name):
-    model = ours(name, "sdpa")
-    inputs = padded_inputs(name, "right")
-    real = real_positions(name, inputs["attention_mask"])
-    lowest = torch.finfo(torch.float64).min if name == "BertForQuestionAnswering" else 0
-    checked = 0
-    for value in flatten_outputs(model(**inputs, unpad_inputs=True)).values():
-        if value.shape[:2] == real.shape:
+def test_padding_positions_hold_zeros_and_the_lowest_span_score():
+    for name, lowest in (("BertModel", 0.0), ("BertForQuestionAnswering", torch.finfo(torch.float64).min)):
+        inputs = padded_inputs(name, "right")
+        real = inputs["attention_mask"].bool()
+        values = [v for v in ours(name)(**inputs, unpad_inputs=True).values() if v.shape[:2] == real.shape]
+        assert len(values) == (1 if name == "BertModel" else 2)
+        for value in values:
             assert (value[~real] == lowest).all()
             assert not (value[real] == lowest).any()
-            checked += 1
-    assert checked == {"BertForQuestionAnswering": 2}.get(name, name not in POOLED)
 
 
 @pytest.mark.parametrize("unpad, share", [(True, 0.0), ("auto", 0.0), ("auto", 1.0)])
 def test_span_loss_is_over_the_real_positions(unpad, share, monkeypatch):
     """Against transformers' logits and a softmax that leaves padding out; also where "auto" takes the padded path."""
-    monkeypatch.setattr(unpadding, "SMALLEST_SHARE", share)
+    monkeypatch.setattr(fast_path, "SMALLEST_SHARE", share)
     name = "BertForQuestionAnswering"
     own, reference = pair(name, "sdpa")
     shapes = layer_shapes(own)
@@ -154,16 +179,14 @@ def test_span_loss_is_over_the_real_positions(unpad, share, monkeypatch):
 
 
 @every_class
-def test_everything_but_attention_sees_real_tokens_only(name):
+def test_everything_in_the_encoder_but_attention_sees_real_tokens_only(name):
     model = ours(name, "sdpa").train()
     inputs = padded_inputs(name, "right")
     sizes = []
     kinds = (nn.Linear, nn.LayerNorm, nn.Dropout, nn.Embedding)
     for path, module in model.named_modules():
-        one_per_sequence = any(part in path for part in ("pooler", "seq_relationship")) or (
-            name in POOLED and path in ("dropout", "classifier")
-        )
-        if (isinstance(module, kinds) or path.endswith("activation")) and not one_per_sequence:
+        in_encoder = "embeddings" in path or "encoder" in path
+        if in_encoder and (isinstance(module, kinds) or path.endswith("activation")):
             module.register_forward_hook(lambda _, args, out: sizes.append(out.shape[:-1].numel()))
     model(**inputs, unpad_inputs=True)
     tokens = int(inputs["attention_mask"].sum())
@@ -182,7 +205,7 @@ READ = {"BertForPreTraining": 8, "BertForMaskedLM": 4, **dict.fromkeys(POOLED, 4
 def test_the_last_layer_is_computed_where_it_is_read(name, case):
     """At labelled positions and [CLS]. Losses, outputs and gradients are those of transformers all the same."""
     own, reference = pair(name, "sdpa")
-    own.config.sparse_prediction = True
+    own.config.sparse_prediction, own.config.unpad_inputs = True, "auto"
     inputs = make_inputs(name) if case == "none" else padded_inputs(name, case)
     labels = make_labels(name, inputs)
     if name in ("BertForPreTraining", "BertForMaskedLM"):
@@ -197,12 +220,11 @@ def test_the_last_layer_is_computed_where_it_is_read(name, case):
         assert_same(gradients(own, mine.loss), gradients(reference, theirs.loss))
     own(**inputs, **labels, unpad_inputs=False)
     own(**inputs, **labels, output_hidden_states=True)
-    own.config.hidden_dropout_prob = 0.1  # the draws of dropout stay transformers' unless something was asked for
-    own.train()(**inputs, **labels, unpad_inputs=None if case == "none" else False)
-    own(**inputs, **labels, unpad_inputs="auto")
+    own.config.unpad_inputs = None
+    own(**inputs, **labels)
     full = inputs["input_ids"].numel()
     few = READ.get(name, full if case == "none" else rows[0])
-    assert rows == [few, full, full, full, rows[4]] and (rows[4] == few or name not in READ)
+    assert rows == [few, full, full, full]
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
@@ -344,9 +366,9 @@ def test_what_takes_the_padded_path():
     assert not uses_tokens(ours(name, "sdpa", output_hidden_states=True), right, unpad_inputs=True)
     assert not uses_tokens(ours(name, "sdpa", chunk_size_feed_forward=3), right, unpad_inputs=True)
     assert not uses_tokens(ours(name, "sdpa"), make_inputs(name), unpad_inputs=True), "no padding"
-    config = tiny_config(name)
-    config._attn_implementation = "flex_attention"
-    assert unpadding.choose_tokens(config, right["attention_mask"], True, {}) is None
+    model = ours(name, "sdpa")
+    model.config._attn_implementation = "flex_attention"
+    assert fast_path.choose_tokens(model.bert, right["attention_mask"], True, None, {}) is None
     whole = right["attention_mask"][:, None, None, :].bool().expand(4, 1, 9, 9)
     assert not uses_tokens(ours(name, "sdpa"), {**right, "attention_mask": whole}, unpad_inputs=True)
     empty = {**right, "attention_mask": right["attention_mask"].clone()}
@@ -361,9 +383,10 @@ def test_little_padding_is_left_alone_unless_asked():
     name = "BertForSequenceClassification"
     inputs = make_inputs(name, batch=8, length=10)
     inputs["attention_mask"][0, -8:] = 0  # 10 %
-    assert not uses_tokens(ours(name, "sdpa"), inputs)
+    assert not uses_tokens(ours(name, "sdpa"), inputs, unpad_inputs="auto")
     inputs["attention_mask"][0, -9:] = 0
-    assert uses_tokens(ours(name, "sdpa"), inputs)
+    assert uses_tokens(ours(name, "sdpa"), inputs, unpad_inputs="auto")
+    assert not uses_tokens(ours(name, "sdpa"), inputs)
     inputs["attention_mask"][0, -9:-1] = 1
     assert uses_tokens(ours(name, "sdpa"), inputs, unpad_inputs=True)
 
@@ -511,8 +534,8 @@ def test_hand_worked_tokens():
     assert tokens.place.tolist() == [0, 1, 3, 4, 6, 7, 8]
     assert tokens.positions.tolist() == [[0, 1, 0, 1, 0, 1, 2]]
     assert tokens.attends_to_all
-    values = torch.arange(1.0, 13).view(3, 4)
-    assert tokens.pad(tokens.unpad(values)).tolist() == (values * mask).tolist()
+    assert tokens.unpad(torch.arange(12).view(3, 4)).tolist() == tokens.index.tolist()
+    assert tokens.rows_at(torch.tensor([0, 6, 10])).tolist() == [4, 1, 3]
     kept = torch.zeros(3, 4, dtype=torch.bool)
     kept[1, 0] = True
     extra = find_tokens(mask, kept, 0.0, True)

@@ -1,9 +1,9 @@
-"""Dropout that spends less on random numbers, for CPUs; used where `config.fast_dropout` is set.
+"""Dropout that spends less on random numbers, for CPUs; used in training where `config.fast_dropout` is set.
 
 torch draws one double for every value that may be dropped. On a CPU that is most of dropout's time, and dropout most
 of attention's in training (docs/performance.md). Here one 64-bit draw decides four values, 16 bits each. The masks
-are other ones than torch's from the same seed, so the switch is off unless asked for. It has no effect on other
-devices, on small tensors, under torch.compile and on left-to-right attention.
+are other ones than torch's from the same seed, so the switch is off unless somebody sets it. It has no effect on
+other devices, on small tensors, under torch.compile and torch.func, and on left-to-right attention.
 """
 
 import math
@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 from transformers import BertConfig
+
+from .losses import runs_eagerly
 
 STEPS = 1 << 16  # probabilities are multiples of 1 / STEPS; the scale is that of the multiple, so the mean is exact
 BLOCK = 1 << 16  # values of attention's weights: several tensors of that size fit a core's cache
@@ -22,8 +23,8 @@ SMALLEST = 1 << 15  # values; for fewer, what a Python function costs autograd i
 
 
 def drops_fast(config: BertConfig, values: Tensor) -> bool:
-    switched_on = getattr(config, "fast_dropout", False)
-    return switched_on and values.device.type == "cpu" and not torch.compiler.is_compiling()
+    """Whether the switch is on, and the functions of this file can be used for these values."""
+    return bool(getattr(config, "fast_dropout", False)) and values.device.type == "cpu" and runs_eagerly()
 
 
 def draw(shape: torch.Size, dropped: int) -> Tensor:
@@ -34,7 +35,7 @@ def draw(shape: torch.Size, dropped: int) -> Tensor:
 
 
 class FastDropout(torch.autograd.Function):
-    """Autograd would keep more than the mask, and pass over the values more often."""
+    """Dropout with a hand-written backward pass that keeps only the mask, as bool."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, dropped: int) -> Tensor:
@@ -80,27 +81,30 @@ class DropoutAttention(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float, dropped: int
     ) -> Tensor:
-        """mask: bool, (B, 1, L, L) or broadcastable."""
+        """mask: (B, 1, L, L) or broadcastable, bool, True where a position is attended to."""
         size = (*query.shape[:3], key.shape[2])
         ctx.rows = max(1, BLOCK // math.prod(size[1:]))
-        masks = repeat(None) if mask is None else mask.expand(size).split(ctx.rows)
-        contexts, weights, kept = [], [], []
-        for q, k, v, attended in zip(*(states.split(ctx.rows) for states in (query, key, value)), masks):
-            scores = torch.matmul(q * scaling, k.transpose(2, 3))
-            if attended is not None:
-                scores = scores.masked_fill_(~attended, torch.finfo(scores.dtype).min)
-            weights.append(F.softmax(scores, dim=-1))
-            kept.append(draw(scores.shape, dropped))
-            contexts.append(torch.matmul(kept[-1].to(weights[-1].dtype).mul_(weights[-1]).to(v.dtype), v))
-        ctx.save_for_backward(query, key, value, *weights, *kept)
         ctx.scaling, ctx.scale = scaling, STEPS / (STEPS - dropped)
+        masks = repeat(None) if mask is None else mask.expand(size[0], -1, -1, -1).split(ctx.rows)
+        contexts, weights, kept = [], [], []
+        for q, k, v, attended in zip(*(part.split(ctx.rows) for part in (query, key, value)), masks):
+            weights.append(attention_weights(torch.matmul(q * scaling, k.transpose(2, 3)), attended))
+            kept.append(draw(weights[-1].shape, dropped))
+            contexts.append(torch.matmul(kept[-1].to(weights[-1].dtype).mul_(weights[-1]).to(v.dtype), v))
+        ctx.mask = mask
+        ctx.save_for_backward(query, key, value, *weights, *kept)
         return joined(contexts).mul_(ctx.scale)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         states = ctx.saved_tensors
         blocks = (len(states) - 3) // 2
+        if torch.is_grad_enabled():  # create_graph=True: once more by torch's own operations, with the same masks
+            query, key, value = states[:3]
+            weights = attention_weights(torch.matmul(query * ctx.scaling, key.transpose(2, 3)), ctx.mask)
+            kept = torch.cat(states[3 + blocks :]).to(weights.dtype) * ctx.scale
+            context = torch.matmul((weights * kept).to(value.dtype), value)
+            return *torch.autograd.grad(context, states[:3], gradient, create_graph=True), None, None, None
         columns = (gradient, *states[:3])
         found: tuple[list[Tensor], ...] = ([], [], [])
         for g, q, k, v, weights, kept in zip(
@@ -116,6 +120,18 @@ class DropoutAttention(torch.autograd.Function):
         return *map(joined, found), None, None, None
 
 
+def attention_weights(scores: Tensor, attended: Tensor | None) -> Tensor:
+    """Softmax of scores (B, N, L, L), which it overwrites, over what is attended to: a bool mask, None for everything.
+
+    Queries that attend to nothing get weights of 0, as in sdpa.
+    """
+    if attended is None:
+        return F.softmax(scores, dim=-1)
+    weights = F.softmax(scores.masked_fill_(~attended, torch.finfo(scores.dtype).min), dim=-1)
+    blind = ~attended.any(-1, keepdim=True)
+    return weights.masked_fill(blind, 0.0) if blind.any() else weights
+
+
 def joined(parts: list[Tensor]) -> Tensor:
     """(B, N, L, D) of its blocks, in memory (B, L, N, D) as linear layers have it; a single one is left as it is."""
     return parts[0] if len(parts) == 1 else torch.cat([part.transpose(1, 2) for part in parts]).transpose(1, 2)
@@ -126,7 +142,7 @@ def fast_dropout_attention(
     query: Tensor,  # (B, N, L, D)
     key: Tensor,
     value: Tensor,
-    attention_mask: Tensor | None,  # bool (sdpa's) or additive (eager's)
+    attention_mask: Tensor | None,  # bool (sdpa's) or additive (eager's, or the caller's own)
     dropout: float,
     scaling: float,
     keep_weights: bool = True,
@@ -134,13 +150,11 @@ def fast_dropout_attention(
 ) -> tuple[Tensor, Tensor | None]:
     """Attention written out, as sdpa on a CPU does with dropout; (B, L, N, D) and, for eager, weights (B, N, L, L)."""
     size, dropped = query.shape[:3].numel() * key.shape[2], round(dropout * STEPS)
-    if not keep_weights and size >= SMALLEST and 0 < dropped < STEPS:
+    additive = attention_mask is not None and attention_mask.dtype != torch.bool
+    if not keep_weights and not additive and size >= SMALLEST and 0 < dropped < STEPS:
         context = DropoutAttention.apply(query, key, value, attention_mask, scaling, dropped)
         return context.transpose(1, 2).contiguous(), None
     scores = torch.matmul(query * scaling, key.transpose(2, 3))
-    if attention_mask is not None and attention_mask.dtype == torch.bool:
-        scores = scores.masked_fill(~attention_mask, torch.finfo(scores.dtype).min)
-    elif attention_mask is not None:
-        scores = scores + attention_mask
-    weights = fast_dropout(F.softmax(scores, dim=-1), dropout)
+    weights = F.softmax(scores + attention_mask, dim=-1) if additive else attention_weights(scores, attention_mask)
+    weights = fast_dropout(weights, dropout)
     return torch.matmul(weights, value).transpose(1, 2).contiguous(), weights

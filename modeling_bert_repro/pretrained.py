@@ -1,0 +1,114 @@
+"""What all eight classes share: the initial weights, the capabilities that transformers asks for, the saved folder."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from transformers import BertConfig, initialization
+from transformers.modeling_utils import PreTrainedModel
+
+UnpadInputs = bool | Literal["auto"] | None
+# The modeling code that travels inside a checkpoint; `find_code_files` says which of it there is.
+PLAIN_FILES = ("modeling_bert.py", "pretrained.py", "pretraining_heads.py", "heads.py", "losses.py")
+FAST_FILES = ("fast_path.py", "unpadding.py", "fast_dropout.py")
+# Fields of the config that belong to a process, not to a checkpoint: they are never written.
+SWITCHES = ("sparse_prediction", "unpad_inputs", "fast_dropout", "keys_to_ignore_at_inference")
+# Every entry names heads.py, from which all code files are reachable: transformers' module cache holds only
+# the files that the named one imports, and a model loaded from there must be able to save them all again.
+AUTO_MAP = {
+    "AutoModel": "heads.BertModel",
+    "AutoModelForPreTraining": "heads.BertForPreTraining",
+    "AutoModelForMaskedLM": "heads.BertForMaskedLM",
+    "AutoModelForNextSentencePrediction": "heads.BertForNextSentencePrediction",
+    "AutoModelForSequenceClassification": "heads.BertForSequenceClassification",
+    "AutoModelForTokenClassification": "heads.BertForTokenClassification",
+    "AutoModelForMultipleChoice": "heads.BertForMultipleChoice",
+    "AutoModelForQuestionAnswering": "heads.BertForQuestionAnswering",
+}
+
+
+def find_code_files() -> list[Path]:
+    """The files that a saved folder needs for `trust_remote_code=True`."""
+    here = Path(__file__).parent
+    return [here / name for name in (*PLAIN_FILES, *FAST_FILES) if name in PLAIN_FILES or (here / name).exists()]
+
+
+class BertPreTrainedModel(PreTrainedModel):
+    """Initialization, capabilities and the format of saved folders."""
+
+    config: BertConfig
+    config_class = BertConfig
+    base_model_prefix = "bert"
+    supports_gradient_checkpointing = True
+    _supports_flash_attn = True
+    _supports_sdpa = True
+    _supports_flex_attn = True
+    _supports_attention_backend = True
+    _keys_to_ignore_on_load_unexpected = [r"embeddings\.position_ids"]  # noqa: RUF012 - a buffer of old checkpoints
+
+    def find_switch(self, unpad_inputs: UnpadInputs) -> UnpadInputs:
+        """The argument of a call, by default `config.unpad_inputs`; False where neither is set.
+
+        Raises ValueError for what is not True, False, "auto" or None.
+        """
+        switch = getattr(self.config, "unpad_inputs", None) if unpad_inputs is None else unpad_inputs
+        if switch not in (None, True, False, "auto"):
+            raise ValueError(f'expected unpad_inputs to be True, False, "auto" or None, got {switch!r}')
+        return switch or False
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """Weights from N(0, initializer_range) cut at two standard deviations, biases 0, LayerNorm 1 and 0.
+
+        Source: `create_initializer` of google-research/bert (transformers draws from the uncut normal). The padding
+        token's row is zero, as in transformers. `transformers.initialization` leaves loaded tensors alone.
+        """
+        if isinstance(module, nn.Linear | nn.Embedding):
+            std = self.config.initializer_range
+            initialization.trunc_normal_(module.weight, mean=0.0, std=std, a=-2 * std, b=2 * std)
+            if isinstance(module, nn.Linear):
+                if module.bias is not None:
+                    initialization.zeros_(module.bias)
+            elif module.padding_idx is not None and not getattr(module.weight, "_is_hf_initialized", False):
+                initialization.zeros_(module.weight[module.padding_idx])
+        else:
+            super()._init_weights(module)
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class: str = "AutoModel") -> None:
+        """Does nothing for the classes of this package: `save_pretrained` always writes the whole family's auto_map.
+
+        transformers calls this on classes loaded with trust_remote_code; its own bookkeeping would replace an entry
+        of that table at the next save. Classes derived elsewhere keep transformers' behaviour.
+        """
+        if cls.__module__.rpartition(".")[0] != __name__.rpartition(".")[0]:
+            super().register_for_auto_class(auto_class)
+
+    def save_pretrained(
+        self, save_directory: str | os.PathLike[str], is_main_process: bool = True, *args: Any, **kwargs: Any
+    ) -> None:
+        """Save as transformers does, and add the modeling code and an `auto_map` over the whole AutoModel family.
+
+        The folder opens as transformers' BERT everywhere, and as these classes with `trust_remote_code=True`.
+        The switches of this package (`unpad_inputs`, `fast_dropout`, `sparse_prediction`) are not written.
+        """
+        if is_main_process:
+            os.makedirs(save_directory, exist_ok=True)
+            for file in find_code_files():
+                shutil.copyfile(file, Path(save_directory) / file.name)
+        self.config.auto_map = dict(AUTO_MAP)
+        # transformers writes every attribute of the config, so the switches are taken off while it does.
+        fields = self.config.__dict__
+        switches = {name: fields.pop(name) for name in SWITCHES if name in fields}
+        try:
+            super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
+        finally:
+            fields.update(switches)
+
+    def _get_files_timestamps(self, working_dir: str | os.PathLike[str]) -> dict[str, float]:
+        # save_pretrained(push_to_hub=True) uploads what is newer than this table, and our code is copied before it.
+        stamps = super()._get_files_timestamps(working_dir)
+        return {name: stamp for name, stamp in stamps.items() if name not in (*PLAIN_FILES, *FAST_FILES)}

@@ -1,0 +1,274 @@
+"""The heads of pre-training (section 3.1): masked LM, next sentence prediction, and both together.
+
+Every forward takes `unpad_inputs`, the switch of `BertModel.forward`, and tells the encoder by `HeadReads` which of its
+outputs the head takes: with the switch on, the others need not be computed.
+Shapes: B batch, L length, H hidden size, V vocabulary, M labelled positions.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import BertConfig, initialization
+from transformers.activations import ACT2FN
+from transformers.modeling_outputs import MaskedLMOutput, NextSentencePredictorOutput
+from transformers.processing_utils import Unpack
+from transformers.utils import ModelOutput, TransformersKwargs
+from transformers.utils.generic import can_return_tuple
+
+from .losses import IGNORED, Count, cross_entropy, per_item
+from .modeling_bert import POOLED_ONLY, BertModel, HeadReads
+from .pretrained import BertPreTrainedModel, UnpadInputs
+
+TIED_DECODER = {
+    "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
+    "cls.predictions.decoder.bias": "cls.predictions.bias",
+}
+
+
+@dataclass
+class BertForPreTrainingOutput(ModelOutput):
+    """transformers' output of the same name, and the two terms of the loss, which its tuple form leaves out."""
+
+    loss: Tensor | None = None
+    prediction_logits: Tensor | None = None
+    seq_relationship_logits: Tensor | None = None
+    hidden_states: tuple[Tensor, ...] | None = None
+    attentions: tuple[Tensor, ...] | None = None
+    mlm_loss: Tensor | None = None
+    nsp_loss: Tensor | None = None
+
+    def to_tuple(self) -> tuple[Any, ...]:
+        return tuple(self[key] for key in self.keys() if key not in ("mlm_loss", "nsp_loss"))
+
+
+class BertPredictionTransform(nn.Module):
+    """Dense, activation and LayerNorm before the vocabulary (`get_masked_lm_output` of the original)."""
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.activation = ACT2FN[config.hidden_act]
+        self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        return self.LayerNorm(self.activation(self.dense(hidden_states)))
+
+
+class BertLMPredictionHead(nn.Module):
+    """Logits over the vocabulary (..., V); the weight is the word embedding's, the bias is the head's own."""
+
+    def __init__(self, config: BertConfig):
+        super().__init__()
+        self.transform = BertPredictionTransform(config)
+        self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))  # tied to decoder.bias; the name on disk
+
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        return self.decoder(self.transform(hidden_states))
+
+
+class BertHeads(nn.Module):
+    """The container behind the tensor names `cls.predictions...` and `cls.seq_relationship...`."""
+
+    def __init__(self, config: BertConfig, predictions: bool, seq_relationship: bool):
+        super().__init__()
+        if predictions:
+            self.predictions = BertLMPredictionHead(config)
+        if seq_relationship:
+            self.seq_relationship = nn.Linear(config.hidden_size, 2)
+
+
+class BertLanguageModel(BertPreTrainedModel):
+    """What the two classes with a vocabulary head share."""
+
+    _tied_weights_keys = TIED_DECODER
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if isinstance(module, BertLMPredictionHead):
+            initialization.zeros_(module.bias)  # a model built on the meta device would keep arbitrary memory
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.cls.predictions.decoder
+
+    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+        self.cls.predictions.decoder = new_embeddings
+        self.cls.predictions.bias = new_embeddings.bias
+
+    def is_sparse(self, labels: Tensor | None, sparse_prediction: bool | None) -> bool:
+        """Whether only labelled positions are projected: the argument, default `config.sparse_prediction`, off."""
+        if sparse_prediction is None:
+            sparse_prediction = getattr(self.config, "sparse_prediction", False)
+        return labels is not None and sparse_prediction
+
+    def reads_of(self, labels: Tensor | None, sparse: bool) -> HeadReads:
+        return HeadReads(None if labels is None else labels != IGNORED, other_positions=not sparse)
+
+    def predict_tokens(
+        self, hidden_states: Tensor, labels: Tensor | None, count: Count, sparse: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Logits and loss for hidden_states (B, L, H) and labels (B, L), -100 where there is none.
+
+        sparse: logits (M, V) of the labelled positions only, in row-major order, so that `labels[labels != -100]` are
+        their targets. Finding them makes the host wait for a CUDA device once.
+        """
+        if sparse:
+            labelled = labels != IGNORED
+            hidden_states, labels = hidden_states[labelled], labels[labelled]
+        logits, loss = self.cls.predictions(hidden_states), None
+        if labels is not None:
+            loss = cross_entropy(logits.view(-1, logits.shape[-1]), labels.view(-1), count)
+        return logits, loss
+
+
+class BertForPreTraining(BertLanguageModel):
+    """Masked LM and next-sentence prediction together (section 3.1)."""
+
+    def __init__(self, config: BertConfig):
+        super().__init__(config)
+        self.bert = BertModel(config)
+        self.cls = BertHeads(config, predictions=True, seq_relationship=True)
+        # Trainer hands every other output to compute_metrics; transformers' class has none of these two.
+        self.config.keys_to_ignore_at_inference = ["mlm_loss", "nsp_loss"]
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        next_sentence_label: Tensor | None = None,
+        num_items_in_batch: Count = None,
+        num_sequences_in_batch: Count = None,
+        sparse_prediction: bool | None = None,
+        unpad_inputs: UnpadInputs = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> tuple[Tensor, ...] | BertForPreTrainingOutput:
+        """labels: (B, L), token ids or -100; next_sentence_label: (B,), 0 B follows A, 1 B is random. Either alone
+        trains its own term. num_items_in_batch counts the labelled tokens of the optimiser step and
+        num_sequences_in_batch its labelled sequences. Without the second, the NSP mean is weighted by this batch's
+        share of the labelled tokens, so that the weights of a step add up to 1. prediction_logits: (B, L, V), or
+        (M, V) if sparse.
+        """
+        sparse = self.is_sparse(labels, sparse_prediction)
+        outputs = self.bert(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            inputs_embeds,
+            unpad_inputs=unpad_inputs,
+            reads=self.reads_of(labels, sparse),
+            return_dict=True,
+            **kwargs,
+        )
+        logits, mlm_loss = self.predict_tokens(outputs.last_hidden_state, labels, num_items_in_batch, sparse)
+        nsp_logits = self.cls.seq_relationship(outputs.pooler_output)  # (B, 2)
+        nsp_loss = None
+        if next_sentence_label is not None:
+            count = num_sequences_in_batch
+            if count is None and labels is None:
+                count = num_items_in_batch
+            nsp_loss = cross_entropy(nsp_logits, next_sentence_label.view(-1), count)
+            if count is None and num_items_in_batch is not None:
+                nsp_loss = per_item(nsp_loss * (labels != IGNORED).sum(), num_items_in_batch)
+        terms = [term for term in (mlm_loss, nsp_loss) if term is not None]
+        return BertForPreTrainingOutput(
+            loss=sum(terms) if terms else None,
+            prediction_logits=logits,
+            seq_relationship_logits=nsp_logits,
+            hidden_states=outputs.hidden_states,
+            attentions=outputs.attentions,
+            mlm_loss=mlm_loss,
+            nsp_loss=nsp_loss,
+        )
+
+
+class BertForMaskedLM(BertLanguageModel):
+    """Masked LM; with `config.is_decoder` the left-to-right ablation (the caller shifts the labels)."""
+
+    def __init__(self, config: BertConfig):
+        super().__init__(config)
+        self.bert = BertModel(config, add_pooling_layer=False)
+        self.cls = BertHeads(config, predictions=True, seq_relationship=False)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        encoder_hidden_states: Tensor | None = None,
+        encoder_attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: Count = None,
+        sparse_prediction: bool | None = None,
+        unpad_inputs: UnpadInputs = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> tuple[Tensor, ...] | MaskedLMOutput:
+        """labels: (B, L), token ids or -100. logits: (B, L, V), or (M, V) if sparse."""
+        sparse = self.is_sparse(labels, sparse_prediction)
+        outputs = self.bert(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            inputs_embeds,
+            encoder_hidden_states,
+            encoder_attention_mask,
+            unpad_inputs=unpad_inputs,
+            reads=self.reads_of(labels, sparse),
+            return_dict=True,
+            **kwargs,
+        )
+        logits, loss = self.predict_tokens(outputs.last_hidden_state, labels, num_items_in_batch, sparse)
+        return MaskedLMOutput(loss, logits, outputs.hidden_states, outputs.attentions)
+
+
+class BertForNextSentencePrediction(BertPreTrainedModel):
+    """Does segment B follow segment A? logits (B, 2): 0 it does, 1 it is random."""
+
+    def __init__(self, config: BertConfig):
+        super().__init__(config)
+        self.bert = BertModel(config)
+        self.cls = BertHeads(config, predictions=False, seq_relationship=True)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: Count = None,
+        unpad_inputs: UnpadInputs = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> tuple[Tensor, ...] | NextSentencePredictorOutput:
+        """labels: (B,) of 0, 1 or -100."""
+        outputs = self.bert(
+            input_ids,
+            attention_mask,
+            token_type_ids,
+            position_ids,
+            inputs_embeds,
+            unpad_inputs=unpad_inputs,
+            reads=POOLED_ONLY,
+            return_dict=True,
+            **kwargs,
+        )
+        logits = self.cls.seq_relationship(outputs.pooler_output)
+        loss = None if labels is None else cross_entropy(logits, labels.view(-1), num_items_in_batch)
+        return NextSentencePredictorOutput(loss, logits, outputs.hidden_states, outputs.attentions)

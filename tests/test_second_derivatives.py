@@ -1,0 +1,113 @@
+"""Hand-written backward passes under everything that looks at more than the first gradient of one batch."""
+
+import pytest
+import torch
+from bert_pairs import make_inputs, make_labels, ours
+from torch.nn import functional as F
+
+from modeling_bert_repro import fast_dropout, losses
+
+LABELS = torch.tensor([3, -100, 0, 9, 3, -100, 4])
+
+
+@pytest.fixture
+def in_small_blocks(monkeypatch):
+    """The hand-written forms for small tensors too, several blocks of them."""
+    monkeypatch.setattr(losses, "LARGE", 0)
+    monkeypatch.setattr(losses, "BLOCK", 20)
+    monkeypatch.setattr(fast_dropout, "SMALLEST", 0)
+    monkeypatch.setattr(fast_dropout, "BLOCK", 1)
+
+
+def draw(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64).requires_grad_()
+
+
+def seeded(function, *inputs):
+    """The function with the same random draws at every call."""
+    torch.manual_seed(3)
+    return function(*inputs)
+
+
+def attention(query, key, value, mask=None):
+    return fast_dropout.fast_dropout_attention(None, query, key, value, mask, 0.3, 0.4, keep_weights=False)[0]
+
+
+@pytest.mark.parametrize("mask", [None, "padding", "blind row"])
+def test_dropout_attention_to_the_second_order(in_small_blocks, mask):
+    attended = None if mask is None else torch.ones(3, 1, 5, 5, dtype=torch.bool)
+    if mask == "padding":
+        attended[1, ..., 3:] = False
+    elif mask:
+        attended[2, :, 4] = False
+    inputs = tuple(draw(3, 3, 2, 5, 4).unbind(0))
+    inputs = [part.detach().requires_grad_() for part in inputs]
+    assert torch.autograd.gradcheck(lambda *x: seeded(attention, *x, attended), inputs)
+    assert torch.autograd.gradgradcheck(lambda *x: seeded(attention, *x, attended), inputs)
+
+
+def test_dropout_to_the_second_order(in_small_blocks):
+    dropped = lambda x: seeded(fast_dropout.fast_dropout, x, 0.3).square()  # noqa: E731
+    assert torch.autograd.gradgradcheck(dropped, [draw(4, 5)])
+
+
+def test_cross_entropy_to_the_second_order(in_small_blocks):
+    loss = lambda logits: losses.cross_entropy(logits, LABELS, 3)  # noqa: E731
+    assert loss(draw(7, 10)).grad_fn.next_functions[0][0].name().startswith("LargeCrossEntropy")
+    assert torch.autograd.gradcheck(loss, [draw(7, 10)])
+    assert torch.autograd.gradgradcheck(loss, [draw(7, 10)])
+
+
+@pytest.mark.parametrize("name", ["BertForPreTraining", "BertForMaskedLM"])
+def test_gradient_penalty_of_a_whole_model(name, monkeypatch):
+    """d|g|^2/dw with the hand-written cross-entropy and with torch's."""
+    model, inputs = ours(name, "eager"), make_inputs(name)
+    labels, found = make_labels(name, inputs), []
+    for large in (0, 1 << 40):
+        monkeypatch.setattr(losses, "LARGE", large)
+        parameters = [p for p in model.parameters() if p.requires_grad]
+        slopes = torch.autograd.grad(model(**inputs, **labels).loss, parameters, create_graph=True)
+        penalty = sum(slope.square().sum() for slope in slopes)
+        found.append(torch.autograd.grad(penalty, parameters))
+    for first, second in zip(*found):
+        torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-9)
+
+
+def test_torch_func_transforms(in_small_blocks):
+    """grad, vmap of grad and jvp-free hessians of the loss; dropout under grad."""
+    logits = draw(7, 10).detach()
+    expected = torch.autograd.functional.jacobian(lambda x: F.cross_entropy(x, LABELS, reduction="sum") / 3, logits)
+    found = torch.func.grad(lambda x: losses.cross_entropy(x, LABELS, 3))(logits)
+    torch.testing.assert_close(found, expected)
+    each = torch.func.vmap(torch.func.grad(lambda x: losses.cross_entropy(x, LABELS, 3)))(torch.stack([logits] * 2))
+    torch.testing.assert_close(each[1], expected)
+    config = type("Config", (), {"fast_dropout": True})()
+    dropout = fast_dropout.BertDropout(0.5, config).train()
+    slope = torch.func.grad(lambda x: dropout(x).sum())(torch.ones(40, 50))
+    assert set(slope.unique().tolist()) == {0.0, 2.0}
+
+
+@pytest.mark.parametrize("length", [4, 9])
+def test_additive_masks_of_the_caller_train_with_fast_dropout(in_small_blocks, length):
+    """A float mask (B, 1, L, L), finite numbers among it, as ALiBi and prefix masks have."""
+    query, key, value = draw(3, 2, 4, length, 6).detach().unbind(0)
+    bias = torch.linspace(-1, 0, length, dtype=torch.float64).expand(2, 1, length, length)
+    found = fast_dropout.fast_dropout_attention(None, query, key, value, bias, 0.0, 0.4, keep_weights=False)[0]
+    expected = F.scaled_dot_product_attention(query, key, value, bias, scale=0.4).transpose(1, 2)
+    torch.testing.assert_close(found, expected)
+    dropped = seeded(attention, query, key, value, bias)
+    assert dropped.isfinite().all() and not torch.equal(dropped, found)
+
+
+def test_queries_that_attend_to_nothing_are_zero_as_in_sdpa(in_small_blocks):
+    query, key, value = draw(3, 2, 2, 5, 4).detach().unbind(0)
+    mask = torch.ones(2, 1, 5, 5, dtype=torch.bool)
+    mask[0, :, 2] = False
+    expected = F.scaled_dot_product_attention(query, key, value, mask)[0, :, 2]
+    assert not expected.any()
+    for dropout in (0.0, 0.3):
+        states = [part.clone().requires_grad_() for part in (query, key, value)]
+        context = fast_dropout.fast_dropout_attention(None, *states, mask, dropout, 0.5, keep_weights=False)[0]
+        assert not context[0, 2].any()
+        (slope,) = torch.autograd.grad(context.square().sum(), states[0])
+        assert not slope[0, :, 2].any() and slope[0, :, 1].any()
