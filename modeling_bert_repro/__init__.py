@@ -15,6 +15,8 @@ from .heads import (
 )
 from .modeling_bert import AUTO_MAP, BertModel, BertPreTrainedModel
 
+__version__ = "0.1.0"  # the one place: setup.py and training read it here
+
 __all__ = [
     "BertForMaskedLM",
     "BertForMultipleChoice",
