@@ -5,9 +5,13 @@ PIP_FLAGS ?=
 BIN := .venv/bin
 DEMO_DIR ?= demo
 
-.PHONY: install demo test test-slow lint bench report clean-demo
+.PHONY: help install demo test test-slow lint bench report release
 
-install: .venv/installed
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
+	@echo "PYTHON picks the interpreter, PIP_FLAGS reaches pip; CONTRIBUTING.md says more."
+
+install: .venv/installed ## make .venv with the versions of constraints.txt
 
 .venv/installed: setup.py constraints.txt
 	@$(PYTHON) -c 'import sys; assert (3, 11) <= sys.version_info[:2] <= (3, 13), sys.version' || \
@@ -17,22 +21,26 @@ install: .venv/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[train,dev]'
 	touch $@
 
-demo: install
+demo: install ## vocabulary, pre-training and fine-tuning against random weights: six minutes, no data needed
 	PATH="$(CURDIR)/$(BIN):$$PATH" DEMO_DIR="$(DEMO_DIR)" bash examples/demo.sh
 
-test: install
+test: install ## run the tests that take seconds each
 	$(BIN)/python -m pytest -m "not slow and not gpu"
 
-test-slow: install
+test-slow: install ## run the tests that take minutes each
 	$(BIN)/python -m pytest -m "slow and not gpu"
 
-lint: install
+lint: install ## check rules and format (ruff) and types (mypy)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
-bench: install
+bench: install ## time training steps beside transformers' BERT; rewrites benchmarks/results/
 	$(BIN)/python benchmarks/step.py
 	$(BIN)/python benchmarks/picture.py benchmarks/results/step_cpu.json docs/images/speed.png
 
-report: install
+report: install ## compare finished runs: make report RUNS="runs/a runs/b" OUT=report
 	$(BIN)/python -m training.report $(RUNS) --output_dir $(or $(OUT),report)
+
+release: install ## build sdist and wheel of the committed files into dist/ and try them in a clean environment
+	PYTHON="$(CURDIR)/$(BIN)/python" PIP_FLAGS="$(PIP_FLAGS)" .ci/release

@@ -1,17 +1,32 @@
+import ast
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+
+
+def version() -> str:
+    """`modeling_bert_repro.__version__`, read from the source: importing the package would need torch."""
+    file = HERE / "modeling_bert_repro" / "__init__.py"
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__version__"]:
+            return ast.literal_eval(node.value)
+    raise ValueError(f'{file}: expected a line __version__ = "...", found none')
+
 
 setup(
     name="modeling-bert-repro",
-    version="0.1.0",
+    version=version(),
     description="BERT (Devlin et al. 2018) from raw text to a Hugging Face checkpoint",
-    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     license_files=["LICENSE"],
-    packages=["modeling_bert_repro", "tokenization"],
-    package_data={"modeling_bert_repro": ["py.typed"], "tokenization": ["py.typed"]},
+    packages=find_packages(include=["modeling_bert_repro", "tokenization", "tokenization.*", "training", "training.*"]),
+    package_data={"": ["py.typed", "*.json"]},
+    # Beside the packages, where `python -m training.plan` looks for the script that it times.
+    py_modules=["extract_features", *sorted(path.stem for path in HERE.glob("run_*.py"))],
     python_requires=">=3.11,<3.14",
     install_requires=[
         "torch>=2.11,<3",
@@ -38,11 +53,15 @@ setup(
             "onnxscript>=0.5",
         ],
         "dev": [
+            "build>=1.2",
             "hypothesis>=6.100",
+            "mypy>=1.18",
             "pytest>=8",
             "ruff>=0.12",
             "seqeval>=1.2.2",
+            "setuptools>=77",
             "tensorboard>=2.17",
+            "types-tqdm>=4.66",
         ],
     },
     classifiers=[

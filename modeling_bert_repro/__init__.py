@@ -18,6 +18,8 @@ from .pretraining_heads import (
     BertForPreTrainingOutput,
 )
 
+__version__ = "0.1.0"  # the one place: setup.py and training read it here
+
 __all__ = [
     "BertForMaskedLM",
     "BertForMultipleChoice",

@@ -17,6 +17,7 @@ from accelerate.state import AcceleratorState, GradientState
 from transformers import BertConfig
 
 from modeling_bert_repro import fast_dropout, fast_path
+from tests.helpers.words import WORDS, sentence
 
 torch.set_num_threads(1)
 
@@ -56,13 +57,6 @@ def small_config() -> BertConfig:
         intermediate_size=37,
         max_position_embeddings=48,
     )
-
-
-WORDS = (
-    "the a of and to in is was for on that with as it at by from this be are red green blue small large old new "
-    "house river mountain city school garden window table letter music night morning winter summer king queen doctor "
-    "teacher child walked opened found wrote carried followed heard watched built crossed returned remembered"
-).split()
 
 
 @pytest.fixture(scope="session")
@@ -107,16 +101,12 @@ def pretrained(tmp_path_factory, tokenizer_folder, vocab) -> Path:
 @pytest.fixture(scope="session")
 def glue_files(tmp_path_factory) -> Path:
     """A folder with a sub-folder of small official files for every task of GLUE."""
-    from official_files import LAYOUTS, write_task
+    from tests.helpers.official_files import LAYOUTS, write_task
 
     folder = tmp_path_factory.mktemp("glue")
     for task in LAYOUTS:
         write_task(folder / task, task)
     return folder
-
-
-def sentence(generator, length: int = 8) -> str:
-    return " ".join(WORDS[i] for i in generator.integers(0, len(WORDS), length)) + " ."
 
 
 @pytest.fixture(scope="session")

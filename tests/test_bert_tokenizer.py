@@ -238,6 +238,7 @@ def test_offsets_point_into_the_text(tokenizer):
         lambda t: t.encode("the", "\udfff"),
         lambda t: t(["the", "\ud800"]),
         lambda t: t([["the"], ["\ud800"]], is_split_into_words=True),
+        lambda t: t(text="the", text_pair="\ud800"),
     ],
 )
 def test_lone_surrogates_are_rejected(tokenizer, use):

@@ -5,10 +5,10 @@ import shutil
 
 import pytest
 import torch
-from glue_runs import events, train
 from safetensors.torch import load_file
 
 import run_glue
+from tests.helpers.glue_runs import events, train
 from training import fine_tuning, glue, glue_sources
 from training.arguments import GlueArguments, parse_arguments
 from training.best import Best, deciding_metric

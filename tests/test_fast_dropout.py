@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
-from bert_pairs import assert_same, gradients, make_inputs, make_labels, ours, pair
 from torch.nn import functional as F
 
 from modeling_bert_repro import fast_dropout as dropout
 from modeling_bert_repro.fast_dropout import fast_dropout, fast_dropout_attention
 from modeling_bert_repro.modeling_bert import eager_attention_forward
+from tests.helpers.bert_pairs import assert_same, gradients, make_inputs, make_labels, ours, pair
 
 NAME = "BertForSequenceClassification"
 

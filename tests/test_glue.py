@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from official_files import LAYOUTS, SPELLED, flags, message, own, write_task
 
+from tests.helpers.official_files import LAYOUTS, SPELLED, flags, message, own, write_task
 from tokenization import build_tokenizer
 from training import embedded, glue, glue_sources
 from training.glue_sources import load_data

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from official_files import flags, message, own, write_task
 
+from tests.helpers.official_files import flags, message, own, write_task
 from training import glue
 from training.glue_sources import load_data
 

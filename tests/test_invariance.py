@@ -6,8 +6,8 @@ import re
 import pytest
 import torch
 import transformers
-from sharded_training import Source, prepared
 
+from tests.helpers.sharded_training import Source, prepared
 from training.control import with_exact_losses
 from training.invariance import verify_invariance
 from training.optim import create_optimizer

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from official_files import flags, own, write_task
 
+from tests.helpers.official_files import flags, own, write_task
 from training.glue_sources import load_data
 
 ROWS = 30

@@ -5,7 +5,13 @@ import math
 
 import pytest
 import torch
-from bert_pairs import (
+from scipy import stats
+from torch import nn
+from transformers import BertConfig
+
+import modeling_bert_repro
+from modeling_bert_repro import BertForMaskedLM, BertForPreTraining, BertForQuestionAnswering, BertModel
+from tests.helpers.bert_pairs import (
     assert_same,
     every_class,
     gradients,
@@ -15,12 +21,6 @@ from bert_pairs import (
     ours,
     tiny_config,
 )
-from scipy import stats
-from torch import nn
-from transformers import BertConfig
-
-import modeling_bert_repro
-from modeling_bert_repro import BertForMaskedLM, BertForPreTraining, BertForQuestionAnswering, BertModel
 
 LANGUAGE_MODELS = pytest.mark.parametrize("name", ["BertForPreTraining", "BertForMaskedLM"])
 

@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
-from bert_pairs import CLASSES, assert_same, gradients, make_inputs, make_labels, ours, pair, tiny_config
 from transformers import Trainer, TrainingArguments
 
 import modeling_bert_repro
 from modeling_bert_repro import losses
 from modeling_bert_repro.losses import classification_loss, cross_entropy
+from tests.helpers.bert_pairs import CLASSES, assert_same, gradients, make_inputs, make_labels, ours, pair, tiny_config
 
 HEADS_WITH_SPARSE = pytest.mark.parametrize("name", ["BertForPreTraining", "BertForMaskedLM"])
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tagged_text import BIO, CONLL, WORDS, flags, message, write
 from transformers import AutoTokenizer
 
+from tests.helpers.tagged_text import BIO, CONLL, WORDS, flags, message, write
 from tokenization import build_tokenizer
 from training import ner
 from training.context import rows_around

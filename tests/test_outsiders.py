@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
-from bert_pairs import every_class, make_inputs, make_labels, ours, pair, tiny_config
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import Trainer, TrainingArguments, pipeline
 
 import modeling_bert_repro
 from modeling_bert_repro import BertForPreTraining, BertForSequenceClassification, BertModel, losses, pretrained
+from tests.helpers.bert_pairs import every_class, make_inputs, make_labels, ours, pair, tiny_config
 
 ROOT = Path(__file__).parent.parent
 
@@ -131,10 +131,10 @@ def test_the_fast_path_can_be_deleted(tmp_path):
     assert not [path.name for path in package.glob("*.py") if path.name not in _files_without_the_fast_path()]
     code = f"""
 import sys
-sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT / "tests")!r}]
+sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]
 import torch, modeling_bert_repro
 from transformers import AutoModel
-from bert_pairs import CLASSES, assert_same, gradients, loss_of, make_inputs, make_labels, pair
+from tests.helpers.bert_pairs import CLASSES, assert_same, gradients, loss_of, make_inputs, make_labels, pair
 assert modeling_bert_repro.__file__.startswith({str(tmp_path)!r})
 for name in CLASSES:
     own, reference = pair(name, "sdpa")

@@ -5,7 +5,9 @@ import inspect
 import pytest
 import torch
 import transformers
-from bert_pairs import (
+
+import modeling_bert_repro
+from tests.helpers.bert_pairs import (
     CLASSES,
     MAX_LENGTH,
     assert_same,
@@ -16,8 +18,6 @@ from bert_pairs import (
     make_labels,
     pair,
 )
-
-import modeling_bert_repro
 
 CASES = ("no padding", "right", "left", "no mask", "positions", "no token types", "embeddings", "full length")
 

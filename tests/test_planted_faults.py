@@ -84,14 +84,15 @@ FAULTS = {  # name: (file, correct text, faulty text)
 def test_fault_is_noticed(name, tmp_path):
     file, correct, faulty = FAULTS[name]
     shutil.copytree(ROOT / "modeling_bert_repro", tmp_path / "modeling_bert_repro")
-    for test in ("bert_pairs.py", *TESTS):
-        shutil.copy(ROOT / "tests" / test, tmp_path)
+    shutil.copytree(ROOT / "tests" / "helpers", tmp_path / "tests" / "helpers")
+    for test in ("__init__.py", *TESTS):
+        shutil.copy(ROOT / "tests" / test, tmp_path / "tests")
     path = tmp_path / "modeling_bert_repro" / file
     source = path.read_text()
     assert correct in source, "the table is out of date"
     path.write_text(source.replace(correct, faulty))
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *TESTS],
+        [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(tmp_path), "OMP_NUM_THREADS": "1"},
         capture_output=True,

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from test_saved_folder import run_clean
 from transformers import AutoTokenizer, BertConfig, DistilBertConfig, DistilBertForQuestionAnswering, pipelines
 from transformers.pipelines import PIPELINE_REGISTRY
 
 import modeling_bert_repro
 from modeling_bert_repro import qa_pipeline
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline, register_question_answering
-from tests.conftest import WORDS
+from tests.helpers.clean_process import run_clean
+from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
 from training.ask import DEFAULTS, ask
 from training.squad import Question

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from glue_runs import events, train
 from safetensors.torch import load_file
 from transformers import BertConfig, pipeline
 
 import run_glue
+from tests.helpers.glue_runs import events, train
 from training import checkpoint, embedded, fine_tuning, submission
 from training.arguments import GlueArguments, parse_arguments
 from training.run import report_errors

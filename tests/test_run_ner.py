@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tagged_text import CONLL, write
 from transformers import AutoModelForTokenClassification, AutoTokenizer, BertConfig, pipeline
 
 import modeling_bert_repro
 import run_ner
+from tests.helpers.tagged_text import CONLL, write
 from training import fine_tuning, ner
 from training.arguments import NerArguments, parse_arguments
 from training.ner_metrics import span_scores

@@ -204,7 +204,7 @@ def test_two_phases_in_one_run(flags, monkeypatch):
 def test_two_processes_do_what_one_does(flags, tmp_path):
     """2 gloo ranks, half the batch each; float32, so equal up to the order of additions."""
     more = flags("pair", per_device_train_batch_size=4, verify_invariance=True)
-    pair = launch([str(Path(__file__).parent / "forked_runs.py"), "pair", json.dumps({"flags": more})])
+    pair = launch([str(Path(__file__).parent / "helpers" / "forked_runs.py"), "pair", json.dumps({"flags": more})])
     alone = in_process(flags("alone"))
     output, errors = pair.communicate(timeout=180)
     assert pair.returncode == 0, errors

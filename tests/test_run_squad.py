@@ -19,7 +19,7 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer, BertConfi
 import modeling_bert_repro
 import run_squad
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
-from tests.conftest import WORDS
+from tests.helpers.squad_examples import squad_content
 from training import ask, embedded, fine_tuning, squad, squad_features
 from training.arguments import SquadArguments, parse_arguments
 from training.run import report_errors
@@ -49,21 +49,6 @@ def checkpoint(tmp_path_factory, tokenizer_folder):
     modeling_bert_repro.BertForPreTraining(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
-
-
-def squad_content(count: int, negative: bool = False, longest: int = 30) -> dict:
-    """Questions that name a word; the answer is that word and the next. With ``negative`` every third has none."""
-    rng = np.random.default_rng(count)
-    qas, paragraphs = [], []
-    for i in range(count):
-        words = [str(word) for word in rng.permutation(WORDS)[: rng.integers(8, longest)]]
-        place = int(rng.integers(len(words) - 1))
-        answer = {"text": " ".join(words[place : place + 2]), "answer_start": len(" ".join(["", *words[:place]]))}
-        impossible = negative and i % 3 == 0
-        question = "where ?" if impossible else f"{words[place]} ?"
-        qas = [{"id": f"q{i}", "question": question, "answers": [] if impossible else [answer]}]
-        paragraphs.append({"context": " ".join(words), "qas": qas})
-    return {"version": "1.1", "data": [{"title": "words", "paragraphs": paragraphs}]}
 
 
 @pytest.fixture(scope="module")

@@ -2,43 +2,23 @@
 
 import ast
 import json
-import os
-import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 import torch
 import transformers
-from bert_pairs import CLASSES, every_class, make_inputs, ours, tiny_config
 from safetensors.torch import load_file, save_file
 from transformers import BertTokenizer
 from transformers.dynamic_module_utils import get_relative_imports
 
 import modeling_bert_repro
 from modeling_bert_repro.pretrained import AUTO_MAP, FAST_FILES, PLAIN_FILES
+from tests.helpers.bert_pairs import CLASSES, every_class, make_inputs, ours, tiny_config
+from tests.helpers.clean_process import run_clean
 
 CODE_FILES = (*PLAIN_FILES, *FAST_FILES)
 PACKAGE = Path(modeling_bert_repro.__file__).parent
-
-
-def run_clean(code: str, folder: Path) -> str:
-    """Run code with the folder as argument, in a process that cannot import the repository; return its output."""
-    blocked = "import sys\nfor name in ('modeling_bert_repro', 'tokenization', 'training'): sys.modules[name] = None\n"
-    home = folder.parent / "home"
-    environment = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    result = subprocess.run(
-        [sys.executable, "-P", "-c", blocked + textwrap.dedent(code), str(folder)],
-        cwd=folder.parent,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
-    return result.stdout
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from bert_pairs import make_inputs, make_labels, ours
 from torch.nn import functional as F
 
 from modeling_bert_repro import fast_dropout, losses
+from tests.helpers.bert_pairs import make_inputs, make_labels, ours
 
 LABELS = torch.tensor([3, -100, 0, 9, 3, -100, 4])
 

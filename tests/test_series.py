@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from glue_runs import train
 from safetensors.torch import load_file, save_file
 
 import run_glue
+from tests.helpers.glue_runs import train
 from training import fine_tuning, series
 from training.arguments import GlueArguments, parse_arguments
 from training.glue import baselines

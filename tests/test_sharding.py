@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from sharded_training import prepared, train
 from transformers import AutoModelForPreTraining
 
+from tests.helpers.sharded_training import prepared, train
 from training.checkpoint import damage, load_checkpoint
 
 pytestmark = pytest.mark.slow
@@ -27,7 +27,7 @@ def records(folder: Path) -> list[dict]:
 def test_a_sharded_network_trains_and_saves_as_one(fake_run, tmp_path, optimizer):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     done = subprocess.run(
-        [*torchrun, "tests/sharded_training.py", tmp_path, optimizer],
+        [*torchrun, "tests/helpers/sharded_training.py", tmp_path, optimizer],
         cwd=ROOT,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,

@@ -4,8 +4,8 @@ A text could otherwise end itself, hide what follows it or pose as its partner.
 """
 
 import pytest
-from tagged_text import write
 
+from tests.helpers.tagged_text import write
 from tokenization import build_tokenizer
 from training import encoding, features, glue, ner, squad, swag
 

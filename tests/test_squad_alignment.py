@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from tests.test_squad_postprocess import random_logits, random_questions
+from tests.helpers.squad_examples import random_logits, random_questions
 from tokenization import BasicTokenizer, build_tokenizer
 from training.squad import Question, build_windows, max_context, read_squad
 from training.squad_postprocess import GoogleRealign, _with_accents, aligner, find_answers, get_final_text

@@ -12,7 +12,7 @@ from transformers.pipelines import PIPELINE_REGISTRY
 
 import modeling_bert_repro
 import run_squad
-from tests.test_run_squad import squad_content
+from tests.helpers.squad_examples import squad_content
 from training import ask, squad
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "squad.md"

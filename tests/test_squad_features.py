@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from tests.conftest import WORDS
+from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
 from training import squad, squad_features
 from training.squad import Question, build_windows

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from tests.conftest import WORDS
-from tests.test_squad_postprocess import planted
+from tests.helpers.squad_examples import planted
+from tests.helpers.words import WORDS
 from training import squad_page
 from training.squad import Question, build_windows
 from training.squad_metrics import score

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+from tests.helpers.squad_examples import planted, random_logits, random_questions
 from tokenization import build_tokenizer
 from training.squad import Question, build_windows, max_context, read_squad
 from training.squad_metrics import score
@@ -20,31 +21,6 @@ CONTEXT = "the old doctor opened a small red house by the river ."
 @pytest.fixture(scope="module")
 def tokenizer(tokenizer_folder):
     return AutoTokenizer.from_pretrained(tokenizer_folder)
-
-
-def random_questions(rng, words: list[str], count: int, longest: int = 50) -> list[Question]:
-    glue = ["", "", "", ",", ".", "\u0301", "\u200d", "'s", "\u2019", "-x", "\u4e2d"]
-    questions = []
-    for i in range(count):
-        pieces = [str(w) + str(rng.choice(glue)) for w in rng.choice(words, rng.integers(1, longest))]
-        context = "".join(p + str(rng.choice([" ", "  ", "\n", "\u202f"])) for p in pieces).strip()
-        questions.append(Question(f"q{i}", " ".join(rng.choice(words, rng.integers(1, 6))), context))
-    return questions
-
-
-def random_logits(rng, windows, decimals: int | None = None) -> tuple[list, list]:
-    start, end = ([rng.normal(size=len(ids)).astype(np.float32) * 3 for ids in windows.input_ids] for _ in "se")
-    if decimals is not None:  # coarse: many ties
-        start, end = ([row.round(decimals) for row in rows] for rows in (start, end))
-    return start, end
-
-
-def planted(windows, places: dict, floor: float = -9.0) -> tuple[list, list]:
-    """Logits at ``floor`` but for {(window, start, end): height} and, with start 0, the [CLS]."""
-    start, end = ([np.full(len(ids), floor, dtype=np.float32) for ids in windows.input_ids] for _ in "se")
-    for (w, first, last), height in places.items():
-        start[w][first] = end[w][last] = height
-    return start, end
 
 
 # --- against independent implementations -----------------------------------------------------------------

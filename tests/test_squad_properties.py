@@ -5,7 +5,7 @@ import unicodedata
 import numpy as np
 import pytest
 
-from tests.conftest import WORDS
+from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
 from training.squad import Question, build_windows, max_context
 from training.squad_postprocess import WHITE_SPACE, aligner, find_answers

@@ -14,9 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_wordpiece import hostile_texts
 
 import tokenization.train_wordpiece as module
+from tests.helpers.hostile_text import hostile_texts
 from tokenization import BasicTokenizer, build_tokenizer, load_vocab
 from tokenization.text_files import read_texts
 from tokenization.train_wordpiece import count_words, main, train_wordpiece

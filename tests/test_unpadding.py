@@ -6,7 +6,12 @@ from itertools import pairwise
 import pytest
 import torch
 from accelerate.utils import send_to_device
-from bert_pairs import (
+from torch import nn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+from modeling_bert_repro import BertForMaskedLM, BertModel, fast_path, unpadding
+from modeling_bert_repro.unpadding import find_tokens, packed_tokens
+from tests.helpers.bert_pairs import (
     CLASSES,
     assert_same,
     every_class,
@@ -18,11 +23,6 @@ from bert_pairs import (
     pair,
     tiny_config,
 )
-from torch import nn
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-
-from modeling_bert_repro import BertForMaskedLM, BertModel, fast_path, unpadding
-from modeling_bert_repro.unpadding import find_tokens, packed_tokens
 
 POOLED = ("BertForNextSentencePrediction", "BertForSequenceClassification", "BertForMultipleChoice")
 MASKS = ("right", "left", "holes", "mixed")

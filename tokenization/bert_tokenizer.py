@@ -20,12 +20,12 @@ class BertTokenizer(transformers.BertTokenizer):
     "BertTokenizer" and opens without this package. `from_pretrained` opens one as this class.
     """
 
-    def _encode_plus(self, text: Any, text_pair: Any = None, **kwargs: Any) -> transformers.BatchEncoding:
+    def _encode_plus(self, *args: Any, **kwargs: Any) -> transformers.BatchEncoding:
         try:
-            return super()._encode_plus(text, text_pair, **kwargs)
+            return super()._encode_plus(*args, **kwargs)
         except TypeError as error:
             # the library's words for half a surrogate pair are "TextEncodeInput must be Union[...]"
-            for string in _strings((text, text_pair)):
+            for string in _strings((*args[:2], kwargs.get("text"), kwargs.get("text_pair"))):
                 if any("\ud800" <= char <= "\udfff" for char in string):
                     shown = ascii(string[:80])
                     raise ValueError(f"expected characters, got a lone surrogate in {shown}") from error
@@ -42,10 +42,12 @@ class BertTokenizer(transformers.BertTokenizer):
         names = super()._save_pretrained(save_directory, file_names, legacy_format, filename_prefix)
         return (*names, *self.save_vocabulary(save_directory, filename_prefix))
 
-    def save_vocabulary(
+    # The type that transformers' base class names; its class in between, the parent of BertTokenizer, narrows it.
+    def save_vocabulary(  # type: ignore[override]
         self, save_directory: str | os.PathLike[str], filename_prefix: str | None = None
     ) -> tuple[str, ...]:
-        return (write_vocab(self, save_directory, filename_prefix),)
+        path = write_vocab(self, save_directory, filename_prefix)
+        return () if path is None else (path,)
 
 
 def write_vocab(

@@ -85,9 +85,10 @@ def _json_text(line: bytes, where: str, number: int) -> str:
         row = json.loads(_plain_text(line, where, number))
     except json.JSONDecodeError as error:
         raise ValueError(f"{where}: expected one JSON object a line: {error}") from error
-    if not isinstance(row, dict) or not isinstance(row.get("text"), str):
+    text = row.get("text") if isinstance(row, dict) else None
+    if not isinstance(text, str):
         raise ValueError(f'{where}: expected an object with a string in "text", got {str(row)[:80]}')
-    return row["text"]
+    return text
 
 
 def _parquet_texts(path: Path, advance: Callable[[int], object]) -> Iterator[str]:

@@ -14,8 +14,12 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from .library_tables import CHANGED, CJK_RANGES, LOWER, YOUNGER
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 class BasicTokenizer:
@@ -159,7 +163,7 @@ def load_vocab(vocab_file: str | os.PathLike[str]) -> dict[str, int]:
     return vocab
 
 
-def convert_by_vocab(vocab: Mapping, items: Iterable) -> list:
+def convert_by_vocab(vocab: Mapping[Key, Value], items: Iterable[Key]) -> list[Value]:
     """KeyError for an item that the vocabulary does not have, as in Google's code."""
     return [vocab[item] for item in items]
 

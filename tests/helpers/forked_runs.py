@@ -1,8 +1,8 @@
 """Runs of run_pretraining.py as forks of a process that has imported everything and run nothing: a start costs no
 seconds. Started by test_kill.py and test_run_pretraining.py.
 
-    python tests/forked_runs.py killed '{"flags": [...], "folder": "...", "points": 3, "seed": 0}'
-    python tests/forked_runs.py pair '{"flags": [...]}'
+    python tests/helpers/forked_runs.py killed '{"flags": [...], "folder": "...", "points": 3, "seed": 0}'
+    python tests/helpers/forked_runs.py pair '{"flags": [...]}'
 
 killed: runs that die by SIGKILL at a line drawn from all lines of the training loop, of checkpoints and of records
 that an unbroken run passes through, so the draws fall into steps, accumulation windows and half-written checkpoints
@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import run_pretraining
 from training import checkpoint, loop, run

@@ -1,6 +1,6 @@
 """Train a network that torch's ``fully_shard`` (FSDP2) spreads over 2 processes; started by test_sharding.py.
 
-    torchrun --nproc_per_node 2 tests/sharded_training.py FOLDER OPTIMIZER
+    torchrun --nproc_per_node 2 tests/helpers/sharded_training.py FOLDER OPTIMIZER
 
 Saves FOLDER/checkpoint-2, goes on to step 4, saves the model; then resumes from checkpoint-2 and does the same again.
 """
@@ -8,7 +8,7 @@ Saves FOLDER/checkpoint-2, goes on to step 4, saves the model; then resumes from
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import torch
 from accelerate import Accelerator

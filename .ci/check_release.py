@@ -1,0 +1,107 @@
+"""What .ci/release asks of a built wheel. The last two run in a clean environment in which it is installed.
+
+python .ci/check_release.py files SOURCE WHEEL OTHER_WHEEL    # the wheel is complete, and equal to the other one
+python -P .ci/check_release.py library                        # without any extra: a checkpoint loads, saves, loads
+python -P .ci/check_release.py training                       # with the train extra: every module can be imported
+"""
+
+import importlib
+import pkgutil
+import sys
+import zipfile
+from pathlib import Path
+
+PACKAGES = ("modeling_bert_repro", "tokenization", "training")
+
+
+def scripts(source: Path) -> set[str]:
+    return {path.name for path in (*source.glob("run_*.py"), source / "extract_features.py")}
+
+
+def files(source: str, wheel: str, other: str) -> None:
+    """Raises ValueError for a wheel that lacks a file of the packages, and for two wheels that differ."""
+    root = Path(source)
+    expected = {
+        str(path.relative_to(root))
+        for package in PACKAGES
+        for path in (root / package).rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
+    expected |= scripts(root)
+    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(other) as two:
+        found = {name: one.read(name) for name in one.namelist()}
+        again = {name: two.read(name) for name in two.namelist()}
+    inside = {name for name in found if ".dist-info/" not in name}
+    if inside != expected:
+        raise ValueError(
+            f"{wheel}: expected the files of {', '.join(PACKAGES)} and the scripts; "
+            f"missing: {sorted(expected - inside)}; too many: {sorted(inside - expected)}; see packages, package_data and py_modules in setup.py"
+        )
+    if found != again:
+        differing = sorted(name for name in found.keys() | again.keys() if found.get(name) != again.get(name))
+        raise ValueError(f"{wheel}: built from the sdist it differs from {other} in {differing}; see MANIFEST.in")
+    print(f"{Path(wheel).name}: {len(inside)} files, the same from the sdist")
+
+
+def check_installed(module: object) -> None:
+    file = str(getattr(module, "__file__", None))
+    if not file.startswith(sys.prefix):
+        raise ValueError(
+            f"expected the installed package in {sys.prefix}, got {file}; run this with python -P elsewhere"
+        )
+
+
+def library() -> None:
+    """A checkpoint of transformers' opens as our class; saved again it opens as both, with the same outputs."""
+    import torch
+    import transformers
+
+    import modeling_bert_repro
+    import tokenization
+
+    check_installed(modeling_bert_repro)
+    check_installed(tokenization)
+    torch.manual_seed(0)
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "any", "text", "."]
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    config = transformers.BertConfig(vocab_size=len(pieces), **sizes)
+    original = transformers.BertForPreTraining(config).eval()
+    original.save_pretrained("original")
+    tokenization.build_tokenizer(pieces).save_pretrained("again")
+    ours = modeling_bert_repro.BertForPreTraining.from_pretrained("original").eval()
+    ours.save_pretrained("again")
+    batch = transformers.AutoTokenizer.from_pretrained("again")(
+        ["Any text.", "Text."], padding=True, return_tensors="pt"
+    )
+    again = modeling_bert_repro.BertForPreTraining.from_pretrained("again").eval()
+    plain = transformers.AutoModelForPreTraining.from_pretrained("again").eval()
+    with torch.no_grad():
+        outputs = [model(**batch).prediction_logits for model in (original, ours, again, plain)]
+    real = batch["attention_mask"].bool()
+    for output in outputs[1:]:
+        torch.testing.assert_close(output[real], outputs[0][real], rtol=1e-5, atol=1e-5)
+    print(f"modeling_bert_repro {modeling_bert_repro.__version__}: loaded, saved and loaded again, outputs are equal")
+
+
+def training() -> None:
+    """Every module of the packages and every script is importable, and the versions agree."""
+    import modeling_bert_repro
+    import training as package
+
+    check_installed(package)
+    if package.__version__ != modeling_bert_repro.__version__:
+        raise ValueError(f"expected one version, got {package.__version__} and {modeling_bert_repro.__version__}")
+    modules = [module.name for name in PACKAGES for module in pkgutil.walk_packages([str(folder(name))], f"{name}.")]
+    modules += [name.removesuffix(".py") for name in sorted(scripts(folder("training").parent))]
+    for name in modules:
+        if not name.endswith("__main__"):
+            check_installed(importlib.import_module(name))
+    print(f"{len(modules)} modules and scripts can be imported")
+
+
+def folder(package: str) -> Path:
+    return Path(str(importlib.import_module(package).__file__)).parent
+
+
+if __name__ == "__main__":
+    {"files": files, "library": library, "training": training}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,1 @@
+"""What several test files share. No file here has tests of its own."""

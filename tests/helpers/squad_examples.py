@@ -1,0 +1,46 @@
+"""Questions in the format of SQuAD, and logits for their windows."""
+
+import numpy as np
+
+from tests.helpers.words import WORDS
+from training.squad import Question
+
+
+def squad_content(count: int, negative: bool = False, longest: int = 30) -> dict:
+    """Questions that name a word; the answer is that word and the next. With ``negative`` every third has none."""
+    rng = np.random.default_rng(count)
+    qas, paragraphs = [], []
+    for i in range(count):
+        words = [str(word) for word in rng.permutation(WORDS)[: rng.integers(8, longest)]]
+        place = int(rng.integers(len(words) - 1))
+        answer = {"text": " ".join(words[place : place + 2]), "answer_start": len(" ".join(["", *words[:place]]))}
+        impossible = negative and i % 3 == 0
+        question = "where ?" if impossible else f"{words[place]} ?"
+        qas = [{"id": f"q{i}", "question": question, "answers": [] if impossible else [answer]}]
+        paragraphs.append({"context": " ".join(words), "qas": qas})
+    return {"version": "1.1", "data": [{"title": "words", "paragraphs": paragraphs}]}
+
+
+def random_questions(rng, words: list[str], count: int, longest: int = 50) -> list[Question]:
+    glue = ["", "", "", ",", ".", "\u0301", "\u200d", "'s", "\u2019", "-x", "\u4e2d"]
+    questions = []
+    for i in range(count):
+        pieces = [str(w) + str(rng.choice(glue)) for w in rng.choice(words, rng.integers(1, longest))]
+        context = "".join(p + str(rng.choice([" ", "  ", "\n", "\u202f"])) for p in pieces).strip()
+        questions.append(Question(f"q{i}", " ".join(rng.choice(words, rng.integers(1, 6))), context))
+    return questions
+
+
+def random_logits(rng, windows, decimals: int | None = None) -> tuple[list, list]:
+    start, end = ([rng.normal(size=len(ids)).astype(np.float32) * 3 for ids in windows.input_ids] for _ in "se")
+    if decimals is not None:  # coarse: many ties
+        start, end = ([row.round(decimals) for row in rows] for rows in (start, end))
+    return start, end
+
+
+def planted(windows, places: dict, floor: float = -9.0) -> tuple[list, list]:
+    """Logits at ``floor`` but for {(window, start, end): height} and, with start 0, the [CLS]."""
+    start, end = ([np.full(len(ids), floor, dtype=np.float32) for ids in windows.input_ids] for _ in "se")
+    for (w, first, last), height in places.items():
+        start[w][first] = end[w][last] = height
+    return start, end
