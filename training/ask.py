@@ -24,6 +24,7 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 from tokenization.packed_files import read_text
 from training.batches import Features
 from training.run import report_errors
+from training.special_tokens import check_special_tokens
 from training.squad import Question, Windows, build_windows, check_lengths
 from training.squad_postprocess import Answers, find_answers
 
@@ -130,6 +131,7 @@ def load(name: str):
             f"--model {name}: has no weights for {', '.join(missing)}, so it is not fine-tuned for question answering; "
             "give a folder that run_squad.py made"
         )
+    check_special_tokens(tokenizer)
     return model, tokenizer
 
 
