@@ -40,6 +40,7 @@ from training.model_card import write_model_card
 from training.optim import create_optimizer, linear_schedule
 from training.phases import described, phase_at
 from training.run import report_errors, start_run
+from training.special_tokens import check_special_tokens
 from training.speed import Throughput
 
 # Only the pre-training class keeps a trained pooler; without pairs there is none to train.
@@ -117,6 +118,7 @@ def load_or_learn_tokenizer(run, text):
 def build_model(args, tokenizer):
     """The network, with new weights or those of --model_name_or_path, checked against tokenizer and length."""
     cls = CLASSES[args.objective]
+    check_special_tokens(tokenizer, masking=args.objective != "ltr")
     if args.model_name_or_path:
         model = cls.from_pretrained(args.model_name_or_path, dtype="float32")
     else:

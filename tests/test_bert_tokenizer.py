@@ -48,8 +48,7 @@ def test_path_list_and_mapping_build_the_same(tmp_path):
     ("vocab", "message"),
     [
         ([*PIECES, "un"], "18 pieces, of which only 17 are different"),
-        (PIECES[1:], r"no row for \[PAD\]"),
-        (PIECES[5:], r"no row for \[PAD\], \[UNK\], \[CLS\], \[SEP\], \[MASK\]"),
+        (PIECES[2:], r"no row for \[UNK\]"),
         ([*PIECES, ""], "id 17 is an empty piece"),
         ({piece: i * 2 for i, piece in enumerate(PIECES)}, "expected the ids 0 to 16, each once"),
         ("no/vocab.txt", "no such file"),
@@ -58,6 +57,56 @@ def test_path_list_and_mapping_build_the_same(tmp_path):
 def test_bad_vocabularies(vocab, message):
     with pytest.raises(ValueError, match=message):
         build_tokenizer(vocab)
+
+
+# The vocabulary of Google's tokenization_test.py: it has neither [PAD] nor [MASK].
+GOOGLES = ["[UNK]", "[CLS]", "[SEP]", "want", "##want", "##ed", "wa", "un", "runn", "##ing", ","]
+
+
+@pytest.mark.parametrize("build", [build_tokenizer, None], ids=["built", "saved and opened"])
+def test_googles_test_cases(tmp_path, build):
+    tokenizer = build_tokenizer(GOOGLES)
+    if build is None:
+        tokenizer.save_pretrained(tmp_path)
+        tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+        assert list(load_vocab(tmp_path / "vocab.txt")) == GOOGLES
+    assert tokenizer.tokenize("UNwant\u00e9d,running") == ["un", "##want", "##ed", ",", "runn", "##ing"]
+    ids = tokenizer.convert_tokens_to_ids(["un", "##want", "##ed", ",", "runn", "##ing"])
+    assert ids == [7, 4, 5, 10, 8, 9] and tokenizer.convert_ids_to_tokens(ids[:3]) == ["un", "##want", "##ed"]
+    assert tokenizer.tokenize("") == []
+    assert tokenizer.tokenize("unwanted running") == ["un", "##want", "##ed", "runn", "##ing"]
+    assert tokenizer.tokenize("unwantedX running") == ["[UNK]", "runn", "##ing"]
+    assert tokenizer("unwanted", "running")["input_ids"] == [1, 7, 4, 5, 2, 8, 9, 2]
+    assert tokenizer.get_vocab() == {piece: i for i, piece in enumerate(GOOGLES)}  # no row was added
+    assert tokenizer.pad_token is tokenizer.mask_token is None
+    with pytest.raises(ValueError, match="does not have a padding token"):
+        tokenizer(["un", "wanted"], padding=True)
+
+
+def test_googles_cases_of_the_basic_tokenizer():
+    """Cleaning and splitting, which know no vocabulary, as the fast tokenizer does them."""
+
+    def words(text: str, **options) -> list[str]:
+        backend = build_tokenizer(GOOGLES, **options).backend_tokenizer
+        return [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))]
+
+    assert words("ah\u535a\u63a8zz") == ["ah", "\u535a", "\u63a8", "zz"]
+    assert words(" \tHeLLo!how  \n Are yoU?  ") == ["hello", "!", "how", "are", "you", "?"]
+    assert words("H\u00e9llo") == ["hello"]
+    assert words(" \tHeLLo!how  \n Are yoU?  ", do_lower_case=False) == ["HeLLo", "!", "how", "Are", "yoU", "?"]
+
+
+def test_without_ends_it_tokenizes_and_says_what_it_cannot_do(tmp_path):
+    """transformers would put None, with the ids 2 and 3, around the text."""
+    tokenizer = build_tokenizer(["[UNK]", *GOOGLES[3:]])
+    assert tokenizer.tokenize("unwanted \u535a") == ["un", "##want", "##ed", "[UNK]"]
+    assert tokenizer("unwanted", add_special_tokens=False)["input_ids"] == [5, 2, 3]
+    for call in (tokenizer, tokenizer.encode):
+        with pytest.raises(ValueError, match=r"no row for \[CLS\], \[SEP\]; add it, or encode with add_special_tokens"):
+            call("unwanted")
+    with pytest.raises(ValueError, match=r"no row for \[CLS\], \[SEP\]; add it, or write only vocab.txt"):
+        tokenizer.save_pretrained(tmp_path)
+    assert write_vocab(tokenizer, tmp_path) and len(load_vocab(tmp_path / "vocab.txt")) == 9
 
 
 def test_case_and_accents():

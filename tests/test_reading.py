@@ -47,11 +47,11 @@ def test_every_kind_of_file_gives_the_same_documents(tmp_path):
         (".", None, r"expected a file, got a folder"),
         ("a.txt", b"", r"a\.txt: is empty"),
         ("a.txt", b"\n \n\t\n", r"a\.txt: holds no text"),
-        ("a.txt", b"fine\nnot \xff\n", r"a\.txt:2: not UTF-8"),
+        ("a.txt", b"fine\nnot \xff\n", r"a\.txt:2: expected UTF-8 text, got byte 0xff at column 5; convert the file"),
         ("a.csv", b"text\n", r"a\.csv: unknown kind"),
-        ("a.txt.xz", lzma.compress(b"some text\n" * 50)[:-20], r"a\.txt\.xz:\d+: damaged compression"),
-        ("a.txt.gz", gzip.compress(b"some text\n" * 50)[:-9], r"a\.txt\.gz:\d+: damaged compression"),
-        ("a.txt.gz", b"plain text", r"a\.txt\.gz:1: damaged compression"),
+        ("a.txt.xz", lzma.compress(b"some text\n" * 50)[:-20], r"a\.txt\.xz:\d+: damaged \.xz file"),
+        ("a.txt.gz", gzip.compress(b"some text\n" * 50)[:-9], r"a\.txt\.gz:\d+: damaged \.gz file"),
+        ("a.txt.gz", b"plain text", r"a\.txt\.gz:1: damaged \.gz file"),
         (
             "a.jsonl",
             b'{"text": "one"}\n\n{"texts": "two"}\n',
@@ -203,17 +203,3 @@ def test_200_damaged_records_are_read_or_refused(tmp_path, name):
                 error
             )
     assert refused > 100
-
-
-def test_a_damaged_second_stream_is_not_taken_for_the_end(tmp_path):
-    """lzma.open does: it drops what it cannot read behind a whole stream."""
-    file = tmp_path / "a.txt.xz"
-    first, second = lzma.compress(TEXT.encode()), lzma.compress(b"More text.\n")
-    file.write_bytes(first + bytes(8) + second + bytes(4))  # padding is allowed
-    assert list(read_documents([file]))[-1] == ["One red house. It was far.", "More text."]
-    for rest in (b"rubbish", second[:2] + b"?" + second[3:], second[:-3], second[:20]):
-        file.write_bytes(first + rest)
-        with lzma.open(file) as stream:
-            assert rest in (second[:-3], second[:20]) or stream.read() == TEXT.encode()
-        with pytest.raises(ValueError, match=r"a\.txt\.xz:\d: damaged compression"):
-            list(read_documents([file]))

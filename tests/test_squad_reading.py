@@ -100,11 +100,11 @@ def test_refuses_bad_content(tmp_path, content, message):
     [
         ("f.json", b"", "f.json:1: not JSON at column 1"),
         ("f.json", b'{"data":\n [1,\n }', "f.json:3: not JSON at column 2"),
-        ("f.json", b'{"data": "caf\xe9"}', "f.json: not UTF-8 at byte 13"),
+        ("f.json", b'{"data": "caf\xe9"}', "f.json:1: expected UTF-8 text, got byte 0xe9 at column 14"),
         ("f.json", b"[" * 200_000, "f.json: nested too deep"),
-        ("f.json.xz", b"not xz", "f.json.xz: cannot be read"),
-        ("f.json.xz", lzma.compress(b"{}")[:-5], "f.json.xz: cannot be read"),
-        ("f.json.gz", gzip.compress(b"{}" * 99)[:-12], "f.json.gz: cannot be read"),
+        ("f.json.xz", b"not xz", "f.json.xz: damaged .xz file"),
+        ("f.json.xz", lzma.compress(b"{}")[:-5], "f.json.xz: damaged .xz file"),
+        ("f.json.gz", gzip.compress(b"{}" * 99)[:-12], "f.json.gz: damaged .gz file"),
     ],
 )
 def test_refuses_unreadable_files(tmp_path, name, content, message):

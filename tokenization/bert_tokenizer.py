@@ -10,7 +10,8 @@ from tokenizers.models import WordPiece
 
 from .wordpiece import load_vocab
 
-SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# Names of transformers -> the tokens that a vocabulary may lack; it only has to have [UNK].
+OPTIONAL_TOKENS = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
 
 
 class BertTokenizer(transformers.BertTokenizer):
@@ -20,16 +21,25 @@ class BertTokenizer(transformers.BertTokenizer):
     "BertTokenizer" and opens without this package. `from_pretrained` opens one as this class.
     """
 
-    def _encode_plus(self, *args: Any, **kwargs: Any) -> transformers.BatchEncoding:
+    def _encode_plus(
+        self, text: Any, text_pair: Any = None, add_special_tokens: bool = True, **kwargs: Any
+    ) -> transformers.BatchEncoding:
+        if add_special_tokens:
+            self._check_ends("encode with add_special_tokens=False")
         try:
-            return super()._encode_plus(*args, **kwargs)
+            return super()._encode_plus(text, text_pair, add_special_tokens=add_special_tokens, **kwargs)
         except TypeError as error:
             # the library's words for half a surrogate pair are "TextEncodeInput must be Union[...]"
-            for string in _strings((*args[:2], kwargs.get("text"), kwargs.get("text_pair"))):
+            for string in _strings((text, text_pair)):
                 if any("\ud800" <= char <= "\udfff" for char in string):
                     shown = ascii(string[:80])
                     raise ValueError(f"expected characters, got a lone surrogate in {shown}") from error
             raise
+
+    def _check_ends(self, otherwise: str) -> None:
+        """ValueError without [CLS] and [SEP]: transformers would put rows 2 and 3 there, whatever these hold."""
+        if missing := [OPTIONAL_TOKENS[name] for name in ("cls_token", "sep_token") if getattr(self, name) is None]:
+            raise ValueError(f"the vocabulary has no row for {', '.join(missing)}; add it, or {otherwise}")
 
     def _save_pretrained(
         self,
@@ -38,6 +48,7 @@ class BertTokenizer(transformers.BertTokenizer):
         legacy_format: bool | None = None,
         filename_prefix: str | None = None,
     ) -> tuple[str, ...]:
+        self._check_ends("write only vocab.txt, with write_vocab")
         # here and not in save_pretrained, which has uploaded the folder by the time it returns
         names = super()._save_pretrained(save_directory, file_names, legacy_format, filename_prefix)
         return (*names, *self.save_vocabulary(save_directory, filename_prefix))
@@ -85,7 +96,9 @@ def build_tokenizer(
     vocab: path of a vocab.txt, pieces in the order of their ids, or piece -> id.
     model_max_length: where `truncation=True` cuts, [CLS] and [SEP] counted: max_position_embeddings.
     strip_accents: None follows do_lower_case, as Google's code does.
-    Raises ValueError: missing file, empty or repeated pieces, ids with gaps, no row for a special token.
+    Only [UNK] is needed to tokenize. Of the other special tokens, one without a row is None in the tokenizer, and
+    what needs it raises ValueError: padding [PAD], encoding with special tokens [CLS] and [SEP], masking [MASK].
+    Raises ValueError: missing file, empty or repeated pieces, ids with gaps, no row for [UNK].
     """
     if isinstance(vocab, str | os.PathLike):
         ids = load_vocab(vocab)
@@ -96,15 +109,16 @@ def build_tokenizer(
         if len(ids) < len(vocab):
             raise ValueError(f"vocab: {len(vocab)} pieces, of which only {len(ids)} are different")
     _check_ids(ids)
-    missing = [token for token in SPECIAL_TOKENS if token not in ids]
-    if missing:
-        raise ValueError(f"vocab: no row for {', '.join(missing)}; add it, or learn a vocabulary with train_wordpiece")
+    if "[UNK]" not in ids:
+        raise ValueError("vocab: no row for [UNK]; add it, or learn a vocabulary with train_wordpiece")
     return BertTokenizer(
         vocab=ids,
         do_lower_case=do_lower_case,
         tokenize_chinese_chars=tokenize_chinese_chars,
         strip_accents=strip_accents,
         model_max_length=model_max_length,
+        # Left to itself, transformers adds rows for the missing ones behind the vocabulary.
+        **{name: token if token in ids else None for name, token in OPTIONAL_TOKENS.items()},
     )
 
 

@@ -1,15 +1,14 @@
 """Texts out of files, one at a time: .txt, .jsonl, .parquet, and .xz or .gz of the first two."""
 
-import gzip
 import importlib.util
 import json
-import lzma
 import os
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from tqdm import tqdm
+
+from .packed_files import decoded_lines, kind_of, unpacked
 
 FORMS = ".txt, .jsonl, .txt.xz, .txt.gz, .jsonl.xz, .jsonl.gz or .parquet"
 
@@ -33,13 +32,8 @@ def read_texts(files: Iterable[str | os.PathLike[str]], progress: bool = True) -
             yield from (_parquet_texts if path.suffix == ".parquet" else _line_texts)(path, bar.update)
 
 
-def _form(path: Path) -> str:
-    """ ".jsonl" for a.jsonl and for a.jsonl.xz."""
-    return Path(path.stem).suffix if path.suffix in (".xz", ".gz") else path.suffix
-
-
 def _check(path: Path) -> None:
-    if path.suffix != ".parquet" and _form(path) not in (".txt", ".jsonl"):
+    if path.suffix != ".parquet" and kind_of(path) not in (".txt", ".jsonl"):
         raise ValueError(f"{str(path)[:200]}: expected a file named {FORMS}")
     if path.is_dir():
         raise ValueError(f"{path}: expected a file, got a folder")
@@ -52,37 +46,20 @@ def _check(path: Path) -> None:
 
 
 def _line_texts(path: Path, advance: Callable[[int], object]) -> Iterator[str]:
-    text_of = _json_text if _form(path) == ".jsonl" else _plain_text
-    number, position = 0, 0
+    rows = kind_of(path) == ".jsonl"
+    position = 0
     with path.open("rb") as raw:
-        unpacked = {".xz": lzma.LZMAFile, ".gz": gzip.GzipFile}.get(path.suffix)
-        lines = unpacked(raw) if unpacked is lzma.LZMAFile else unpacked(fileobj=raw) if unpacked else raw
-        while True:
-            try:
-                line = lines.readline()
-            except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
-                raise ValueError(f"{path}: damaged or cut off after line {number}: {error}") from error
-            if not line:
-                break
-            number += 1
-            yield text_of(line, f"{path}:{number}", number)
+        for number, line in decoded_lines(path, unpacked(path, raw)):
+            yield _json_text(line, f"{path}:{number}") if rows else line
             if number % 1000 == 0:
                 advance(raw.tell() - position)
                 position = raw.tell()
     advance(path.stat().st_size - position)
 
 
-def _plain_text(line: bytes, where: str, number: int) -> str:
+def _json_text(line: str, where: str) -> str:
     try:
-        # a byte order mark is no text, and belongs to the first line only
-        return line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{where}: expected UTF-8, got byte 0x{line[error.start]:02x}; convert the file") from error
-
-
-def _json_text(line: bytes, where: str, number: int) -> str:
-    try:
-        row = json.loads(_plain_text(line, where, number))
+        row = json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"{where}: expected one JSON object a line: {error}") from error
     text = row.get("text") if isinstance(row, dict) else None

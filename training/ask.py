@@ -21,8 +21,10 @@ import numpy as np
 import torch
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
+from tokenization.packed_files import read_text
 from training.batches import Features
 from training.run import report_errors
+from training.special_tokens import check_special_tokens
 from training.squad import Question, Windows, build_windows, check_lengths
 from training.squad_postprocess import Answers, find_answers
 
@@ -110,10 +112,7 @@ def records(questions: Sequence[Question], answers: Answers) -> Iterator[dict]:
 
 def read_contexts(path: str | Path) -> list[str]:
     """The contexts of a text file, blank lines between them. Raises ValueError if there is none or no UTF-8."""
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8") from error
+    text = read_text(path).replace("\r\n", "\n")
     contexts = [part.strip("\n") for part in re.split(r"\n[^\S\n]*(?=\n)", text) if part.strip()]
     if not contexts:
         raise ValueError(f"{path}: holds no text; expected contexts with blank lines between them")
@@ -132,6 +131,7 @@ def load(name: str):
             f"--model {name}: has no weights for {', '.join(missing)}, so it is not fine-tuned for question answering; "
             "give a folder that run_squad.py made"
         )
+    check_special_tokens(tokenizer)
     return model, tokenizer
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from transformers import AutoConfig, BertConfig
 
 from .arguments import CONFIG_SIZES
+from .special_tokens import check_special_tokens
 from .tables import sha256
 
 
@@ -79,6 +80,7 @@ def set_switches(config: BertConfig, args) -> None:
 
 def check_fit(config: BertConfig, tokenizer, max_seq_length: int) -> None:
     """Raise ValueError unless the tokenizer's ids and the length asked for exist in the network."""
+    check_special_tokens(tokenizer)
     if len(tokenizer) > config.vocab_size:
         raise ValueError(
             f"the tokenizer has {len(tokenizer)} pieces but the model only {config.vocab_size} embeddings; "

@@ -19,9 +19,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from tokenization.packed_files import numbered_lines
+
 from .batches import Features
 from .context import rows_around
-from .tables import numbered_lines
 
 PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
 

@@ -22,6 +22,7 @@ import torch
 from training.masking import IGNORED, mask_batch, masking_rule, random_bits
 from training.segments import Plan, label_balance, plan_packed, plan_pairs
 from training.shards import Corpus, tokenizer_sha256
+from training.special_tokens import check_special_tokens
 
 OBJECTIVES = ("mlm_nsp", "mlm", "ltr")
 # Google's generator makes ten versions of the segments (dupe_factor) and repeats them. So do we: the sizes of
@@ -66,14 +67,16 @@ class PretrainingInstances:
         self.max_seq_length, self.short_seq_prob = max_seq_length, short_seq_prob
         self.fixed, self.pad_to_max = fixed, pad_to_max
         self.cls, self.sep, self.pad = tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id
-        self.rule = masking_rule(
-            tokenizer,
-            mlm_probability=mlm_probability,
-            mask_replace_prob=mask_replace_prob,
-            random_replace_prob=random_replace_prob,
-            whole_word_mask=whole_word_mask,
-            max_predictions_per_seq=max_predictions_per_seq,
-        )
+        check_special_tokens(tokenizer)
+        if objective != "ltr":
+            self.rule = masking_rule(
+                tokenizer,
+                mlm_probability=mlm_probability,
+                mask_replace_prob=mask_replace_prob,
+                random_replace_prob=random_replace_prob,
+                whole_word_mask=whole_word_mask,
+                max_predictions_per_seq=max_predictions_per_seq,
+            )
         self.capacity = max_seq_length - (3 if objective == "mlm_nsp" else 2)
         self.segment_seed = int(random_bits(seed, _SEGMENT_STREAM).view(np.int64))
         self.balance = (1.0, 1.0)

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from training.special_tokens import check_special_tokens
+
 IGNORED = -100  # label of a position that is not predicted
 
 # --- Counter-based random numbers ---------------------------------------------------------------------------
@@ -109,8 +111,7 @@ def masking_rule(tokenizer: Any, **settings: Any) -> MaskingRule:
     Special tokens, [UNK] among them, are neither chosen nor drawn as replacements; [unused] rows are not drawn
     (Google's generator draws both).
     """
-    if tokenizer.mask_token_id is None:
-        raise ValueError("the tokenizer has no mask token; masked-language modelling needs one")
+    check_special_tokens(tokenizer, masking=True)
     words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     special = np.isin(np.arange(len(words)), tokenizer.all_special_ids)
     unused = np.array([re.fullmatch(r"\[unused\d+\]", word) is not None for word in words])

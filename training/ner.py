@@ -25,10 +25,11 @@ from pathlib import Path
 
 import numpy as np
 
+from tokenization.packed_files import numbered_lines
+
 from .batches import IGNORED, Features
 from .context import rows_around
 from .ner_metrics import span_scores
-from .tables import numbered_lines
 
 DOCUMENT = re.compile(r"[ \t]*-DOCSTART-(?=[ \t]|$)")
 TAG = re.compile(r"O|[BIESLU]-\S+")

@@ -1,19 +1,15 @@
 """Files -> documents: what is read, line by line, and what is refused."""
 
-import gzip
-import io
 import itertools
 import json
-import lzma
 import shutil
 import tempfile
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-_PACKED = (".xz", ".gz")
-_BLOCK = 1 << 20
+from tokenization.packed_files import DAMAGE, PACKED, damaged, decoded_lines, kind_of, open_packed
+
 _KINDS = (".txt", ".jsonl", ".parquet")
 
 
@@ -40,11 +36,10 @@ def read_lines(files: Iterable[str | Path]) -> Iterator[str | None]:
     It keeps memory bounded for a file that is one endless document.
     """
     for path in check_files(files):
-        with _opened(path) as stream:
-            kind = _kind(path)
+        with open_packed(path) as stream:
             readers = {".txt": _text_lines, ".jsonl": _json_lines, ".parquet": _parquet_lines}
             empty = True
-            for line in readers[kind](path, stream):
+            for line in readers[kind_of(path)](path, stream):
                 empty = empty and line is None
                 yield line
         if empty:
@@ -61,80 +56,28 @@ def check_files(files: Iterable[str | Path]) -> list[Path]:
             raise ValueError(f"{path}: expected a file, got a folder; name the files in it")
         if not path.is_file():
             raise ValueError(f"{path}: no such file")
-        if _kind(path) not in _KINDS:
+        if kind_of(path) not in _KINDS:
             raise ValueError(f"{path}: unknown kind; expected .txt, .jsonl or .parquet, or one of them as .xz or .gz")
         if path.stat().st_size == 0:
             raise ValueError(f"{path}: is empty; remove it from the list of files")
     return paths
 
 
-def _kind(path: Path) -> str:
-    return Path(path.stem).suffix if path.suffix in _PACKED else path.suffix
-
-
-def _opened(path: Path) -> IO[bytes]:
-    if path.suffix == ".xz":
-        return io.BufferedReader(_Xz(path), _BLOCK)
-    return gzip.open(path, "rb") if path.suffix == ".gz" else open(path, "rb")
-
-
-class _Xz(io.RawIOBase):
-    """What an .xz holds, all of its streams. `lzma.open` takes a damaged second one for the end and says nothing."""
-
-    def __init__(self, path: Path):
-        self.file = path.open("rb")
-        self.decoder = lzma.LZMADecompressor()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:
-        while True:
-            block = b""
-            if self.decoder.eof:
-                block = self.decoder.unused_data.lstrip(b"\0")  # streams may be padded
-                while not block and (more := self.file.read(_BLOCK)):
-                    block = more.lstrip(b"\0")
-                if not block:
-                    return 0
-                self.decoder = lzma.LZMADecompressor()
-            elif self.decoder.needs_input:
-                block = self.file.read(_BLOCK)
-                if not block:
-                    raise EOFError("it ends in the middle of a stream")
-            data = self.decoder.decompress(block, len(buffer))
-            if data:
-                buffer[: len(data)] = data
-                return len(data)
-
-    def close(self) -> None:
-        self.file.close()
-        super().close()
-
-
-def _decoded_lines(path: Path, stream: IO[bytes]) -> Iterator[tuple[int, str]]:
-    number = 0
-    try:
-        for number, line in enumerate(stream, 1):
-            if b"\0" in line:
-                raise ValueError(f"{path}:{number}: holds a NUL byte: a binary file, or UTF-16; convert it to UTF-8")
-            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path}:{number}: not UTF-8 ({error.reason} at byte {error.start}); convert the file"
-        ) from error
-    except (lzma.LZMAError, zlib.error, EOFError, gzip.BadGzipFile) as error:
-        raise ValueError(f"{path}:{number + 1}: damaged compression ({error}); fetch the file again") from error
+def _stripped_lines(path: Path, stream: IO[bytes]) -> Iterator[tuple[int, str]]:
+    for number, line in decoded_lines(path, stream):
+        if "\0" in line:
+            raise ValueError(f"{path}:{number}: holds a NUL byte: a binary file, or UTF-16; convert it to UTF-8")
+        yield number, line.strip()
 
 
 def _text_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
-    for _, line in _decoded_lines(path, stream):
+    for _, line in _stripped_lines(path, stream):
         yield line or None
     yield None
 
 
 def _json_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
-    for number, line in _decoded_lines(path, stream):
+    for number, line in _stripped_lines(path, stream):
         if not line:
             continue
         try:
@@ -162,7 +105,7 @@ def _parquet_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
 
     with tempfile.TemporaryFile() as unpacked:
         try:
-            if path.suffix in _PACKED:
+            if path.suffix in PACKED:
                 # Parquet is read from its end: seeking in a compressed stream would unpack it many times.
                 shutil.copyfileobj(stream, unpacked)
                 stream = unpacked
@@ -179,7 +122,9 @@ def _parquet_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
                 except UnicodeDecodeError as error:
                     raise ValueError(f"{path}: row {number}: not UTF-8 ({error.reason}); repair the text") from error
                 yield from _paragraphs(text, f"{path}: row {number}")
-        except (pyarrow.ArrowException, lzma.LZMAError, zlib.error, EOFError, OSError) as error:
+        except DAMAGE as error:
+            raise damaged(path, error) from error
+        except (pyarrow.ArrowException, OSError) as error:
             reason = " ".join(str(error).split())
             raise ValueError(f"{path}: not a readable parquet file ({reason}); fetch the file again") from error
 

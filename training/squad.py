@@ -15,18 +15,15 @@ A question and one window of its context make one row (max_seq_length 16, doc_st
 """
 
 import argparse
-import gzip
 import json
-import lzma
 import sys
-import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
-OPENERS = {".xz": lzma.open, ".gz": gzip.open}
+from tokenization.packed_files import read_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +50,8 @@ def read_squad(path: str | Path, version_2_with_negative: bool = False) -> list[
     Raises:
         ValueError: the file cannot be read, or breaks a rule of ``parse_squad``.
     """
-    opener = OPENERS.get(Path(path).suffix, open)
     try:
-        with opener(path, "rb") as file:
-            text = file.read().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8") from error
-    except (lzma.LZMAError, zlib.error, EOFError, OSError) as error:
-        raise ValueError(f"{path}: cannot be read: {error}") from error
-    try:
-        document = json.loads(text)
+        document = json.loads(read_text(path))
     except json.JSONDecodeError as error:
         raise ValueError(
             f"{path}:{error.lineno}: not JSON at column {error.colno} ({error.msg}); "

@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tokenization.packed_files import read_text
+
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -218,8 +220,8 @@ def read_numbers(path: str | Path) -> dict[str, float]:
 
 def _read_object(path: str | Path, kinds: tuple[type, ...], what: str) -> dict:
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        content = json.loads(read_text(path))
+    except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: cannot be read as JSON: {error}") from error
     if not isinstance(content, dict):
         raise ValueError(f"{path}: expected one JSON object, question id -> {what}; got a {type(content).__name__}")

@@ -6,16 +6,13 @@ at `\\n` only: the texts contain U+2028 and U+0085, which `str.splitlines` would
 """
 
 import csv
-import gzip
 import hashlib
 import json
-import lzma
-import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_OPENERS = {".gz": gzip.open, ".xz": lzma.open}
+from tokenization.packed_files import kind_of, numbered_lines
 
 
 @dataclass
@@ -33,28 +30,6 @@ class Table:
 
     def where(self, row: int) -> str:
         return f"{self.path}:{self.lines[row]}"
-
-
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, text without its line end); a byte-order mark is taken off.
-
-    Raises ValueError for a file that is missing, damaged or not UTF-8.
-    """
-    try:
-        with _OPENERS.get(path.suffix, open)(path, "rb") as stream:
-            for number, raw in enumerate(stream, 1):
-                try:
-                    text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-                except UnicodeDecodeError as error:
-                    raise ValueError(
-                        f"{path}:{number}: expected UTF-8 text, got byte 0x{raw[error.start]:02x} at column "
-                        f"{error.start + 1}; convert the file to UTF-8"
-                    ) from None
-                yield number, text.removesuffix("\n").removesuffix("\r")
-    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path}: damaged {path.suffix} file ({error}); download or pack it again") from None
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror}; check the path") from None
 
 
 def _tsv_rows(path: Path) -> Iterator[tuple[int, list]]:
@@ -129,7 +104,7 @@ def read_table(
     Raises ValueError, naming file and line, for whatever is not a table.
     """
     path = Path(path)
-    kind = path.with_suffix("").suffix if path.suffix in _OPENERS else path.suffix
+    kind = kind_of(path)
     if kind not in _ROWS:
         raise ValueError(f"{path}: expected a file named {', '.join(_ROWS)} (or .gz, .xz of these)")
     rows = _ROWS[kind](path)

@@ -1,0 +1,51 @@
+"""Training with a vocabulary that lacks special tokens: refused before any data is read, by all scripts alike."""
+
+import pytest
+from transformers import BertConfig
+
+import run_glue
+import run_pretraining
+from tokenization import build_tokenizer
+from training.configs import check_fit
+from training.corpus import build_corpus
+from training.instances import PretrainingInstances
+from training.masking import masking_rule
+from training.special_tokens import check_special_tokens
+
+PIECES = ["[UNK]", "[CLS]", "[SEP]", "want", "##want", "##ed", "wa", "un", "runn", "##ing", ","]
+
+
+def test_every_missing_token_is_named():
+    for missing, purpose in (("[PAD]", "padding"), ("[CLS]", "the beginning"), ("[SEP]", "the end of every segment")):
+        pieces = [piece for piece in [*PIECES, "[PAD]", "[MASK]"] if piece != missing]
+        with pytest.raises(ValueError, match=rf"has no \{missing[:-1]}\], which {purpose}.* needs; .*train_wordpiece"):
+            check_special_tokens(build_tokenizer(pieces))
+    tokenizer = build_tokenizer([*PIECES, "[PAD]"])
+    check_special_tokens(tokenizer)
+    for check in (lambda: check_special_tokens(tokenizer, masking=True), lambda: masking_rule(tokenizer)):
+        with pytest.raises(ValueError, match=r"has no \[MASK\], which masked-language modelling needs"):
+            check()
+    with pytest.raises(ValueError, match=r"has no \[PAD\]"):
+        check_fit(BertConfig(vocab_size=11), build_tokenizer(PIECES), 8)
+
+
+def test_left_to_right_needs_no_mask(tmp_path):
+    tokenizer = build_tokenizer([*PIECES, "[PAD]"])
+    corpus = build_corpus([["unwanted running , un wa ed"]] * 9, tokenizer, tmp_path / "corpus", need_pairs=False)
+    settings = {"seed": 1, "max_seq_length": 8}
+    assert PretrainingInstances(corpus, tokenizer, objective="ltr", **settings).batch(0, 2)["input_ids"].shape == (2, 8)
+    with pytest.raises(ValueError, match=r"has no \[MASK\]"):
+        PretrainingInstances(corpus, tokenizer, objective="mlm", **settings)
+
+
+@pytest.mark.parametrize(("pieces", "missing"), [(PIECES, "PAD"), ([*PIECES, "[PAD]"], "MASK")])
+def test_the_scripts_refuse_it_first(tmp_path, pieces, missing):
+    build_tokenizer(pieces).save_pretrained(tmp_path / "vocabulary")
+    (tmp_path / "a.txt").write_text("Unwanted. Running.\n\nUn. Wa.\n" * 9)
+    flags = ["--tokenizer_name", str(tmp_path / "vocabulary"), "--config_name", "tiny", "--max_seq_length", "16"]
+    with pytest.raises(ValueError, match=rf"has no \[{missing}\]"):
+        run_pretraining.main([*flags, "--output_dir", str(tmp_path / "out"), "--train_file", str(tmp_path / "a.txt")])
+    assert not [*(tmp_path / "out").iterdir()]
+    if missing == "PAD":
+        with pytest.raises(ValueError, match=r"has no \[PAD\]"):
+            run_glue.main([*flags, "--output_dir", str(tmp_path / "tuned")])

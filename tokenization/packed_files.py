@@ -1,0 +1,135 @@
+"""The one place that opens files which may be compressed: .xz and .gz, of one or several streams.
+
+Every reader of the project takes its bytes or lines from here, so that a damaged file is refused in the same words
+everywhere, and never read as a shorter one. A file that was cut exactly between two streams is a whole file of fewer
+streams: nothing in it tells of the rest.
+"""
+
+import contextlib
+import gzip
+import io
+import lzma
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+PACKED = (".xz", ".gz")
+DAMAGE = (lzma.LZMAError, zlib.error, EOFError, gzip.BadGzipFile)
+_BLOCK = 1 << 20
+
+
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """The suffix of the content: ".jsonl" for a.jsonl and for a.jsonl.xz."""
+    path = Path(path)
+    return Path(path.stem).suffix if path.suffix in PACKED else path.suffix
+
+
+@contextlib.contextmanager
+def open_packed(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """The content of a file as a binary stream, unpacked if its name ends in .xz or .gz.
+
+    Raises:
+        ValueError: the file cannot be opened, or the content proves damaged while the block reads it.
+    """
+    try:
+        raw = open(path, "rb")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read: {error.strerror}; check the path") from None
+    with raw:
+        try:
+            yield unpacked(path, raw)
+        except DAMAGE as error:
+            raise damaged(path, error) from error
+
+
+def unpacked(path: str | os.PathLike[str], raw: IO[bytes]) -> IO[bytes]:
+    """The content of `raw`, which is the opened file `path`. Reading it raises one of DAMAGE."""
+    suffix = Path(path).suffix
+    if suffix == ".xz":
+        return io.BufferedReader(_Xz(raw), _BLOCK)
+    return gzip.GzipFile(fileobj=raw, mode="rb") if suffix == ".gz" else raw
+
+
+def damaged(path: str | os.PathLike[str], error: Exception, line: int | None = None) -> ValueError:
+    """The one wording for an `error` of DAMAGE; `line` is the first line that could not be unpacked."""
+    place = f"{path}:{line}" if line else f"{path}"
+    return ValueError(f"{place}: damaged {Path(path).suffix} file ({error}); download or pack it again")
+
+
+def numbered_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
+    """Yield (line number from 1, text without its line end); a byte-order mark is taken off.
+
+    Raises:
+        ValueError: the file is missing, damaged or not UTF-8.
+    """
+    with open_packed(path) as stream:
+        yield from decoded_lines(path, stream)
+
+
+def decoded_lines(path: str | os.PathLike[str], stream: IO[bytes]) -> Iterator[tuple[int, str]]:
+    """`numbered_lines` of a stream that is already open; `path` is for the messages."""
+    number = 0
+    try:
+        for number, raw in enumerate(stream, 1):
+            try:
+                text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise _not_utf8(f"{path}:{number}", error, error.start + 1) from None
+            yield number, text.removesuffix("\n").removesuffix("\r")
+    except DAMAGE as error:
+        raise damaged(path, error, number + 1) from error
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """The whole content as text, without a byte-order mark. Raises ValueError as `numbered_lines` does."""
+    with open_packed(path) as stream:
+        content = stream.read()
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        column = error.start - error.object.rfind(b"\n", 0, error.start)
+        raise _not_utf8(f"{path}:{line}", error, column) from None
+
+
+def _not_utf8(place: str, error: UnicodeDecodeError, column: int) -> ValueError:
+    return ValueError(
+        f"{place}: expected UTF-8 text, got byte 0x{error.object[error.start]:02x} at column {column}; "
+        "convert the file to UTF-8"
+    )
+
+
+class _Xz(io.RawIOBase):
+    """The content of all streams of an .xz.
+
+    `lzma.open` takes a damaged second stream for the end of the file. And it also accepts the older .lzma format,
+    which has no checksum, so that a flipped byte could turn a stream of the one format into one of the other.
+    """
+
+    def __init__(self, raw: IO[bytes]):
+        self.raw = raw
+        self.decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        while True:
+            block = b""
+            if self.decoder.eof:
+                block = self.decoder.unused_data.lstrip(b"\0")  # streams may be padded
+                while not block and (more := self.raw.read(_BLOCK)):
+                    block = more.lstrip(b"\0")
+                if not block:
+                    return 0
+                self.decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+            elif self.decoder.needs_input:
+                block = self.raw.read(_BLOCK)
+                if not block:
+                    raise EOFError("it ends in the middle of a stream")
+            data = self.decoder.decompress(block, len(buffer))
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
