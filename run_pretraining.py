@@ -31,8 +31,6 @@ from tokenization.train_wordpiece import train_wordpiece
 from training import doctor, pretraining
 from training.arguments import PretrainingArguments, parse_arguments
 from training.checkpoint import resume, save_checkpoint, save_model_folder
-from training.configs import bert_config, check_fit, set_switches
-from training.control import control_of
 from training.curves import draw_curves
 from training.invariance import verify_invariance
 from training.loop import training_steps
@@ -54,7 +52,7 @@ def main(argv: list[str] | None = None) -> None:
     text = pretraining.Text(args)
     run.say(f"text: {text.name}")
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
-    model = build_model(args, tokenizer)
+    model = pretraining.build_model(run, CLASSES[args.objective], tokenizer)
     train_corpus, eval_corpus = pretraining.corpora(run, text, tokenizer)
     train = pretraining.instances(args, train_corpus, tokenizer)
     held_out = pretraining.instances(args, eval_corpus, tokenizer, held_out=True)
@@ -112,27 +110,6 @@ def load_or_learn_tokenizer(run, text):
         lines = (line for document in text.documents() for line in document)
         train_wordpiece(lines, args.vocab_size, output_dir=folder, do_lower_case=not args.cased)
     return AutoTokenizer.from_pretrained(folder)
-
-
-def build_model(args, tokenizer):
-    """The network, with new weights or those of --model_name_or_path, checked against tokenizer and length."""
-    cls = CLASSES[args.objective]
-    if args.model_name_or_path:
-        model = cls.from_pretrained(args.model_name_or_path, dtype="float32")
-    else:
-        config = bert_config(args.config_name or "mini", len(tokenizer), pad_token_id=tokenizer.pad_token_id)
-        config.is_decoder = args.objective == "ltr"
-        check_fit(config, tokenizer, args.max_seq_length)
-        model = cls(config)
-    check_fit(model.config, tokenizer, args.max_seq_length)
-    if args.model_impl == "transformers":
-        model = control_of(model)
-    else:
-        model.config.sparse_prediction = not args.static_shapes  # how many are labelled differs from step to step
-        set_switches(model.config, args)
-    if args.torch_compile:
-        model.compile()
-    return model
 
 
 def describe(run, text, train_corpus, eval_corpus, model, phases) -> None:

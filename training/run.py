@@ -162,6 +162,7 @@ def start_run(args, script: str) -> Run:
         "device": device_name(run.device),
         "processes": run.world_size,
         "mixed_precision": run.accelerator.mixed_precision,
+        "initial_weights": None,  # ``load_network`` fills it in; new weights have no files
     }
     if (run.output_dir / "run.json").is_file():  # resumed: what earlier starts recorded stays
         earlier = json.loads((run.output_dir / "run.json").read_text(encoding="utf-8"))

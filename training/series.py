@@ -18,7 +18,7 @@ import torch
 from transformers.utils import is_torch_xla_available
 
 from .best import goodness
-from .configs import weights_sha256
+from .pretrained import weights_sha256
 from .run import write_json
 
 PAPER_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # section 4.1, with batches of 32 and 3 epochs
@@ -67,7 +67,8 @@ def run_series(args, setting: Setting, run_one: Callable[..., dict]) -> dict:
     Raises:
         ValueError: a sub-folder holds a run that differs (see ``finished``); --compare_to cannot be compared with.
     """
-    folder, plans, weights = Path(args.output_dir), planned(args), weights_sha256(args)
+    folder, plans = Path(args.output_dir), planned(args)
+    weights = weights_sha256(args.model_name_or_path) if args.model_name_or_path else None
     other = _read_other(args.compare_to, plans, setting) if args.compare_to else None
     earlier = [finished(plan, setting, weights) for plan in plans]
     runs = []
