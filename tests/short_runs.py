@@ -7,7 +7,7 @@ from pathlib import Path
 from tagged_text import CONLL
 
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag")
-TEXT = "the old house by the river .\nthe king walked to the city .\n\nthe queen opened the letter .\nthe night was old .\n"
+TEXT = "the old house by the river .\nthe king walked .\n\nthe queen opened the letter .\nthe night was old .\n"
 
 
 def write_data(folder: Path) -> None:
@@ -16,7 +16,7 @@ def write_data(folder: Path) -> None:
         {"id": f"q{i}", "question": "house ?", "answers": [{"text": "house", "answer_start": 8}]} for i in range(8)
     ]
     squad = {"data": [{"title": "t", "paragraphs": [{"context": "the old house by the river .", "qas": questions}]}]}
-    (folder / "run_pretraining.txt").write_text(TEXT * 8)
+    (folder / "run_pretraining.txt").write_text("\n".join([TEXT] * 8))
     (folder / "run_glue.csv").write_text("sentence,label\n" + "the old house,x\nthe king walked,y\n" * 4)
     (folder / "run_squad.json").write_text(json.dumps(squad))
     (folder / "run_ner.txt").write_text(CONLL)

@@ -14,7 +14,7 @@ from accelerate.utils import gather_object
 from torch.nn import functional as F
 
 from . import embedded
-from .batches import step_batches, steps_for
+from .batches import dealt, step_batches, steps_for
 from .checkpoint import named_checkpoint
 from .configs import bert_config, check_fit, check_length, check_model_name, checkpoint_config, set_switches
 from .control import control_of
@@ -267,13 +267,15 @@ def evaluate(run: Run, model, held_out: PretrainingInstances) -> dict[str, float
     args = run.args
     count = min(args.max_eval_instances, held_out.epoch_size(0))
     size = args.per_device_eval_batch_size
-    starts = list(range(0, count, size))
+    mine = dealt(range(0, count, size), run)
     sums = torch.zeros(6, dtype=torch.float64)
-    with run.progress(len(starts[run.rank :: run.world_size]), "evaluating") as bar:
-        for start in starts[run.rank :: run.world_size]:
+    with run.progress(len(mine), "evaluating") as bar:
+        for start, counts in mine:
             batch = held_out.batch(start, min(start + size, count))
             batch = {name: tensor.to(run.device) for name, tensor in batch.items()}
-            sums += _batch_sums(model(**batch), batch)
+            outputs = model(**batch)
+            if counts:
+                sums += _batch_sums(outputs, batch)
             bar.update()
     mlm, right, predicted, nsp, nsp_right, pairs = run.accelerator.reduce(
         sums.to(run.device, torch.float32 if run.device.type == "mps" else torch.float64), "sum"
