@@ -37,7 +37,7 @@ from training.loop import training_steps
 from training.model_card import write_model_card
 from training.optim import create_optimizer, linear_schedule
 from training.phases import described, phase_at
-from training.run import report_errors, start_run
+from training.run import already_finished, report_errors, start_run
 from training.speed import Throughput
 
 # Only the pre-training class keeps a trained pooler; without pairs there is none to train.
@@ -46,6 +46,8 @@ CLASSES = {"mlm_nsp": BertForPreTraining, "mlm": BertForMaskedLM, "ltr": BertFor
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_arguments(PretrainingArguments, argv)
+    if already_finished(args):
+        return
     run = start_run(args, "run_pretraining.py")
 
     pretraining.check_early(args)

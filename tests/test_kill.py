@@ -103,6 +103,7 @@ def test_a_resumed_run_asks_for_the_data_of_its_steps_only(flags, tmp_path, monk
     monkeypatch.setattr(PretrainingInstances, "batch", noted)
     for step, first in ((6, (16, 48, 52)), (9, (32, 16, 20))):
         asked.clear()
+        (tmp_path / "run" / "all_results.json").unlink()  # as if it had been stopped
         run_pretraining.main([*flags, "--resume_from_checkpoint", str(tmp_path / "run" / f"checkpoint-{step}")])
         assert asked[0] == first
         assert len(asked) == 2 * (STEPS - step)
