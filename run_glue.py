@@ -66,7 +66,7 @@ def run_one(args, tokenizer, config: BertConfig, data: glue.Data, setting: Setti
     def evaluated(model, step: int) -> tuple[dict, None]:
         return evaluate(run, model, data, features, step), None
 
-    tuned = fine_tune(run, model, features.get("train"), evaluated, setting.metric)
+    tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, setting.metric)
     write_predictions(run, tuned.model, data, features)
     save_folder(run, tuned, tokenizer, write_vocab, "glue", data.name)
     finish(run, tuned)

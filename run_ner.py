@@ -72,7 +72,7 @@ def run_one(args, tokenizer, config: BertConfig, data, setting: Setting, rows: d
     def evaluated(model, step: int, split: str = "validation") -> tuple[dict, list | None]:
         return evaluate(run, model, data, rows, features, step, split) if split in features else ({}, None)
 
-    tuned = fine_tune(run, model, features.get("train"), evaluated, setting.metric)
+    tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, setting.metric)
     found = {"validation": tuned.outcome}
     if "test" in features:
         results, found["test"] = evaluated(tuned.model, tuned.results["train_steps"], "test")

@@ -61,15 +61,15 @@ def main(argv: list[str] | None = None) -> None:
     phases = pretraining.planned_phases(args, train, run.world_size)
     total_steps = phases[-1].stop
     describe(run, text, train_corpus, eval_corpus, model, phases)
-    if run.is_main:
-        tokenizer.save_pretrained(run.output_dir)
-        write_vocab(tokenizer, run.output_dir)
 
     speed = Throughput(run, model.config, total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
     done = resume(run, total_steps, model, optimizer, scheduler)
+    if run.is_main:
+        tokenizer.save_pretrained(run.output_dir)
+        write_vocab(tokenizer, run.output_dir)
     if args.verify_invariance:
         verify_invariance(run, model, optimizer, train[phase_at(phases, done + 1).length])
     if done == 0:
@@ -119,6 +119,7 @@ def describe(run, text, train_corpus, eval_corpus, model, phases) -> None:
     plan = described(phases, run.world_size)
     run.describe(
         data=text.sources,
+        tokenizer_sha256=train_corpus.manifest["key"]["tokenizer_sha256"],
         corpus={"documents": train_corpus.num_documents, "tokens": train_corpus.num_tokens},
         held_out={"documents": eval_corpus.num_documents, "tokens": eval_corpus.num_tokens},
         parameters=model.num_parameters(),

@@ -81,7 +81,7 @@ def run_one(args, tokenizer, config: BertConfig, data, setting: Setting) -> dict
     def evaluated(model, step: int) -> tuple[dict, Answers]:
         return evaluate(run, model, tokenizer, questions, windows["validation"], features["validation"], step)
 
-    tuned = fine_tune(run, model, features.get("train"), evaluated, setting.metric)
+    tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, setting.metric)
     if run.is_main:
         tuned.outcome.write(run.output_dir)
         write_page(run.output_dir / "answers.html", questions, windows["validation"], tuned.outcome, tuned.results)

@@ -104,6 +104,33 @@ def test_such_a_run_resumes_and_its_folder_attends_that_way(pretrained, data, tm
     assert weights[0] == weights[1]
 
 
+@pytest.mark.parametrize("script", short_runs.SCRIPTS)
+@pytest.mark.parametrize("changed", ["tokenizer", "weights"])
+def test_a_run_does_not_go_on_with_another_tokenizer_or_start(pretrained, data, tmp_path, script, changed):
+    """Two pieces have changed places: the vocabulary is as large as before. Or the checkpoint was trained further."""
+    model, folder = tmp_path / "model", tmp_path / "run"
+    shutil.copytree(pretrained, model)
+    given = short_runs.flags(script, data, folder, model, "--save_steps", "1")
+    short_runs.start(script, given)
+    (folder / "all_results.json").unlink()  # as if it had been stopped
+    if changed == "weights":
+        weights = load_file(model / "model.safetensors")
+        save_file({name: tensor + 1 for name, tensor in weights.items()}, model / "model.safetensors", {"format": "pt"})
+        message = "belongs to a run from other weights"
+    else:
+        text = (model / "tokenizer.json").read_text(encoding="utf-8")
+        for piece, other in (('"old"', '"#"'), ('"king"', '"old"'), ('"#"', '"king"')):
+            text = text.replace(piece, other)
+        (model / "tokenizer.json").write_text(text, encoding="utf-8")
+        if (folder / "corpus").exists():
+            shutil.rmtree(folder / "corpus")  # else it is already the corpus that does not fit
+        message = "belongs to a run with another tokenizer"
+    before = (folder / "tokenizer.json").read_bytes()
+    with pytest.raises(ValueError, match=message):
+        short_runs.start(script, [*given, "--resume_from_checkpoint", "auto"])
+    assert (folder / "tokenizer.json").read_bytes() == before
+
+
 # --- weights that do not fit -----------------------------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ from .loop import training_steps
 from .model_card import write_model_card
 from .optim import create_optimizer, linear_schedule
 from .pretrained import load_network
+from .shards import tokenizer_sha256
 
 
 class Tuned(NamedTuple):
@@ -72,12 +73,13 @@ def build_model(
 
 
 def fine_tune(
-    run, model, train: Features | None, evaluate: Callable[[Any, int], tuple[dict, Any]], metric: str
+    run, model, tokenizer, train: Features | None, evaluate: Callable[[Any, int], tuple[dict, Any]], metric: str
 ) -> Tuned:
     """Train as the flags say: evaluations, checkpoints, the best weights if they are wanted.
 
     Args:
         model: not yet prepared by Accelerate.
+        tokenizer: that of the data.
         train: what is trained on; without it the model is only evaluated.
         evaluate: (prepared model, optimiser steps done) -> results to record, {} if there is nothing to evaluate; and
             what else the script makes of an evaluation, answers say.
@@ -87,7 +89,8 @@ def fine_tune(
     if train:
         train = train.shuffled(args.seed, group=size if args.group_by_length else 0)
     total_steps = steps_for(args, len(train), size) if train else 0
-    run.describe(parameters=model.num_parameters(), total_steps=total_steps)
+    facts = {"tokenizer_sha256": tokenizer_sha256(tokenizer), "parameters": model.num_parameters()}
+    run.describe(**facts, total_steps=total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
