@@ -26,12 +26,13 @@ from pathlib import Path
 import torch
 import transformers
 from tqdm import tqdm
-from transformers import AutoConfig, AutoTokenizer, BertConfig
+from transformers import AutoTokenizer
 
 import modeling_bert_repro
 from training import features
 from training.arguments import FeatureArguments, parse_arguments
-from training.configs import check_fit
+from training.configs import check_fit, checkpoint_config
+from training.pretrained import load_network
 from training.run import report_errors
 
 IMPLEMENTATIONS = {"repro": modeling_bert_repro, "transformers": transformers}
@@ -47,13 +48,12 @@ def main(argv: list[str] | None = None) -> None:
     if target.exists():
         raise ValueError(f"--output_file {target} exists; give another name, or delete it")
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
-    config = AutoConfig.from_pretrained(args.model_name_or_path)
-    if not isinstance(config, BertConfig):
-        raise ValueError(f"expected a BERT checkpoint, got model_type {config.model_type!r}")
+    config = checkpoint_config(args.model_name_or_path)
     check_fit(config, tokenizer, args.max_seq_length)
     layers = features.parse_layers(args.layers, config.num_hidden_layers)
     lines = features.read_lines(args.input_file, tokenizer, args.max_seq_length, args.long_lines)
-    model = load_model(args, config)
+    cls = IMPLEMENTATIONS[args.model_impl].BertModel
+    model = load_network(cls, args.model_name_or_path, config=config, add_pooling_layer=False).model
     target.parent.mkdir(parents=True, exist_ok=True)
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
     found = features.extract(model.to(device), lines, layers, tokenizer.pad_token_id, args.batch_size, device)
@@ -61,16 +61,6 @@ def main(argv: list[str] | None = None) -> None:
     features.write(target, progress, layers, args.pooling, tokenizer.convert_ids_to_tokens)
     windows = sum(len(rows) > 1 for rows in lines)
     print(f"{target}: {len(lines):,} lines" + (f", {windows:,} of them in windows" if windows else ""))
-
-
-def load_model(args, config):
-    """BERT without its pooler, all weights from the checkpoint."""
-    model, info = IMPLEMENTATIONS[args.model_impl].BertModel.from_pretrained(
-        args.model_name_or_path, config=config, add_pooling_layer=False, dtype=torch.float32, output_loading_info=True
-    )
-    if info["missing_keys"]:
-        raise ValueError(f"{args.model_name_or_path} has no weights for {', '.join(sorted(info['missing_keys'])[:3])}")
-    return model
 
 
 if __name__ == "__main__":

@@ -35,12 +35,14 @@ from training.configs import config_labels, load_config
 from training.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.glue_sources import load_data
 from training.loop import predict
-from training.run import check_output_dir, report_errors, start_run
+from training.run import already_finished, check_output_dir, report_errors, start_run
 from training.series import Setting, run_all
 
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_arguments(GlueArguments, argv)
+    if already_finished(args):
+        return
     check_output_dir(args)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer, label_at_cls=True)
@@ -64,7 +66,7 @@ def run_one(args, tokenizer, config: BertConfig, data: glue.Data, setting: Setti
     def evaluated(model, step: int) -> tuple[dict, None]:
         return evaluate(run, model, data, features, step), None
 
-    tuned = fine_tune(run, model, features.get("train"), evaluated, setting.metric)
+    tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, setting.metric)
     write_predictions(run, tuned.model, data, features)
     save_folder(run, tuned, tokenizer, write_vocab, "glue", data.name)
     finish(run, tuned)

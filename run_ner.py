@@ -40,7 +40,7 @@ from training.configs import config_labels, load_config
 from training.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.loop import predict
 from training.ner_sources import load_data
-from training.run import check_output_dir, report_errors, start_run
+from training.run import already_finished, check_output_dir, report_errors, start_run
 from training.series import Setting, run_all
 from training.tagger import BertFeatureTagger
 
@@ -49,6 +49,8 @@ METRICS = ("f1", "precision", "recall", "accuracy", "loss")
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_arguments(NerArguments, argv)
+    if already_finished(args):
+        return
     check_output_dir(args)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer)
@@ -70,7 +72,7 @@ def run_one(args, tokenizer, config: BertConfig, data, setting: Setting, rows: d
     def evaluated(model, step: int, split: str = "validation") -> tuple[dict, list | None]:
         return evaluate(run, model, data, rows, features, step, split) if split in features else ({}, None)
 
-    tuned = fine_tune(run, model, features.get("train"), evaluated, setting.metric)
+    tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, setting.metric)
     found = {"validation": tuned.outcome}
     if "test" in features:
         results, found["test"] = evaluated(tuned.model, tuned.results["train_steps"], "test")

@@ -31,16 +31,13 @@ from tokenization.train_wordpiece import train_wordpiece
 from training import doctor, pretraining
 from training.arguments import PretrainingArguments, parse_arguments
 from training.checkpoint import resume, save_checkpoint, save_model_folder
-from training.configs import bert_config, check_fit, set_switches
-from training.control import control_of
 from training.curves import draw_curves
 from training.invariance import verify_invariance
 from training.loop import training_steps
 from training.model_card import write_model_card
 from training.optim import create_optimizer, linear_schedule
 from training.phases import described, phase_at
-from training.run import report_errors, start_run
-from training.special_tokens import check_special_tokens
+from training.run import already_finished, report_errors, start_run
 from training.speed import Throughput
 
 # Only the pre-training class keeps a trained pooler; without pairs there is none to train.
@@ -49,28 +46,30 @@ CLASSES = {"mlm_nsp": BertForPreTraining, "mlm": BertForMaskedLM, "ltr": BertFor
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_arguments(PretrainingArguments, argv)
+    if already_finished(args):
+        return
     run = start_run(args, "run_pretraining.py")
 
     pretraining.check_early(args)
     text = pretraining.Text(args)
     run.say(f"text: {text.name}")
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
-    model = build_model(args, tokenizer)
+    model = pretraining.build_model(run, CLASSES[args.objective], tokenizer)
     train_corpus, eval_corpus = pretraining.corpora(run, text, tokenizer)
     train = pretraining.instances(args, train_corpus, tokenizer)
     held_out = pretraining.instances(args, eval_corpus, tokenizer, held_out=True)
     phases = pretraining.planned_phases(args, train, run.world_size)
     total_steps = phases[-1].stop
     describe(run, text, train_corpus, eval_corpus, model, phases)
-    if run.is_main:
-        tokenizer.save_pretrained(run.output_dir)
-        write_vocab(tokenizer, run.output_dir)
 
     speed = Throughput(run, model.config, total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
     done = resume(run, total_steps, model, optimizer, scheduler)
+    if run.is_main:
+        tokenizer.save_pretrained(run.output_dir)
+        write_vocab(tokenizer, run.output_dir)
     if args.verify_invariance:
         verify_invariance(run, model, optimizer, train[phase_at(phases, done + 1).length])
     if done == 0:
@@ -115,33 +114,12 @@ def load_or_learn_tokenizer(run, text):
     return AutoTokenizer.from_pretrained(folder)
 
 
-def build_model(args, tokenizer):
-    """The network, with new weights or those of --model_name_or_path, checked against tokenizer and length."""
-    cls = CLASSES[args.objective]
-    check_special_tokens(tokenizer, masking=args.objective != "ltr")
-    if args.model_name_or_path:
-        model = cls.from_pretrained(args.model_name_or_path, dtype="float32")
-    else:
-        config = bert_config(args.config_name or "mini", len(tokenizer), pad_token_id=tokenizer.pad_token_id)
-        config.is_decoder = args.objective == "ltr"
-        check_fit(config, tokenizer, args.max_seq_length)
-        model = cls(config)
-    check_fit(model.config, tokenizer, args.max_seq_length)
-    if args.model_impl == "transformers":
-        model = control_of(model)
-    else:
-        model.config.sparse_prediction = not args.static_shapes  # how many are labelled differs from step to step
-        set_switches(model.config, args)
-    if args.torch_compile:
-        model.compile()
-    return model
-
-
 def describe(run, text, train_corpus, eval_corpus, model, phases) -> None:
     """What run.json and the terminal say before the first step."""
     plan = described(phases, run.world_size)
     run.describe(
         data=text.sources,
+        tokenizer_sha256=train_corpus.manifest["key"]["tokenizer_sha256"],
         corpus={"documents": train_corpus.num_documents, "tokens": train_corpus.num_tokens},
         held_out={"documents": eval_corpus.num_documents, "tokens": eval_corpus.num_tokens},
         parameters=model.num_parameters(),

@@ -41,7 +41,7 @@ from training.best import deciding_metric
 from training.configs import load_config
 from training.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.loop import predict
-from training.run import check_output_dir, report_errors, start_run
+from training.run import already_finished, check_output_dir, report_errors, start_run
 from training.series import Setting, run_all
 from training.squad_features import shared_windows
 from training.squad_page import write_page
@@ -51,6 +51,8 @@ from training.squad_sources import load_questions
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_arguments(SquadArguments, argv)
+    if already_finished(args):
+        return
     check_output_dir(args)
     squad.check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
@@ -79,7 +81,7 @@ def run_one(args, tokenizer, config: BertConfig, data, setting: Setting) -> dict
     def evaluated(model, step: int) -> tuple[dict, Answers]:
         return evaluate(run, model, tokenizer, questions, windows["validation"], features["validation"], step)
 
-    tuned = fine_tune(run, model, features.get("train"), evaluated, setting.metric)
+    tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, setting.metric)
     if run.is_main:
         tuned.outcome.write(run.output_dir)
         write_page(run.output_dir / "answers.html", questions, windows["validation"], tuned.outcome, tuned.results)

@@ -34,12 +34,14 @@ from training.best import deciding_metric
 from training.configs import load_config
 from training.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.loop import predict
-from training.run import check_output_dir, report_errors, start_run
+from training.run import already_finished, check_output_dir, report_errors, start_run
 from training.series import Setting, run_all
 
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_arguments(SwagArguments, argv)
+    if already_finished(args):
+        return
     check_output_dir(args)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer, label_at_cls=True)
@@ -64,7 +66,7 @@ def run_one(args, tokenizer, config: BertConfig, data: swag.Data, setting: Setti
     def evaluated(model, step: int, split: str = "validation"):
         return evaluate(run, model, data, features, step, split) if split in features else ({}, None)
 
-    tuned = fine_tune(run, model, features.get("train"), evaluated, setting.metric)
+    tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, setting.metric)
     found = {"validation": tuned.outcome}
     if "test" in features:
         results, found["test"] = evaluated(tuned.model, tuned.results["train_steps"], "test")

@@ -25,6 +25,7 @@ from modeling_bert_repro import BertForSequenceClassification
 from training import glue
 from training.arguments import GlueArguments
 from training.glue_sources import load_data
+from training.pretrained import load_network
 
 RESULTS = Path(__file__).parent / "results" / "onnx_int8.json"
 
@@ -53,7 +54,7 @@ def main() -> None:
     for name in ("--model", "--task_name", "--data_dir"):
         parser.add_argument(name, required=True)
     args = parser.parse_args()
-    model = BertForSequenceClassification.from_pretrained(args.model).eval()
+    model = load_network(BertForSequenceClassification, args.model).model.eval()
     source = {"task_name": args.task_name, "data_dir": args.data_dir}
     data = load_data(GlueArguments(output_dir="", model_name_or_path=args.model, **source), None)
     features = glue.features(data, AutoTokenizer.from_pretrained(args.model), 128)["validation"]

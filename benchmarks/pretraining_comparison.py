@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from modeling_bert_repro import BertForMaskedLM
 from training.instances import PretrainingInstances
+from training.pretrained import load_network
 from training.run import commit, device_name, versions, write_json
 from training.shards import Corpus
 
@@ -83,7 +84,7 @@ def main(argv: list[str] | None = None) -> None:
     }
     print(f"| run | {' | '.join(KINDS)} |\n|---|{'---:|' * len(KINDS)}")
     for folder in args.runs:
-        model = BertForMaskedLM.from_pretrained(folder).eval()
+        model = load_network(BertForMaskedLM, str(folder)).model.eval()
         found = {kind: masked_loss(model, batches(instances, args.positions)) for kind, instances in kinds.items()}
         record["runs"][folder.name] = settings_of(folder) | {"masked_loss": {k: loss for k, (loss, _) in found.items()}}
         record["predictions"] = {kind: count for kind, (_, count) in found.items()}

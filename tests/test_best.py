@@ -1,17 +1,19 @@
 """The best evaluation kept, early stopping, and both in a run that was interrupted."""
 
 import json
+import os
 import shutil
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 import run_glue
 from tests.helpers.glue_runs import events, train
-from training import fine_tuning, glue, glue_sources
+from training import checkpoint, fine_tuning, glue, glue_sources
 from training.arguments import GlueArguments, parse_arguments
 from training.best import Best, deciding_metric
+from training.checkpoint import damage
 
 KEEP = ("--load_best_model_at_end", "--eval_steps=2", "--learning_rate=3e-3")
 
@@ -36,9 +38,6 @@ class Model(torch.nn.Module):
         self.weight = torch.nn.Parameter(torch.tensor(value))
 
     def save_pretrained(self, folder, state_dict=None):
-        from safetensors.torch import save_file
-
-        folder.mkdir()
         save_file(self.state_dict(), folder / "model.safetensors")
 
 
@@ -96,8 +95,34 @@ def test_what_was_the_best_at_the_newest_checkpoint_stays(fake_run):
     assert again.step == 3
     assert again.restore(Model())["best_step"] == 3
     shutil.rmtree(best.run.output_dir / "checkpoint-best-3")
-    with pytest.raises(ValueError, match="the weights of step 3, the best so far, are not there"):
+    with pytest.raises(ValueError, match=r"checkpoint-best-3: .* cannot be used: no such folder; resume without"):
         Best(best.run, "eval_accuracy")
+
+
+def test_best_weights_are_sealed_and_damaged_ones_refused(fake_run):
+    best = best_of(fake_run)
+    add_all(best, [0.1, 0.2])
+    records = best.run.output_dir / "metrics.jsonl"
+    records.write_text('{"event": "eval", "step": 2, "eval_accuracy": 0.2}\n')
+    folder = best.run.output_dir / "checkpoint-best-2"
+    assert damage(folder) is None
+    data = bytearray((folder / "model.safetensors").read_bytes())
+    data[-1] ^= 1  # one flipped bit, which safetensors loads without a word
+    (folder / "model.safetensors").write_bytes(data)
+    message = r"checkpoint-best-2: the weights of .* cannot be used: model\.safetensors does not match its checksum"
+    with pytest.raises(ValueError, match=message):
+        best.restore(Model())
+    with pytest.raises(ValueError, match=message):
+        Best(best.run, "eval_accuracy")  # a run that goes on says so before it trains
+
+
+def test_best_weights_reach_the_disk_before_they_count(fake_run, monkeypatch):
+    best, events = best_of(fake_run), []
+    sync, replace = checkpoint._sync, os.replace
+    monkeypatch.setattr(checkpoint, "_sync", lambda path: (events.append(path.name), sync(path)))
+    monkeypatch.setattr(os, "replace", lambda a, b: (events.append("rename"), replace(a, b)))
+    add_all(best, [0.1])
+    assert events == ["model.safetensors", "manifest.json", "checkpoint-best-1.incomplete", "rename", "run"]
 
 
 def test_the_folder_holds_the_best_model_and_its_results(tmp_path, pretrained, glue_files):

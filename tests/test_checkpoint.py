@@ -210,6 +210,27 @@ def test_another_run_is_refused(fake_run, parts):
         load_checkpoint(run, folder, 20, *state)
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tokenizer_sha256", "a run with another tokenizer; resume with the one that it was started with"),
+        ("initial_weights", "a run from other weights; resume with the --model_name_or_path that it was started with"),
+    ],
+)
+def test_another_start_is_refused(fake_run, parts, name, message):
+    run, state = fake_run(), parts()
+    run.facts[name] = "abc"
+    folder = save_checkpoint(run, 7, 20, *state)
+    assert load_checkpoint(run, folder, 20, *state) == 7
+    run.facts[name] = "xyz"
+    with pytest.raises(ValueError, match=message):
+        load_checkpoint(run, folder, 20, *state)
+    saved = torch.load(folder / "training_state.pt", weights_only=True)
+    del saved[name]  # as an older version wrote it
+    torch.save(saved, folder / "training_state.pt")
+    assert load_checkpoint(run, folder, 20, *state) == 7
+
+
 def test_another_model_is_refused(fake_run, parts, small_config):
     run = fake_run()
     folder = save_checkpoint(run, 7, 20, *parts())

@@ -78,6 +78,7 @@ def test_two_nodes_do_what_one_process_does(flags, tmp_path):
     assert facts["processes"] == 2
     whole = load_file(together / "model.safetensors")
     checkpoint = str(together / "checkpoint-4")
+    (together / "all_results.json").unlink()  # as if it had been stopped
     more = ("--per_device_train_batch_size", "8", "--resume_from_checkpoint", checkpoint)
     run_pretraining.main(flags("nodes", *more))
     for name, tensor in load_file(together / "model.safetensors").items():

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -88,6 +89,17 @@ def test_killed_anywhere_and_resumed_is_bit_equal(flags, tmp_path, points):
 
 
 @pytest.mark.slow
+def test_a_build_killed_at_any_line_of_its_end_encodes_nothing_again(tmp_path, text_file, tokenizer_folder):
+    """While it counts, hashes, writes the manifest, renames: what was encoded stays, and the corpus is the same."""
+    shutil.copy(text_file, tmp_path / "text.txt")
+    shutil.copytree(tokenizer_folder, tmp_path / "tokenizer")
+    driver = [sys.executable, Path(__file__).parent / "killed_builds.py", tmp_path]
+    done = subprocess.run(driver, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 50
+
+
+@pytest.mark.slow
 def test_a_resumed_run_asks_for_the_data_of_its_steps_only(flags, tmp_path, monkeypatch):
     """Nothing is replayed: the first positions asked for are those of the first step to come."""
     flags += ["--output_dir", str(tmp_path / "run")]
@@ -103,6 +115,7 @@ def test_a_resumed_run_asks_for_the_data_of_its_steps_only(flags, tmp_path, monk
     monkeypatch.setattr(PretrainingInstances, "batch", noted)
     for step, first in ((6, (16, 48, 52)), (9, (32, 16, 20))):
         asked.clear()
+        (tmp_path / "run" / "all_results.json").unlink()  # as if it had been stopped
         run_pretraining.main([*flags, "--resume_from_checkpoint", str(tmp_path / "run" / f"checkpoint-{step}")])
         assert asked[0] == first
         assert len(asked) == 2 * (STEPS - step)

@@ -76,7 +76,7 @@ def test_held_out_text(pretrained, tmp_path, of_its_own):
 @pytest.mark.parametrize("static", [False, True])
 def test_static_shapes(pretrained, text_file, tmp_path, monkeypatch, static):
     """Half of the instances are short; the shapes that reach each module in three steps."""
-    build, shapes = run_pretraining.build_model, {}
+    build, shapes = pretraining.build_model, {}
 
     def note(name, module, inputs):
         if module.training:
@@ -88,7 +88,7 @@ def test_static_shapes(pretrained, text_file, tmp_path, monkeypatch, static):
             module.register_forward_pre_hook(functools.partial(note, name))
         return model
 
-    monkeypatch.setattr(run_pretraining, "build_model", hooked)
+    monkeypatch.setattr(pretraining, "build_model", hooked)
     monkeypatch.setattr(run_pretraining, "draw_curves", lambda folder: None)
     flags = f"--output_dir {tmp_path / 'run'} --train_file {text_file} --model_name_or_path {pretrained} --max_steps 3 "
     flags += "--per_device_train_batch_size 8 --max_seq_length 48 --short_seq_prob 0.5 --validation_split 0.2 "

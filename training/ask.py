@@ -23,6 +23,7 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 from tokenization.packed_files import read_text
 from training.batches import Features
+from training.pretrained import load_network
 from training.run import report_errors
 from training.special_tokens import check_special_tokens
 from training.squad import Question, Windows, build_windows, check_lengths
@@ -123,12 +124,12 @@ def load(name: str):
     """Model and tokenizer of a folder or of the Hub. Raises ValueError if they cannot be had, or have no span head."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
-        model, info = AutoModelForQuestionAnswering.from_pretrained(name, output_loading_info=True)
+        model, new, _ = load_network(AutoModelForQuestionAnswering, name, ("qa_outputs.",))
     except OSError as error:
         raise ValueError(f"--model {name}: cannot be opened ({str(error).splitlines()[0]})") from error
-    if missing := sorted(info["missing_keys"]):
+    if new:
         raise ValueError(
-            f"--model {name}: has no weights for {', '.join(missing)}, so it is not fine-tuned for question answering; "
+            f"--model {name}: has no weights for {', '.join(new)}, so it is not fine-tuned for question answering; "
             "give a folder that run_squad.py made"
         )
     check_special_tokens(tokenizer)

@@ -8,7 +8,8 @@ number of processes, workers and micro-batches nor on where a run was interrupte
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -112,6 +113,17 @@ def steps_for(args, num_examples: int, global_batch_size: int) -> int:
     if args.max_steps > 0:
         return args.max_steps
     return max(1, math.ceil(args.num_train_epochs * num_examples / global_batch_size - 1e-9))
+
+
+def dealt(batches: Sequence, run) -> list[tuple[Any, bool]]:
+    """This process's batches of an evaluation, dealt to the processes in turn, and whether each of them counts.
+
+    Every process gets equally many: a wrapped network talks to the other processes in every forward, also in
+    evaluation, and would wait for ever for one that has nothing left. Where batches run out the last is repeated, and
+    what comes out of it does not count.
+    """
+    total, last = math.ceil(len(batches) / run.world_size) * run.world_size, len(batches) - 1
+    return [(batches[min(number, last)], number <= last) for number in range(run.rank, total, run.world_size)]
 
 
 def evaluation_due(run, step: int, num_examples: int) -> bool:

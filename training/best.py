@@ -1,18 +1,19 @@
 """The best evaluation of a run: its weights are kept, and training may stop when nothing better comes.
 
 Which one was best is read from ``metrics.jsonl``, which a resumed run cuts back to the moment of its checkpoint: there
-is no second record that could disagree. The weights lie in ``checkpoint-best-<step>`` until the run has finished.
+is no second record that could disagree. The weights lie in ``checkpoint-best-<step>`` until the run has finished,
+written and checked as checkpoints are.
 """
 
 import json
 import math
-import os
 import re
 import shutil
 from pathlib import Path
 
 from safetensors.torch import load_file
 
+from .checkpoint import damage, sealed_folder
 from .run import Run
 from .sharding import full_weights, is_sharded, load_full_weights
 
@@ -58,6 +59,7 @@ class Best:
 
     def restore(self, model) -> dict:
         """Load the best weights into the model; returns their results."""
+        self._check_weights()
         weights = load_file(self._folder(self.step) / "model.safetensors")
         if is_sharded(model):
             load_full_weights(model, weights)
@@ -77,11 +79,8 @@ class Best:
         self.run.accelerator.wait_for_everyone()
         weights = full_weights(self.run, model)
         if self.run.is_main:
-            draft = self.run.output_dir / f"checkpoint-best-{step}.incomplete"
-            shutil.rmtree(draft, ignore_errors=True)
-            shutil.rmtree(self._folder(step), ignore_errors=True)
-            self.run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
-            os.replace(draft, self._folder(step))
+            with sealed_folder(self.run, self._folder(step).name) as draft:
+                self.run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
             # A run resumed from its newest checkpoint needs what was the best by then.
             by_then = [kept for kept in self._kept() if kept <= _newest_checkpoint(self.run.output_dir)]
             for kept in self._kept():
@@ -90,9 +89,10 @@ class Best:
         self.run.accelerator.wait_for_everyone()
 
     def _check_weights(self) -> None:
-        if self.evaluations and self.step not in self._kept():
+        """Raise ValueError unless the best weights so far are there and whole."""
+        if self.evaluations and (problem := damage(self._folder(self.step))):
             raise ValueError(
-                f"{self.run.output_dir}: the weights of step {self.step}, the best so far, are not there; "
+                f"{self._folder(self.step)}: the weights of the best evaluation so far cannot be used: {problem}; "
                 "resume without --load_best_model_at_end, or begin anew in another folder"
             )
 

@@ -31,6 +31,11 @@ FIXED_FLAGS = (
     *("task_name", "group_by_length", "max_train_samples", "doc_stride", "max_query_length", "version_2_with_negative"),
     *("optimizer", "context", "mixed_tags", "feature_based", "lstm_size", "unpad_inputs", "fast_dropout"),
 )
+# Facts of run.json that must not change either, and how a run that differs in them is called.
+STARTED_WITH = {
+    "tokenizer_sha256": "with another tokenizer; resume with the one that it was started with",
+    "initial_weights": "from other weights; resume with the --model_name_or_path that it was started with",
+}
 # Fields of config.json that record where a model came from and in which form, not what it computes.
 UNIMPORTANT = ("_", "transformers_version", "architectures", "auto_map", "dtype", "sparse_prediction", "use_cache")
 
@@ -53,21 +58,17 @@ def save_checkpoint(run: Run, step: int, total_steps: int, model, optimizer, sch
             "sharded": is_sharded(model),
             "flags": {name: getattr(run.args, name) for name in FIXED_FLAGS if hasattr(run.args, name)},
             "data_sha256": _checksums(run.facts.get("data")),
+            **{name: run.facts.get(name) for name in STARTED_WITH},
             "metrics_bytes": _size(run.output_dir / "metrics.jsonl"),
             "optimizer": moments,
             "scheduler": scheduler.state_dict(),
             "scaler": scaler.state_dict() if scaler else None,
         }
-        with _draft(run, f"checkpoint-{step}") as draft:
+        with sealed_folder(run, target.name) as draft:
             run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
             torch.save(state, draft / "training_state.pt")
-            _seal(draft)
             if state["metrics_bytes"]:
                 _sync(run.output_dir / "metrics.jsonl")  # the checkpoint says how much of it belongs to it
-            if target.exists():  # left by a run that was stopped and has come back to the same step
-                shutil.rmtree(target)
-            os.replace(draft, target)
-            _sync(run.output_dir)
         _drop_old(run, step)
     run.saved_step = step
     run.accelerator.wait_for_everyone()
@@ -170,6 +171,24 @@ def save_model_folder(run: Run, model) -> None:
 
 
 @contextmanager
+def sealed_folder(run: Run, name: str) -> Iterator[Path]:
+    """An empty folder to write in. What was written is synced, given its manifest, and renamed to ``name``, where it
+    takes the place of a folder of that name; ``damage`` tells later whether it is still whole.
+
+    Raises:
+        OSError: it could not be written; the draft is gone.
+    """
+    target = run.output_dir / name
+    with _draft(run, name) as draft:
+        yield draft
+        _seal(draft)
+        if target.exists():  # left by a run that was stopped and has come back to the same step
+            shutil.rmtree(target)
+        os.replace(draft, target)
+        _sync(run.output_dir)
+
+
+@contextmanager
 def _draft(run: Run, name: str) -> Iterator[Path]:
     """An empty folder to write in, gone if that fails."""
     draft = run.output_dir / f"{name}.incomplete"
@@ -188,7 +207,7 @@ def _draft(run: Run, name: str) -> Iterator[Path]:
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with a checkpoint folder, in words; None if it is whole."""
+    """What is wrong with a folder that ``sealed_folder`` wrote, in words; None if it is whole."""
     if not folder.is_dir():
         return "no such folder"
     manifest = folder / "manifest.json"
@@ -217,6 +236,9 @@ def _check_same_run(run: Run, folder: Path, state: dict, total_steps: int) -> No
         )
     if state["data_sha256"] != _checksums(run.facts.get("data")):
         raise ValueError(f"{folder} belongs to a run on other data; resume with the files that it was started with")
+    for name, other in STARTED_WITH.items():
+        if name in state and state[name] != run.facts.get(name):  # an older version did not record them
+            raise ValueError(f"{folder} belongs to a run {other}")
 
 
 def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model) -> None:

@@ -6,7 +6,6 @@ from transformers import AutoConfig, BertConfig
 
 from .arguments import CONFIG_SIZES
 from .special_tokens import check_special_tokens
-from .tables import sha256
 
 
 def bert_config(config_name: str, vocab_size: int, **fields) -> BertConfig:
@@ -42,10 +41,7 @@ def load_config(args, tokenizer, label_at_cls: bool = False) -> BertConfig:
     if args.config_name:
         config = bert_config(args.config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
     else:
-        check_model_name(args.model_name_or_path)
-        config = AutoConfig.from_pretrained(args.model_name_or_path)
-    if not isinstance(config, BertConfig):
-        raise ValueError(f"expected a BERT checkpoint, got model_type {config.model_type!r}")
+        config = checkpoint_config(args.model_name_or_path)
     if label_at_cls and config.is_decoder:
         raise ValueError(
             "the model attends left to right (is_decoder in its config): [CLS], from which the label is read, comes "
@@ -64,12 +60,13 @@ def check_model_name(name: str) -> None:
         raise ValueError(f"--model_name_or_path {name}: expected a folder with a model, or a name on the Hub; {found}")
 
 
-def weights_sha256(args) -> dict[str, str] | None:
-    """File -> SHA-256 of the weights that a run begins with; None for new ones and for names on the Hub."""
-    folder = Path(args.model_name_or_path or "")
-    if args.config_name or not folder.is_dir():
-        return None
-    return {path.name: sha256(path) for kind in ("*.safetensors", "*.bin") for path in sorted(folder.glob(kind))}
+def checkpoint_config(name: str) -> BertConfig:
+    """The configuration of a checkpoint, a folder or a name on the Hub; ValueError if it is none of a BERT."""
+    check_model_name(name)
+    config = AutoConfig.from_pretrained(name)
+    if not isinstance(config, BertConfig):
+        raise ValueError(f"{name}: expected a BERT checkpoint, got model_type {config.model_type!r}")
+    return config
 
 
 def set_switches(config: BertConfig, args) -> None:

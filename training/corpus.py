@@ -27,6 +27,7 @@ from training.shards import (
     ShardWriter,
     disk_error,
     fingerprint_of,
+    forget_progress,
     read_manifest,
     tokenizer_json,
     tokenizer_sha256,
@@ -156,6 +157,7 @@ def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
             f"{target}: holds a corpus made from other input (it differs in: {', '.join(differing)}); "
             "delete it or choose another folder"
         )
+    forget_progress(target)  # the build may have been killed right behind the rename
     return Corpus.open(target)
 
 

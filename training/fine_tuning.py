@@ -11,12 +11,14 @@ from transformers import BertConfig
 from .batches import Features, evaluation_due, step_batches, steps_for
 from .best import Best
 from .checkpoint import resume, save_checkpoint, save_model_folder
-from .configs import config_labels, set_switches, weights_sha256
+from .configs import config_labels, set_switches
 from .control import control_of
 from .curves import draw_curves
 from .loop import training_steps
 from .model_card import write_model_card
 from .optim import create_optimizer, linear_schedule
+from .pretrained import load_network
+from .shards import tokenizer_sha256
 
 
 class Tuned(NamedTuple):
@@ -41,29 +43,24 @@ def build_model(
         more: for ``cls``.
 
     Raises:
-        ValueError: the checkpoint lacks other weights, or there is no training that could make use of new ones.
+        ValueError: as ``load_network``, or there is no training that could make use of new weights.
     """
     args, why, names = run.args, "", config_labels(before)
     config = copy.deepcopy(config)  # the model's own, which saving changes; other runs read theirs from the same one
     if args.config_name:
         model, new = cls(config, **more), ["all weights"]
     else:
-        options = {"dtype": torch.float32, "ignore_mismatched_sizes": True, "output_loading_info": True}
-        model, info = cls.from_pretrained(args.model_name_or_path, config=config, **options, **more)
-        new = sorted({*info["missing_keys"], *(key[0] for key in info["mismatched_keys"])})
-        if strange := [name for name in new if not name.startswith(head)]:
-            raise ValueError(f"{args.model_name_or_path} has no weights, or others, for {', '.join(strange[:3])}")
+        model, new, absent = load_network(cls, args.model_name_or_path, head, run, config=config, **more)
         kept = hasattr(model, "classifier") and "classifier.weight" not in new
         if kept and names and set(names) != set(config.label2id):  # as many classes, but others
             torch.nn.init.normal_(model.classifier.weight, std=config.initializer_range)
             torch.nn.init.zeros_(model.classifier.bias)
             new += ["classifier.bias", "classifier.weight"]
-        if "classifier.weight" in new and "classifier.weight" not in info["missing_keys"]:
+        if "classifier.weight" in new and "classifier.weight" not in absent:
             why = f", in place of the checkpoint's head for {', '.join(names or [f'{before.num_labels} classes'])}"
     if new and not training:
         raise ValueError(f"newly initialised: {', '.join(new)}; without training data the model cannot be evaluated")
     run.say(f"newly initialised: {', '.join(new)}{why}" if new else "the head is the checkpoint's")
-    run.facts["initial_weights"] = weights_sha256(args)
     if cls.__module__.startswith("modeling_bert_repro"):
         if args.model_impl == "transformers":
             # With the very same weights, the new ones too: transformers would draw others
@@ -76,12 +73,13 @@ def build_model(
 
 
 def fine_tune(
-    run, model, train: Features | None, evaluate: Callable[[Any, int], tuple[dict, Any]], metric: str
+    run, model, tokenizer, train: Features | None, evaluate: Callable[[Any, int], tuple[dict, Any]], metric: str
 ) -> Tuned:
     """Train as the flags say: evaluations, checkpoints, the best weights if they are wanted.
 
     Args:
         model: not yet prepared by Accelerate.
+        tokenizer: that of the data.
         train: what is trained on; without it the model is only evaluated.
         evaluate: (prepared model, optimiser steps done) -> results to record, {} if there is nothing to evaluate; and
             what else the script makes of an evaluation, answers say.
@@ -91,7 +89,8 @@ def fine_tune(
     if train:
         train = train.shuffled(args.seed, group=size if args.group_by_length else 0)
     total_steps = steps_for(args, len(train), size) if train else 0
-    run.describe(parameters=model.num_parameters(), total_steps=total_steps)
+    facts = {"tokenizer_sha256": tokenizer_sha256(tokenizer), "parameters": model.num_parameters()}
+    run.describe(**facts, total_steps=total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)

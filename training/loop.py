@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from accelerate.utils import gather_object
 
-from .batches import IGNORED, Features
+from .batches import IGNORED, Features, dealt
 from .checkpoint import save_checkpoint
 from .phases import phase_at, phases_of, scheduled
 from .run import Run
@@ -192,12 +192,15 @@ def predict(run: Run, model, features: Features, batch_size: int, per_token: boo
     model.eval()
     order = np.argsort(-features.lengths, kind="stable")
     batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
-    mine = batches[run.rank :: run.world_size]
+    mine = dealt(batches, run)
     rows, loss, items = [], 0.0, 0
     with run.progress(len(mine), "evaluating") as bar:
-        for indices in mine:
+        for indices, counts in mine:
             batch = {k: v.to(run.device) for k, v in features.collate(indices).items()}
             outputs = model(**batch)
+            bar.update()
+            if not counts:
+                continue
             if outputs.get("loss") is not None:
                 count = int(labelled_items(batch))
                 loss += float(outputs.loss) * count
@@ -206,7 +209,6 @@ def predict(run: Run, model, features: Features, batch_size: int, per_token: boo
             for place, i in enumerate(indices):
                 length = features.lengths[i] if per_token else None
                 rows.append((i, {name: value[place][:length] for name, value in fields.items()}))
-            bar.update()
     rows = sorted(gather_object(rows), key=lambda row: row[0])
     results = {name: [row[name] for _, row in rows] for name in rows[0][1]}
     if not per_token:

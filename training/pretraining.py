@@ -14,16 +14,19 @@ from accelerate.utils import gather_object
 from torch.nn import functional as F
 
 from . import embedded
-from .batches import step_batches, steps_for
+from .batches import dealt, step_batches, steps_for
 from .checkpoint import named_checkpoint
-from .configs import bert_config, check_length, check_model_name
+from .configs import bert_config, check_fit, check_length, check_model_name, checkpoint_config, set_switches
+from .control import control_of
 from .corpus import build_corpus, check_text, encode_share
 from .instances import PretrainingInstances
 from .loop import IGNORED
 from .phases import Phase, phases_of, scheduled
+from .pretrained import load_network
 from .reading import check_files, read_documents
 from .run import Run
 from .shards import Corpus
+from .special_tokens import check_special_tokens
 from .tables import sha256
 
 
@@ -84,6 +87,42 @@ def check_early(args) -> None:
         named_checkpoint(args.resume_from_checkpoint)
     if args.validation_file:
         check_text(args.validation_file, need_pairs=args.objective == "mlm_nsp")
+
+
+def build_model(run: Run, cls: type, tokenizer):
+    """The network, with new weights or those of --model_name_or_path, checked against tokenizer and length.
+
+    The objective decides what a token attends to, also where the checkpoint was trained with another one.
+
+    Raises:
+        ValueError: as ``load_network``; only the heads may be new.
+    """
+    args = run.args
+    left_to_right = args.objective == "ltr"
+    check_special_tokens(tokenizer, masking=not left_to_right)
+    if args.model_name_or_path:
+        config = checkpoint_config(args.model_name_or_path)
+        check_fit(config, tokenizer, args.max_seq_length)
+        before, config.is_decoder = config.is_decoder, left_to_right
+        model, new, _ = load_network(cls, args.model_name_or_path, ("cls.", "bert.pooler."), run, config=config)
+        run.say(f"weights of {args.model_name_or_path}" + (f", newly initialised: {', '.join(new)}" if new else ""))
+        if before != left_to_right:
+            ways = ("left to right", "in both directions")
+            now, then = ways if left_to_right else ways[::-1]
+            run.say(f"attention: {now}, as --objective {args.objective} needs it; the checkpoint attended {then}")
+    else:
+        config = bert_config(args.config_name or "mini", len(tokenizer), pad_token_id=tokenizer.pad_token_id)
+        config.is_decoder = left_to_right
+        check_fit(config, tokenizer, args.max_seq_length)
+        model = cls(config)
+    if args.model_impl == "transformers":
+        model = control_of(model)
+    else:
+        model.config.sparse_prediction = not args.static_shapes  # how many are labelled differs from step to step
+        set_switches(model.config, args)
+    if args.torch_compile:
+        model.compile()
+    return model
 
 
 def _from_hub(args, work: Callable):
@@ -230,13 +269,15 @@ def evaluate(run: Run, model, held_out: PretrainingInstances) -> dict[str, float
     args = run.args
     count = min(args.max_eval_instances, held_out.epoch_size(0))
     size = args.per_device_eval_batch_size
-    starts = list(range(0, count, size))
+    mine = dealt(range(0, count, size), run)
     sums = torch.zeros(6, dtype=torch.float64)
-    with run.progress(len(starts[run.rank :: run.world_size]), "evaluating") as bar:
-        for start in starts[run.rank :: run.world_size]:
+    with run.progress(len(mine), "evaluating") as bar:
+        for start, counts in mine:
             batch = held_out.batch(start, min(start + size, count))
             batch = {name: tensor.to(run.device) for name, tensor in batch.items()}
-            sums += _batch_sums(model(**batch), batch)
+            outputs = model(**batch)
+            if counts:
+                sums += _batch_sums(outputs, batch)
             bar.update()
     mlm, right, predicted, nsp, nsp_right, pairs = run.accelerator.reduce(
         sums.to(run.device, torch.float32 if run.device.type == "mps" else torch.float64), "sum"

@@ -27,6 +27,13 @@ PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "nu
 # Set by torchrun, by MPI's launchers, by Slurm's srun; the first one counts: srun may have started torchruns.
 PROCESS_COUNTS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 
+# Flags that may differ between the starts of a command: they do not shape a finished run.
+FREE_FLAGS = {
+    *("output_dir", "resume_from_checkpoint", "report_to", "dataloader_num_workers", "per_device_eval_batch_size"),
+    *("logging_steps", "save_steps", "save_total_limit", "cache_dir", "push_to_hub", "hub_model_id"),
+    *("verify_invariance", "peak_tflops"),
+}
+
 
 class Run:
     """What one process knows of the run it belongs to.
@@ -138,14 +145,7 @@ def start_run(args, script: str) -> Run:
     if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("true", "1") and not torch.accelerator.is_available():
         raise ValueError("FSDP was asked for, but there is no GPU; leave it out")
     trackers = {} if args.report_to == "none" else {"log_with": args.report_to, "project_dir": args.output_dir}
-    # Without cpu=True, torchrun on a machine without a GPU gives runs of one process each
-    no_device = not (torch.accelerator.is_available() or is_torch_xla_available())
-    # The others wait while the main process builds a corpus; torch's own limit is 10 minutes on GPUs.
-    patience = InitProcessGroupKwargs(timeout=datetime.timedelta(hours=6))
-    accelerator = Accelerator(
-        cpu=no_device, mixed_precision=args.mixed_precision, kwargs_handlers=[patience], **trackers
-    )
-    run = Run(args, accelerator)
+    run = Run(args, _accelerator(args, **trackers))
     check_launch(run.accelerator)
     if run.is_main:
         run.output_dir.mkdir(parents=True, exist_ok=True)
@@ -162,12 +162,21 @@ def start_run(args, script: str) -> Run:
         "device": device_name(run.device),
         "processes": run.world_size,
         "mixed_precision": run.accelerator.mixed_precision,
+        "initial_weights": None,  # ``load_network`` fills it in; new weights have no files
     }
     if (run.output_dir / "run.json").is_file():  # resumed: what earlier starts recorded stays
         earlier = json.loads((run.output_dir / "run.json").read_text(encoding="utf-8"))
         same = ("started", "command", "versions", "commit", "device", "processes")
         run.facts["earlier"] = [*earlier.pop("earlier", []), {name: earlier.get(name) for name in same}]
     return run
+
+
+def _accelerator(args, **trackers) -> Accelerator:
+    # Without cpu=True, torchrun on a machine without a GPU gives runs of one process each
+    no_device = not (torch.accelerator.is_available() or is_torch_xla_available())
+    # The others wait while the main process builds a corpus; torch's own limit is 10 minutes on GPUs.
+    patience = InitProcessGroupKwargs(timeout=datetime.timedelta(hours=6))
+    return Accelerator(cpu=no_device, mixed_precision=args.mixed_precision, kwargs_handlers=[patience], **trackers)
 
 
 def check_launch(accelerator: Accelerator) -> None:
@@ -215,6 +224,59 @@ def check_output_dir(args) -> None:
         )
 
 
+def already_finished(args) -> bool:
+    """Whether the run that ``--resume_from_checkpoint`` is to go on with is over: a line says so then.
+
+    No file of its folder is changed; with ``--push_to_hub`` it is uploaded.
+
+    Raises:
+        ValueError: it was a run with other flags, or a checkpoint was named from which it would be trained again.
+    """
+    folder = Path(args.output_dir)
+    if not args.resume_from_checkpoint or read_results(folder) is None:
+        return False
+    other = f"give another --output_dir; there, --model_name_or_path {folder} goes on with its weights"
+    if not (folder / "run.json").is_file():
+        raise ValueError(f"{folder} holds a finished run but no run.json that tells its flags; {other}")
+    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    if changed := changed_flags(facts["flags"], args):
+        raise ValueError(
+            f"{folder} holds a finished run with other flags ({', '.join(changed)}); start it with its own, or {other}"
+        )
+    if args.resume_from_checkpoint != "auto":
+        raise ValueError(
+            f"{folder} holds a finished run, which is not trained again from {args.resume_from_checkpoint}; give "
+            "another --output_dir for that, or --resume_from_checkpoint auto"
+        )
+    if os.environ.get("RANK", "0") == "0":
+        print(f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed", flush=True)
+    if args.push_to_hub:
+        run = Run(args, _accelerator(args))
+        if run.is_main:
+            run._upload()
+    return True
+
+
+def changed_flags(then: dict, args) -> list[str]:
+    """The flags that shape a run and differ from those in its run.json, each as "name before -> now"."""
+    now = {name: value for name, value in dataclasses.asdict(args).items() if name not in FREE_FLAGS}
+    # A flag that an older version did not know is taken to have had its value of today.
+    return [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
+
+
+def read_results(folder: Path) -> dict | None:
+    """What ``all_results.json`` holds; None if the run in the folder is not finished."""
+    path = folder / "all_results.json"
+    if not path.is_file():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(
+            f"{path}: damaged ({error}); delete it and give --resume_from_checkpoint auto to finish the run again"
+        ) from None
+
+
 def versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in PACKAGES:
@@ -244,9 +306,12 @@ def device_name(device: torch.device) -> str:
 
 
 def write_json(path: Path, content: dict) -> None:
-    """Write beside the target, then rename: a reader never sees half a file."""
+    """Write beside the target, then rename: a reader never sees half a file, also after a power cut."""
     draft = path.with_name(path.name + ".tmp")
-    draft.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    with open(draft, "w", encoding="utf-8") as file:
+        file.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(draft, path)
 
 

@@ -18,18 +18,13 @@ import torch
 from transformers.utils import is_torch_xla_available
 
 from .best import goodness
-from .configs import weights_sha256
-from .run import write_json
+from .pretrained import weights_sha256
+from .run import changed_flags, read_results, write_json
 
 PAPER_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # section 4.1, with batches of 32 and 3 epochs
 PAPER_BATCH = 32
 RESTARTS = 5  # the paper says "several"
 RESAMPLES = 10_000
-# Flags that may differ between the starts of a command: they do not shape a finished run.
-FREE_FLAGS = {
-    *("output_dir", "resume_from_checkpoint", "report_to", "dataloader_num_workers", "per_device_eval_batch_size"),
-    *("logging_steps", "save_steps", "save_total_limit", "cache_dir"),
-}
 
 
 @dataclass(frozen=True)
@@ -67,7 +62,8 @@ def run_series(args, setting: Setting, run_one: Callable[..., dict]) -> dict:
     Raises:
         ValueError: a sub-folder holds a run that differs (see ``finished``); --compare_to cannot be compared with.
     """
-    folder, plans, weights = Path(args.output_dir), planned(args), weights_sha256(args)
+    folder, plans = Path(args.output_dir), planned(args)
+    weights = weights_sha256(args.model_name_or_path) if args.model_name_or_path else None
     other = _read_other(args.compare_to, plans, setting) if args.compare_to else None
     earlier = [finished(plan, setting, weights) for plan in plans]
     runs = []
@@ -83,7 +79,9 @@ def run_series(args, setting: Setting, run_one: Callable[..., dict]) -> dict:
         shared = [name for name in setting.constants if name in other["baselines"]]
         summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], shared)
     if _is_main():
-        write_json(folder / "summary.json", summary)
+        target = folder / "summary.json"
+        if not target.is_file() or json.loads(target.read_text(encoding="utf-8")) != summary:
+            write_json(target, summary)
         print(table(summary), flush=True)
     return summary
 
@@ -117,16 +115,14 @@ def finished(plan, setting: Setting, weights: dict | None) -> dict | None:
     if not (folder / "run.json").is_file():
         return None
     facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    flags = {name: value for name, value in dataclasses.asdict(plan).items() if name not in FREE_FLAGS}
-    then = {name: facts["flags"].get(name, value) for name, value in flags.items()}
-    changed = [f"{name} {then[name]} -> {value}" for name, value in flags.items() if then[name] != value]
-    changed += [name for name, value in _launch(plan, weights).items() if facts.get(name, value) != value]
+    changed = changed_flags(facts["flags"], plan)
+    # None: an older version recorded no hash for a name on the Hub
+    changed += [name for name, value in _launch(plan, weights).items() if (facts.get(name) or value) != value]
     if not changed and facts.get("data") != json.loads(json.dumps(setting.facts)):
         changed = ["the data"]
     if changed:
         raise ValueError(f"{folder} holds a run that differs in {', '.join(changed)}; give another --output_dir")
-    results = folder / "all_results.json"
-    return json.loads(results.read_text(encoding="utf-8")) if results.is_file() else None
+    return read_results(folder)
 
 
 def _launch(plan, weights: dict | None) -> dict:

@@ -6,7 +6,8 @@
     corpus/documents.bin   sentence offset of every document int64 (D + 1)
     corpus/unigrams.bin    how often each id occurs         int64 (V)
 
-While it is built the folder is called `<name>.building`; one rename makes it a corpus.
+While it is built the folder is called `<name>.building` and also holds progress.json, from which a build that was
+killed goes on; one rename makes it a corpus.
 """
 
 import errno
@@ -237,7 +238,6 @@ class ShardWriter:
             file.write(unigrams.astype(_OFFSETS).tobytes())
             file.flush()
             os.fsync(file.fileno())
-        (self.folder / "progress.json").unlink()
         names = [f"{name}.bin" for name in ("tokens", "sentences", "documents", "unigrams")]
         files = {
             name: {"bytes": (self.folder / name).stat().st_size, "sha256": sha256(self.folder / name)} for name in names
@@ -254,6 +254,7 @@ class ShardWriter:
         if self.target.exists():
             self.target.rmdir()  # it is empty: build_corpus looked
         os.rename(self.folder, self.target)
+        forget_progress(self.target)  # only now: killed at any line before, the build goes on from there
 
     def _count_unigrams(self, vocab_size: int) -> np.ndarray:
         counts = np.zeros(vocab_size, np.int64)
@@ -289,6 +290,11 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+
+
+def forget_progress(folder: Path) -> None:
+    """Remove from a finished corpus what only its building needed."""
+    (folder / "progress.json").unlink(missing_ok=True)
 
 
 def disk_error(error: OSError, folder: Path) -> OSError:

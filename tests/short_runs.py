@@ -1,0 +1,44 @@
+"""Two optimiser steps of every script on data of a few lines: for rules that hold for all of them."""
+
+import importlib
+import json
+from pathlib import Path
+
+from tagged_text import CONLL
+
+SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag")
+TEXT = "the old house by the river .\nthe king walked .\n\nthe queen opened the letter .\nthe night was old .\n"
+
+
+def write_data(folder: Path) -> None:
+    """A file for each script."""
+    questions = [
+        {"id": f"q{i}", "question": "house ?", "answers": [{"text": "house", "answer_start": 8}]} for i in range(8)
+    ]
+    squad = {"data": [{"title": "t", "paragraphs": [{"context": "the old house by the river .", "qas": questions}]}]}
+    (folder / "run_pretraining.txt").write_text("\n".join([TEXT] * 8))
+    (folder / "run_glue.csv").write_text("sentence,label\n" + "the old house,x\nthe king walked,y\n" * 4)
+    (folder / "run_squad.json").write_text(json.dumps(squad))
+    (folder / "run_ner.txt").write_text(CONLL)
+    endings = ",".join(f"ending{i}" for i in range(4))
+    (folder / "run_swag.csv").write_text(f"sent1,sent2,{endings},label\n" + "the king,he,a,b,c,d,1\n" * 8)
+
+
+def flags(script: str, data: Path, output_dir: Path, model: Path | str, *more: str) -> list[str]:
+    """Flags of a run that begins with the weights of ``model``."""
+    (file,) = data.glob(f"{script}.*")
+    given = f"--output_dir {output_dir} --model_name_or_path {model} --train_file {file} --validation_file {file} "
+    given += "--max_steps 2 --save_steps 0 --logging_steps 1 --per_device_train_batch_size 4 --max_seq_length 24"
+    squad = ("--max_query_length", "8", "--doc_stride", "6") if script == "run_squad" else ()
+    peak = ("--peak_tflops", "1") if script == "run_pretraining" else ()
+    return [*given.split(), *squad, *peak, *more]
+
+
+def start(script: str, arguments: list[str]) -> None:
+    importlib.import_module(script).main(arguments)
+
+
+def no_pictures(monkeypatch) -> None:
+    """Half of a short run's time is the drawing of its curves."""
+    for name in ("run_pretraining", "training.fine_tuning"):
+        monkeypatch.setattr(importlib.import_module(name), "draw_curves", lambda folder: None)
