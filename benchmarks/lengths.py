@@ -17,6 +17,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.provenance import provenance
 from tokenization import build_tokenizer
 from training.glue import GLUE_TASKS
 from training.glue_sources import official_files, read_examples
@@ -57,6 +58,7 @@ def main() -> None:
     folder = os.environ.get("BERT_REPRO_DATA")
     if not folder:
         raise SystemExit("BERT_REPRO_DATA is not set: expected the folder of the data sets")
+    record = provenance("benchmarks/lengths.py") | {"vocabulary": VOCAB}
     tokenizer = build_tokenizer(Path(folder) / VOCAB)
     found = {
         "mrpc train": glue_lengths(Path(folder), tokenizer, "mrpc", "train"),
@@ -65,7 +67,8 @@ def main() -> None:
         "squad train": squad_lengths(Path(folder), tokenizer, "train"),
         "squad dev": squad_lengths(Path(folder), tokenizer, "dev"),
     }
-    RESULTS.write_text(json.dumps({"vocabulary": VOCAB, "lengths": found}, indent=1) + "\n", encoding="utf-8")
+    record["lengths"] = found
+    RESULTS.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     for name, row in found.items():
         print(f"{name}: {sum(row['counts'].values())} rows, {row['share_of_real_tokens']:.1%} real tokens")
 

@@ -20,6 +20,7 @@ from transformers import AutoTokenizer
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.provenance import provenance
 from examples.export_onnx import main as export
 from modeling_bert_repro import BertForSequenceClassification
 from training import glue
@@ -54,6 +55,7 @@ def main() -> None:
     for name in ("--model", "--task_name", "--data_dir"):
         parser.add_argument(name, required=True)
     args = parser.parse_args()
+    origin = provenance("benchmarks/onnx_int8.py")
     model = load_network(BertForSequenceClassification, args.model).model.eval()
     source = {"task_name": args.task_name, "data_dir": args.data_dir}
     data = load_data(GlueArguments(output_dir="", model_name_or_path=args.model, **source), None)
@@ -71,7 +73,7 @@ def main() -> None:
             record[name] = measure(lambda batch, run=session.run: run(None, batch)[0], numpy, data.task, labels)
             record[name]["bytes"] = sum(path.stat().st_size for path in Path(folder).glob(f"{name}.onnx*"))
     print(json.dumps(record, indent=1))
-    RESULTS.write_text(json.dumps(source | {"threads": torch.get_num_threads()} | record, indent=1) + "\n")
+    RESULTS.write_text(json.dumps(origin | source | {"threads": torch.get_num_threads()} | record, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ dropout; the held-out corpus is the first run's. Written to results/pretraining_
 
 import argparse
 import json
-import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,10 +19,11 @@ from transformers import AutoTokenizer, logging
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.provenance import provenance
 from modeling_bert_repro import BertForMaskedLM
 from training.instances import PretrainingInstances
 from training.pretrained import load_network
-from training.run import commit, device_name, versions, write_json
+from training.run import write_json
 from training.shards import Corpus
 
 RESULTS = Path(__file__).parent / "results" / "pretraining_comparison.json"
@@ -74,10 +74,8 @@ def main(argv: list[str] | None = None) -> None:
     corpus = Corpus.open(args.runs[0] / "corpus" / "validation", tokenizer)
     kinds = {name: PretrainingInstances(corpus, tokenizer, seed=0, fixed=True, **more) for name, more in KINDS.items()}
     record = {
-        "command": shlex.join(["python", "benchmarks/pretraining_comparison.py", *(run.name for run in args.runs)]),
-        "commit": commit(),
-        "versions": versions(),
-        "device": device_name(torch.device("cpu")),
+        **provenance("benchmarks/pretraining_comparison.py", [run.name for run in args.runs]),
+        "threads": torch.get_num_threads(),
         "positions": args.positions,
         "unigram_entropy": Corpus.open(args.runs[0] / "corpus" / "train", tokenizer).unigram_entropy(),
         "runs": {},

@@ -14,7 +14,6 @@ Wall times depend on what else the machine does; CPU times (of the process and i
 import argparse
 import json
 import os
-import platform
 import resource
 import sys
 import tempfile
@@ -24,13 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tokenizers
 import torch
-import transformers
 from transformers import BertTokenizer, DataCollatorForLanguageModeling
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.provenance import provenance
 from training.corpus import Corpus, build_corpus
 from training.encoding import load_backend
 from training.instances import PretrainingInstances
@@ -167,23 +165,19 @@ def main() -> None:
     torch.set_num_threads(1)
     tokenizer = BertTokenizer(vocab=args.vocab)
     results = json.loads(args.output.read_text(encoding="utf-8")) if args.output.exists() else {}
-    results["machine"] = {
-        "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "load_at_start": [round(load, 2) for load in os.getloadavg()],
-        "versions": {module.__name__: module.__version__ for module in (np, tokenizers, torch, transformers)},
-    }
+    results.pop("machine", None)  # of older records; each part says now how it was measured
+    origin = provenance("benchmarks/pretraining_data.py")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         if "memory" in args.part:  # first: the peak of a process never falls
-            results["memory"] = bench_memory(args.train_file, tokenizer, args.workers, args.repeat, folder)
+            results["memory"] = origin | bench_memory(args.train_file, tokenizer, args.workers, args.repeat, folder)
         if "builder" in args.part:
-            results["builder"] = bench_builder(args.train_file, tokenizer, args.workers, folder)
+            results["builder"] = origin | bench_builder(args.train_file, tokenizer, args.workers, folder)
         if {"plan", "batches"} & set(args.part):
             corpus = build_corpus(args.train_file, tokenizer, folder / "corpus", args.workers)
             for name, bench in (("plan", bench_plan), ("batches", bench_batches)):
                 if name in args.part:
-                    results[name] = bench(corpus, tokenizer)
+                    results[name] = origin | bench(corpus, tokenizer)
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(results, indent=1))

@@ -14,7 +14,6 @@ Wall times depend on what else the machine does; CPU times (of the process and i
 
 import json
 import os
-import platform
 import resource
 import sys
 import tempfile
@@ -24,11 +23,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tokenizers
-import transformers
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.provenance import provenance
 from tokenization import build_tokenizer
 from training.squad import build_windows, read_squad
 from training.squad_features import cached_windows, fingerprint
@@ -85,15 +83,7 @@ def main() -> None:
         raise SystemExit("BERT_REPRO_DATA is not set: expected the folder of the data sets")
     squad = Path(folder) / "squad"
     tokenizer = build_tokenizer(Path(folder) / "assets" / "uncased_vocab.txt")
-    versions = {module.__name__: module.__version__ for module in (np, tokenizers, transformers)}
-    results: dict[str, Any] = {
-        "machine": {
-            "processor": platform.processor() or platform.machine(),
-            "cores": os.cpu_count(),
-            "load_at_start": [round(load, 2) for load in os.getloadavg()],
-            "versions": versions,
-        }
-    }
+    results: dict[str, Any] = provenance("benchmarks/squad.py")
     with tempfile.TemporaryDirectory() as scratch:
         path = squad / "train-v1.1.reconstructed.json.xz"
         results["train"] = bench_windows(path, tokenizer, Path(scratch))

@@ -7,8 +7,8 @@
 Every repetition times every arm once, in turn; a ratio is that of the two speeds in one repetition. The table shows
 medians, the smallest and largest ratio, and the ratio to be reached. Speeds are real tokens a second: padding counts
 as nothing. --dtype auto takes the type with the faster matrix products on this machine; both networks use it. Written
-to results/step_<device>.json after each workload: the table with versions, commit, device, threads and the command.
-benchmarks/picture.py draws it.
+to results/step_<device>.json after each workload: the table with versions, commit, device, threads, the command and
+hashes of the source files. benchmarks/picture.py draws it.
 """
 
 import argparse
@@ -16,25 +16,21 @@ import gc
 import json
 import multiprocessing
 import os
-import platform
-import shlex
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.provenance import provenance
 from benchmarks.workloads import (
     MEMORY_TARGET,
     PEAK_TARGETS,
@@ -185,33 +181,15 @@ def show(row: dict[str, Any]) -> str:
 
 
 def environment(args: argparse.Namespace, setting: Setting, peaks: dict[str, float]) -> dict[str, Any]:
-    folder = Path(__file__).parent
-    git = partial(subprocess.run, cwd=folder, capture_output=True, text=True)
-    changed = git(["git", "status", "--porcelain", "-uno"]).stdout.strip()
-    device = torch.cuda.get_device_name() if setting.device.type == "cuda" else processor()
-    return {
-        "command": shlex.join(["python", "benchmarks/step.py", *args.argv]),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": git(["git", "rev-parse", "--short", "HEAD"]).stdout.strip() + ("-dirty" if changed else ""),
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-        },
-        "device": device,
-        "cores": os.cpu_count(),
+    found = provenance("benchmarks/step.py", args.argv)
+    if setting.device.type == "cuda":
+        found["device"] = torch.cuda.get_device_name()
+    return found | {
         "threads": torch.get_num_threads(),
-        "load_at_start": [round(load, 2) for load in os.getloadavg()],
         "fast_dropout": setting.fast_dropout,
         "dtype": str(setting.dtype).removeprefix("torch."),
         "matrix_peak_gflops": {name: round(peak / 1e9, 1) for name, peak in peaks.items()},
     }
-
-
-def processor() -> str:
-    info = Path("/proc/cpuinfo")
-    names = [line for line in info.read_text().splitlines() if "model name" in line] if info.exists() else []
-    return names[0].split(":", 1)[1].strip() if names else platform.processor() or platform.machine()
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:

@@ -7,21 +7,16 @@ A word is what BERT splits off at spaces and punctuation; a punctuation mark is 
 """
 
 import argparse
-import hashlib
 import json
-import platform
-import shlex
-import subprocess
 import sys
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 
-import tokenizers
 import transformers
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.provenance import provenance, sha256
 from tokenization import build_tokenizer
 from tokenization.text_files import read_texts
 
@@ -52,21 +47,6 @@ def coverage(tokenizer: transformers.BertTokenizer, texts: Iterable[str]) -> dic
     }
 
 
-def sha256(path: str) -> str:
-    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-
-
-def commit() -> str:
-    """Commit of the working tree, "-dirty" when the code that is measured is not the committed one."""
-    folder = Path(__file__).parents[1]
-
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True).stdout.strip()
-
-    changed = git("status", "--porcelain", "--", "tokenization", "benchmarks/vocabulary_coverage.py")
-    return git("rev-parse", "--short", "HEAD") + ("-dirty" if changed else "")
-
-
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--vocab", nargs="+", required=True, metavar="NAME=VOCAB.TXT")
@@ -91,16 +71,9 @@ def main() -> None:
             print(rows[-1])
     if args.output:
         record = {
-            "command": shlex.join(["python", "benchmarks/vocabulary_coverage.py", *sys.argv[1:]]),
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "commit": commit(),
-            "versions": {
-                "python": platform.python_version(),
-                "tokenizers": tokenizers.__version__,
-                "transformers": transformers.__version__,
-            },
-            "sha256": {Path(file).name: sha256(file) for file in args.text_file}
-            | {name: sha256(path) for name, path in vocabs.items()},
+            **provenance("benchmarks/vocabulary_coverage.py"),
+            "sha256": {Path(file).name: sha256(Path(file)) for file in args.text_file}
+            | {name: sha256(Path(path)) for name, path in vocabs.items()},
             "results": rows,
         }
         Path(args.output).write_text(json.dumps(record, indent=1) + "\n")

@@ -19,6 +19,7 @@ from tests.helpers.tagged_text import CONLL, write
 from training import fine_tuning, ner
 from training.arguments import NerArguments, parse_arguments
 from training.ner_metrics import span_scores
+from training.report import read_runs, tables
 from training.run import report_errors
 
 ROOT = Path(__file__).parent.parent
@@ -143,6 +144,9 @@ def test_a_series_of_runs_is_what_each_would_be_alone(checkpoint, files, tmp_pat
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("alone", "all/seed-43", "all/seed-42")]
     assert weights[0] == weights[1] != weights[2]
     assert read(tmp_path / "alone", "all_results.json")["best_step"] in (1, 2)
+    scores = [100 * run["results"]["eval_f1"] for run in summary["runs"]]
+    row = f"| named entities | F1 | {np.mean(scores):.1f} ± {np.std(scores, ddof=1):.1f} (2) |"
+    assert row in tables(read_runs(tmp_path / "all"))
 
 
 def test_pipeline_prints_the_names_of_the_tags(finished):

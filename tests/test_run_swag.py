@@ -19,6 +19,7 @@ import modeling_bert_repro
 import run_swag
 from training import fine_tuning
 from training.arguments import SwagArguments, parse_arguments
+from training.report import read_runs, tables
 from training.run import report_errors
 
 ROOT = Path(__file__).parent.parent
@@ -103,6 +104,7 @@ def test_leaves_a_folder_for_every_reader(finished, files):
     results = read(finished, "all_results.json")
     assert results["eval_accuracy"] == 1.0
     assert {"eval_accuracy", "eval_loss", "train_runtime", "train_samples_per_second", "train_steps"} == set(results)
+    assert "| multiple choice | accuracy | 100.0 |" in tables(read_runs(finished))
     card = (finished / "README.md").read_text(encoding="utf-8")
     assert "pipeline_tag: multiple-choice" in card and "Nothing was measured on a test set" in card
     for split, name in (("validation", "val"), ("test", "test")):

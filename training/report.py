@@ -4,9 +4,11 @@
 
 Fine-tuning runs of one task stand in one row, where they started from in the columns: random weights, a
 pre-trained folder, transformers' network. Runs that differ in their seed only share a cell: mean ± standard
-deviation (runs). The folder of a series (--seeds, --paper) stands for all of its runs. Pre-training runs are listed
-beneath, the first one's held-out loss is drawn beside the bars. Writes report.md and, where matplotlib is installed,
-report.png.
+deviation (runs). Runs that differ in anything else that shapes a run, such as the learning rate, have rows of their
+own, which name the difference. A score that is undefined, such as the correlation of constant predictions, is called
+so and left out of the mean. The folder of a series (--seeds, --paper) stands for all of its runs. Pre-training runs
+are listed beneath, the first one's held-out loss is drawn beside the bars. Writes report.md and, where matplotlib is
+installed, report.png.
 """
 
 import argparse
@@ -18,29 +20,43 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .curves import BLUE, DPI, GREEN, GREY, ORANGE, VERMILION, canvas, draw_losses, dress, read_events, series
+from .run_settings import shape, start, told_apart
 
-# result key -> (what the table calls it, factor to per cent); the first one found of a task is drawn
-METRICS = {
-    "eval_exact_match": ("exact match", 1),
-    "eval_matthews_correlation": ("Matthews correlation", 100),
-    "eval_pearson": ("Pearson correlation", 100),
-    "eval_spearmanr": ("Spearman correlation", 100),
-    "eval_mnli_m_accuracy": ("accuracy, matched", 100),
-    "eval_mnli_mm_accuracy": ("accuracy, mismatched", 100),
-    "eval_accuracy": ("accuracy", 100),
-    "eval_f1": ("F1", 100),
+# script -> (what its task is called, result key -> (what the table calls it, factor to per cent)); of the metrics that
+# a task has, the first one is drawn
+FINE_TUNING = {
+    "run_glue.py": (
+        "classification",
+        {
+            "eval_matthews_correlation": ("Matthews correlation", 100),
+            "eval_pearson": ("Pearson correlation", 100),
+            "eval_spearmanr": ("Spearman correlation", 100),
+            "eval_mnli_m_accuracy": ("accuracy, matched", 100),
+            "eval_mnli_mm_accuracy": ("accuracy, mismatched", 100),
+            "eval_accuracy": ("accuracy", 100),
+            "eval_f1": ("F1", 100),
+        },
+    ),
+    "run_squad.py": ("question answering", {"eval_exact_match": ("exact match", 1), "eval_f1": ("F1", 1)}),
+    "run_ner.py": (
+        "named entities",
+        {"eval_f1": ("F1", 100), "eval_precision": ("precision", 100), "eval_recall": ("recall", 100)},
+    ),
+    "run_swag.py": ("multiple choice", {"eval_accuracy": ("accuracy", 100)}),
 }
-SCRIPTS = {"run_glue.py": "classification", "run_squad.py": "question answering"}
+# What a cell holds: a score in per cent of each run, None where it is undefined
+Scores = list[float | None]
 
 
 @dataclass
 class Finished:
     """A finished run: ``task`` is None for pre-training, ``start`` says which weights it began with.
 
-    ``folder`` is the one that was asked for: its own, or that of its series.
+    ``folder`` is the one that was asked for: its own, or that of its series; ``place`` is its own.
     """
 
     folder: Path
+    place: Path
     task: str | None
     start: str
     facts: dict
@@ -64,72 +80,94 @@ def read_run(folder: Path) -> Finished:
         except (OSError, ValueError) as error:
             raise ValueError(f"{folder / name}: expected the records of a finished run ({error})") from error
     facts, results = contents
-    flags = facts["flags"]
+    flags, script = facts["flags"], facts["script"]
+    if script not in {"run_pretraining.py", *FINE_TUNING}:
+        known = ", ".join(["run_pretraining.py", *FINE_TUNING])
+        raise ValueError(f"{folder / 'run.json'}: expected a run of one of {known}; got one of {script}")
     origin = flags.get("model_name_or_path")
-    start = f"from {Path(origin).name}" if origin else "random weights"
+    begun = f"from {Path(origin).name}" if origin else "random weights"
     if flags.get("model_impl") == "transformers":
-        start += ", transformers' network"
+        begun += ", transformers' network"
     task = None
-    if facts["script"] in SCRIPTS:
+    if script in FINE_TUNING:
         task = flags.get("task_name") or (facts["data"].get("task") if isinstance(facts.get("data"), dict) else None)
-        task = task or ("SQuAD 2.0 form" if flags.get("version_2_with_negative") else SCRIPTS[facts["script"]])
-    return Finished(folder, task, start, facts, results)
+        task = task or ("SQuAD 2.0 form" if flags.get("version_2_with_negative") else FINE_TUNING[script][0])
+    return Finished(folder, folder, task, begun, facts, results)
 
 
-def cells(runs: list[Finished]) -> dict[tuple[str, str], dict[str, list[float]]]:
-    """(task, metric) -> start -> the values of its runs, in per cent, in the order of the runs."""
-    table: dict[tuple[str, str], dict[str, list[float]]] = {}
+def compared(runs: list[Finished]) -> list[Finished]:
+    """The fine-tuning runs; in ``task`` and ``start`` is said what else differs between runs of the same names.
+
+    Raises:
+        ValueError: two runs differ in nothing, not even in their seed: their mean would count one result twice.
+    """
+    runs = [run for run in runs if run.task]
+    starts = told_apart([run.start for run in runs], [start(run.facts) for run in runs])
+    tasks = told_apart([run.task for run in runs], [shape(run.facts) for run in runs])
+    runs = [replace(run, task=task, start=begun) for run, task, begun in zip(runs, tasks, starts)]
+    seen: dict[tuple, Path] = {}
     for run in runs:
-        if run.task is None:
-            continue
-        for key, (metric, factor) in METRICS.items():
+        key = (run.task, run.start, run.facts["flags"].get("seed"))
+        if key in seen:
+            raise ValueError(
+                f"{run.place} and {seen[key]} are runs of the same settings and the same seed ({key[2]}); expected "
+                "each run once: leave one of them out"
+            )
+        seen[key] = run.place
+    return runs
+
+
+def cells(runs: list[Finished]) -> dict[tuple[str, str], dict[str, Scores]]:
+    """(task, metric) -> start -> the scores of its runs in the order of the runs, which ``compared`` returned."""
+    table: dict[tuple[str, str], dict[str, Scores]] = {}
+    for run in runs:
+        for key, (metric, factor) in FINE_TUNING[run.facts["script"]][1].items():
             if key in run.results:
-                if key == "eval_f1" and "eval_exact_match" in run.results:
-                    factor = 1  # SQuAD's is in per cent already
-                starts = table.setdefault((run.task, metric), {})
-                starts.setdefault(run.start, []).append(factor * run.results[key])
+                value = run.results[key]
+                scores = table.setdefault((run.task, metric), {}).setdefault(run.start, [])
+                scores.append(None if value is None else factor * value)
     return table
 
 
-def shown(values: list[float] | None, digits: int = 1) -> str:
+def shown(values: Scores | None, digits: int = 1) -> str:
     if not values:
         return ""
-    if len(values) == 1:
-        return f"{values[0]:,.{digits}f}"
-    return f"{statistics.mean(values):,.{digits}f} ± {statistics.stdev(values):,.{digits}f} ({len(values)})"
+    known = [value for value in values if value is not None]
+    if not known:
+        return "undefined" if len(values) == 1 else f"undefined ({len(values)})"
+    text = f"{statistics.mean(known):,.{digits}f}"
+    if len(known) > 1:
+        text += f" ± {statistics.stdev(known):,.{digits}f}"
+    if len(values) > 1:
+        text += f" ({len(known)})"
+    return text if len(known) == len(values) else f"{text}, {len(values) - len(known)} undefined"
 
 
 def starts_of(runs: list[Finished]) -> list[str]:
     """Where the fine-tuning runs began: random weights first, controls behind what they control."""
-    found = {run.start for run in runs if run.task}
-    return sorted(found, key=lambda start: (not start.startswith("random"), start))
+    return sorted({run.start for run in runs}, key=lambda begun: (not begun.startswith("random"), begun))
 
 
 def tables(runs: list[Finished]) -> str:
     """The comparison, and the runs that it was made from, in Markdown."""
     lines = []
-    starts = starts_of(runs)
+    tuned = compared(runs)
+    starts = starts_of(tuned)
     if starts:
         lines += [f"| task | metric, per cent | {' | '.join(starts)} |", f"|---|---|{'---:|' * len(starts)}"]
-        for (task, metric), row in cells(runs).items():
-            lines.append(f"| {task} | {metric} | {' | '.join(shown(row.get(start)) for start in starts)} |")
+        for (task, metric), row in cells(tuned).items():
+            lines.append(f"| {task} | {metric} | {' | '.join(shown(row.get(begun)) for begun in starts)} |")
         lines.append("")
     pretrained = [run for run in runs if run.task is None]
     if pretrained:
         lines += [
             "| pre-training | masked pieces: loss, nats | accuracy, % | next sentence: accuracy, % | steps | seconds |",
             "|---|---:|---:|---:|---:|---:|",
+            *map(pretraining_row, pretrained),
+            "",
         ]
-        for run in pretrained:
-            found = run.results
-            nsp = f"{100 * found['eval_nsp_accuracy']:.1f}" if "eval_nsp_accuracy" in found else ""
-            lines.append(
-                f"| {run.folder.name} | {found['eval_mlm_loss']:.3f} | {100 * found['eval_mlm_accuracy']:.1f} | {nsp} "
-                f"| {found['train_steps']:,} | {found['train_runtime']:,.0f} |"
-            )
-        lines.append("")
     lines += ["| run | steps | seconds of training | commit | device |", "|---|---:|---:|---|---|"]
-    alike: dict[tuple, list[float]] = {}
+    alike: dict[tuple, Scores] = {}
     for run in runs:
         steps, seconds = run.results.get("train_steps", 0), run.results.get("train_runtime", 0)
         alike.setdefault((run.folder, steps, run.facts["commit"], run.facts["device"]), []).append(seconds)
@@ -138,10 +176,19 @@ def tables(runs: list[Finished]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def pretraining_row(run: Finished) -> str:
+    found = run.results
+    nsp = f"{100 * found['eval_nsp_accuracy']:.1f}" if "eval_nsp_accuracy" in found else ""
+    return (
+        f"| {run.folder.name} | {found['eval_mlm_loss']:.3f} | {100 * found['eval_mlm_accuracy']:.1f} | {nsp} "
+        f"| {found['train_steps']:,} | {found['train_runtime']:,.0f} |"
+    )
+
+
 def draw(runs: list[Finished], path: Path) -> None:
     """Bars per task and start; beside them the loss curve of the first pre-training run."""
-    bars = {}
-    for (task, metric), row in cells(runs).items():
+    bars, tuned = {}, compared(runs)
+    for (task, metric), row in cells(tuned).items():
         if task not in {name for name, _ in bars}:
             bars[task, metric] = row
     pretrained = next((run for run in runs if run.task is None), None)
@@ -152,21 +199,22 @@ def draw(runs: list[Finished], path: Path) -> None:
         train, held_out = series(events, "train", "mlm_loss"), series(events, "eval", "eval_mlm_loss")
         draw_losses(axes[0], train, held_out, entropy, "Pre-training: masked-piece loss, nats")
     if bars:
-        draw_bars(axes[-1], bars, starts_of(runs))
+        draw_bars(axes[-1], bars, starts_of(tuned))
     figure.savefig(path, dpi=DPI)
 
 
-def draw_bars(axis, bars: dict[tuple[str, str], dict[str, list[float]]], starts: list[str]) -> None:
+def draw_bars(axis, bars: dict[tuple[str, str], dict[str, Scores]], starts: list[str]) -> None:
     colours = dict(zip(starts, ("#B5B5B5", BLUE, VERMILION, GREEN, ORANGE), strict=False))
     places, names, place = [], [], 0.0
     for (task, metric), row in bars.items():
         first = place
-        for start in (start for start in starts if start in row):
-            value = statistics.mean(row[start])
-            colour = colours.get(start, GREY)
+        for begun in (begun for begun in starts if begun in row):
+            known = [value for value in row[begun] if value is not None]
+            value = statistics.mean(known) if known else 0
+            colour = colours.get(begun, GREY)
             axis.barh(place, value, height=0.8, color=colour)
             axis.annotate(
-                *(f"{value:.1f}  {start}", (max(value, 0), place)),
+                *(f"{f'{value:.1f}' if known else 'undefined'}  {begun}", (max(value, 0), place)),
                 **{"xytext": (5, 0), "textcoords": "offset points", "va": "center", "fontsize": 9, "color": "#333333"},
             )
             place += 1

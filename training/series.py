@@ -20,11 +20,12 @@ from transformers.utils import is_torch_xla_available
 from .best import goodness
 from .pretrained import weights_sha256
 from .run import changed_flags, read_results, write_json
+from .student_t import mean_interval, t_test
 
 PAPER_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # section 4.1, with batches of 32 and 3 epochs
 PAPER_BATCH = 32
 RESTARTS = 5  # the paper says "several"
-RESAMPLES = 10_000
+INTERVAL = "95 % confidence interval of the mean (Student's t)"
 
 
 @dataclass(frozen=True)
@@ -164,8 +165,8 @@ def statistics(values: list[float | None], constant: float) -> dict:
         constant: what predicting one class, or one score, always would give. A run no better is degenerate.
 
     Returns:
-        n, mean, std (of a sample: n - 1), median, max, interval (95 %, bootstrap of the mean), degenerate (share).
-        std and interval are None for one run.
+        n, mean, std (of a sample: n - 1), median, max, interval (the 95 % confidence interval of the mean, Student's
+        t), degenerate (share), undefined (how many values were None). std and interval are None for one run.
     """
     known = np.array([0.0 if value is None else value for value in values])
     return {
@@ -174,25 +175,18 @@ def statistics(values: list[float | None], constant: float) -> dict:
         "std": float(known.std(ddof=1)) if len(known) > 1 else None,
         "median": float(np.median(known)),
         "max": float(known.max()),
-        "interval": bootstrap(known),
+        "interval": mean_interval(known),
         "degenerate": float(np.mean(known <= constant + 1e-9)),
+        "undefined": sum(value is None for value in values),
     }
-
-
-def bootstrap(values: np.ndarray) -> list[float] | None:
-    """The 95 % percentile interval of the mean from seeded resamples; None for fewer than two values."""
-    if len(values) < 2:
-        return None
-    means = np.random.default_rng(0).choice(values, (RESAMPLES, len(values))).mean(axis=1)
-    return [float(bound) for bound in np.quantile(means, [0.025, 0.975])]
 
 
 def compare(ours: list[dict], theirs: list[dict], metrics: list[str]) -> dict:
     """Run by run, ours minus theirs, for runs of the same seed (and learning rate, where a seed has several).
 
     Returns:
-        pairs, and for every metric: mean_difference, interval, wins, losses, sign_test_p (exact, two-sided, ties left
-        out), t_test_p (paired; None without scipy, or if all differences are equal).
+        pairs, and for every metric: mean_difference, interval (the 95 % confidence interval of it, Student's t), wins,
+        losses, sign_test_p (exact, two-sided, ties left out), t_test_p (paired; None if all differences are equal).
     """
     pairs = [(run["results"], other["results"]) for run, other in _pairs(ours, theirs)]
     compared: dict = {"pairs": len(pairs)}
@@ -201,7 +195,7 @@ def compare(ours: list[dict], theirs: list[dict], metrics: list[str]) -> dict:
         wins, losses = int(np.sum(differences > 0)), int(np.sum(differences < 0))
         compared[name] = {
             "mean_difference": float(differences.mean()),
-            "interval": bootstrap(differences),
+            "interval": mean_interval(differences),
             "wins": wins,
             "losses": losses,
             "sign_test_p": sign_test(wins, losses),
@@ -214,18 +208,6 @@ def sign_test(wins: int, losses: int) -> float:
     """Two-sided p-value of the exact binomial test of wins against losses being equally likely."""
     n = wins + losses
     return min(1.0, 2 * sum(math.comb(n, k) for k in range(min(wins, losses) + 1)) / 2**n)
-
-
-def t_test(differences: np.ndarray) -> float | None:
-    """Two-sided p-value of the mean difference being 0, by Student's t; None where it is not defined."""
-    try:
-        from scipy import stats
-    except ImportError:
-        return None
-    if len(differences) < 2 or np.ptp(differences) == 0:
-        return None
-    t = differences.mean() / (differences.std(ddof=1) / math.sqrt(len(differences)))
-    return float(2 * stats.t.sf(abs(t), len(differences) - 1))
 
 
 def _pairs(ours: list[dict], theirs: list[dict]) -> list[tuple[dict, dict]]:
@@ -265,7 +247,7 @@ def _validation(setting: Setting) -> dict:
 
 def table(summary: dict) -> str:
     """The summary as text, one line per metric and learning rate."""
-    head = ("learning rate", "metric", "n", "mean", "std", "median", "max", "95 % of the mean", "degenerate")
+    head = ("learning rate", "metric", "n", "mean", "std", "median", "max", INTERVAL, "degenerate")
     rows = [head]
     for setting in summary["settings"]:
         for name, s in setting["metrics"].items():
@@ -273,17 +255,30 @@ def table(summary: dict) -> str:
             row = [f"{setting['learning_rate']:g}", name, str(s["n"]), *map(_number, numbers)]
             rows.append([*row, _interval(s["interval"]), f"{s['degenerate']:.0%}"])
     best, metric = summary["best"], summary["metric"]
-    lines = [*_aligned(rows), f"best on {metric}: {best['folder']}, {_number(best[metric])}"]
+    lines = [*_aligned(rows), *_undefined(summary), f"best on {metric}: {best['folder']}, {_number(best[metric])}"]
     if "comparison" in summary:
         compared = dict(summary["comparison"])
         lines += ["", f"against {compared.pop('with')}, {compared.pop('pairs')} pairs of runs"]
-        head = ("metric", "mean difference", "95 %", "better", "worse", "p (sign test)", "p (paired t)")
+        head = ("metric", "mean difference", INTERVAL, "better", "worse", "p (sign test)", "p (paired t)")
         rows = [head]
         for name, c in compared.items():
             rows.append([name, f"{c['mean_difference']:+.4f}", _interval(c["interval"], "+"), str(c["wins"])])
             rows[-1] += [str(c["losses"]), _number(c["sign_test_p"]), _number(c["t_test_p"])]
         lines += _aligned(rows)
     return "\n".join(lines)
+
+
+def _undefined(summary: dict) -> list[str]:
+    """A line for each metric that some runs leave undefined, which the table counts as 0."""
+    counts = {}
+    for setting in summary["settings"]:
+        for name, s in setting["metrics"].items():
+            counts[name] = counts.get(name, 0) + s["undefined"]
+    return [
+        f"{name} is undefined for {count} of {len(summary['runs'])} runs, whose predictions are constant; counted as 0"
+        for name, count in counts.items()
+        if count
+    ]
 
 
 def _aligned(rows: list) -> list[str]:

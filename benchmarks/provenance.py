@@ -1,0 +1,99 @@
+"""Where a benchmark's figures come from: command, versions, machine, and a hash of every source file that took part.
+
+A record is out of date when one of its source files has changed since, or when it names none, as records older than
+this file do. The pages that quote such a record have to say so (tests/figures.py).
+"""
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "onnxruntime")
+ASIDE = {"tests", "benchmarks/provenance.py"}  # imported beside what is measured
+
+
+def provenance(script: str, argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """What a record says about how it came to be.
+
+    Args:
+        script: path of the benchmark from the root of the project.
+        argv: its arguments; default: those of this process.
+    """
+    return {
+        "command": shlex.join(["python", script, *map(str, sys.argv[1:] if argv is None else argv)]),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "versions": versions(),
+        "device": processor(),
+        "cores": os.cpu_count(),
+        "load_at_start": [round(load, 2) for load in os.getloadavg()],
+        "sources": {name: sha256(ROOT / name) for name in source_files(script)},
+    }
+
+
+def source_files(script: str) -> list[str]:
+    """The benchmark and those files of the project that this process has imported, as paths from its root."""
+    found = {script}
+    for module in list(sys.modules.values()):
+        path = Path(getattr(module, "__file__", None) or "")
+        if path.suffix == ".py" and path.is_absolute() and path.resolve().is_relative_to(ROOT):
+            found.add(path.resolve().relative_to(ROOT).as_posix())
+    installed = {name for name in found if name.startswith(".") or "site-packages" in name}
+    return sorted(name for name in found - installed - ASIDE if name.partition("/")[0] not in ASIDE)
+
+
+def out_of_date(record: dict[str, Any]) -> list[str]:
+    """Why a record's figures are older than the code: the changed files, or that it names none; empty if they are not.
+
+    A record without sources of its own is one whose parts were measured one by one, each with its sources.
+    """
+    parts = [record] if "sources" in record else list(record.values())
+    reasons = []
+    for part in parts:
+        if not isinstance(part, dict) or "sources" not in part:
+            return ["no source files are recorded"]
+        for name, then in part["sources"].items():
+            path = ROOT / name
+            if not path.is_file():
+                reasons.append(f"{name} is gone")
+            elif sha256(path) != then:
+                reasons.append(f"{name} has changed")
+    return list(dict.fromkeys(reasons))
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def commit() -> str:
+    """The commit of the working tree, "-dirty" behind it if tracked files differ."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+
+    return git("rev-parse", "--short", "HEAD") + ("-dirty" if git("status", "--porcelain", "-uno") else "")
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def processor() -> str:
+    info = Path("/proc/cpuinfo")
+    names = [line for line in info.read_text().splitlines() if "model name" in line] if info.exists() else []
+    return names[0].split(":", 1)[1].strip() if names else platform.processor() or platform.machine()

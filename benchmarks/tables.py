@@ -1,0 +1,157 @@
+"""Recorded results as Markdown tables, as the pages hold them.
+
+    python benchmarks/tables.py step_cpu.json                           # a record of benchmarks/results/
+    python benchmarks/tables.py docs/runs/mini-14000:1000,14000         # held-out scores of a pre-training run, by step
+
+Several records make one table each, several runs one table together. tests/test_figures.py compares what stands between
+<!-- python benchmarks/tables.py NAME --> and <!-- end --> on a page with what this prints.
+"""
+
+import argparse
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def markdown(head: Iterable[str], rows: Iterable[Iterable[str]], text_columns: int = 1) -> str:
+    """The first columns hold text, the others numbers, which stand at the right."""
+    head = list(head)
+    lines = [head, ["---"] * text_columns + ["---:"] * (len(head) - text_columns), *rows]
+    return "".join(f"|{'|'.join(row)}|\n" if row is lines[1] else f"| {' | '.join(row)} |\n" for row in lines)
+
+
+def steps(record: dict) -> str:
+    rows = []
+    for row in record["results"]:
+        memory = "ours_bytes" in row
+        against = row["against"].removeprefix("stock").removeprefix(", ") or "as it is"
+        spread = "" if memory else "{:.2f} to {:.2f}".format(*row["ratio_range"])
+        ratio = f"{row['ratio']:.2f}" + (" of the bytes" if memory else "")
+        share = f"{row['share_of_matrix_peak']:.0%}".replace("%", " %") if "share_of_matrix_peak" in row else ""
+        rows.append([row["workload"], against, ratio, spread, str(row.get("ratio_target", "")), share])
+    head = ("", "against transformers' BERT", "times as fast", "range", "aim", "share of the matrix peak")
+    return markdown(head, rows, 2)
+
+
+def vocabulary(record: dict) -> str:
+    rows = []
+    for row in record["results"]:
+        shares = [f"{100 * row[key]:.{digits}f}" for key, digits in (("whole_share", 2), ("unknown_share", 4))]
+        rows.append([row["text"], row["vocab"], f"{row['words']:,}", f"{row['pieces_per_word']:.4f}", *shares])
+    return markdown(("text", "vocabulary", "words", "pieces per word", "words kept whole, %", "[UNK], %"), rows, 2)
+
+
+def comparison(record: dict) -> str:
+    rows = [[name, *(f"{loss:.3f}" for loss in run["masked_loss"].values())] for name, run in record["runs"].items()]
+    return markdown(("run", *record["predictions"]), rows)
+
+
+def onnx(record: dict) -> str:
+    names = {"torch": "torch", "model": "ONNX", "model_int8": "ONNX, 8-bit"}
+    rows = []
+    for key, name in names.items():
+        row = record[key]
+        size = f"{row['bytes']:,}" if "bytes" in row else ""
+        rows.append([name, f"{100 * row['accuracy']:.2f}", f"{row['cpu_seconds']:.2f}", size])
+    return markdown(("", "accuracy, %", "CPU seconds", "bytes"), rows)
+
+
+def data(record: dict) -> str:
+    build, large = record["builder"], record["memory"]
+    plan, batches = record["plan"]["mlm_nsp_128"], record["batches"]["million_tokens_per_s_and_core"]
+    speed = build["build_corpus"]["tokens_per_s"] / 1e6
+    peak, plan_large = large["peak_rss_mb"], large["plan"]["wall_s"]
+    rows = [
+        ("building the corpus, from .xz to disk: seconds", f"{build['build_corpus']['wall_s']:.1f}"),
+        ("the same, million tokens a second", f"{speed:.2f}"),
+        ("the same, per cent of the speed of the bare tokenizers library", f"{100 * build['ratio_wall']:.0f}"),
+        ("building a corpus ten times as large: million tokens", f"{large['text']['tokens'] / 1e6:.1f}"),
+        ("the same, seconds", f"{large['build']['wall_s']:.0f}"),
+        ("the same, peak memory in MB", str(peak["after_build"])),
+        ("of it for the imports, MB", str(peak["before"])),
+        (
+            "plan and order of an epoch, length 128: CPU seconds a million sentences",
+            str(plan["plan_cpu_s_per_million"]),
+        ),
+        ("the same, MB a million sentences", str(plan["plan_mb_per_million"])),
+        ("plan of the large corpus: seconds", f"{plan_large:.1f}"),
+        *((f"ready batches, {what}: million tokens a second and core", str(batches[key])) for what, key in BATCHES),
+    ]
+    return markdown(("what", "measured"), rows)
+
+
+BATCHES = (
+    ("length 128", "mlm_nsp_128"),
+    ("whole words masked", "mlm_nsp_whole_word_128"),
+    ("`mlm`", "mlm_128"),
+    ("`ltr`", "ltr_128"),
+    ("transformers' DataCollatorForLanguageModeling, which masks only", "transformers_collator_masks_only_128"),
+)
+
+
+def real_tokens(record: dict) -> str:
+    rows = []
+    for name, row in record["lengths"].items():
+        rows.append([name, str(row["padded_to"]), f"{100 * row['share_of_real_tokens']:.1f}"])
+    return markdown(("data", "padded to", "real tokens, %"), rows)
+
+
+TABLES: dict[str, Callable[[dict], str]] = {
+    "step_cpu.json": steps,
+    "step_cpu_bf16.json": steps,
+    "step_cuda.json": steps,
+    "vocabulary_coverage.json": vocabulary,
+    "pretraining_comparison.json": comparison,
+    "onnx_int8.json": onnx,
+    "pretraining_data.json": data,
+    "lengths.json": real_tokens,
+}
+
+
+def held_out(runs: list[str]) -> str:
+    """Of each run FOLDER:STEP,STEP the scores at these steps, and the pieces read until then (padding included)."""
+    rows = []
+    for run in runs:
+        folder, _, wanted = run.partition(":")
+        flags = json.loads((ROOT / folder / "run.json").read_text(encoding="utf-8"))["flags"]
+        size = flags["per_device_train_batch_size"] * flags["gradient_accumulation_steps"] * flags["max_seq_length"]
+        lines = (ROOT / folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        events = {event["step"]: event for event in map(json.loads, lines) if event["event"] == "eval"}
+        for step in map(int, wanted.split(",")):
+            if step not in events:
+                raise ValueError(f"{folder}: expected an evaluation at step {step}; there are those at {list(events)}")
+            found = events[step]
+            shares = [f"{100 * found[f'eval_{kind}_accuracy']:.1f}" for kind in ("mlm", "nsp")]
+            row = [Path(folder).name, f"{step:,}", f"{step * size / 1e6:.1f}", f"{found['eval_mlm_loss']:.3f}"]
+            rows.append(row + shares)
+    scores = ("masked pieces: loss, nats", "accuracy, %", "next sentence: accuracy, %")
+    return markdown(("run", "step", "pieces read, million", *scores), rows)
+
+
+def output(words: list[str]) -> str:
+    """What the command prints for these arguments."""
+    if all(":" in word for word in words):
+        return held_out(words)
+    unknown = [word for word in words if word not in TABLES]
+    if unknown:
+        raise ValueError(f"expected {', '.join(TABLES)} or FOLDER:STEP,STEP of a run; got {', '.join(unknown)}")
+    return "\n".join(TABLES[word](json.loads((RESULTS / word).read_text(encoding="utf-8"))) for word in words)
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "records", nargs="+", metavar="RECORD", help=f"{', '.join(TABLES)}, or FOLDER:STEP,STEP of a run"
+    )
+    args = parser.parse_args(argv)
+    try:
+        print(output(args.records), end="")
+    except ValueError as error:
+        parser.error(str(error))
+
+
+if __name__ == "__main__":
+    main()

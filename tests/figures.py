@@ -1,0 +1,304 @@
+"""Figures of the pages, and the records that they are tied to.
+
+A figure is a number in the text or in a table, outside code, links and comments, that
+- has a decimal point, an exponent or commas between its thousands,
+- stands before a per-cent sign, "per cent", "percent", "times", or a unit of time, memory, amount or score (``UNITS``),
+- or is a table's cell, alone or with others of its kind ("24.8 ± 1.7 (5)", "1.77 to 1.94").
+A sign belongs to it. Versions ("torch 2.13", "SQuAD 1.1") and places of a text ("section 3.1", "Table 7") are none.
+
+Behind the paragraph, list item, table or heading that holds figures stands a comment with an entry for each of them, in
+their order, separated by semicolons:
+
+    <!-- figures: mini-14000#eval_mlm_loss; percent(mini-14000#eval_nsp_accuracy); =30,522 (size of the vocabulary) -->
+
+- ``FILE#PATH`` is a value in a record below benchmarks/results/, docs/runs/, training/ or the project's root. A folder
+  stands for its all_results.json, ``*`` for every file or folder that fits, which gives a list of values. Steps of a path
+  are ``.name``, ``["any name"]``, ``[3]`` and ``[name=value]``: of a list's objects, the only one with that value.
+- ``FUNCTION(ENTRY, ...)`` is one of ``FUNCTIONS``; there a plain number is an entry too.
+- ``=30,522 (what it is)`` is a constant, which nothing measured: a setting, or a published number with its source.
+``<!-- constants: 30,522; 0.1 -->`` is short for a comment with constants only.
+
+The value, rounded to the decimals of the figure and with commas between its thousands, must give the very text of the
+figure. ``<!-- python COMMAND -->`` ... ``<!-- end -->`` holds what that command prints, which is compared as a whole.
+
+A section that quotes a benchmark whose source files have changed since it was measured says so, with the words of
+``STALE`` behind ``<!-- stale: RECORD -->``; one whose benchmark is up to date does not.
+"""
+
+import json
+import re
+import statistics
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from benchmarks import tables as benchmark_tables
+from benchmarks.provenance import out_of_date
+from training import report
+
+ROOT = Path(__file__).parent.parent
+RECORDS = ("benchmarks/results", "docs/runs", "training", ".")
+STALE = "measured before the code changed"
+UNITS = r"(?:%|per\s?cent\b|times\b|ms\b|s\b|seconds?\b|minutes?\b|hours?\b|[kKMG]B\b|[kMG]\b|GFLOP|nats\b|points?\b)"
+NUMBER = r"(?:(?<![\w.,])[-+−])?(?<![\w.,])\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w])(?!\.\d)"
+VERSIONS = (
+    r"\b(?:torch|PyTorch|transformers|Python|python|tokenizers|datasets|accelerate|numpy|CUDA|onnxruntime)"
+    r"[ -]\d+(?:\.\d+)+(?:(?:,\s|\s(?:to|and|or)\s)\d+(?:\.\d+)+)*|\bSQuAD\s(?:1\.1(?:\sand\s2\.0)?|2\.0)(?!\d)"
+)
+PLACES = r"\b(?:[Ss]ections?|[Aa]ppendix|[Tt]ables?|[Ff]igures?|[Ee]quations?)\s[A-Z]?\.?\d+(?:\.\d+)*(?:,\s\d+\.\d+)*"
+CELL = re.compile(rf"(?:{NUMBER}|[\s%/()±]|\bto\b)+")
+
+
+@dataclass
+class Figure:
+    text: str
+    start: int
+    end: int
+
+
+@dataclass
+class Block:
+    """A paragraph, list item, table or heading, with the figures in it and the entries behind it."""
+
+    line: int
+    section: int
+    figures: list[Figure] = field(default_factory=list)
+    entries: list[str] = field(default_factory=list)
+
+
+# --- What stands on a page -------------------------------------------------------------------------------------------
+
+
+def masked(text: str) -> str:
+    """The page at its full length: code, links, versions and places blanked, comments turned into ``\x01``."""
+
+    def blank(filler: str):
+        return lambda match: re.sub(r"[^\n]", filler, match[0])
+
+    text = re.sub(r"^```.*?^```", blank("\x02"), text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"^ {4}(?:python|torchrun|accelerate)\b.*$", blank("\x02"), text, flags=re.MULTILINE)
+    text = re.sub(r"<!--.*?-->", lambda match: re.sub(".", "\x01", match[0], flags=re.DOTALL), text, flags=re.DOTALL)
+    for pattern in (r"`[^`]+`", r"\]\([^)]*\)", r"https?://\S+", VERSIONS, PLACES):
+        text = re.sub(pattern, blank("\x02"), text)
+    return text
+
+
+def figures_in(line: str, start: int, head: bool = False) -> list[Figure]:
+    """The figures of a masked line that begins at ``start``; ``head``: the line is the head of a table."""
+    table, found = line.startswith("|"), []
+    for match in re.finditer(NUMBER, line):
+        left, right = line.rfind("|", 0, match.start()) + 1, line.find("|", match.end())
+        alone = table and not head and CELL.fullmatch(line[left : len(line) if right < 0 else right])
+        marked = re.search(r"[.,]\d|\de", match[0]) or re.match(rf"\s?{UNITS}", line[match.end() :])
+        if alone or marked:
+            found.append(Figure(match[0], start + match.start(), start + match.end()))
+    return found
+
+
+def blocks_of(text: str) -> list[Block]:
+    """Every block of a page, in order; a comment belongs to the last block that begins before it."""
+    blocks, current, section, place = [Block(0, 0)], None, 0, 0
+    lines = masked(text).split("\n")
+    for number, line in enumerate(lines, 1):
+        bare = line.replace("\x01", "").strip()
+        heading = line.startswith("#")
+        section += heading
+        table = bare.startswith("|")
+        begins = heading or re.match(r"\s*(?:[-*]|\d+\.)\s", line) or (table != (current == "table") and bare)
+        if bare and (begins or current is None):
+            blocks.append(Block(number, section))
+        if bare:
+            following = lines[number] if number < len(lines) else ""
+            head = table and bool(re.match(r"\|[-:| ]+\|$", following))
+            blocks[-1].figures += figures_in(line, place, head)
+            current = None if heading else "table" if table else "text"
+        elif "\x01" not in line:
+            current = None
+        for match in re.finditer("\x01+", line):
+            if text.startswith("<!--", place + match.start()):
+                blocks[-1].entries += entries_of(text[place + match.start() :])
+        place += len(line) + 1
+    return blocks
+
+
+def entries_of(text: str) -> list[str]:
+    """Those of the comment that ``text`` begins with, if it is one about figures."""
+    match = re.match(r"<!--\s*(figures|constants):(.*?)-->", text, re.DOTALL)
+    if not match:
+        return []
+    entries = [" ".join(entry.split()) for entry in match[2].split(";")]
+    return [f"={entry}" if match[1] == "constants" else entry for entry in entries if entry]
+
+
+# --- What an entry says ----------------------------------------------------------------------------------------------
+
+
+def as_list(value: Any) -> list[float]:
+    return value if isinstance(value, list) else [value]
+
+
+FUNCTIONS = {
+    "percent": lambda value: 100 * value,
+    "ratio": lambda above, below: above / below,
+    "difference": lambda one, other: one - other,
+    "product": lambda one, other: one * other,
+    "mean": lambda values: statistics.fmean(as_list(values)),
+    "std": lambda values: statistics.stdev(as_list(values)),  # of a sample: n - 1
+    "smallest": lambda *values: min(number for value in values for number in as_list(value)),
+    "largest": lambda *values: max(number for value in values for number in as_list(value)),
+    "total": lambda values: sum(as_list(values)),
+    "rounded": lambda value, unit: unit * round(value / unit),  # "about"
+    "minutes": lambda seconds: seconds / 60,
+    "millions": lambda value: value / 1e6,
+    "billions": lambda value: value / 1e9,
+}
+
+
+def parts(text: str) -> list[str]:
+    """Split at the commas that stand in no bracket."""
+    found, depth = [""], 0
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        if character == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += character
+    return [part.strip() for part in found]
+
+
+def value_of(entry: str) -> float | list[float]:
+    """Raises ValueError, with the reason, for what no record holds."""
+    if re.fullmatch(r"-?\d+(?:\.\d+)?", entry):
+        return float(entry)
+    call = re.fullmatch(r"(\w+)\((.*)\)", entry)
+    if call and call[1] in FUNCTIONS:
+        return FUNCTIONS[call[1]](*map(value_of, parts(call[2])))
+    name, sign, path = entry.partition("#")
+    if not sign:
+        raise ValueError(f"{entry}: expected FILE#PATH, =CONSTANT or one of {', '.join(FUNCTIONS)}")
+    values = [follow(record, path) for record in records(name)]
+    return values if "*" in name else values[0]
+
+
+@cache
+def records(name: str) -> list[Any]:
+    for folder in RECORDS:
+        files = [path / "all_results.json" if path.is_dir() else path for path in sorted((ROOT / folder).glob(name))]
+        files = [path for path in files if path.is_file()]
+        if files:
+            return [read(path) for path in files]
+    raise ValueError(f"{name}: no such record below {', '.join(RECORDS)}")
+
+
+def read(path: Path) -> Any:
+    text = path.read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
+
+
+STEP = re.compile(r"""\.?(?P<name>[\w-]+)|\["(?P<quoted>[^"]+)"\]|\[(?P<index>-?\d+)\]|\[(?P<fields>[^\]]+)\]""")
+
+
+def follow(record: Any, path: str) -> float:
+    value, place = record, 0
+    while place < len(path):
+        step = STEP.match(path, place)
+        if not step:
+            raise ValueError(f"{path}: cannot be read from its character {place + 1} on")
+        try:
+            if step["index"]:
+                value = value[int(step["index"])]
+            elif step["fields"]:
+                wanted = dict(part.split("=", 1) for part in parts(step["fields"].replace("\\,", "\0")))
+                wanted = {key: text.replace("\0", ",") for key, text in wanted.items()}
+                (value,) = [one for one in value if all(str(one.get(key)) == text for key, text in wanted.items())]
+            else:
+                value = value[step["name"] or step["quoted"]]
+        except (KeyError, IndexError, TypeError, ValueError):
+            raise ValueError(f"{path}: the record has no single {step[0]}") from None
+        place = step.end()
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{path}: expected a number, got {str(value)[:40]}")
+    return value
+
+
+def printed(value: float, like: str) -> str:
+    """The value in the form of the figure ``like``."""
+    mantissa, exponent, _ = like.lstrip("+-−").partition("e")
+    decimals = len(mantissa.partition(".")[2])
+    sign = "+" if like.startswith("+") else ""
+    if exponent:
+        return re.sub(r"e([-+])0*", lambda match: f"e{match[1].strip('+')}", f"{value:{sign}.{decimals}e}")
+    return f"{value:{sign},.{decimals}f}".replace("-", "−" if like.startswith("−") else "-")
+
+
+# --- The mistakes of a page ------------------------------------------------------------------------------------------
+
+
+def generated_in(text: str) -> list[tuple[int, int, str, str]]:
+    """Start, end, command and content of what commands printed."""
+    pattern = r"<!-- python ((?:-m training\.report|benchmarks/tables\.py) .*?) -->\n(.*?)<!-- end -->"
+    return [(m.start(2), m.end(2), m[1], m[2]) for m in re.finditer(pattern, text, re.DOTALL)]
+
+
+@cache
+def output_of(command: str) -> str:
+    """What a command behind ``python`` prints, as tables."""
+    program, words = command.removeprefix("-m ").split(" ", 1)
+    if program != "training.report":
+        return benchmark_tables.output(words.split())
+    folders = sorted(folder for word in words.split() for folder in ROOT.glob(word))
+    if not folders:
+        raise ValueError(f"{words}: no such run")
+    runs = [run for folder in folders for run in report.read_runs(folder)]
+    for run in runs:
+        run.folder = run.folder.relative_to(ROOT)
+    return report.tables(runs)
+
+
+def mistakes(text: str) -> list[str]:
+    """What is wrong with the figures of a page, a line for each."""
+    found, generated = [], generated_in(text)
+    for start, _, command, content in generated:
+        if content != output_of(command):
+            line = text.count("\n", 0, start) + 1
+            found.append(f"line {line}: this is not what python {command} prints today:\n{output_of(command)}")
+    for block in blocks_of(text):
+        figures = [one for one in block.figures if not any(start <= one.start < end for start, end, *_ in generated)]
+        texts = [figure.text for figure in figures]
+        if len(texts) != len(block.entries):
+            found.append(f"line {block.line}: figures {texts}, but entries for {len(block.entries)}: {block.entries}")
+            continue
+        for figure, entry in zip(texts, block.entries):
+            try:
+                expected = constant(entry) if entry.startswith("=") else printed(value_of(entry), figure)
+            except (ValueError, TypeError, ZeroDivisionError) as error:
+                expected = f"an error ({error})"
+            if figure != expected:
+                found.append(f"line {block.line}: {figure} stands there, {entry} gives {expected}")
+    return found + notes_missing(text)
+
+
+def constant(entry: str) -> str:
+    return re.sub(r"\s*\(.*\)$", "", entry[1:]).strip()
+
+
+def notes_missing(text: str) -> list[str]:
+    """Sections that quote a benchmark from before the code changed and do not say so, or say so without need."""
+    found = []
+    for section in re.split(r"^(?=#)", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), flags=re.M):
+        comments = " ".join(re.findall(r"<!--(.*?)-->", section, re.DOTALL))
+        quoted = {name for name in re.findall(r"([\w-]+\.json)\b", comments) if (ROOT / RECORDS[0] / name).is_file()}
+        said = set(re.findall(rf"<!-- stale: ([\w-]+\.json) -->[^\n]*{STALE}", section))
+        stale = {name for name in quoted if out_of_date(json.loads((ROOT / RECORDS[0] / name).read_text()))}
+        title = section.partition("\n")[0]
+        for name in sorted(stale - said):
+            found.append(f"{title}: {name} is older than the code; write: <!-- stale: {name} -->({STALE})")
+        for name in sorted(said - stale):
+            found.append(f"{title}: {name} is up to date; remove its note ({STALE})")
+    return found
+
+
+def all_figures(text: str) -> list[Figure]:
+    """Every figure of a page, tied or constant or printed by a command."""
+    return [figure for block in blocks_of(text) for figure in block.figures]
