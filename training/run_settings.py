@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .arguments import GlueArguments, NerArguments, PretrainingArguments, SquadArguments, SwagArguments
-from .series import FREE_FLAGS
+from .run import FREE_FLAGS
 
 ARGUMENTS = {
     "run_pretraining.py": PretrainingArguments,
