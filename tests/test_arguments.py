@@ -13,7 +13,7 @@ SHARED_FLAGS = (  # the contract that scripts of other people rely on
     "output_dir seed num_train_epochs max_steps per_device_train_batch_size per_device_eval_batch_size "
     "gradient_accumulation_steps learning_rate weight_decay warmup_steps max_grad_norm mixed_precision "
     "logging_steps eval_steps save_steps save_total_limit resume_from_checkpoint report_to dataloader_num_workers "
-    "torch_compile model_impl push_to_hub hub_model_id"
+    "torch_compile model_impl push_to_hub hub_model_id hub_private_repo"
 ).split()
 
 
@@ -49,6 +49,7 @@ def test_squad_defaults_are_the_papers():
         (["--objective", "gpt"], "invalid choice"),
         (["--seed", "one"], "invalid int value"),
         (["--push_to_hub"], "needs --hub_model_id"),
+        (["--hub_dry_run"], "--hub_dry_run has no effect without --push_to_hub"),
         (["--train_file", "a", "--dataset_name", "b"], "not both"),
         (["--config_name", "mini", "--model_name_or_path", "b"], "not both"),
         (["--mixed_precision", "int8"], "invalid choice"),

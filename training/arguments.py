@@ -68,8 +68,10 @@ class SharedArguments:
         "Compute no padding: where that pays, always, never. But for never, span losses leave it out too.",
     )
     fast_dropout: bool = _flag(True, "On a CPU, draw fewer random numbers for dropout; other masks than torch's.")
-    push_to_hub: bool = _flag(False, "Upload the finished folder to the Hub.")
+    push_to_hub: bool = _flag(False, "Upload the finished model, its card and its records to the Hub; no predictions.")
     hub_model_id: str | None = _flag(None, "Repository name for --push_to_hub.")
+    hub_private_repo: bool = _flag(True, "Whether that repository is private; one that exists keeps its visibility.")
+    hub_dry_run: bool = _flag(False, "With --push_to_hub: list the files that would be uploaded, and upload nothing.")
 
     def __post_init__(self):
         _at_least(self, 1, "per_device_train_batch_size", "per_device_eval_batch_size")
@@ -82,6 +84,8 @@ class SharedArguments:
             raise ValueError(f"--num_train_epochs must be above 0; got {self.num_train_epochs}")
         if self.push_to_hub and not self.hub_model_id:
             raise ValueError("--push_to_hub needs --hub_model_id USER/NAME")
+        if self.hub_dry_run and not self.push_to_hub:
+            raise ValueError("--hub_dry_run has no effect without --push_to_hub; give both, or neither")
 
 
 @dataclass
@@ -224,7 +228,10 @@ class FineTuningArguments(SharedArguments):
         if self.compare_to and not self.many_runs:
             raise ValueError("--compare_to compares runs by their seeds: give --seeds or --paper")
         if self.many_runs and self.push_to_hub:
-            raise ValueError("--push_to_hub uploads one model; leave it out and upload the folder of the best run")
+            raise ValueError(
+                "--push_to_hub uploads one model; leave it out and upload the folder of the best run "
+                "with python -m training.hub_upload"
+            )
         if self.many_runs and self.resume_from_checkpoint not in (None, "auto"):
             raise ValueError("--seeds and --paper go on by themselves; drop --resume_from_checkpoint")
 

@@ -23,6 +23,8 @@ from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast_
 from tqdm import tqdm
 from transformers.utils import is_torch_xla_available, logging
 
+from .hub_upload import check_access, upload
+
 PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "safetensors")
 # Set by torchrun, by MPI's launchers, by Slurm's srun; the first one counts: srun may have started torchruns.
 PROCESS_COUNTS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
@@ -106,25 +108,18 @@ class Run:
         return result if self.is_main else work()
 
     def finish(self, results: dict) -> None:
-        """Write ``all_results.json``, which marks a finished run. Others may follow in this process."""
+        """Write ``all_results.json``, which marks a finished run, and upload it if asked to.
+
+        Others may follow in this process.
+        """
+        args = self.args
         if self.is_main:
             write_json(self.output_dir / "all_results.json", results)
-            if self.args.push_to_hub:
-                self._upload()
         for tracker in self.accelerator.trackers:
             tracker.finish()
         self.accelerator.free_memory()
-
-    def _upload(self) -> None:
-        from huggingface_hub import HfApi
-
-        api = HfApi()
-        api.create_repo(self.args.hub_model_id, exist_ok=True)
-        api.upload_folder(
-            repo_id=self.args.hub_model_id,
-            folder_path=self.output_dir,
-            ignore_patterns=["checkpoint-*", "corpus*/*", "features/*", "runs/*"],
-        )
+        if self.is_main and args.push_to_hub:
+            upload(self.output_dir, args.hub_model_id, args.hub_private_repo, args.hub_dry_run, self.say)
 
 
 def start_run(args, script: str) -> Run:
@@ -147,6 +142,8 @@ def start_run(args, script: str) -> Run:
     trackers = {} if args.report_to == "none" else {"log_with": args.report_to, "project_dir": args.output_dir}
     run = Run(args, _accelerator(args, **trackers))
     check_launch(run.accelerator)
+    if args.push_to_hub:
+        run.main_first(lambda: run.is_main and check_access(args.hub_model_id, args.hub_dry_run))
     if run.is_main:
         run.output_dir.mkdir(parents=True, exist_ok=True)
     if trackers:
