@@ -35,8 +35,8 @@ def files(source: str, wheel: str, other: str) -> None:
     if inside != expected:
         raise ValueError(
             f"{wheel}: expected the files of {', '.join(PACKAGES)} and the scripts; "
-            f"missing: {sorted(expected - inside)}; too many: {sorted(inside - expected)}; see packages, package_data "
-            "and py_modules in setup.py"
+            f"missing: {sorted(expected - inside)}; too many: {sorted(inside - expected)}; "
+            "see packages, package_data and py_modules in setup.py"
         )
     if found != again:
         differing = sorted(name for name in found.keys() | again.keys() if found.get(name) != again.get(name))
