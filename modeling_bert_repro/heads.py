@@ -4,6 +4,8 @@ Every forward takes `unpad_inputs` and tells the encoder what it reads, as in pr
 Shapes: B batch, L length, H hidden size, C classes.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from transformers import BertConfig
@@ -13,8 +15,6 @@ from transformers.modeling_outputs import (
     SequenceClassifierOutput,
     TokenClassifierOutput,
 )
-from transformers.processing_utils import Unpack
-from transformers.utils import TransformersKwargs
 from transformers.utils.generic import can_return_tuple
 
 from .losses import IGNORED, Count, classification_loss, cross_entropy, find_problem_type
@@ -62,7 +62,7 @@ class BertForSequenceClassification(BertPreTrainedModel):
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
         unpad_inputs: UnpadInputs = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Any,
     ) -> tuple[Tensor, ...] | SequenceClassifierOutput:
         """labels: see `classification_loss`. As in transformers, the first labelled call settles an unset
         `config.problem_type`, by which a pipeline later chooses between softmax, sigmoid and the plain score.
@@ -109,7 +109,7 @@ class BertForTokenClassification(BertPreTrainedModel):
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
         unpad_inputs: UnpadInputs = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Any,
     ) -> tuple[Tensor, ...] | TokenClassifierOutput:
         """labels: (B, L) of class ids or -100."""
         outputs = self.bert(
@@ -156,7 +156,7 @@ class BertForMultipleChoice(BertPreTrainedModel):
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
         unpad_inputs: UnpadInputs = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Any,
     ) -> tuple[Tensor, ...] | MultipleChoiceModelOutput:
         """Inputs have one more dimension than elsewhere, (B, choices, L); labels: (B,) of choice indices."""
         choices = (inputs_embeds if input_ids is None else input_ids).shape[1]
@@ -200,7 +200,7 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         end_positions: Tensor | None = None,
         num_items_in_batch: Count = None,
         unpad_inputs: UnpadInputs = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Any,
     ) -> tuple[Tensor, ...] | QuestionAnsweringModelOutput:
         """start_positions, end_positions: (B,). As in transformers, L and beyond are ignored and below 0 counts as 0.
         The loss is the mean of the start's and the end's, softmax over all L positions as in transformers; with

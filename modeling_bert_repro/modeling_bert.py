@@ -22,9 +22,7 @@ from transformers.masking_utils import create_bidirectional_mask, create_causal_
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
-from transformers.processing_utils import Unpack
 from transformers.pytorch_utils import apply_chunking_to_forward
-from transformers.utils import TransformersKwargs
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
@@ -138,7 +136,7 @@ class BertSelfAttention(nn.Module):
         hidden_states: Tensor,
         attention_mask: Tensor | None = None,
         layout: Layout | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Any,
     ) -> tuple[Tensor, Tensor | None]:
         batch_size, length, hidden_size = hidden_states.shape
         heads_shape = (batch_size, length, -1, self.head_size)
@@ -188,7 +186,7 @@ class BertAttention(nn.Module):
         hidden_states: Tensor,
         attention_mask: Tensor | None = None,
         layout: Layout | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Any,
     ) -> Tensor:
         context, _ = self.self(hidden_states, attention_mask, layout=layout, **kwargs)
         if layout is not None:
@@ -222,7 +220,7 @@ class BertLayer(GradientCheckpointingLayer):
         self,
         hidden_states: Tensor,
         attention_mask: Tensor | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Any,
     ) -> Tensor:
         # hidden_states must stay the first positional argument: checkpointing and output recording read it there.
         attended = self.attention(hidden_states, attention_mask, **kwargs)
@@ -244,7 +242,7 @@ class BertEncoder(nn.Module):
         hidden_states: Tensor,
         attention_mask: Tensor | None = None,
         layout: Layout | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Any,
     ) -> Tensor:
         for number, layer in enumerate(self.layer, 1):
             if layout is not None:
@@ -323,7 +321,7 @@ class BertModel(BertPreTrainedModel):
         use_cache: bool | None = None,
         unpad_inputs: UnpadInputs = None,
         reads: HeadReads | None = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Any,
     ) -> tuple[Tensor, ...] | BaseModelOutputWithPoolingAndCrossAttentions:
         """Encode `input_ids` (B, L) or `inputs_embeds` (B, L, H), exactly one of them.
 

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from transformers import BertConfig, initialization
 from transformers.activations import ACT2FN
 from transformers.modeling_outputs import MaskedLMOutput, NextSentencePredictorOutput
-from transformers.processing_utils import Unpack
-from transformers.utils import ModelOutput, TransformersKwargs
+from transformers.utils import ModelOutput
 from transformers.utils.generic import can_return_tuple
 
 from .losses import IGNORED, Count, cross_entropy, per_item
@@ -149,7 +148,7 @@ class BertForPreTraining(BertLanguageModel):
         num_sequences_in_batch: Count = None,
         sparse_prediction: bool | None = None,
         unpad_inputs: UnpadInputs = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Any,
     ) -> tuple[Tensor, ...] | BertForPreTrainingOutput:
         """labels: (B, L), token ids or -100; next_sentence_label: (B,), 0 B follows A, 1 B is random. Either alone
         trains its own term. num_items_in_batch counts the labelled tokens of the optimiser step and
@@ -214,7 +213,7 @@ class BertForMaskedLM(BertLanguageModel):
         num_items_in_batch: Count = None,
         sparse_prediction: bool | None = None,
         unpad_inputs: UnpadInputs = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Any,
     ) -> tuple[Tensor, ...] | MaskedLMOutput:
         """labels: (B, L), token ids or -100. logits: (B, L, V), or (M, V) if sparse."""
         sparse = self.is_sparse(labels, sparse_prediction)
@@ -255,7 +254,7 @@ class BertForNextSentencePrediction(BertPreTrainedModel):
         labels: Tensor | None = None,
         num_items_in_batch: Count = None,
         unpad_inputs: UnpadInputs = None,
-        **kwargs: Unpack[TransformersKwargs],
+        **kwargs: Any,
     ) -> tuple[Tensor, ...] | NextSentencePredictorOutput:
         """labels: (B,) of 0, 1 or -100."""
         outputs = self.bert(
