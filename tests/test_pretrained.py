@@ -232,6 +232,21 @@ def test_run_json_holds_the_hash_of_the_weights(pretrained, data, tmp_path, monk
         assert facts["initial_weights"] == expected
 
 
+def test_a_series_knows_the_weights_of_a_name_on_the_hub(pretrained, data, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    hub_cache(tmp_path / "hub", "someone/small", pretrained)
+    given = short_runs.flags("run_glue", data, tmp_path / "series", "someone/small", "--seeds", "1")
+    short_runs.start("run_glue", given)
+    facts = tmp_path / "series" / "seed-42" / "run.json"
+    content = json.loads(facts.read_text(encoding="utf-8"))
+    facts.write_text(json.dumps(content | {"initial_weights": None}), encoding="utf-8")  # of an older version
+    short_runs.start("run_glue", given)
+    assert "is there already" in capsys.readouterr().out
+    facts.write_text(json.dumps(content | {"initial_weights": {"model.safetensors": "00"}}), encoding="utf-8")
+    with pytest.raises(ValueError, match="holds a run that differs in initial_weights"):
+        short_runs.start("run_glue", given)
+
+
 def test_every_file_of_a_split_checkpoint_is_hashed(pretrained, tmp_path, monkeypatch):
     parts = tmp_path / "parts"
     model = modeling_bert_repro.BertForPreTraining.from_pretrained(pretrained)
