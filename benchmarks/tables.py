@@ -45,9 +45,7 @@ def vocabulary(record: dict) -> str:
 
 
 def comparison(record: dict) -> str:
-    rows = [
-        [name, *(f"{loss:.3f}" for loss in run["masked_loss"].values())] for name, run in record["runs"].items()
-    ]
+    rows = [[name, *(f"{loss:.3f}" for loss in run["masked_loss"].values())] for name, run in record["runs"].items()]
     return markdown(("run", *record["predictions"]), rows)
 
 
@@ -74,7 +72,10 @@ def data(record: dict) -> str:
         ("the same, seconds", f"{large['build']['wall_s']:.0f}"),
         ("the same, peak memory in MB", str(peak["after_build"])),
         ("of it for the imports, MB", str(peak["before"])),
-        ("plan and order of an epoch, length 128: CPU seconds a million sentences", str(plan["plan_cpu_s_per_million"])),
+        (
+            "plan and order of an epoch, length 128: CPU seconds a million sentences",
+            str(plan["plan_cpu_s_per_million"]),
+        ),
         ("the same, MB a million sentences", str(plan["plan_mb_per_million"])),
         ("plan of the large corpus: seconds", f"{plan_large:.1f}"),
         *((f"ready batches, {what}: million tokens a second and core", str(batches[key])) for what, key in BATCHES),
@@ -142,7 +143,9 @@ def output(words: list[str]) -> str:
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("records", nargs="+", metavar="RECORD", help=f"{', '.join(TABLES)}, or FOLDER:STEP,STEP of a run")
+    parser.add_argument(
+        "records", nargs="+", metavar="RECORD", help=f"{', '.join(TABLES)}, or FOLDER:STEP,STEP of a run"
+    )
     args = parser.parse_args(argv)
     try:
         print(output(args.records), end="")
