@@ -12,8 +12,9 @@ their order, separated by semicolons:
     <!-- figures: mini-14000#eval_mlm_loss; percent(mini-14000#eval_nsp_accuracy); =30,522 (size of the vocabulary) -->
 
 - ``FILE#PATH`` is a value in a record below benchmarks/results/, docs/runs/, training/ or the project's root. A folder
-  stands for its all_results.json, ``*`` for every file or folder that fits, which gives a list of values. Steps of a path
-  are ``.name``, ``["any name"]``, ``[3]`` and ``[name=value]``: of a list's objects, the only one with that value.
+  stands for its all_results.json, ``*`` for every file or folder that fits, which gives a list of values. Steps of a
+  path are ``.name``, ``["any name"]``, ``[3]`` and ``[name=value,name=value]``: of a list's objects, the only one with
+  these values, in which a comma is written ``\\,``.
 - ``FUNCTION(ENTRY, ...)`` is one of ``FUNCTIONS``; there a plain number is an entry too.
 - ``=30,522 (what it is)`` is a constant, which nothing measured: a setting, or a published number with its source.
 ``<!-- constants: 30,522; 0.1 -->`` is short for a comment with constants only.
@@ -22,7 +23,8 @@ The value, rounded to the decimals of the figure and with commas between its tho
 figure. ``<!-- python COMMAND -->`` ... ``<!-- end -->`` holds what that command prints, which is compared as a whole.
 
 A section that quotes a benchmark whose source files have changed since it was measured says so, with the words of
-``STALE`` behind ``<!-- stale: RECORD -->``; one whose benchmark is up to date does not.
+``STALE`` behind ``<!-- stale: RECORD -->``; one whose benchmark is up to date does not. That comment must not begin a
+line: Markdown would end the paragraph there.
 """
 
 import json
@@ -43,7 +45,7 @@ STALE = "measured before the code changed"
 UNITS = r"(?:%|per\s?cent\b|times\b|ms\b|s\b|seconds?\b|minutes?\b|hours?\b|[kKMG]B\b|[kMG]\b|GFLOP|nats\b|points?\b)"
 NUMBER = r"(?:(?<![\w.,])[-+−])?(?<![\w.,])\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w])(?!\.\d)"
 VERSIONS = (
-    r"\b(?:torch|PyTorch|transformers|Python|python|tokenizers|datasets|accelerate|numpy|CUDA|onnxruntime)"
+    r"\b(?:torch|PyTorch|transformers|Python|python|tokenizers|datasets|accelerate|numpy|CUDA|onnxruntime|Apache)"
     r"[ -]\d+(?:\.\d+)+(?:(?:,\s|\s(?:to|and|or)\s)\d+(?:\.\d+)+)*|\bSQuAD\s(?:1\.1(?:\sand\s2\.0)?|2\.0)(?!\d)"
 )
 PLACES = r"\b(?:[Ss]ections?|[Aa]ppendix|[Tt]ables?|[Ff]igures?|[Ee]quations?)\s[A-Z]?\.?\d+(?:\.\d+)*(?:,\s\d+\.\d+)*"
@@ -78,7 +80,7 @@ def masked(text: str) -> str:
 
     text = re.sub(r"^```.*?^```", blank("\x02"), text, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"^ {4}(?:python|torchrun|accelerate)\b.*$", blank("\x02"), text, flags=re.MULTILINE)
-    text = re.sub(r"<!--.*?-->", lambda match: re.sub(".", "\x01", match[0], flags=re.DOTALL), text, flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->", blank("\x01"), text, flags=re.DOTALL)
     for pattern in (r"`[^`]+`", r"\]\([^)]*\)", r"https?://\S+", VERSIONS, PLACES):
         text = re.sub(pattern, blank("\x02"), text)
     return text
@@ -289,11 +291,13 @@ def notes_missing(text: str) -> list[str]:
     for section in re.split(r"^(?=#)", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), flags=re.M):
         comments = " ".join(re.findall(r"<!--(.*?)-->", section, re.DOTALL))
         quoted = {name for name in re.findall(r"([\w-]+\.json)\b", comments) if (ROOT / RECORDS[0] / name).is_file()}
-        said = set(re.findall(rf"<!-- stale: ([\w-]+\.json) -->[^\n]*{STALE}", section))
+        said = set(re.findall(rf"\S[ ]*<!-- stale: ([\w-]+\.json) -->[\s(]*{STALE}", section))
         stale = {name for name in quoted if out_of_date(json.loads((ROOT / RECORDS[0] / name).read_text()))}
         title = section.partition("\n")[0]
         for name in sorted(stale - said):
-            found.append(f"{title}: {name} is older than the code; write: <!-- stale: {name} -->({STALE})")
+            found.append(
+                f"{title}: {name} is older than the code; write, inside a line: <!-- stale: {name} -->({STALE})"
+            )
         for name in sorted(said - stale):
             found.append(f"{title}: {name} is up to date; remove its note ({STALE})")
     return found

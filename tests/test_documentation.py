@@ -1,13 +1,10 @@
-"""The documentation against the project: links, files, names, flags, commands, figures, and the code in it.
+"""The documentation against the project: links, files, names, flags, commands, and the code in it.
 
 Conventions that this file checks, in README.md, CONTRIBUTING.md, docs/ and the headers of the scripts:
 - `training/optim.py: create_optimizer` names something that stands in that file.
-- 1.0912 (`benchmarks/results/vocabulary_coverage.json`): the figure is in that file, rounded as written; the units
-  %, k, M and G scale it. A sign is not looked at.
-- A paragraph or table that ends with "Figures: `FILE`, `FOLDER/`." has every number with a decimal point or a comma
-  out of these files.
-- A table behind "<!-- python -m training.report RUN... -->" is what that command prints.
 - A command with ... in it is a sketch: its flags must exist, but it need not parse.
+
+Its figures are checked by tests/test_figures.py; tests/figures.py says how a figure names its record.
 """
 
 import ast
@@ -16,7 +13,7 @@ import json
 import re
 import shlex
 import sys
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -29,7 +26,6 @@ from tokenization import build_tokenizer
 from training import arguments, glue
 from training.checkpoint import FIXED_FLAGS
 from training.glue_sources import load_data
-from training.report import read_runs, tables
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -146,41 +142,6 @@ def refused(script: str, words: list[str], command: str) -> list[str]:
     return []
 
 
-def numbers_in(content) -> list[float]:
-    if isinstance(content, dict | list):
-        return [n for part in (content.values() if isinstance(content, dict) else content) for n in numbers_in(part)]
-    return [float(content)] if isinstance(content, int | float) and not isinstance(content, bool) else []
-
-
-def records_of(path: Path):
-    if path.is_dir():
-        return [records_of(file) for file in sorted(path.rglob("*.json*"))]
-    text = path.read_text(encoding="utf-8")
-    return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
-
-
-def wrong_figures(text: str) -> list[str]:
-    number, file = (
-        r"(\d[\d,]*(?:\.\d+)?)(?:\s([%kMG])(?!\w))?",
-        r"`?((?:benchmarks|training|docs)/[\w./-]+(?:\.jsonl?|/))`?",
-    )
-    found = [((figure, unit), [name]) for figure, unit, name in re.findall(rf"{number}\s*\(\s*{file}\)", text)]
-    for paragraph in re.split(r"\n\s*\n", text):
-        figures, said, sources = paragraph.partition("Figures: ")
-        if said:
-            names = re.findall(file, sources)
-            figures = re.findall(number, re.sub(r"SQuAD [12]\.\d", "", figures))
-            found += [(one, names) for one in figures if re.search(r"[.,]\d", one[0])]
-    return [f"{' '.join(one).strip()} is not in {', '.join(names)}" for one, names in found if not is_in(*one, names)]
-
-
-def is_in(figure: str, unit: str, names: list[str]) -> bool:
-    value, half = float(figure.replace(",", "")), 0.5 * 10 ** -len(figure.partition(".")[2])
-    scale = {"%": 100, "k": 1e-3, "M": 1e-6, "G": 1e-9}.get(unit, 1)
-    stored = [n for name in names if (ROOT / name).exists() for n in numbers_in(records_of(ROOT / name))]
-    return any(abs(factor * abs(n) - value) <= half * 1.000001 for n in stored for factor in (1, scale))
-
-
 # --- The pages -------------------------------------------------------------------------------------------------------
 
 
@@ -203,11 +164,6 @@ def test_flags_exist_and_commands_parse(path, capsys):
 def test_headers_of_modules_name_what_exists(path):
     text = text_of(path)
     assert not bad_commands(text) + unknown_flags(text) + missing_files(text)
-
-
-@by_name(PAGES)
-def test_figures_are_in_their_files(path):
-    assert not wrong_figures(text_of(path))
 
 
 @by_name(PAGES)
@@ -239,24 +195,6 @@ def test_mistakes_are_noticed(capsys):
         assert len(bad_commands(right.replace("task_name mrpc", wrong))) == 1
     assert len(bad_commands("```\npython run_nothing.py --seed 1\n```\n`python -m training.nothing`")) == 2
     assert len(bad_commands("`python -m training.embedded --output_dir d --nothing 3`")) == 1
-    file = "(`benchmarks/results/vocabulary_coverage.json`)"
-    assert not wrong_figures(f"1.0912 {file} 93.55 % {file} 395,451 {file}")
-    assert len(wrong_figures(f"1.0913 {file} 93.56 % {file} 1.0912 (benchmarks/results/nothing.json)")) == 3
-    assert not wrong_figures(f"In 2015 it was 1.0912, of 395,451 words.\nFigures: {file}.\n\nAnd 1.0913.")
-    assert len(wrong_figures(f"It was 1.0913, of 395,452 words.\nFigures: {file}.")) == 2
-
-
-@by_name(PAGES)
-def test_tables_of_runs_are_what_the_report_prints(path):
-    """Between <!-- python -m training.report RUN... --> and <!-- end -->."""
-    text = path.read_text(encoding="utf-8")
-    blocks = re.findall(r"<!-- python -m training\.report (.*?) -->\n(.*?)<!-- end -->", text, re.DOTALL)
-    assert blocks or path.name != "results.md"
-    for words, table in blocks:
-        folders = sorted(folder for word in words.split() for folder in ROOT.glob(word))
-        assert folders, words
-        runs = [replace(run, folder=run.folder.relative_to(ROOT)) for folder in folders for run in read_runs(folder)]
-        assert table == tables(runs)
 
 
 def test_every_difference_from_the_paper_says_what_we_do_and_where():
