@@ -8,8 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from dealt_evaluation import BATCH, CASES
 
+from tests.helpers.dealt_evaluation import BATCH, CASES
 from training.batches import dealt
 
 ROOT = Path(__file__).parent.parent
@@ -31,7 +31,7 @@ def test_two_processes_find_what_one_finds(fake_run, tmp_path, case):
     """With 1 batch the second process has none of its own, with 3 it has one less: the first must not wait for it."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     done = subprocess.run(
-        [*torchrun, "tests/dealt_evaluation.py", tmp_path, case],
+        [*torchrun, "tests/helpers/dealt_evaluation.py", tmp_path, case],
         cwd=ROOT,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,

@@ -4,7 +4,7 @@ Conventions that this file checks, in README.md, CONTRIBUTING.md, docs/ and the 
 - `training/optim.py: create_optimizer` names something that stands in that file.
 - A command with ... in it is a sketch: its flags must exist, but it need not parse.
 
-Its figures are checked by tests/test_figures.py; tests/figures.py says how a figure names its record.
+Its figures are checked by tests/test_figures.py; tests/helpers/figures.py says how a figure names its record.
 """
 
 import ast

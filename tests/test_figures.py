@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from figures import STALE, all_figures, blocks_of, mistakes, output_of, printed, value_of
 
 from benchmarks import provenance, tables
+from tests.helpers.figures import STALE, all_figures, blocks_of, mistakes, output_of, printed, value_of
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -19,7 +19,7 @@ MUTATIONS = 50
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_pages(path):
     found = mistakes(path.read_text(encoding="utf-8"))
-    assert not found, "\n".join(found) + "\nHow a figure is tied to its record: tests/figures.py."
+    assert not found, "\n".join(found) + "\nHow a figure is tied to its record: tests/helpers/figures.py."
 
 
 def mutated(text: str, figure, rng: random.Random) -> str:

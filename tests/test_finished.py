@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import short_runs
 
+from tests.helpers import short_runs
 from training.run import Run, report_errors
 
 ROOT = Path(__file__).parent.parent

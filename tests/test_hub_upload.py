@@ -7,15 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-import hub_stand_in
 import pytest
 import torch
-from hub_stand_in import TOKEN
-from tagged_text import CONLL, write
 from transformers import AutoTokenizer
 
 import run_ner
 from modeling_bert_repro import BertForTokenClassification
+from tests.helpers import hub_stand_in
+from tests.helpers.hub_stand_in import TOKEN
+from tests.helpers.tagged_text import CONLL, write
 from training.hub_upload import check_access, files_to_upload, upload, without_paths
 
 ROOT = Path(__file__).parent.parent

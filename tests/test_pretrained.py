@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import short_runs
 import torch
 import transformers
 from huggingface_hub import constants
@@ -16,6 +15,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig
 import extract_features
 import modeling_bert_repro
 import run_pretraining
+from tests.helpers import short_runs
 from training import ask, pretraining
 from training.arguments import PretrainingArguments, parse_arguments
 from training.pretrained import load_network, weights_sha256

@@ -1,6 +1,6 @@
 """Evaluate on 2 processes where the batches do not come out even; started by test_dealt_evaluation.py.
 
-    torchrun --nproc_per_node 2 tests/dealt_evaluation.py FOLDER CASE
+    torchrun --nproc_per_node 2 tests/helpers/dealt_evaluation.py FOLDER CASE
 
 Writes FOLDER/result.json: what the evaluation CASE found for 1 batch and for 3.
 """
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import numpy as np
 import torch

@@ -1,6 +1,6 @@
 """Builds of a corpus that die by SIGKILL at every line of their end; started by test_corpus.py.
 
-    python tests/killed_builds.py FOLDER
+    python tests/helpers/killed_builds.py FOLDER
 
 FOLDER/text.txt is the text, FOLDER/tokenizer the tokenizer's folder. Prints how many lines were tried.
 """
@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from transformers import AutoTokenizer
 

@@ -4,7 +4,7 @@ import importlib
 import json
 from pathlib import Path
 
-from tagged_text import CONLL
+from tests.helpers.tagged_text import CONLL
 
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag")
 TEXT = "the old house by the river .\nthe king walked .\n\nthe queen opened the letter .\nthe night was old .\n"

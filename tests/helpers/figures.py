@@ -39,7 +39,7 @@ from benchmarks import tables as benchmark_tables
 from benchmarks.provenance import out_of_date
 from training import report
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 RECORDS = ("benchmarks/results", "docs/runs", "training", ".")
 STALE = "measured before the code changed"
 UNITS = r"(?:%|per\s?cent\b|times\b|ms\b|s\b|seconds?\b|minutes?\b|hours?\b|[kKMG]B\b|[kMG]\b|GFLOP|nats\b|points?\b)"
