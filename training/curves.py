@@ -51,7 +51,7 @@ def read_events(path: Path) -> list[dict]:
                 event["event"]
             except (ValueError, KeyError, TypeError):
                 raise ValueError(
-                    f'{path}:{number}: expected one JSON object with an "event", got {line.strip()[:60]}; '
+                    f'{path}:{number}: expected one JSON object with an "event", got {line.strip()[:60]!r}; '
                     "delete the line, which an interrupted write has left, to go on"
                 ) from None
             events.append(event)

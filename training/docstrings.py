@@ -145,7 +145,8 @@ def without_code(lines: list[str]) -> list[str]:
 
 def sections(lines: list[str]) -> Iterator[tuple[str, bool, list[str]]]:
     """(lower-case title or "", whether underlined as in numpydoc, lines) in order."""
-    title, underlined, body = "", False, []
+    title, underlined = "", False
+    body: list[str] = []
     position = 0
     while position < len(lines):
         line = lines[position]

@@ -17,7 +17,8 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
     Raises:
         ValueError: a tag is neither O nor B-, I-, E- or S- with a type.
     """
-    found, previous = [], "O"
+    found: list[tuple[str, int, int]] = []
+    previous = "O"
     for place, tag in enumerate(tags):
         if not TAG.fullmatch(tag):
             raise ValueError(f"expected O, or B-, I-, E- or S- with a type, got {tag!r}")
@@ -41,7 +42,9 @@ def span_scores(predictions: Sequence[Sequence[str]], references: Sequence[Seque
     """
     if [len(tags) for tags in predictions] != [len(tags) for tags in references] or not any(map(len, references)):
         raise ValueError("expected predictions and references of the same, non-empty sentences, a tag for every word")
-    right, guessed, true = Counter(), Counter(), Counter()
+    right: Counter[str] = Counter()
+    guessed: Counter[str] = Counter()
+    true: Counter[str] = Counter()
     equal = words = 0
     for prediction, reference in zip(predictions, references):
         ours, theirs = entities(prediction), entities(reference)

@@ -247,10 +247,8 @@ def already_finished(args) -> bool:
         )
     if os.environ.get("RANK", "0") == "0":
         print(f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed", flush=True)
-    if args.push_to_hub:
-        run = Run(args, _accelerator(args))
-        if run.is_main:
-            run._upload()
+        if args.push_to_hub:
+            upload(folder, args.hub_model_id, args.hub_private_repo, args.hub_dry_run, print)
     return True
 
 
