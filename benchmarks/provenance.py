@@ -1,7 +1,7 @@
 """Where a benchmark's figures come from: command, versions, machine, and a hash of every source file that took part.
 
 A record is out of date when one of its source files has changed since, or when it names none, as records older than
-this file do. The pages that quote such a record have to say so (tests/figures.py).
+this file do. The pages that quote such a record have to say so (tests/helpers/figures.py).
 """
 
 import hashlib

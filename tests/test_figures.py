@@ -142,7 +142,7 @@ def test_a_section_says_when_its_benchmark_is_older_than_the_code(monkeypatch):
     text = '## A\n\n7\xa0% of it.\n<!-- figures: percent(lengths.json#lengths["mrpc train"].share_of_real_tokens) -->\n'
     text = text.replace("7\xa0%", "41.6 %")
     note = f"It was <!-- stale: lengths.json -->{STALE}.\n"
-    monkeypatch.setattr("figures.out_of_date", lambda record: ["x has changed"])
+    monkeypatch.setattr("tests.helpers.figures.out_of_date", lambda record: ["x has changed"])
     assert mistakes(text) == [
         f"## A: lengths.json is older than the code; write, inside a line: <!-- stale: lengths.json -->({STALE})"
     ]

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import short_runs
-from training.run import Run, report_errors
+from training import run
+from training.run import report_errors
 
 ROOT = Path(__file__).parent.parent
 AUTO = ("--resume_from_checkpoint", "auto")
@@ -90,7 +91,7 @@ def test_a_finished_folder_may_be_uploaded(pretrained, data, tmp_path, monkeypat
     given = short_runs.flags("run_glue", data, folder, pretrained)
     short_runs.start("run_glue", given)
     before = content(folder)
-    monkeypatch.setattr(Run, "_upload", lambda run: uploaded.append((run.output_dir, run.args.hub_model_id)))
+    monkeypatch.setattr(run, "upload", lambda folder, name, *how: uploaded.append((folder, name)))
     short_runs.start("run_glue", [*given, *AUTO, "--push_to_hub", "--hub_model_id", "someone/small"])
     assert uploaded == [(folder, "someone/small")]
     assert content(folder) == before

@@ -13,6 +13,7 @@ from transformers import AutoTokenizer
 
 import run_ner
 from modeling_bert_repro import BertForTokenClassification
+from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
 from tests.helpers import hub_stand_in
 from tests.helpers.hub_stand_in import TOKEN
 from tests.helpers.tagged_text import CONLL, write
@@ -20,7 +21,7 @@ from training.hub_upload import check_access, files_to_upload, upload, without_p
 
 ROOT = Path(__file__).parent.parent
 NAME = "user/name"
-CODE = {"modeling_bert.py", "heads.py", "losses.py", "unpadding.py", "dropout.py"}
+CODE = {*PLAIN_FILES, *FAST_FILES}
 MODEL = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"}
 RECORDS = {"README.md", "run.json", "metrics.jsonl", "all_results.json", "training_curves.png"}
 STAYS = {  # what scripts leave in a folder, and what a user might

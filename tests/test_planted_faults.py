@@ -22,10 +22,20 @@ PRETRAINED, LM_HEADS, FAST, DROPOUT = "pretrained.py", "pretraining_heads.py", "
 # rewritten its new code; tests/helpers/planting.py says how they are looked for.
 FAULTS = {
     "causal on un-padded batches": (ENCODER, "BertSelfAttention.__init__", "config.is_decoder", "True"),
-    "padding mask ignored": (ENCODER, "BertModel.forward", "self.make_attention_mask(hidden_states, attention_mask)", "None"),
+    "padding mask ignored": (
+        ENCODER,
+        "BertModel.forward",
+        "self.make_attention_mask(hidden_states, attention_mask)",
+        "None",
+    ),
     "no 1/sqrt(d)": (ENCODER, "BertSelfAttention.__init__", "self.head_size**-0.5", "1.0"),
     "tanh GELU": (ENCODER, "BertIntermediate.__init__", "config.hidden_act", "'gelu_pytorch_tanh'"),
-    "tanh GELU in the LM head": (LM_HEADS, "BertPredictionTransform.__init__", "config.hidden_act", "'gelu_pytorch_tanh'"),
+    "tanh GELU in the LM head": (
+        LM_HEADS,
+        "BertPredictionTransform.__init__",
+        "config.hidden_act",
+        "'gelu_pytorch_tanh'",
+    ),
     "LayerNorm eps 1e-5": (
         ENCODER,
         ("BertEmbeddings.__init__", "BertResidual.__init__"),
@@ -96,7 +106,12 @@ FAULTS = {
     ),
     "pooled padding left out": (FAST, "choose_tokens", "model.pooler is not None", "False"),
     "labelled padding left out": (FAST, "choose_tokens", "None if reads is None else reads.labelled", "None"),
-    "unpadding where nobody asked": (PRETRAINED, "BertPreTrainedModel.find_switch", "switch or False", "switch or True"),
+    "unpadding where nobody asked": (
+        PRETRAINED,
+        "BertPreTrainedModel.find_switch",
+        "switch or False",
+        "switch or True",
+    ),
     "[CLS] not read": (FAST, "positions_read", "read[:, 0] = True", "pass"),
     "packed positions run on": (FAST, "Layout.encode", "kwargs.get('cu_seq_lens_q') is not None", "False"),
     "rows of other tokens": (

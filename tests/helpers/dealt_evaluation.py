@@ -15,10 +15,10 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import numpy as np
 import torch
 from accelerate import Accelerator
-from sharded_training import Source, prepared
 from transformers import BertConfig
 
 import modeling_bert_repro
+from tests.helpers.sharded_training import Source, prepared
 from training import pretraining
 from training.arguments import SharedArguments
 from training.batches import Features
