@@ -51,8 +51,7 @@ def main(argv: list[str] | None = None) -> None:
     run = start_run(args, "run_pretraining.py")
 
     pretraining.check_early(args)
-    text = pretraining.Text(args)
-    run.say(f"text: {text.name}")
+    text = pretraining.checked_text(run)
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
     model = pretraining.build_model(run, CLASSES[args.objective], tokenizer)
     train_corpus, eval_corpus = pretraining.corpora(run, text, tokenizer)

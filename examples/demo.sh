@@ -17,6 +17,9 @@ part() { # part NAME SCRIPT FLAGS...: run the script into $OUT/NAME unless it ha
   python "$script" --output_dir "$folder" --resume_from_checkpoint auto "$@"
 }
 
+echo "== The pre-training comes first and says after 20 steps how long it will take on this machine."
+echo "== The four fine-tunings behind it take about two thirds of that again."
+
 # The smallest network: in five minutes more steps are worth more than more layers.
 part pretrained run_pretraining.py --config_name tiny --max_seq_length 64 --per_device_train_batch_size 64 \
   --max_steps "$STEPS" --learning_rate 2e-3 --warmup_steps 0.1 --eval_steps 500 --logging_steps 50 --save_steps 500

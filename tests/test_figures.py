@@ -149,7 +149,7 @@ def test_a_section_says_when_its_benchmark_is_older_than_the_code(monkeypatch):
     assert not mistakes(text + note)
     assert mistakes(text + "\n" + note.removeprefix("It was "))  # which would end a paragraph
     assert mistakes(text + "\n## B\n\n" + note)  # in another section
-    monkeypatch.setattr("figures.out_of_date", lambda record: [])
+    monkeypatch.setattr("tests.helpers.figures.out_of_date", lambda record: [])
     assert not mistakes(text)
     assert mistakes(text + note) == [f"## A: lengths.json is up to date; remove its note ({STALE})"]
 

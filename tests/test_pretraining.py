@@ -123,3 +123,41 @@ def test_evaluation_against_transformers(pretrained, text_file, fake_run, tmp_pa
     assert found == pytest.approx(expected, rel=1e-5)
     run.args.max_eval_instances = 7
     assert pretraining.evaluate(run, model, held_out)["eval_mlm_loss"] != found["eval_mlm_loss"]
+
+
+ONE, TWO = "The old house .", "The old house . A new river ."
+
+
+@pytest.mark.parametrize(
+    ("documents", "flags", "got"),
+    [
+        ([TWO], "", "got 1 for the training text (its longest has 2 sentences) and 0 for the held-out text"),
+        ([f"The old house {n} ." for n in range(300)], "", "(its longest has 1 sentences)"),
+        ([f"{TWO} {n}" for n in range(9)], "", "and 0 for the held-out text (its longest has 0 sentences)"),
+        ([TWO, ""], "--validation_file V", "got 1 for the training text"),
+        ([ONE, ONE, ONE], "--validation_file V", "got 3 for the training text (its longest has 1 sentences). Add"),
+        ([f"{TWO} {n}" for n in range(300)], "--max_train_documents 2", "got 2 for the training text"),
+        ([ONE], "--objective mlm", "got 1 for the training text (its longest has 1 sentences) and 0 for the held-out"),
+    ],
+)
+def test_too_little_text_is_refused_before_a_vocabulary_is_learnt(tmp_path, monkeypatch, documents, flags, got):
+    monkeypatch.setattr(run_pretraining, "load_or_learn_tokenizer", lambda *_: pytest.fail("learnt a vocabulary"))
+    (tmp_path / "a.txt").write_text("\n\n".join(documents) + "\n")
+    (tmp_path / "b.txt").write_text(f"{TWO}\n\n{TWO}\n")
+    flags = f"--output_dir {tmp_path / 'run'} --train_file {tmp_path / 'a.txt'} {flags}"
+    with pytest.raises(ValueError) as caught:
+        run_pretraining.main(flags.replace("V", str(tmp_path / "b.txt")).split())
+    assert str(caught.value).startswith("a.txt: --objective mlm") and got in str(caught.value), caught.value
+    assert ("--validation_split" in str(caught.value)) == ("V" not in flags)
+
+
+@pytest.mark.parametrize("flags", ["", "--validation_file b.txt", "--objective ltr"])
+def test_only_as_much_text_is_read_as_tells(tmp_path, monkeypatch, flags):
+    """A file may be huge, and a stream endless: here the last documents are damaged, and are never looked at."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.txt").write_bytes(b"".join(b"%s %d\n\n" % (TWO.encode(), n) for n in range(20_000)) + b"\xff\n")
+    (tmp_path / "b.txt").write_text(f"{TWO}\n\n{TWO}\n")
+    text = pretraining.Text(parse_arguments(PretrainingArguments, f"--output_dir x --train_file a.txt {flags}".split()))
+    text.check()
+    with pytest.raises(ValueError, match="expected UTF-8 text"):
+        list(text.documents())

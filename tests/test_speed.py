@@ -68,3 +68,39 @@ def test_the_measured_peak_is_that_of_the_largest_product(monkeypatch, precision
     assert speed.measured_peak(torch.device("cpu"), precision) == pytest.approx(2 * 1024**3 / 0.01)
     monkeypatch.undo()
     assert speed.measured_peak(torch.device("cpu"), precision) > 1e7
+
+
+@pytest.mark.parametrize("phases", [None, "128:0.9,512:0.1"])
+@pytest.mark.parametrize(("start", "total"), [(0, 1000), (500, 1000), (0, 20), (0, 5)])
+def test_the_first_steps_tell_the_time_left(fake_run, small_config, monkeypatch, capsys, phases, start, total):
+    """On a clock of half a second a step; the first takes a minute, as with --torch_compile, and does not count."""
+    run = fake_run()
+    run.args.peak_tflops, run.args.phases = 2.0, phases
+    clock = speed.Throughput(run, small_config, total)
+    now = [0.0]
+    monkeypatch.setattr(speed.time, "perf_counter", lambda: now[0])
+
+    def steps():
+        for index in range(start + 1, total + 1):
+            now[0] += 60 if index == start + 1 else 0.5
+            yield Step(index, 1.0, 1.0, 1.0, 80, 2, 10, {})
+
+    for _ in clock.timed(steps()):
+        now[0] += 7  # an evaluation
+    said = {(0, 1000): "about 8 minutes left for 980 training steps", (500, 1000): "about 4 minutes left for 480 "}
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == ((start, total) in said)
+    if lines:
+        assert lines[0].startswith(said[start, total])
+        assert lines[0].endswith("phases of greater length take longer") == bool(phases)
+
+
+def test_spans_of_time_in_words():
+    spans = {
+        0.2: "about a second",
+        50: "about 50 seconds",
+        420: "about 7 minutes",
+        1e4: "about 3 hours",
+        4e5: "about 5 days",
+    }
+    assert {seconds: speed._in_words(seconds) for seconds in spans} == spans

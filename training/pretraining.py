@@ -25,6 +25,7 @@ from .phases import Phase, phases_of, scheduled
 from .pretrained import load_network
 from .reading import check_files, read_documents
 from .run import Run
+from .sentences import split_sentences
 from .shards import Corpus
 from .special_tokens import check_special_tokens
 from .tables import sha256
@@ -61,6 +62,34 @@ class Text:
             self.held_out_name = ", ".join(path.name for path in held_out)
             self.sources += [_described(path, sha256(path)) | {"split": "validation"} for path in held_out]
 
+    def check(self) -> None:
+        """Read on until the training text, and the part of it that is held out, hold what the objective needs.
+
+        Raises:
+            ValueError: the text ends before that, or it cannot be read.
+        """
+        least = 2 if self.args.objective == "mlm_nsp" else 1  # documents, and sentences of the longest of them
+        share = 0.0 if self.args.validation_file else self.args.validation_split
+        sides = {"training": [0, 0]} | ({"held-out": [0, 0]} if share else {})
+        for document in self.documents():
+            side = sides["held-out" if is_held_out(document, share) else "training"]
+            if min(side) < least and (sentences := sum(map(len, map(split_sentences, document)))):
+                side[:] = side[0] + 1, max(side[1], sentences)
+                if all(min(side) >= least for side in sides.values()):
+                    return
+        held_out = f" and as much to hold out (--validation_split {share})" if share else ""
+        remedies = ["put blank lines between documents"]
+        remedies += ["give a larger --validation_split or a --validation_file"] if share else []
+        remedies += ["use --objective mlm"] if least == 2 else []
+        found = " and ".join(
+            f"{documents} for the {name} text (its longest has {longest} sentences)"
+            for name, (documents, longest) in sides.items()
+        )
+        raise ValueError(
+            f"{self.name}: --objective {self.args.objective} needs at least {least} documents, one of them of at least "
+            f"{least} sentences, to train on{held_out}; got {found}. Add text, or {', or '.join(remedies)}"
+        )
+
     def documents(self) -> Iterator[list[str]]:
         """Each document as its paragraphs or sentences."""
         if self.files:
@@ -70,6 +99,14 @@ class Text:
         else:
             found = embedded.documents()
         return islice(found, self.limit)
+
+
+def checked_text(run: Run) -> Text:
+    """The run's text, which the main process has looked into: there is enough of it."""
+    text = Text(run.args)
+    run.say(f"text: {text.name}")
+    run.main_first(lambda: run.is_main and text.check())
+    return text
 
 
 def _described(path: Path, sha256: str) -> dict[str, str | int]:

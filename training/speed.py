@@ -25,6 +25,7 @@ from .loop import Step
 from .run import Run
 
 _MEASURED_SECONDS = 0.15
+FIRST_STEPS = 20  # after so many a run says how long it will take
 
 
 def training_flops(config: Any, tokens: float, sequences: float, labels: float) -> float:
@@ -82,14 +83,15 @@ class Throughput:
     """Clock of the training steps alone: evaluation and saving do not count."""
 
     def __init__(self, run: Run, config: Any, total_steps: int):
-        self.config, self.device, self.total_steps = config, run.device, total_steps
+        self.run, self.config, self.device, self.total_steps = run, config, run.device, total_steps
         self.peak = peak_of(run)
         self.started = time.perf_counter()
         self.all = self.recent = _Work()
         self.index = 0
 
     def timed(self, steps: Iterator[Step]) -> Iterator[Step]:
-        """`steps`, counted and timed."""
+        """`steps`, counted and timed; after the first of them the terminal is told how long the others will take."""
+        first = _Work()
         while True:
             started = time.perf_counter()
             step = next(steps, None)
@@ -98,6 +100,11 @@ class Throughput:
             flops = training_flops(self.config, step.tokens, step.sequences, step.labels)
             work = _Work(1, time.perf_counter() - started, step.tokens, flops, step.sequences)
             self.index, self.all, self.recent = step.index, self.all + work, self.recent + work
+            first = first if first.steps else self.all  # allocates, and compiles where that was asked for
+            if self.all.steps == FIRST_STEPS and step.index < self.total_steps:
+                seconds = (self.all.seconds - first.seconds) / (FIRST_STEPS - 1) * (self.total_steps - step.index)
+                longer = "; phases of greater length take longer" if getattr(self.run.args, "phases", None) else ""
+                self.run.say(f"{_in_words(seconds)} left for {self.total_steps - step.index:,} training steps{longer}")
             yield step
 
     def record(self) -> dict[str, float]:
@@ -125,6 +132,14 @@ class Throughput:
             "peak_tflops": self.peak / 1e12,
             "peak_memory_gb": peak_memory_gb(self.device),
         }
+
+
+def _in_words(seconds: float) -> str:
+    """ "about 7 minutes": a guess should not look exact."""
+    for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if seconds >= 1.5 * size:
+            return f"about {round(seconds / size)} {unit}s"
+    return f"about {max(1, round(seconds))} seconds" if seconds >= 1.5 else "about a second"
 
 
 class _Work:
