@@ -68,7 +68,7 @@ FAULTS = {  # name: (file, correct text, faulty text)
     ),
     "[CLS] not read": (FAST, "read[:, 0] = True", "pass"),
     "packed positions run on": (FAST, 'kwargs.get("cu_seq_lens_q") is not None', "False"),
-    "rows of other tokens": (UNPADDING, "torch.arange(len(self.index), device=rows.device)", "self.index"),
+    "rows of other tokens": (UNPADDING, "torch.arange(len(self.cells), device=rows.device)", "self.cells"),
     "second derivative cut off": (LOSSES, "        if torch.is_grad_enabled():", "        if False:"),
     "second derivative of attention cut off": (DROPOUT, "        if torch.is_grad_enabled():", "        if False:"),
     "blind queries see everything": (DROPOUT, "weights.masked_fill(blind, 0.0) if blind.any() else weights", "weights"),
