@@ -39,6 +39,7 @@ class FastDropout(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, dropped: int) -> Tensor:
+        """`values` of any shape with `dropped` of STEPS elements set to 0, and the others scaled up."""
         kept = draw(values.shape, dropped)
         ctx.save_for_backward(kept)
         ctx.scale = STEPS / (STEPS - dropped)
@@ -46,6 +47,7 @@ class FastDropout(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        """The gradient of the values."""
         (kept,) = ctx.saved_tensors
         return kept.to(gradient.dtype).mul_(gradient).mul_(ctx.scale), None
 
@@ -66,6 +68,7 @@ class BertDropout(nn.Dropout):
         self.config = config
 
     def forward(self, values: Tensor) -> Tensor:
+        """`values` of any shape, in training with elements dropped."""
         if self.training and drops_fast(self.config, values):
             return fast_dropout(values, self.p)
         return super().forward(values)
@@ -81,7 +84,10 @@ class DropoutAttention(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float, dropped: int
     ) -> Tensor:
-        """mask: (B, 1, L, L) or broadcastable, bool, True where a position is attended to."""
+        """The context (B, N, L, D) of query, key and value (B, N, L, D).
+
+        mask: (B, 1, L, L) or broadcastable, bool, True where a position is attended to.
+        """
         size = (*query.shape[:3], key.shape[2])
         ctx.rows = max(1, BLOCK // math.prod(size[1:]))
         ctx.scaling, ctx.scale = scaling, STEPS / (STEPS - dropped)
@@ -97,6 +103,7 @@ class DropoutAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradients of query, key and value (B, N, L, D) from that of the context (B, N, L, D)."""
         states = ctx.saved_tensors
         blocks = (len(states) - 3) // 2
         if torch.is_grad_enabled():  # create_graph=True: once more by torch's own operations, with the same masks
@@ -150,11 +157,11 @@ def fast_dropout_attention(
 ) -> tuple[Tensor, Tensor | None]:
     """Attention written out, as sdpa on a CPU does with dropout; (B, L, N, D) and, for eager, weights (B, N, L, L)."""
     size, dropped = query.shape[:3].numel() * key.shape[2], round(dropout * STEPS)
-    additive = attention_mask is not None and attention_mask.dtype != torch.bool
-    if not keep_weights and not additive and size >= SMALLEST and 0 < dropped < STEPS:
+    additive = None if attention_mask is None or attention_mask.dtype == torch.bool else attention_mask
+    if not keep_weights and additive is None and size >= SMALLEST and 0 < dropped < STEPS:
         context = DropoutAttention.apply(query, key, value, attention_mask, scaling, dropped)
         return context.transpose(1, 2).contiguous(), None
     scores = torch.matmul(query * scaling, key.transpose(2, 3))
-    weights = F.softmax(scores + attention_mask, dim=-1) if additive else attention_weights(scores, attention_mask)
+    weights = attention_weights(scores, attention_mask) if additive is None else F.softmax(scores + additive, dim=-1)
     weights = fast_dropout(weights, dropout)
     return torch.matmul(weights, value).transpose(1, 2).contiguous(), weights

@@ -7,7 +7,6 @@ known there. All of it is off until a switch of the config (or an argument of th
 Shapes: B batch, L length, H hidden size, T computed tokens, R rows that the last layer goes on with.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,10 +16,11 @@ from transformers import BertConfig
 from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions
 
 from .fast_dropout import BertDropout, drops_fast, fast_dropout_attention
+from .pretrained import UnpadInputs
 from .unpadding import Tokens, attend_unpadded, find_tokens, packed_tokens
 
 if TYPE_CHECKING:
-    from .modeling_bert import BertModel, BertSelfAttention, HeadReads, UnpadInputs
+    from .modeling_bert import AttentionFunction, BertModel, BertSelfAttention, HeadReads
 
 # Below this share of padding the gain is lost in the noise of a step (docs/performance.md).
 SMALLEST_SHARE = 0.1
@@ -49,7 +49,7 @@ class Layout(NamedTuple):
 
     def lay_back(self, hidden_states: Tensor) -> Tensor:
         """The last layer's states as (B, L, H), with zeros at the positions that were not computed."""
-        index = self.read if self.read is not None else None if self.tokens is None else self.tokens.index
+        index = self.read if self.read is not None else None if self.tokens is None else self.tokens.cells
         if index is None:
             return hidden_states
         batch_size, length = self.shape
@@ -67,30 +67,29 @@ class Layout(NamedTuple):
         **kwargs: Any,
     ) -> BaseModelOutputWithPoolingAndCrossAttentions:
         """What follows in `BertModel.forward`, for the positions of this layout."""
-        mask = None
-        if self.tokens is not None:
+        mask, tokens = None, self.tokens
+        if tokens is not None:
             if position_ids is None and kwargs.get("cu_seq_lens_q") is not None:
-                position_ids = self.tokens.positions
+                position_ids = tokens.positions
             elif position_ids is None:
-                position_ids = model.embeddings.default_positions(self.shape[1], self.tokens.index.device)
-            input_ids, token_type_ids, inputs_embeds = map(self.unpad, (input_ids, token_type_ids, inputs_embeds))
-            position_ids = self.unpad(position_ids.expand(self.shape))
+                position_ids = model.embeddings.default_positions(self.shape[1], tokens.cells.device)
+            input_ids, token_type_ids, inputs_embeds = (
+                None if values is None else tokens.unpad(values)
+                for values in (input_ids, token_type_ids, inputs_embeds)
+            )
+            position_ids = tokens.unpad(position_ids.expand(self.shape))
         hidden_states = model.embeddings(input_ids, token_type_ids, position_ids, inputs_embeds)
-        if self.tokens is None:
+        if tokens is None:
             mask = model.make_attention_mask(hidden_states, attention_mask)
         hidden_states = model.encoder(hidden_states, mask, layout=self, **kwargs)
         return model.make_output(self.lay_back(hidden_states))
-
-    def unpad(self, values: Tensor | None) -> Tensor | None:
-        """(B, L, ...) -> (1, T, ...)"""
-        return None if values is None else self.tokens.unpad(values).unsqueeze(0)
 
 
 def choose_layout(
     model: "BertModel",
     inputs: Tensor,
     attention_mask: Tensor | None,
-    unpad_inputs: "UnpadInputs",
+    unpad_inputs: UnpadInputs,
     reads: "HeadReads | None",
     options: dict[str, Any],
 ) -> Layout | None:
@@ -98,7 +97,7 @@ def choose_layout(
 
     Raises ValueError for an unpad_inputs that is no switch and for bad packing (`cu_seq_lens_q` among the options).
     """
-    shape: tuple[int, int] = tuple(inputs.shape[:2])
+    shape = (inputs.shape[0], inputs.shape[1])
     switch, cu_seq_lens = model.find_switch(unpad_inputs), options.get("cu_seq_lens_q")
     tokens = read = None
     if cu_seq_lens is not None:
@@ -117,7 +116,11 @@ def choose_layout(
 
 
 def choose_tokens(
-    model: "BertModel", attention_mask: Tensor | None, switch: "UnpadInputs", reads: "HeadReads | None", options: dict
+    model: "BertModel",
+    attention_mask: Tensor | None,
+    switch: UnpadInputs,
+    reads: "HeadReads | None",
+    options: dict[str, Any],
 ) -> Tokens | None:
     """The real tokens of a batch, those with a label and, for the pooler, the first of every sequence.
 
@@ -164,7 +167,9 @@ def leaves_layers_alone(model: "BertModel", options: dict[str, Any]) -> bool:
     return not config.chunk_size_feed_forward and len(model.encoder.layer) > 0
 
 
-def choose_attention(attend: Callable, module: "BertSelfAttention", query: Tensor, layout: Layout | None) -> Callable:
+def choose_attention(
+    attend: "AttentionFunction", module: "BertSelfAttention", query: Tensor, layout: Layout | None
+) -> "AttentionFunction":
     """The attention function of the back-end, or a faster one with its signature."""
     name = module.config._attn_implementation
     drops = module.training and module.dropout.p > 0 and not module.is_causal

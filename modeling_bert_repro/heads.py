@@ -4,7 +4,7 @@ Every forward takes `unpad_inputs` and tells the encoder what it reads, as in pr
 Shapes: B batch, L length, H hidden size, C classes.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from transformers.modeling_outputs import (
 from transformers.utils.generic import can_return_tuple
 
 from .losses import IGNORED, Count, classification_loss, cross_entropy, find_problem_type
-from .modeling_bert import POOLED_ONLY, BertModel, HeadReads
+from .modeling_bert import POOLED_ONLY, BertModel, HeadReads, only_input
 from .pretrained import BertPreTrainedModel, UnpadInputs
 from .pretraining_heads import BertForMaskedLM, BertForNextSentencePrediction, BertForPreTraining
 
@@ -35,7 +35,13 @@ __all__ = [
 ]
 
 
+def count_labels(config: BertConfig) -> int:
+    """C. transformers declares that `num_labels` may be None, which it is only until a config has been made."""
+    return cast("int", config.num_labels)
+
+
 def classifier_dropout(config: BertConfig) -> nn.Dropout:
+    """Dropout before the classifier: `config.classifier_dropout`, by default the hidden layers' probability."""
     own = config.classifier_dropout
     return nn.Dropout(config.hidden_dropout_prob if own is None else own)
 
@@ -45,10 +51,10 @@ class BertForSequenceClassification(BertPreTrainedModel):
 
     def __init__(self, config: BertConfig):
         super().__init__(config)
-        self.num_labels = config.num_labels
+        self.num_labels = count_labels(config)
         self.bert = BertModel(config)
         self.dropout = classifier_dropout(config)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.classifier = nn.Linear(config.hidden_size, self.num_labels)
         self.post_init()
 
     @can_return_tuple
@@ -92,10 +98,10 @@ class BertForTokenClassification(BertPreTrainedModel):
 
     def __init__(self, config: BertConfig):
         super().__init__(config)
-        self.num_labels = config.num_labels
+        self.num_labels = count_labels(config)
         self.bert = BertModel(config, add_pooling_layer=False)
         self.dropout = classifier_dropout(config)
-        self.classifier = nn.Linear(config.hidden_size, config.num_labels)
+        self.classifier = nn.Linear(config.hidden_size, self.num_labels)
         self.post_init()
 
     @can_return_tuple
@@ -159,7 +165,7 @@ class BertForMultipleChoice(BertPreTrainedModel):
         **kwargs: Any,
     ) -> tuple[Tensor, ...] | MultipleChoiceModelOutput:
         """Inputs have one more dimension than elsewhere, (B, choices, L); labels: (B,) of choice indices."""
-        choices = (inputs_embeds if input_ids is None else input_ids).shape[1]
+        choices = only_input(input_ids, inputs_embeds).shape[1]
         outputs = self.bert(
             flat_choices(input_ids),
             flat_choices(attention_mask),
@@ -225,12 +231,9 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         loss = None
         if start_positions is not None and end_positions is not None:
             length = start_logits.shape[1]
-            spans = ((start_logits, start_positions), (end_logits, end_positions))
-            loss = (
-                sum(
-                    cross_entropy(logits, positions.view(-1).clamp(0, length), num_items_in_batch, ignored=length)
-                    for logits, positions in spans
-                )
-                / 2
+            start_loss, end_loss = (
+                cross_entropy(logits, positions.view(-1).clamp(0, length), num_items_in_batch, ignored=length)
+                for logits, positions in ((start_logits, start_positions), (end_logits, end_positions))
             )
+            loss = (start_loss + end_loss) / 2
         return QuestionAnsweringModelOutput(loss, start_logits, end_logits, outputs.hidden_states, outputs.attentions)

@@ -7,7 +7,8 @@ micro-batch, as in transformers' heads, is wrong by the spread of the counts. It
 without any labelled item the loss is 0.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ IGNORED = -100
 LARGE = 1 << 20  # values; fewer are no trouble for torch's function
 BLOCK = 1 << 17
 Count = int | Tensor | None
+ProblemType = Literal["regression", "single_label_classification", "multi_label_classification"]
 
 
 def runs_eagerly() -> bool:
@@ -44,6 +46,7 @@ class LargeCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor, ignored: int) -> Tensor:
+        """The sum over the items of logits (M, V) whose label in labels (M,) is not `ignored`."""
         counts = labels != ignored
         targets = labels.where(counts, 0).long().unsqueeze(1)
         ctx.rows = max(1, BLOCK // logits.shape[1])
@@ -53,6 +56,7 @@ class LargeCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        """The gradient of the logits (M, V): softmax minus one-hot label, 0 for items without a label."""
         logits, targets, counts, sizes = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph=True
             shares = at_least_float32(logits).softmax(1)
@@ -75,7 +79,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, count: Count = None, ignored: 
     return per_item(total, (labels != ignored).sum() if count is None else count)
 
 
-def find_problem_type(num_labels: int, labels: Tensor) -> str:
+def find_problem_type(num_labels: int, labels: Tensor) -> ProblemType:
     """transformers' rule for a config without problem_type: one output is regression, integers are classes."""
     if num_labels == 1:
         return "regression"
@@ -92,7 +96,10 @@ def classification_loss(logits: Tensor, labels: Tensor, problem_type: str, count
     """
     if problem_type == "single_label_classification":
         return cross_entropy(logits, labels.view(-1), count)
-    elementwise = {"regression": F.mse_loss, "multi_label_classification": F.binary_cross_entropy_with_logits}
+    elementwise: dict[str, Callable[..., Tensor]] = {
+        "regression": F.mse_loss,
+        "multi_label_classification": F.binary_cross_entropy_with_logits,
+    }
     if problem_type not in elementwise:
         known = ", ".join(["single_label_classification", *elementwise])
         raise ValueError(f"expected config.problem_type to be one of {known}, got {problem_type!r}")

@@ -12,7 +12,7 @@ This file travels inside saved checkpoints: besides torch and transformers it ma
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -28,18 +28,34 @@ from transformers.utils.output_capturing import capture_outputs
 
 from .pretrained import BertPreTrainedModel, UnpadInputs
 
-try:
-    from .fast_path import Layout, choose_attention, choose_dropout, choose_layout
-except ModuleNotFoundError:
-    Layout = Any
+if TYPE_CHECKING:
+    from .fast_path import Layout
 
-    def choose_layout(model, inputs, attention_mask, unpad_inputs, reads, options):
+AttentionFunction = Callable[..., tuple[Tensor, Tensor | None]]  # called like eager_attention_forward
+
+try:
+    from .fast_path import choose_attention, choose_dropout, choose_layout
+except ModuleNotFoundError:  # The files of the fast path were deleted: plain BERT, with the signatures of fast_path.py.
+
+    def choose_layout(
+        model: "BertModel",
+        inputs: Tensor,
+        attention_mask: Tensor | None,
+        unpad_inputs: UnpadInputs,
+        reads: "HeadReads | None",
+        options: dict[str, Any],
+    ) -> "Layout | None":
+        """None: all positions are computed."""
         return None
 
-    def choose_attention(attend, module, query, layout):
+    def choose_attention(
+        attend: AttentionFunction, module: "BertSelfAttention", query: Tensor, layout: "Layout | None"
+    ) -> AttentionFunction:
+        """The attention function of the back-end."""
         return attend
 
-    def choose_dropout(p, config):
+    def choose_dropout(p: float, config: BertConfig) -> nn.Dropout:
+        """torch's dropout."""
         return nn.Dropout(p)
 
 
@@ -58,7 +74,10 @@ class BertEmbeddings(nn.Module):
 
     def __init__(self, config: BertConfig):
         super().__init__()
-        self.word_embeddings = nn.Embedding(config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id)
+        # Any module: transformers' `set_input_embeddings` may put another one here.
+        self.word_embeddings: nn.Module = nn.Embedding(
+            config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id
+        )
         self.position_embeddings = nn.Embedding(config.max_position_embeddings, config.hidden_size)
         self.token_type_embeddings = nn.Embedding(config.type_vocab_size, config.hidden_size)
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
@@ -71,6 +90,10 @@ class BertEmbeddings(nn.Module):
         position_ids: Tensor | None,  # (B, L) or (1, L)
         inputs_embeds: Tensor | None,  # (B, L, H)
     ) -> Tensor:
+        """The sum for each position, (B, L, H). Positions are 0 .. L-1 and segments 0 where they are not given.
+
+        Raises ValueError where positions are not given and there are fewer than L position embeddings.
+        """
         words = self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds
         batch_size, length = words.shape[:2]
         if position_ids is None:
@@ -79,10 +102,10 @@ class BertEmbeddings(nn.Module):
             token_type_ids = torch.zeros(batch_size, length, dtype=torch.long, device=words.device)
         embeddings = words + self.token_type_embeddings(token_type_ids)
         embeddings = embeddings + self.position_embeddings(position_ids)
-        return self.dropout(self.LayerNorm(embeddings))  # (B, L, H)
+        return self.dropout(self.LayerNorm(embeddings))
 
     def default_positions(self, length: int, device: torch.device) -> Tensor:
-        """0 .. L-1 as (1, L). Raises ValueError where there are fewer position embeddings."""
+        """0 .. L-1 as (1, L). Raises ValueError where there are fewer than L position embeddings."""
         limit = self.position_embeddings.num_embeddings
         if length > limit:
             raise ValueError(
@@ -102,7 +125,11 @@ def eager_attention_forward(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor]:
-    """Scaled dot-product attention written out; returns (B, L, N, D) and the weights (B, N, L, L)."""
+    """Scaled dot-product attention written out (Vaswani et al., 2017, section 3.2.1).
+
+    Returns the context (B, L, N, D) and the weights (B, N, L, L). `dropout` is the probability with which a weight is
+    dropped in training.
+    """
     scores = torch.matmul(query, key.transpose(2, 3)) * scaling  # (B, N, L, L)
     if attention_mask is not None:
         scores = scores + attention_mask
@@ -115,6 +142,7 @@ class BertSelfAttention(nn.Module):
     """Multi-head self-attention; bidirectional, or left-to-right with `config.is_decoder`."""
 
     def __init__(self, config: BertConfig):
+        """Raises ValueError where the hidden size cannot be divided among the heads."""
         super().__init__()
         if config.hidden_size % config.num_attention_heads != 0:
             raise ValueError(
@@ -132,18 +160,18 @@ class BertSelfAttention(nn.Module):
         self.dropout = nn.Dropout(config.attention_probs_dropout_prob)
 
     def forward(
-        self,
-        hidden_states: Tensor,
-        attention_mask: Tensor | None = None,
-        layout: Layout | None = None,
-        **kwargs: Any,
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None, layout: "Layout | None" = None, **kwargs: Any
     ) -> tuple[Tensor, Tensor | None]:
+        """hidden_states (B, L, H) -> the heads' contexts side by side, (B, L, H), and the weights (B, N, L, L).
+
+        The weights are None with all back-ends but eager.
+        """
         batch_size, length, hidden_size = hidden_states.shape
         heads_shape = (batch_size, length, -1, self.head_size)
         query = self.query(hidden_states).view(heads_shape).transpose(1, 2)  # (B, N, L, D)
         key = self.key(hidden_states).view(heads_shape).transpose(1, 2)
         value = self.value(hidden_states).view(heads_shape).transpose(1, 2)
-        attend: Callable = ALL_ATTENTION_FUNCTIONS.get_interface(
+        attend: AttentionFunction = ALL_ATTENTION_FUNCTIONS.get_interface(
             self.config._attn_implementation, eager_attention_forward
         )
         attend = choose_attention(attend, self, query, layout)
@@ -170,7 +198,8 @@ class BertResidual(nn.Module):
         self.dropout = choose_dropout(config.hidden_dropout_prob, config)
 
     def forward(self, hidden_states: Tensor, residual: Tensor) -> Tensor:
-        return self.LayerNorm(self.dropout(self.dense(hidden_states)) + residual)  # (B, L, H)
+        """hidden_states (B, L, H or I) and residual (B, L, H) -> (B, L, H)"""
+        return self.LayerNorm(self.dropout(self.dense(hidden_states)) + residual)
 
 
 class BertAttention(nn.Module):
@@ -182,12 +211,9 @@ class BertAttention(nn.Module):
         self.output = BertResidual(config, config.hidden_size)
 
     def forward(
-        self,
-        hidden_states: Tensor,
-        attention_mask: Tensor | None = None,
-        layout: Layout | None = None,
-        **kwargs: Any,
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None, layout: "Layout | None" = None, **kwargs: Any
     ) -> Tensor:
+        """(B, L, H) -> (B, L, H); with a layout, only the rows that it keeps."""
         context, _ = self.self(hidden_states, attention_mask, layout=layout, **kwargs)
         if layout is not None:
             context, hidden_states = layout.keep_rows(context), layout.keep_rows(hidden_states)
@@ -203,11 +229,12 @@ class BertIntermediate(nn.Module):
         self.activation = ACT2FN[config.hidden_act]
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        return self.activation(self.dense(hidden_states))  # (B, L, I)
+        """(B, L, H) -> (B, L, I)"""
+        return self.activation(self.dense(hidden_states))
 
 
 class BertLayer(GradientCheckpointingLayer):
-    """Attention, then feed-forward, each with its residual block."""
+    """Attention, then feed-forward, each with its residual block (`transformer_model` of google-research/bert)."""
 
     def __init__(self, config: BertConfig):
         super().__init__()
@@ -216,17 +243,14 @@ class BertLayer(GradientCheckpointingLayer):
         self.intermediate = BertIntermediate(config)
         self.output = BertResidual(config, config.intermediate_size)
 
-    def forward(
-        self,
-        hidden_states: Tensor,
-        attention_mask: Tensor | None = None,
-        **kwargs: Any,
-    ) -> Tensor:
+    def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor:
+        """(B, L, H) -> (B, L, H)"""
         # hidden_states must stay the first positional argument: checkpointing and output recording read it there.
         attended = self.attention(hidden_states, attention_mask, **kwargs)
         return apply_chunking_to_forward(self.feed_forward, self.chunk_size_feed_forward, 1, attended)
 
     def feed_forward(self, attended: Tensor) -> Tensor:
+        """(B, L, H) -> (B, L, H), each position on its own, so that it can be computed in chunks of L."""
         return self.output(self.intermediate(attended), attended)
 
 
@@ -238,17 +262,14 @@ class BertEncoder(nn.Module):
         self.layer = nn.ModuleList(BertLayer(config) for _ in range(config.num_hidden_layers))
 
     def forward(
-        self,
-        hidden_states: Tensor,
-        attention_mask: Tensor | None = None,
-        layout: Layout | None = None,
-        **kwargs: Any,
+        self, hidden_states: Tensor, attention_mask: Tensor | None = None, layout: "Layout | None" = None, **kwargs: Any
     ) -> Tensor:
+        """(B, L, H) -> (B, L, H); with a layout, the last layer goes on with the rows that are read."""
         for number, layer in enumerate(self.layer, 1):
             if layout is not None:
                 kwargs["layout"] = layout if number == len(self.layer) else layout.all_rows()
             hidden_states = layer(hidden_states, attention_mask, **kwargs)
-        return hidden_states  # (B, L, H)
+        return hidden_states
 
 
 class BertPooler(nn.Module):
@@ -259,11 +280,15 @@ class BertPooler(nn.Module):
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        return torch.tanh(self.dense(hidden_states[:, 0]))  # (B, H)
+        """(B, L, H) -> (B, H)"""
+        return torch.tanh(self.dense(hidden_states[:, 0]))
 
 
-def refuse_cache(forward: Callable) -> Callable:
-    """Reject key-value caches; outside the merge of config defaults, as `config.use_cache` is true there."""
+def refuse_cache(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Reject key-value caches with ValueError.
+
+    It stands outside the merge of config defaults, because `config.use_cache` is true there.
+    """
 
     @wraps(forward)
     def checked(self: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
@@ -275,6 +300,15 @@ def refuse_cache(forward: Callable) -> Callable:
         return forward(self, *args, **kwargs)
 
     return checked
+
+
+def only_input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
+    """The one that is given. Raises ValueError for both and for neither."""
+    given = [values for values in (input_ids, inputs_embeds) if values is not None]
+    if len(given) != 1:
+        got = "both" if given else "neither"
+        raise ValueError(f"expected exactly one of input_ids and inputs_embeds, got {got}: pass one of them")
+    return given[0]
 
 
 class BertModel(BertPreTrainedModel):
@@ -300,9 +334,11 @@ class BertModel(BertPreTrainedModel):
         self.post_init()
 
     def get_input_embeddings(self) -> nn.Module:
+        """The word embeddings."""
         return self.embeddings.word_embeddings
 
     def set_input_embeddings(self, value: nn.Module) -> None:
+        """Replace the word embeddings by a module that maps ids (B, L) to (B, L, H)."""
         self.embeddings.word_embeddings = value
 
     @refuse_cache
@@ -335,15 +371,12 @@ class BertModel(BertPreTrainedModel):
         transformers' FlashAttentionKwargs: one row (1, L) holds several sequences end to end, none attends to
         another; positions restart by default.
         """
-        if (input_ids is None) == (inputs_embeds is None):
-            got = "neither" if input_ids is None else "both"
-            raise ValueError(f"expected exactly one of input_ids and inputs_embeds, got {got}: pass one of them")
+        inputs = only_input(input_ids, inputs_embeds)
         if encoder_hidden_states is not None or encoder_attention_mask is not None:
             raise ValueError(
                 "expected no encoder_hidden_states or encoder_attention_mask, got one: this BERT has no "
                 "cross-attention; use transformers' BertModel for it"
             )
-        inputs = input_ids if inputs_embeds is None else inputs_embeds
         layout = choose_layout(self, inputs, attention_mask, unpad_inputs, reads, kwargs)
         if layout is not None:
             return layout.encode(self, attention_mask, input_ids, token_type_ids, position_ids, inputs_embeds, **kwargs)
@@ -351,13 +384,18 @@ class BertModel(BertPreTrainedModel):
         mask = self.make_attention_mask(hidden_states, attention_mask)
         return self.make_output(self.encoder(hidden_states, mask, **kwargs))
 
-    def make_attention_mask(self, hidden_states: Tensor, attention_mask: Tensor | None) -> Tensor | None:
-        """The mask in the form of the attention back-end; left to right with `config.is_decoder`."""
-        make_mask = create_causal_mask if self.config.is_decoder else create_bidirectional_mask
-        inputs = {"inputs_embeds": hidden_states, "attention_mask": attention_mask, "past_key_values": None}
-        return make_mask(config=self.config, **inputs)
+    def make_attention_mask(self, hidden_states: Tensor, attention_mask: Tensor | None) -> Any:
+        """The mask in the form of the attention back-end; left to right with `config.is_decoder`.
+
+        None where everything is attended to, a BlockMask for flex attention, else a tensor (B, 1, L, L).
+        """
+        make_mask: Callable[..., Any] = create_causal_mask if self.config.is_decoder else create_bidirectional_mask
+        return make_mask(
+            config=self.config, inputs_embeds=hidden_states, attention_mask=attention_mask, past_key_values=None
+        )
 
     def make_output(self, hidden_states: Tensor) -> BaseModelOutputWithPoolingAndCrossAttentions:
+        """The output for the encoder's states (B, L, H); `capture_outputs` adds the recorded ones."""
         return BaseModelOutputWithPoolingAndCrossAttentions(
             last_hidden_state=hidden_states,  # (B, L, H)
             pooler_output=None if self.pooler is None else self.pooler(hidden_states),  # (B, H)

@@ -39,6 +39,7 @@ class BertForPreTrainingOutput(ModelOutput):
     nsp_loss: Tensor | None = None
 
     def to_tuple(self) -> tuple[Any, ...]:
+        """The fields that are set, as transformers' output has them: without the two terms of the loss."""
         return tuple(self[key] for key in self.keys() if key not in ("mlm_loss", "nsp_loss"))
 
 
@@ -52,6 +53,7 @@ class BertPredictionTransform(nn.Module):
         self.LayerNorm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
+        """(..., H) -> (..., H)"""
         return self.LayerNorm(self.activation(self.dense(hidden_states)))
 
 
@@ -65,11 +67,15 @@ class BertLMPredictionHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))  # tied to decoder.bias; the name on disk
 
     def forward(self, hidden_states: Tensor) -> Tensor:
+        """(..., H) -> (..., V)"""
         return self.decoder(self.transform(hidden_states))
 
 
 class BertHeads(nn.Module):
-    """The container behind the tensor names `cls.predictions...` and `cls.seq_relationship...`."""
+    """The container behind the tensor names `cls.predictions...` and `cls.seq_relationship...`, one of them or both."""
+
+    predictions: BertLMPredictionHead
+    seq_relationship: nn.Linear
 
     def __init__(self, config: BertConfig, predictions: bool, seq_relationship: bool):
         super().__init__()
@@ -82,6 +88,8 @@ class BertHeads(nn.Module):
 class BertLanguageModel(BertPreTrainedModel):
     """What the two classes with a vocabulary head share."""
 
+    bert: BertModel
+    cls: BertHeads
     _tied_weights_keys = TIED_DECODER
 
     @torch.no_grad()
@@ -90,10 +98,12 @@ class BertLanguageModel(BertPreTrainedModel):
         if isinstance(module, BertLMPredictionHead):
             initialization.zeros_(module.bias)  # a model built on the meta device would keep arbitrary memory
 
-    def get_output_embeddings(self) -> nn.Module:
+    def get_output_embeddings(self) -> nn.Linear:
+        """The projection to the vocabulary, whose weight is that of the word embeddings."""
         return self.cls.predictions.decoder
 
-    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+    def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
+        """Replace the projection; its bias becomes the head's own."""
         self.cls.predictions.decoder = new_embeddings
         self.cls.predictions.bias = new_embeddings.bias
 
@@ -104,6 +114,7 @@ class BertLanguageModel(BertPreTrainedModel):
         return labels is not None and sparse_prediction
 
     def reads_of(self, labels: Tensor | None, sparse: bool) -> HeadReads:
+        """What the vocabulary head takes from the encoder: the labelled positions, and the others unless sparse."""
         return HeadReads(None if labels is None else labels != IGNORED, other_positions=not sparse)
 
     def predict_tokens(
@@ -114,13 +125,13 @@ class BertLanguageModel(BertPreTrainedModel):
         sparse: logits (M, V) of the labelled positions only, in row-major order, so that `labels[labels != -100]` are
         their targets. Finding them makes the host wait for a CUDA device once.
         """
+        if labels is None:
+            return self.cls.predictions(hidden_states), None
         if sparse:
             labelled = labels != IGNORED
             hidden_states, labels = hidden_states[labelled], labels[labelled]
-        logits, loss = self.cls.predictions(hidden_states), None
-        if labels is not None:
-            loss = cross_entropy(logits.view(-1, logits.shape[-1]), labels.view(-1), count)
-        return logits, loss
+        logits = self.cls.predictions(hidden_states)
+        return logits, cross_entropy(logits.view(-1, logits.shape[-1]), labels.view(-1), count)
 
 
 class BertForPreTraining(BertLanguageModel):
@@ -176,11 +187,11 @@ class BertForPreTraining(BertLanguageModel):
             if count is None and labels is None:
                 count = num_items_in_batch
             nsp_loss = cross_entropy(nsp_logits, next_sentence_label.view(-1), count)
-            if count is None and num_items_in_batch is not None:
+            if count is None and labels is not None and num_items_in_batch is not None:
                 nsp_loss = per_item(nsp_loss * (labels != IGNORED).sum(), num_items_in_batch)
         terms = [term for term in (mlm_loss, nsp_loss) if term is not None]
         return BertForPreTrainingOutput(
-            loss=sum(terms) if terms else None,
+            loss=torch.stack(terms).sum() if terms else None,
             prediction_logits=logits,
             seq_relationship_logits=nsp_logits,
             hidden_states=outputs.hidden_states,

@@ -53,7 +53,10 @@ class QuestionAnsweringPipeline(ChunkPipeline):
             default: the config's, else 0
     """
 
+    tokenizer: Any  # transformers declares the slow kind only, and None
+
     def __init__(self, *args: Any, **kwargs: Any):
+        """Raises ValueError for a tokenizer that is slow, pads on the left or pairs texts otherwise."""
         super().__init__(*args, **kwargs)
         tokenizer = self.tokenizer
         if tokenizer is None or not tokenizer.is_fast or tokenizer.padding_side != "right":
@@ -72,15 +75,19 @@ class QuestionAnsweringPipeline(ChunkPipeline):
         handle_impossible_answer: bool | None = None,
         null_score_diff_threshold: float | None = None,
         **unknown: Any,
-    ) -> tuple[dict, dict, dict]:
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         if unknown:
             raise ValueError(f"unknown option {', '.join(sorted(unknown))}; the docstring of this pipeline lists them")
         for name, value in {"top_k": top_k, "max_answer_len": max_answer_len, "doc_stride": doc_stride}.items():
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1; got {value}")
         windows = {"max_seq_len": max_seq_len, "doc_stride": doc_stride, "max_question_len": max_question_len}
-        answers = {"top_k": top_k, "max_answer_len": max_answer_len}
-        answers |= {"handle_impossible_answer": handle_impossible_answer, "threshold": null_score_diff_threshold}
+        answers = {
+            "top_k": top_k,
+            "max_answer_len": max_answer_len,
+            "handle_impossible_answer": handle_impossible_answer,
+            "threshold": null_score_diff_threshold,
+        }
         return _given(windows), {}, _given(answers)
 
     def __call__(self, inputs: Any = None, *, question: Any = None, context: Any = None, **options: Any) -> Any:
@@ -103,6 +110,10 @@ class QuestionAnsweringPipeline(ChunkPipeline):
         doc_stride: int | None = None,
         max_question_len: int | None = None,
     ) -> Iterator[dict[str, Any]]:
+        """Yield the model's inputs (1, length) for one window after the other, and what `postprocess` needs to know.
+
+        Raises ValueError for an example without question or context, and for a length that leaves no room for context.
+        """
         question, context = _check(example)
         longest = max_seq_len or self._setting("max_seq_length", min(384, self.model.config.max_position_embeddings))
         asked = max_question_len or self._setting("max_query_length", min(64, longest // 4))
@@ -150,6 +161,7 @@ class QuestionAnsweringPipeline(ChunkPipeline):
         handle_impossible_answer: bool | None = None,
         threshold: float | None = None,
     ) -> dict[str, Any] | list[dict[str, Any]]:
+        """The best answers of all windows of one example, best first; a single one for `top_k` 1."""
         stored = getattr(self.model.config, "null_score_diff_threshold", None)
         if handle_impossible_answer is None:
             handle_impossible_answer = stored is not None or threshold is not None

@@ -6,12 +6,14 @@ one sequence into the next. With unpadding off, none of this code is executed.
 Shapes: B batch, L length, H hidden size, N heads, D head size, T computed tokens.
 """
 
-from collections.abc import Callable
 from itertools import accumulate, groupby, pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from .modeling_bert import AttentionFunction, BertSelfAttention
 
 
 class Tokens(NamedTuple):
@@ -20,7 +22,7 @@ class Tokens(NamedTuple):
     A named tuple, because accelerate then moves its tensors to a layer's device like any other argument.
     """
 
-    index: Tensor  # (T,) int64 into the flattened B * L positions
+    cells: Tensor  # (T,) int64 into the flattened B * L positions
     place: Tensor  # (T,) int64 into the flattened blocks of attention, sequences x longest
     limits: Tensor  # (sequences + 1,) int32: sequence i is tokens limits[i] .. limits[i + 1]
     mask: Tensor  # (sequences, longest) bool: what the blocks of attention attend to
@@ -36,13 +38,13 @@ class Tokens(NamedTuple):
         return (self.place % self.longest).unsqueeze(0)
 
     def unpad(self, values: Tensor) -> Tensor:
-        """(B, L, ...) -> (T, ...)"""
-        return values.flatten(0, 1).index_select(0, self.index)
+        """(B, L, ...) -> (1, T, ...)"""
+        return values.flatten(0, 1).index_select(0, self.cells).unsqueeze(0)
 
     def rows_at(self, positions: Tensor) -> Tensor:
         """(R,) of the flattened B * L positions -> which of the T tokens stand there; they must have been computed."""
         rows = positions.new_full((self.shape[0] * self.shape[1],), -1)
-        return rows.index_copy(0, self.index, torch.arange(len(self.index), device=rows.device))[positions]
+        return rows.index_copy(0, self.cells, torch.arange(len(self.cells), device=rows.device))[positions]
 
     def to_blocks(self, values: Tensor) -> Tensor:
         """(T, N, D) -> (sequences, N, longest, D), each sequence from the start of its row, zeros after it."""
@@ -109,9 +111,9 @@ def lay_out(lengths: list[int], index: Tensor, shape: tuple[int, int], attended:
 
 
 def attend_unpadded(
-    attend: Callable,
+    attend: "AttentionFunction",
     tokens: Tokens,
-    module: nn.Module,
+    module: "BertSelfAttention",
     query: Tensor,  # (1, N, T, D)
     key: Tensor,
     value: Tensor,
@@ -119,7 +121,7 @@ def attend_unpadded(
     dropout: float,
     scaling: float,
     **kwargs: Any,
-) -> tuple[Tensor, None]:
+) -> tuple[Tensor, Tensor | None]:
     """Attention within each sequence: (1, T, N, D) and no weights, for the back-ends eager, sdpa and flash.
 
     flash_attention_*: transformers' variable-length call. sdpa on a CPU: one call for each length, without a mask or
@@ -148,6 +150,7 @@ def attend_unpadded(
 
 
 def fits_varlen_kernel(query: Tensor, dropout: float, is_causal: bool) -> bool:
+    """Whether torch's variable-length kernel can compute this: half precision on CUDA, no dropout, bidirectional."""
     return query.is_cuda and query.dtype in (torch.bfloat16, torch.float16) and not dropout and not is_causal
 
 
@@ -156,11 +159,18 @@ def varlen_attention(tokens: Tokens, query: Tensor, key: Tensor, value: Tensor) 
     from torch.nn.attention import varlen  # loads CUDA kernels' registrations, which a CPU process does not need
 
     limits, longest = tokens.limits, tokens.longest
-    return varlen.varlen_attn(query, key, value, limits, limits, longest, longest)
+    # It returns a pair only where it is asked for more than the context.
+    return cast("Tensor", varlen.varlen_attn(query, key, value, limits, limits, longest, longest))
 
 
 def attend_by_length(
-    attend: Callable, tokens: Tokens, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, **options: float
+    attend: "AttentionFunction",
+    tokens: Tokens,
+    module: "BertSelfAttention",
+    query: Tensor,  # (T, N, D)
+    key: Tensor,
+    value: Tensor,
+    **options: float,
 ) -> Tensor:
     """(T, N, D), one unmasked call for each run of equal lengths."""
     sizes = [sequences * length for sequences, length in tokens.runs]
@@ -174,7 +184,13 @@ def attend_by_length(
 
 
 def attend_in_blocks(
-    attend: Callable, tokens: Tokens, module: nn.Module, query: Tensor, key: Tensor, value: Tensor, **options: float
+    attend: "AttentionFunction",
+    tokens: Tokens,
+    module: "BertSelfAttention",
+    query: Tensor,  # (T, N, D)
+    key: Tensor,
+    value: Tensor,
+    **options: float,
 ) -> Tensor:
     """(T, N, D) through padded blocks (sequences, N, longest, D) and a mask in the back-end's form."""
     length = tokens.longest

@@ -287,6 +287,16 @@ def test_bad_arguments_are_refused(arguments, message):
         model(**arguments)
 
 
+@every_class
+def test_every_class_wants_exactly_one_kind_of_input(name):
+    model, inputs = ours(name), make_inputs(name)
+    inputs["inputs_embeds"] = torch.ones(*inputs["input_ids"].shape, 24, dtype=torch.float64)
+    with pytest.raises(ValueError, match="exactly one of input_ids and inputs_embeds, got both"):
+        model(**inputs)
+    with pytest.raises(ValueError, match="exactly one of input_ids and inputs_embeds, got neither"):
+        model(attention_mask=inputs["attention_mask"])
+
+
 def test_an_encoder_accepts_transformers_cache_flags():
     """`config.use_cache` is true by default and generic code passes it on; an encoder has nothing to cache."""
     model = BertModel(tiny_config())

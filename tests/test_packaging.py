@@ -19,6 +19,7 @@ import training
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("modeling_bert_repro", "tokenization", "training")
+STRICT = ("modeling_bert_repro", "tokenization")  # their types and docstrings are complete
 SCRIPTS = sorted(path.name for path in (*ROOT.glob("run_*.py"), ROOT / "extract_features.py"))
 # In a process of its own: setuptools changes its surroundings.
 BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, sys.argv[1])(sys.argv[2]))"
@@ -139,8 +140,30 @@ def test_tools_of_the_lists_are_pinned():
 
 def test_types_are_checked_strictly():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
-    assert settings["strict"] is True and "tokenization" in settings["files"]
+    assert settings["strict"] is True and {*settings["files"]} >= {*STRICT}
     relaxed = [module for entry in settings["overrides"] for module in entry["module"] if "strict_equality" in entry]
-    assert not [name for name in relaxed if name.startswith(("tokenization", "modeling_bert_repro"))]
-    ignores = {path.name: path.read_text().count("type: ignore") for path in (ROOT / "tokenization").glob("*.py")}
+    assert not [name for name in relaxed if name.startswith(STRICT)]
+    files = [path for package in STRICT for path in (ROOT / package).glob("*.py")]
+    ignores = {path.name: path.read_text().count("type: ignore") for path in files}
     assert sum(ignores.values()) <= 1, json.dumps(ignores)
+    assert "\t$(BIN)/mypy\n" in (ROOT / "Makefile").read_text()
+
+
+def described(tree: ast.Module | ast.ClassDef, prefix: str = "") -> dict[str, bool]:
+    """Of every public class, function and method: whether it has a docstring."""
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+            found[prefix + node.name] = ast.get_docstring(node) is not None
+            if isinstance(node, ast.ClassDef):
+                found |= described(node, f"{prefix}{node.name}.")
+    return found
+
+
+@pytest.mark.parametrize("package", STRICT)
+def test_public_names_have_docstrings(package):
+    names = {path.name: described(ast.parse(path.read_text())) for path in (ROOT / package).glob("*.py")}
+    assert sum(map(len, names.values())) > 20
+    assert [
+        f"{file}: {name}" for file, known in names.items() for name, is_known in known.items() if not is_known
+    ] == []

@@ -117,8 +117,8 @@ FAULTS = {
     "rows of other tokens": (
         UNPADDING,
         "Tokens.rows_at",
-        "torch.arange(len(self.index), device=rows.device)",
-        "self.index",
+        "torch.arange(len(self.cells), device=rows.device)",
+        "self.cells",
     ),
     "second derivative cut off": (LOSSES, "LargeCrossEntropy.backward", "torch.is_grad_enabled()", "False"),
     "second derivative of attention cut off": (

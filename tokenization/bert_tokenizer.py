@@ -22,12 +22,12 @@ class BertTokenizer(transformers.BertTokenizer):
     """
 
     def _encode_plus(
-        self, text: Any, text_pair: Any = None, add_special_tokens: bool = True, **kwargs: Any
+        self, text: Any, text_pair: Any = None, add_special_tokens: bool = True, *args: Any, **kwargs: Any
     ) -> transformers.BatchEncoding:
         if add_special_tokens:
             self._check_ends("encode with add_special_tokens=False")
         try:
-            return super()._encode_plus(text, text_pair, add_special_tokens=add_special_tokens, **kwargs)
+            return super()._encode_plus(text, text_pair, add_special_tokens, *args, **kwargs)
         except TypeError as error:
             # the library's words for half a surrogate pair are "TextEncodeInput must be Union[...]"
             for string in _strings((text, text_pair)):
@@ -57,6 +57,7 @@ class BertTokenizer(transformers.BertTokenizer):
     def save_vocabulary(  # type: ignore[override]
         self, save_directory: str | os.PathLike[str], filename_prefix: str | None = None
     ) -> tuple[str, ...]:
+        """Write vocab.txt as `write_vocab` does; returns its path, or no path where there is nothing to write."""
         path = write_vocab(self, save_directory, filename_prefix)
         return () if path is None else (path,)
 
@@ -111,14 +112,15 @@ def build_tokenizer(
     _check_ids(ids)
     if "[UNK]" not in ids:
         raise ValueError("vocab: no row for [UNK]; add it, or learn a vocabulary with train_wordpiece")
+    # Left to itself, transformers adds rows for the missing ones behind the vocabulary.
+    present: dict[str, Any] = {name: token if token in ids else None for name, token in OPTIONAL_TOKENS.items()}
     return BertTokenizer(
         vocab=ids,
         do_lower_case=do_lower_case,
         tokenize_chinese_chars=tokenize_chinese_chars,
         strip_accents=strip_accents,
         model_max_length=model_max_length,
-        # Left to itself, transformers adds rows for the missing ones behind the vocabulary.
-        **{name: token if token in ids else None for name, token in OPTIONAL_TOKENS.items()},
+        **present,
     )
 
 

@@ -13,7 +13,7 @@ import os
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, cast
 
 PACKED = (".xz", ".gz")
 DAMAGE = (lzma.LZMAError, zlib.error, EOFError, gzip.BadGzipFile)
@@ -49,7 +49,9 @@ def unpacked(path: str | os.PathLike[str], raw: IO[bytes]) -> IO[bytes]:
     suffix = Path(path).suffix
     if suffix == ".xz":
         return io.BufferedReader(_Xz(raw), _BLOCK)
-    return gzip.GzipFile(fileobj=raw, mode="rb") if suffix == ".gz" else raw
+    if suffix == ".gz":
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=raw, mode="rb"))  # a stream, though not declared as one
+    return raw
 
 
 def damaged(path: str | os.PathLike[str], error: Exception, line: int | None = None) -> ValueError:
@@ -115,7 +117,7 @@ class _Xz(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: memoryview) -> int:
+    def readinto(self, buffer: Any) -> int:  # a memoryview; the type that its base declares came with Python 3.12
         while True:
             block = b""
             if self.decoder.eof:

@@ -175,6 +175,7 @@ def _repeated(usable: list[str], words: Counter[str], chunk: int = 10_000) -> It
 
 
 def main(argv: list[str] | None = None) -> None:
+    """The command line: learn a vocabulary and save the tokenizer. `argv` is that of the process by default."""
     parser = argparse.ArgumentParser(
         prog="python -m tokenization.train_wordpiece",
         description="Learn a WordPiece vocabulary and save it as a tokenizer folder.",

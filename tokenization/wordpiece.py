@@ -118,6 +118,7 @@ class FullTokenizer:
         self.wordpiece_tokenizer = WordpieceTokenizer(self.vocab)
 
     def tokenize(self, text: str | bytes) -> list[str]:
+        """The pieces of a text. Raises ValueError for bytes that are not UTF-8 and for lone surrogates."""
         pieces: list[str] = []
         for part in self._parts(convert_to_unicode(text)):
             if part in self.never_split:
@@ -134,9 +135,11 @@ class FullTokenizer:
         return re.split("(" + "|".join(map(re.escape, longest_first)) + ")", text)
 
     def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
+        """The ids of pieces. Raises KeyError for a piece that the vocabulary does not have, as Google's code does."""
         return convert_tokens_to_ids(self.vocab, tokens)
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
+        """The pieces of ids. Raises KeyError for an id that the vocabulary does not have, as Google's code does."""
         return convert_ids_to_tokens(self.inv_vocab, ids)
 
 
@@ -169,10 +172,12 @@ def convert_by_vocab(vocab: Mapping[Key, Value], items: Iterable[Key]) -> list[V
 
 
 def convert_tokens_to_ids(vocab: Mapping[str, int], tokens: Iterable[str]) -> list[int]:
+    """`convert_by_vocab` for pieces."""
     return convert_by_vocab(vocab, tokens)
 
 
 def convert_ids_to_tokens(inv_vocab: Mapping[int, str], ids: Iterable[int]) -> list[str]:
+    """`convert_by_vocab` for ids."""
     return convert_by_vocab(inv_vocab, ids)
 
 
