@@ -29,11 +29,11 @@ from tqdm import tqdm
 from transformers import AutoTokenizer
 
 import modeling_bert_repro
-from training import features
 from training.arguments import FeatureArguments, parse_arguments
-from training.configs import check_fit, checkpoint_config
-from training.pretrained import load_network
-from training.run import report_errors
+from training.engine.initial_weights import load_network
+from training.engine.models import check_fit, checkpoint_config
+from training.engine.run import report_errors
+from training.tasks import feature_extraction
 
 IMPLEMENTATIONS = {"repro": modeling_bert_repro, "transformers": transformers}
 
@@ -50,15 +50,15 @@ def main(argv: list[str] | None = None) -> None:
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = checkpoint_config(args.model_name_or_path)
     check_fit(config, tokenizer, args.max_seq_length)
-    layers = features.parse_layers(args.layers, config.num_hidden_layers)
-    lines = features.read_lines(args.input_file, tokenizer, args.max_seq_length, args.long_lines)
+    layers = feature_extraction.parse_layers(args.layers, config.num_hidden_layers)
+    lines = feature_extraction.read_lines(args.input_file, tokenizer, args.max_seq_length, args.long_lines)
     cls = IMPLEMENTATIONS[args.model_impl].BertModel
     model = load_network(cls, args.model_name_or_path, config=config, add_pooling_layer=False).model
     target.parent.mkdir(parents=True, exist_ok=True)
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
-    found = features.extract(model.to(device), lines, layers, tokenizer.pad_token_id, args.batch_size, device)
+    found = feature_extraction.extract(model.to(device), lines, layers, tokenizer.pad_token_id, args.batch_size, device)
     progress = tqdm(found, total=len(lines), disable=None)  # quiet where stderr is not a terminal
-    features.write(target, progress, layers, args.pooling, tokenizer.convert_ids_to_tokens)
+    feature_extraction.write(target, progress, layers, args.pooling, tokenizer.convert_ids_to_tokens)
     windows = sum(len(rows) > 1 for rows in lines)
     print(f"{target}: {len(lines):,} lines" + (f", {windows:,} of them in windows" if windows else ""))
 

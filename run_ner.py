@@ -33,16 +33,16 @@ from transformers import AutoTokenizer, BertConfig
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
-from training import ner
 from training.arguments import NerArguments, parse_arguments
-from training.best import deciding_metric
-from training.configs import config_labels, load_config
-from training.fine_tuning import build_model, fine_tune, finish, save_folder
-from training.loop import predict
-from training.ner_sources import load_data
-from training.run import already_finished, check_output_dir, report_errors, start_run
-from training.series import Setting, run_all
-from training.tagger import BertFeatureTagger
+from training.engine.best import deciding_metric
+from training.engine.loop import predict
+from training.engine.models import config_labels, load_config
+from training.engine.run import already_finished, check_output_dir, report_errors, start_run
+from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
+from training.tasks.ner import tagged_text
+from training.tasks.ner.sources import load_data
+from training.tasks.ner.tagger import BertFeatureTagger
+from training.tasks.seeds import Setting, run_all
 
 METRICS = ("f1", "precision", "recall", "accuracy", "loss")
 
@@ -58,7 +58,7 @@ def main(argv: list[str] | None = None) -> None:
     data = load_data(args, config_labels(config))
     metric = deciding_metric(args, [f"eval_{name}" for name in METRICS], "eval_f1", "train" in data.splits)
     setting = Setting(data.name, data.describe(), metric, {"eval_f1": 0.0})
-    rows, features = ner.tokenized(data, tokenizer, args)
+    rows, features = tagged_text.tokenized(data, tokenizer, args)
     run_all(args, setting, lambda one: run_one(one, tokenizer, config, data, setting, rows, features))
 
 
@@ -67,7 +67,7 @@ def run_one(args, tokenizer, config: BertConfig, data, setting: Setting, rows: d
     run = start_run(args, "run_ner.py")
     model = tagger(run, config, data)
     run.describe(data=setting.facts, rows={split: len(part) for split, part in features.items()})
-    run.say(data.summary() + ner.remarks(rows, tokenizer))
+    run.say(data.summary() + tagged_text.remarks(rows, tokenizer))
 
     def evaluated(model, step: int, split: str = "validation") -> tuple[dict, list | None]:
         return evaluate(run, model, data, rows, features, step, split) if split in features else ({}, None)
@@ -80,7 +80,7 @@ def run_one(args, tokenizer, config: BertConfig, data, setting: Setting, rows: d
     if run.is_main:
         for split, tags in found.items():
             if tags:
-                ner.write_predictions(run.output_dir / f"{split}_predictions.txt", data.splits[split], tags)
+                tagged_text.write_predictions(run.output_dir / f"{split}_predictions.txt", data.splits[split], tags)
     save_folder(run, tuned, tokenizer, write_vocab, "ner", data.name)
     finish(run, tuned)
     return tuned.results
@@ -106,10 +106,10 @@ def evaluate(run, model, data, rows, features, step: int, split: str) -> tuple[d
     """Tag a split: the scores of its entities, if it has tags, and the tags predicted."""
     part = data.splits[split]
     outputs = predict(run, model, features[split], run.args.per_device_eval_batch_size, per_token=True)
-    predicted = ner.find_tags(part, rows[split], outputs["logits"], data.labels)
+    predicted = tagged_text.find_tags(part, rows[split], outputs["logits"], data.labels)
     if not part.tagged:
         return {}, predicted
-    values = ner.score(part, predicted) | {"loss": outputs["loss"]}
+    values = tagged_text.score(part, predicted) | {"loss": outputs["loss"]}
     run.say(
         f"step {step}, {split}: " + ", ".join(f"{name} {values[name]:.4f}" for name in ("precision", "recall", "f1"))
     )

@@ -15,7 +15,7 @@ BERT-Base as in the paper, on 8 GPUs (256 sequences a step; 90 % of the steps at
         --tokenizer_name vocab --config_name base --phases 128:0.9:32,512:0.1:8x4 \
         --max_steps 1000000 --warmup_steps 10000 --learning_rate 1e-4 --mixed_precision bf16 --output_dir runs/base
 
-What fits into the time at hand: python -m training.plan --config_name base --hours 6
+What fits into the time at hand: python -m training plan --config_name base --hours 6
 Interrupted? The same command with --resume_from_checkpoint auto goes on where the newest checkpoint stands.
 SIGTERM and Ctrl-C finish the step, save a checkpoint and exit with status 75; a second one stops at once.
 The output folder then holds the model, tokenizer, model card, curves, run.json, metrics.jsonl, all_results.json.
@@ -28,17 +28,18 @@ from transformers import AutoTokenizer
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tokenization.bert_tokenizer import write_vocab
 from tokenization.train_wordpiece import train_wordpiece
-from training import doctor, pretraining
 from training.arguments import PretrainingArguments, parse_arguments
-from training.checkpoint import resume, save_checkpoint, save_model_folder
-from training.curves import draw_curves
-from training.invariance import verify_invariance
-from training.loop import training_steps
-from training.model_card import write_model_card
-from training.optim import create_optimizer, linear_schedule
-from training.phases import described, phase_at
-from training.run import already_finished, report_errors, start_run
-from training.speed import Throughput
+from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
+from training.engine.curves import draw_curves
+from training.engine.invariance import verify_invariance
+from training.engine.loop import training_steps
+from training.engine.model_card import write_model_card
+from training.engine.optimizer import create_optimizer, linear_schedule
+from training.engine.phases import described, phase_at
+from training.engine.run import already_finished, report_errors, start_run
+from training.engine.throughput import Throughput
+from training.pretraining import preparation
+from training.tools import doctor
 
 # Only the pre-training class keeps a trained pooler; without pairs there is none to train.
 CLASSES = {"mlm_nsp": BertForPreTraining, "mlm": BertForMaskedLM, "ltr": BertForMaskedLM}
@@ -50,14 +51,14 @@ def main(argv: list[str] | None = None) -> None:
         return
     run = start_run(args, "run_pretraining.py")
 
-    pretraining.check_early(args)
-    text = pretraining.checked_text(run)
+    preparation.check_early(args)
+    text = preparation.checked_text(run)
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
-    model = pretraining.build_model(run, CLASSES[args.objective], tokenizer)
-    train_corpus, eval_corpus = pretraining.corpora(run, text, tokenizer)
-    train = pretraining.instances(args, train_corpus, tokenizer)
-    held_out = pretraining.instances(args, eval_corpus, tokenizer, held_out=True)
-    phases = pretraining.planned_phases(args, train, run.world_size)
+    model = preparation.build_model(run, CLASSES[args.objective], tokenizer)
+    train_corpus, eval_corpus = preparation.corpora(run, text, tokenizer)
+    train = preparation.instances(args, train_corpus, tokenizer)
+    held_out = preparation.instances(args, eval_corpus, tokenizer, held_out=True)
+    phases = preparation.planned_phases(args, train, run.world_size)
     total_steps = phases[-1].stop
     describe(run, text, train_corpus, eval_corpus, model, phases)
 
@@ -74,7 +75,7 @@ def main(argv: list[str] | None = None) -> None:
     if done == 0:
         run.log(event="corpus", unigram_entropy=train_corpus.unigram_entropy())
 
-    batches = pretraining.phase_batches(run, phases, train, done)
+    batches = preparation.phase_batches(run, phases, train, done)
     for step in speed.timed(training_steps(run, model, optimizer, scheduler, batches, total_steps, done)):
         length = phase_at(phases, step.index).length
         last = step.index == total_steps
@@ -133,7 +134,7 @@ def describe(run, text, train_corpus, eval_corpus, model, phases) -> None:
 
 
 def evaluate(run, step: int, model, held_out: dict, length: int, speed) -> dict[str, float]:
-    results = pretraining.evaluate(run, model, held_out[length])
+    results = preparation.evaluate(run, model, held_out[length])
     run.log(event="eval", step=step, max_seq_length=length, **results)
     shown = ("eval_mlm_loss", "eval_mlm_accuracy", "eval_nsp_accuracy")
     numbers = ", ".join(f"{name} {results[name]:.4f}" for name in shown if name in results)
@@ -144,7 +145,7 @@ def evaluate(run, step: int, model, held_out: dict, length: int, speed) -> dict[
 def save_results(run, model, text, results: dict[str, float]) -> None:
     save_model_folder(run, model)
     if run.is_main:
-        results["train_loss"] = pretraining.mean_train_loss(run.output_dir / "metrics.jsonl")
+        results["train_loss"] = preparation.mean_train_loss(run.output_dir / "metrics.jsonl")
         draw_curves(run.output_dir)
         write_model_card(
             run.output_dir, kind="pretraining", datasets=[text.name], metrics=results, held_out=text.held_out_name

@@ -33,20 +33,20 @@ from transformers import AutoTokenizer, BertConfig
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
-from training import squad
 from training.arguments import SquadArguments, parse_arguments
-from training.ask import store_settings
-from training.batches import Features
-from training.best import deciding_metric
-from training.configs import load_config
-from training.fine_tuning import build_model, fine_tune, finish, save_folder
-from training.loop import predict
-from training.run import already_finished, check_output_dir, report_errors, start_run
-from training.series import Setting, run_all
-from training.squad_features import shared_windows
-from training.squad_page import write_page
-from training.squad_postprocess import Answers, aligner, find_answers
-from training.squad_sources import load_questions
+from training.engine.batches import Features
+from training.engine.best import deciding_metric
+from training.engine.loop import predict
+from training.engine.models import load_config
+from training.engine.run import already_finished, check_output_dir, report_errors, start_run
+from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
+from training.tasks.seeds import Setting, run_all
+from training.tasks.squad import squad_data
+from training.tasks.squad.answers import Answers, aligner, find_answers
+from training.tasks.squad.page import write_page
+from training.tasks.squad.sources import load_questions
+from training.tasks.squad.window_cache import shared_windows
+from training.tools.ask import store_settings
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> None:
     if already_finished(args):
         return
     check_output_dir(args)
-    squad.check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
+    squad_data.check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer)
     data = load_questions(args)  # before start_run: a mistake in the data leaves no half-made output folder behind

@@ -28,14 +28,14 @@ from transformers import AutoTokenizer, BertConfig
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
-from training import swag
 from training.arguments import SwagArguments, parse_arguments
-from training.best import deciding_metric
-from training.configs import load_config
-from training.fine_tuning import build_model, fine_tune, finish, save_folder
-from training.loop import predict
-from training.run import already_finished, check_output_dir, report_errors, start_run
-from training.series import Setting, run_all
+from training.engine.best import deciding_metric
+from training.engine.loop import predict
+from training.engine.models import load_config
+from training.engine.run import already_finished, check_output_dir, report_errors, start_run
+from training.tasks import swag
+from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
+from training.tasks.seeds import Setting, run_all
 
 
 def main(argv: list[str] | None = None) -> None:

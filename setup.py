@@ -25,7 +25,7 @@ setup(
     license_files=["LICENSE"],
     packages=find_packages(include=["modeling_bert_repro", "tokenization", "tokenization.*", "training", "training.*"]),
     package_data={"": ["py.typed", "*.json"]},
-    # Beside the packages, where `python -m training.plan` looks for the script that it times.
+    # Beside the packages, where `python -m training plan` looks for the script that it times.
     py_modules=["extract_features", *sorted(path.stem for path in HERE.glob("run_*.py"))],
     python_requires=">=3.11,<3.14",
     install_requires=[

@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.provenance import provenance
 from tokenization import build_tokenizer
-from training.glue import GLUE_TASKS
-from training.glue_sources import official_files, read_examples
-from training.squad import build_windows, read_squad
+from training.tasks.classification.glue import GLUE_TASKS
+from training.tasks.classification.sources import official_files, read_examples
+from training.tasks.squad.squad_data import build_windows, read_squad
 
 RESULTS = Path(__file__).parent / "results" / "lengths.json"
 VOCAB = "assets/uncased_vocab.txt"

@@ -23,10 +23,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.provenance import provenance
 from examples.export_onnx import main as export
 from modeling_bert_repro import BertForSequenceClassification
-from training import glue
 from training.arguments import GlueArguments
-from training.glue_sources import load_data
-from training.pretrained import load_network
+from training.engine.initial_weights import load_network
+from training.tasks.classification import glue
+from training.tasks.classification.sources import load_data
 
 RESULTS = Path(__file__).parent / "results" / "onnx_int8.json"
 

@@ -21,10 +21,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.provenance import provenance
 from modeling_bert_repro import BertForMaskedLM
-from training.instances import PretrainingInstances
-from training.pretrained import load_network
-from training.run import write_json
-from training.shards import Corpus
+from training.engine.initial_weights import load_network
+from training.engine.run import write_json
+from training.pretraining.corpus import Corpus
+from training.pretraining.instances import PretrainingInstances
 
 RESULTS = Path(__file__).parent / "results" / "pretraining_comparison.json"
 KINDS = {

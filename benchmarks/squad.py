@@ -28,9 +28,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.provenance import provenance
 from tokenization import build_tokenizer
-from training.squad import build_windows, read_squad
-from training.squad_features import cached_windows, fingerprint
-from training.squad_postprocess import aligner, find_answers
+from training.tasks.squad.answers import aligner, find_answers
+from training.tasks.squad.squad_data import build_windows, read_squad
+from training.tasks.squad.window_cache import cached_windows, fingerprint
 
 RESULTS = Path(__file__).parent / "results" / "squad.json"
 LENGTHS = (384, 128, 64)

@@ -17,8 +17,8 @@ import transformers
 from transformers import BertConfig
 
 import modeling_bert_repro
-from training.configs import bert_config
-from training.optim import create_optimizer
+from training.engine.models import bert_config
+from training.engine.optimizer import create_optimizer
 
 LENGTHS = Path(__file__).parent / "results" / "lengths.json"
 VOCAB_SIZE = 30522
@@ -171,7 +171,7 @@ def with_padding(
     data: str, class_name: str, size: str, rows: int, setting: Setting, training: bool, shrink: int = 1
 ) -> Workload:
     """Against three ways to pad for transformers' class. Ours trains on random rows; it predicts sorted ones, as
-    `training/loop.py: predict` does.
+    `training/engine/loop.py: predict` does.
 
     Batches of sorted rows differ in length by design: each repetition takes three of them, a short, a middle and a
     long one. shrink divides all lengths, for a quick look.

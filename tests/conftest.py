@@ -127,7 +127,7 @@ def fake_run(tmp_path):
     from accelerate import Accelerator
 
     from training.arguments import SharedArguments
-    from training.run import Run
+    from training.engine.run import Run
 
     def make(**flags) -> Run:
         flags = {"output_dir": str(tmp_path / "run"), "per_device_train_batch_size": 4, **flags}

@@ -1,4 +1,4 @@
-"""training.ask: windows, thresholds and the command, on planted networks."""
+"""training.tools.ask: windows, thresholds and the command, on planted networks."""
 
 import json
 import re
@@ -7,11 +7,11 @@ import pytest
 import torch
 from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
 
-from training import ask
 from training.arguments import SquadArguments
-from training.ask import read_contexts, records, settings_of, store_settings
-from training.run import report_errors
-from training.squad import Question
+from training.engine.run import report_errors
+from training.tasks.squad.squad_data import Question
+from training.tools import ask
+from training.tools.ask import read_contexts, records, settings_of, store_settings
 
 CONTEXT = "the old doctor opened a small red house by the river . " * 3
 

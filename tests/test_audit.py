@@ -1,4 +1,4 @@
-"""training/audit.py: findings, drawings, the command; and the example drawn in docs/data_pipeline.md."""
+"""training/tools/audit.py: findings, drawings, the command; and the example drawn in docs/data_pipeline.md."""
 
 import json
 import re
@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from transformers import BertTokenizer
 
-from training.audit import audit, draw_audit, draw_instance, main, step_positions
-from training.corpus import build_corpus
-from training.instances import PretrainingInstances
+from training.pretraining.build_corpus import build_corpus
+from training.pretraining.instances import PretrainingInstances
+from training.tools.audit import audit, draw_audit, draw_instance, main, step_positions
 
 ROOT = Path(__file__).parents[1]
 WORDS = [f"word{number}" for number in range(50)]
@@ -108,7 +108,7 @@ def test_a_wrong_mask_mix_and_wrong_labels_are_seen(tmp_path, tokenizer, monkeyp
     monkeypatch.setattr(PretrainingInstances, "batch", all_masked)
     lines, _ = findings(tmp_path / "c", tokenizer, documents(200))
     assert not lines["mask mix"].good and lines["mask rate"].good
-    monkeypatch.setattr("training.instances.label_balance", lambda *arguments: (0.9, 1.0))
+    monkeypatch.setattr("training.pretraining.instances.label_balance", lambda *arguments: (0.9, 1.0))
     lines, _ = findings(tmp_path / "c", tokenizer, documents(200))
     assert not lines["label balance"].good
 
@@ -145,7 +145,7 @@ def test_a_drawing_has_every_token_in_its_column(tokenizer, tmp_path):
 def test_positions_of_a_step_are_those_of_the_loop():
     from types import SimpleNamespace
 
-    from training.batches import step_batches
+    from training.engine.batches import step_batches
 
     arguments = SimpleNamespace(per_device_train_batch_size=3, gradient_accumulation_steps=2, dataloader_num_workers=0)
     source = SimpleNamespace(batch=lambda start, stop: {"positions": list(range(start, stop))})
@@ -163,8 +163,8 @@ def test_positions_of_a_step_are_those_of_the_loop():
 
 
 def test_audit_command(run_folder, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["instances", "audit", str(run_folder)])
-    runpy.run_path(str(ROOT / "training" / "instances.py"), run_name="__main__")  # python -m training.instances
+    monkeypatch.setattr(sys, "argv", [""])
+    assert command(["audit", str(run_folder)]) == 0
     printed = capsys.readouterr().out
     assert "ok    label balance" in printed and "length    28 -    32" in printed
     assert (run_folder / "data_audit.png").read_bytes().startswith(b"\x89PNG")

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from training.batches import Features, evaluation_due, step_batches, steps_for
+from training.engine.batches import Features, evaluation_due, step_batches, steps_for
 
 
 def features(count=10, seed=0):

@@ -8,8 +8,8 @@ from transformers import AutoTokenizer
 
 from benchmarks.pretraining_comparison import KINDS, batches, main, masked_loss
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
-from training.corpus import build_corpus
-from training.instances import PretrainingInstances
+from training.pretraining.build_corpus import build_corpus
+from training.pretraining.instances import PretrainingInstances
 
 FLAGS = ("whole_word_mask", "phases", "max_seq_length", "per_device_train_batch_size", "seed")
 

@@ -10,10 +10,12 @@ from safetensors.torch import load_file, save_file
 
 import run_glue
 from tests.helpers.glue_runs import events, train
-from training import checkpoint, fine_tuning, glue, glue_sources
 from training.arguments import GlueArguments, parse_arguments
-from training.best import Best, deciding_metric
-from training.checkpoint import damage
+from training.engine import checkpoint
+from training.engine.best import Best, deciding_metric
+from training.engine.checkpoint import damage
+from training.tasks import fine_tuning
+from training.tasks.classification import glue, sources
 
 KEEP = ("--load_best_model_at_end", "--eval_steps=2", "--learning_rate=3e-3")
 
@@ -198,7 +200,7 @@ def test_grouping_changes_the_order_and_may_not_change_on_the_way(tmp_path, pret
 def test_what_decides(glue_files, task, asked, expected, capsys):
     given = ["--output_dir=x", "--model_name_or_path=y", f"--task_name={task}", f"--data_dir={glue_files / task}"]
     args = parse_arguments(GlueArguments, [*given, *([f"--metric_for_best_model={asked}"] if asked else [])])
-    data = glue_sources.load_data(args)
+    data = sources.load_data(args)
     if expected.startswith("eval_"):
         assert deciding_metric(args, *glue.metric_names(data), True) == expected
         return
@@ -215,6 +217,6 @@ def test_flags_that_need_others(tmp_path, capsys):
     path.write_text("text\tlabel\na\tx\nb\ty\n", encoding="utf-8")
     given = ["--output_dir=x", "--model_name_or_path=y", f"--validation_file={path}", "--load_best_model_at_end"]
     args = parse_arguments(GlueArguments, given)
-    data = glue_sources.load_data(args, ("x", "y"))
+    data = sources.load_data(args, ("x", "y"))
     with pytest.raises(ValueError, match="nothing is trained among which to choose the best"):
         deciding_metric(args, *glue.metric_names(data), "train" in data.splits)

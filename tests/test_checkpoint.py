@@ -9,8 +9,15 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR
 
 from modeling_bert_repro import BertForSequenceClassification
-from training import checkpoint
-from training.checkpoint import damage, find_checkpoint, load_checkpoint, resume, save_checkpoint, save_model_folder
+from training.engine import checkpoint
+from training.engine.checkpoint import (
+    damage,
+    find_checkpoint,
+    load_checkpoint,
+    resume,
+    save_checkpoint,
+    save_model_folder,
+)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from transformers import AutoTokenizer, BertConfig
 import run_glue
 import run_swag
 from modeling_bert_repro import BertForSequenceClassification
-from training.configs import load_config
+from training.engine.models import load_config
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""training/corpus.py, shards.py, shares.py, encoding.py: building and opening; test_reading.py has the reading."""
+"""Building and opening a corpus, in one process and several; test_reading.py has the reading of documents."""
 
 import os
 import pickle
@@ -11,11 +11,11 @@ import pytest
 from scipy.stats import entropy
 from transformers import BertTokenizer
 
-from training import corpus as corpus_module
-from training import encoding
-from training.corpus import Corpus, build_corpus, encode_share
-from training.sentences import split_sentences
-from training.shards import ShardWriter, tokenizer_json
+from training.pretraining import build_corpus as corpus_module
+from training.pretraining import encoding
+from training.pretraining.build_corpus import Corpus, build_corpus, encode_share
+from training.pretraining.corpus import ShardWriter, tokenizer_json
+from training.pretraining.sentences import split_sentences
 
 WORDS = "the dog cat sat ran on mat far away and a bird sang it was one red blue house went home".split()
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -229,7 +229,7 @@ def test_another_source_does_not_go_on_where_this_one_stopped(tmp_path, tokenize
 KILLED = """
 import os, signal, sys
 import tokenizers
-from training import corpus
+from training.pretraining import build_corpus
 
 class Tokenizer:
     backend_tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
@@ -243,8 +243,8 @@ def documents():
         if number == int(sys.argv[2]):
             os.kill(os.getpid(), signal.SIGKILL)
 
-corpus._CHUNK_CHARACTERS, corpus.COMMIT_SECONDS = 20, -1.0
-print(corpus.build_corpus(documents(), Tokenizer(), sys.argv[1], fingerprint="f").num_sentences)
+build_corpus._CHUNK_CHARACTERS, build_corpus.COMMIT_SECONDS = 20, -1.0
+print(build_corpus.build_corpus(documents(), Tokenizer(), sys.argv[1], fingerprint="f").num_sentences)
 """
 
 

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from training.curves import draw_curves, read_events, running_mean, scores, series
+from training.engine.curves import draw_curves, read_events, running_mean, scores, series
 
 PRETRAINING = [
     {"event": "corpus", "unigram_entropy": 6.4},
@@ -63,11 +63,13 @@ def test_pictures(tmp_path, events):
 
 
 def texts_and_lines(monkeypatch, folder):
-    import training.curves
+    import training.engine.curves
 
     made = []
-    canvas = training.curves.canvas
-    monkeypatch.setattr(training.curves, "canvas", lambda *args, **more: made.append(canvas(*args, **more)) or made[0])
+    canvas = training.engine.curves.canvas
+    monkeypatch.setattr(
+        training.engine.curves, "canvas", lambda *args, **more: made.append(canvas(*args, **more)) or made[0]
+    )
     draw_curves(folder)
     (_, axes), *_ = made
     return axes

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.helpers.dealt_evaluation import BATCH, CASES
-from training.batches import dealt
+from training.engine.batches import dealt
 
 ROOT = Path(__file__).parent.parent
 

@@ -16,8 +16,8 @@ from safetensors.torch import load_file
 from transformers import BertConfig
 
 import run_pretraining
-from training.checkpoint import resume
-from training.run import PROCESS_COUNTS, check_launch
+from training.engine.checkpoint import resume
+from training.engine.run import PROCESS_COUNTS, check_launch
 
 ROOT = Path(__file__).parent.parent
 TORCHRUN = ("-m", "torch.distributed.run")
@@ -168,6 +168,6 @@ def test_processes_that_see_different_checkpoints_stop(fake_run, small_config, m
     """--output_dir on each machine's own disk: only the main process' machine has the checkpoint."""
     model = torch.nn.Linear(2, 2)
     run = fake_run(resume_from_checkpoint="auto")
-    monkeypatch.setattr("training.checkpoint.gather_object", lambda names: [*names, "checkpoint-7"])
+    monkeypatch.setattr("training.engine.checkpoint.gather_object", lambda names: [*names, "checkpoint-7"])
     with pytest.raises(ValueError, match=r"different checkpoints .None, checkpoint-7.; --output_dir must be on a file"):
         resume(run, 5, model, None, None)

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from training.docstrings import (
+from training.builtin_data.docstrings import (
     Parameter,
     fingerprint,
     is_prose,

@@ -1,4 +1,4 @@
-"""training/doctor.py and references.py: when it speaks, what it says, and the curve that it compares with."""
+"""training/tools/doctor.py and references.py: when it speaks, what it says, and the curve that it compares with."""
 
 import json
 
@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from transformers import BertTokenizer
 
-from training import doctor
-from training.audit import SETTINGS
-from training.corpus import build_corpus
-from training.curves import draw_curves
-from training.references import comparable, references, settings_of
+from training.engine.curves import draw_curves
+from training.pretraining.build_corpus import build_corpus
+from training.tools import doctor
+from training.tools.audit import SETTINGS
+from training.tools.reference_curves import comparable, references, settings_of
 
 WORDS = [f"word{number}" for number in range(50)]
 FLAGS = {
@@ -166,7 +166,7 @@ def test_the_reference_is_drawn_and_a_reference_can_be_made(tmp_path, monkeypatc
     events.append({"event": "eval", "step": 1000, "eval_mlm_loss": 6.0})
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     drawn = []
-    monkeypatch.setattr("training.curves.label_ends", lambda axis, ends: drawn.extend(end[2] for end in ends))
+    monkeypatch.setattr("training.engine.curves.label_ends", lambda axis, ends: drawn.extend(end[2] for end in ends))
     draw_curves(tmp_path)
     assert "reference mini" in drawn
     monkeypatch.setattr(doctor, "FILE", tmp_path / "references.json")

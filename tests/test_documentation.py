@@ -1,7 +1,7 @@
 """The documentation against the project: links, files, names, flags, commands, and the code in it.
 
 Conventions that this file checks, in README.md, CONTRIBUTING.md, docs/ and the headers of the scripts:
-- `training/optim.py: create_optimizer` names something that stands in that file.
+- `training/engine/optimizer.py: create_optimizer` names something that stands in that file.
 - A command with ... in it is a sketch: its flags must exist, but it need not parse.
 
 Its figures are checked by tests/test_figures.py; tests/helpers/figures.py says how a figure names its record.
@@ -23,9 +23,10 @@ from transformers import BertConfig, dynamic_module_utils
 from modeling_bert_repro import BertForPreTraining
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
 from tokenization import build_tokenizer
-from training import arguments, glue
-from training.checkpoint import FIXED_FLAGS
-from training.glue_sources import load_data
+from training import arguments
+from training.engine.checkpoint import FIXED_FLAGS
+from training.tasks.classification import glue
+from training.tasks.classification.sources import load_data
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -181,12 +182,12 @@ def test_ci_runs_the_commands_of_the_readme():
 def test_mistakes_are_noticed(capsys):
     """Each check on a text with one mistake in it, beside its right form."""
     assert broken_links("[a](docs/log.md#x) [b](https://c) [d](docs/nothing.md)", ROOT) == ["docs/nothing.md"]
-    assert missing_files("`training/loop.py`, tests/test_nothing.py, run_nothing.py") == [
+    assert missing_files("`training/engine/loop.py`, tests/test_nothing.py, run_nothing.py") == [
         "tests/test_nothing.py",
         "run_nothing.py",
     ]
-    assert missing_names("`training/loop.py: training_steps` `training/loop.py: nothing`") == [
-        "training/loop.py: nothing"
+    assert missing_names("`training/engine/loop.py: training_steps` `training/engine/loop.py: nothing`") == [
+        "training/engine/loop.py: nothing"
     ]
     assert unknown_flags("`--seed --max-steps --nothing` a -- b") == ["--nothing"]
     right = "    python run_glue.py --model_name_or_path m --task_name mrpc --output_dir out\n"
@@ -194,7 +195,7 @@ def test_mistakes_are_noticed(capsys):
     for wrong in ("max_seq_len 3", "max_steps 0", "doc_stride 64"):
         assert len(bad_commands(right.replace("task_name mrpc", wrong))) == 1
     assert len(bad_commands("```\npython run_nothing.py --seed 1\n```\n`python -m training.nothing`")) == 2
-    assert len(bad_commands("`python -m training.embedded --output_dir d --nothing 3`")) == 1
+    assert len(bad_commands("`python -m training builtin_data --output_dir d --nothing 3`")) == 1
 
 
 def test_every_difference_from_the_paper_says_what_we_do_and_where():

@@ -8,9 +8,9 @@ from collections import Counter
 
 import pytest
 
-from training import embedded
-from training.docstrings import Docstring, Parameter, fingerprint
-from training.embedded import (
+from training.builtin_data import documentation
+from training.builtin_data.docstrings import Docstring, Parameter, fingerprint
+from training.builtin_data.documentation import (
     classification_examples,
     documents,
     first_sentence,
@@ -28,8 +28,8 @@ def document(module, name="f", text="", parameters=(), kind="function"):
     )
 
 
-HELD_OUT = next(f"m{i}" for i in itertools.count() if embedded.is_held_out(document(f"m{i}")))
-KEPT = next(f"m{i}" for i in itertools.count() if not embedded.is_held_out(document(f"m{i}")))
+HELD_OUT = next(f"m{i}" for i in itertools.count() if documentation.is_held_out(document(f"m{i}")))
+KEPT = next(f"m{i}" for i in itertools.count() if not documentation.is_held_out(document(f"m{i}")))
 LONG = "every sequence of words in this rather long text has been written only once so that it is told from others "
 WORDS = [f"{a}{b}{c}" for a in "bcdfg" for b in "aeiou" for c in "lmnpr"]
 
@@ -68,7 +68,7 @@ def test_unknown_split():
 
 
 def test_python_without_sources(monkeypatch, tmp_path):
-    monkeypatch.setattr(embedded.sysconfig, "get_path", lambda name: str(tmp_path))
+    monkeypatch.setattr(documentation.sysconfig, "get_path", lambda name: str(tmp_path))
     with pytest.raises(ValueError, match="--train_file"):
         library.__wrapped__(False)
 
@@ -77,8 +77,8 @@ def test_installed_packages_are_found_without_import(monkeypatch, tmp_path):
     (tmp_path / "some_package").mkdir()
     (tmp_path / "some_package" / "__init__.py").write_text(f"'''A package. {LONG * 3}'''\nraise RuntimeError\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(embedded.sysconfig, "get_path", lambda name: str(tmp_path / "no_standard_library"))
-    monkeypatch.setattr(embedded, "PACKAGES", ("some_package", "package_that_is_not_installed"))
+    monkeypatch.setattr(documentation.sysconfig, "get_path", lambda name: str(tmp_path / "no_standard_library"))
+    monkeypatch.setattr(documentation, "PACKAGES", ("some_package", "package_that_is_not_installed"))
     found = library.__wrapped__(True)
     assert [d.module for side in found for d in side] == ["some_package"]
 
@@ -140,8 +140,8 @@ def test_wrong_bodies_are_of_another_module_of_the_same_package(monkeypatch):
         for module in ("core", "lib")
         for i in range(3)
     ]
-    monkeypatch.setattr(embedded, "library", lambda include_packages: embedded.Library(found, []))
-    body_module = {embedded.pair(d)[1]: d.module for d in found}
+    monkeypatch.setattr(documentation, "library", lambda include_packages: documentation.Library(found, []))
+    body_module = {documentation.pair(d)[1]: d.module for d in found}
     examples = pair_examples("train")
     assert len(examples) == 2 * len(found) == 2 * len(body_module)
     for example in examples:
@@ -166,7 +166,7 @@ def test_questions_by_hand(monkeypatch):
         Parameter("long", "", "too long a description " * 20),
     ]
     found = [document("numpy.core", "sum", parameters=entries)]
-    monkeypatch.setattr(embedded, "library", lambda include_packages: embedded.Library(found, []))
+    monkeypatch.setattr(documentation, "library", lambda include_packages: documentation.Library(found, []))
     made = question_answering("train")
     assert made["version"] == "1.1"
     (article,) = made["data"]
@@ -185,8 +185,8 @@ def test_questions_by_hand(monkeypatch):
 def test_an_answer_is_taken_from_its_own_place_and_not_asked_again(monkeypatch):
     entries = [Parameter("a", "", "First the number of rows"), Parameter("b", "", "the number of rows")]
     again = [Parameter("c", "", "the number of rows"), Parameter("d", "", "the number of columns")]
-    sides = embedded.Library([document("m", parameters=entries)], [document("n", parameters=again)])
-    monkeypatch.setattr(embedded, "library", lambda include_packages: sides)
+    sides = documentation.Library([document("m", parameters=entries)], [document("n", parameters=again)])
+    monkeypatch.setattr(documentation, "library", lambda include_packages: sides)
     _, second = question_answering("train")["data"][0]["paragraphs"][0]["qas"]
     assert second["answers"] == [{"text": "the number of rows", "answer_start": 31}]
     (only,) = question_answering("validation")["data"][0]["paragraphs"][0]["qas"]
@@ -197,7 +197,7 @@ def test_one_parameter_described_twice_makes_two_questions(monkeypatch):
     """As in methods of one name in two branches: the same description in another context is another question."""
     entry, others = Parameter("axis", "", "Axis along which it sums"), ("out", "dtype")
     found = [document("m", "f", parameters=[entry, Parameter(other, "", f"What {other} is")]) for other in others]
-    monkeypatch.setattr(embedded, "library", lambda include_packages: embedded.Library(found, []))
+    monkeypatch.setattr(documentation, "library", lambda include_packages: documentation.Library(found, []))
     found.append(document("m", "f", parameters=found[0].parameters))  # word for word once more: the same questions
     (article,) = question_answering("train")["data"]
     made = [qa["id"] for paragraph in article["paragraphs"] for qa in paragraph["qas"]]
@@ -229,7 +229,7 @@ def test_questions_have_their_answers_at_their_places():
 @pytest.mark.slow
 def test_the_whole_installation(tmp_path):
     """With packages, by the command: sizes, and no leak between the files that it writes."""
-    command = [sys.executable, "-m", "training.embedded", "--output_dir", str(tmp_path)]
+    command = [sys.executable, "-m", "training", "builtin_data", "--output_dir", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     rows = {s: (tmp_path / f"pair_{s}.tsv").read_text().splitlines()[1:] for s in ("train", "validation")}

@@ -15,8 +15,8 @@ from transformers import AutoTokenizer, BertConfig
 import extract_features
 import modeling_bert_repro
 from training.arguments import FeatureArguments, parse_arguments
-from training.features import Row, parse_layers, read_lines
-from training.run import report_errors
+from training.engine.run import report_errors
+from training.tasks.feature_extraction import Row, parse_layers, read_lines
 
 TEXTS = "the old house .\n\nred ||| the blue river\n  garden [SEP] xyz \na ||| b ||| the window\n"
 

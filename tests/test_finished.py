@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import short_runs
-from training import run
-from training.run import report_errors
+from training.engine import run
+from training.engine.run import report_errors
 
 ROOT = Path(__file__).parent.parent
 AUTO = ("--resume_from_checkpoint", "auto")

@@ -1,4 +1,4 @@
-"""The tasks of training.glue in their official layouts; features, scores and predictions."""
+"""The tasks of training.tasks.classification.glue in their official layouts; features, scores and predictions."""
 
 import gzip
 import json
@@ -11,8 +11,9 @@ import pytest
 
 from tests.helpers.official_files import LAYOUTS, SPELLED, flags, message, own, write_task
 from tokenization import build_tokenizer
-from training import embedded, glue, glue_sources
-from training.glue_sources import load_data
+from training.builtin_data import documentation
+from training.tasks.classification import glue, sources
+from training.tasks.classification.sources import load_data
 
 METRICS = {
     "cola": ("matthews_correlation",),
@@ -95,14 +96,14 @@ def test_quotation_marks_do_not_merge_rows(tmp_path):
     swallows everything up to the next one."""
     rows = ["sentence\tlabel", '" open\t1', "inner\t0", 'closed "\t1', 'last " one\t0']
     path = own(tmp_path, "\n".join(rows) + "\n")
-    examples = glue_sources.read_examples(glue.GLUE_TASKS["sst2"], path, labelled=True)
+    examples = sources.read_examples(glue.GLUE_TASKS["sst2"], path, labelled=True)
     assert examples.texts[0] == ['" open', "inner", 'closed "', 'last " one']
     assert examples.labels == ["1", "0", "1", "0"]
 
 
 def test_windows_line_ends_and_byte_order_mark(tmp_path):
     path = own(tmp_path, b"\xef\xbb\xbfsentence\tlabel\r\ngood\t1\r\nbad\t0\r\n\r\n")
-    examples = glue_sources.read_examples(glue.GLUE_TASKS["sst2"], path, labelled=True)
+    examples = sources.read_examples(glue.GLUE_TASKS["sst2"], path, labelled=True)
     assert (examples.texts[0], examples.labels) == (["good", "bad"], ["1", "0"])
 
 
@@ -166,7 +167,7 @@ def test_metrics_of_logits():
     assert glue.score(glue.GLUE_TASKS["mrpc"], logits, [0, 1, 0]) == {"accuracy": 2 / 3, "f1": 2 / 3}
     names = {"mrpc": ("equivalent", "not_equivalent"), "qqp": ("duplicate", "not_duplicate")}
     for name, order in names.items():  # of a model that was trained elsewhere: the class is the same, not its number
-        task = glue_sources.in_order(glue.GLUE_TASKS[name], order)
+        task = sources.in_order(glue.GLUE_TASKS[name], order)
         logits = np.array([[1.0, 2.0], [1.0, 0.0], [9.0, 3.0], [1.0, 0.0]])
         assert glue.score(task, logits, [1, 0, 1, 0]) == {"accuracy": 0.75, "f1": 0.8}
         splits = {"validation": SimpleNamespace(labels=[0, 0, 0, 1])}
@@ -223,8 +224,8 @@ def test_features_of_a_pair():
 def test_embedded_tasks(monkeypatch):
     pairs = [{"sentence1": "s", "sentence2": "t", "label": n} for n in (1, 0)]
     kinds = [{"sentence": "s", "label": kind} for kind in ("method", "class", "function")]
-    monkeypatch.setattr(embedded, "pair_examples", lambda split: pairs)
-    monkeypatch.setattr(embedded, "classification_examples", lambda split: kinds)
+    monkeypatch.setattr(documentation, "pair_examples", lambda split: pairs)
+    monkeypatch.setattr(documentation, "classification_examples", lambda split: kinds)
     data = load_data(flags())
     assert (data.name, data.splits["train"].labels, set(data.splits)) == (
         "embedded_pair",

@@ -1,4 +1,4 @@
-"""Sources of training.glue_sources and what they say about malformed files; data of one's own, the Hub, real files."""
+"""Where the examples of a classification come from, and what is said about malformed files."""
 
 import gzip
 import json
@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.helpers.official_files import flags, message, own, write_task
-from training import glue
-from training.glue_sources import load_data
+from training.tasks.classification import glue
+from training.tasks.classification.sources import load_data
 
 THREE_WAY = ("entailment", "neutral", "contradiction")
 

@@ -23,13 +23,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tokenization import build_tokenizer
 from training.arguments import SharedArguments
-from training.batches import step_batches
-from training.corpus import build_corpus
-from training.instances import PretrainingInstances
-from training.loop import training_steps
-from training.masking import random_bits, uniform
-from training.optim import create_optimizer, linear_schedule
-from training.run import Run
+from training.engine.batches import step_batches
+from training.engine.loop import training_steps
+from training.engine.optimizer import create_optimizer, linear_schedule
+from training.engine.run import Run
+from training.pretraining.build_corpus import build_corpus
+from training.pretraining.instances import PretrainingInstances
+from training.pretraining.masking import random_bits, uniform
 
 GOLDEN = Path(__file__).with_name("golden_losses.json")
 STEPS = 10

@@ -1,4 +1,4 @@
-"""training/hub_upload.py: what leaves this machine, and the real client against a stand-in of the Hub on loopback."""
+"""hub_upload.py: what leaves this machine, and the real client against a stand-in of the Hub on loopback."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
 from tests.helpers import hub_stand_in
 from tests.helpers.hub_stand_in import TOKEN
 from tests.helpers.tagged_text import CONLL, write
-from training.hub_upload import check_access, files_to_upload, upload, without_paths
+from training.files.hub_upload import check_access, files_to_upload, upload, without_paths
 
 ROOT = Path(__file__).parent.parent
 NAME = "user/name"
@@ -85,7 +85,7 @@ def online(hub, tmp_path: Path, code: str, *arguments: str, token: str | None = 
 
 UPLOADS = """
 import json, sys
-from training import hub_upload
+from training.files import hub_upload
 for flags in json.loads(sys.argv[1]):
     try:
         hub_upload.main(flags)
@@ -246,7 +246,7 @@ def test_a_refusal_is_one_line_with_the_remedy(hub, folder, tmp_path):
     hub.faults = [[*fault, 1] for fault, _ in REFUSALS]
     *lines, last = uploads(hub, tmp_path, folder, *[[]] * (len(REFUSALS) + 1))
     assert len(lines) == len(REFUSALS)
-    command = f"python -m training.hub_upload {folder} --hub_model_id {NAME}"
+    command = f"python -m training upload {folder} --hub_model_id {NAME}"
     for line, (_, message) in zip(lines, REFUSALS, strict=True):
         assert line.startswith(f"error: --hub_model_id {NAME}: {message}"), line
         assert line.endswith(f"; {folder} is complete, upload it then with {command}"), line
@@ -277,14 +277,15 @@ def test_a_script_uploads_its_run(hub, tmp_path, pretrained, refused):
     file, folder = write(tmp_path, CONLL), tmp_path / "run"
     flags = ["--model_name_or_path", str(pretrained), "--train_file", file, "--validation_file", file]
     flags += ["--max_seq_length", "32", "--max_steps", "2", "--save_steps", "0", "--output_dir", str(folder)]
-    code = "import sys, run_ner; from training.run import report_errors; print('rc', report_errors(run_ner.main))"
+    code = (
+        "import sys, run_ner; from training.engine.run import report_errors; print('rc', report_errors(run_ner.main))"
+    )
     hub.faults = [["POST", ".*/commit/main", 403, 9]] * refused
     said = "".join(online(hub, tmp_path, code, *flags, "--push_to_hub", "--hub_model_id", NAME))
     assert (folder / "all_results.json").is_file() and {path.name for path in folder.iterdir()} >= MODEL | CODE
     if refused:
         assert (
-            "rc 2" in said
-            and f"upload it then with python -m training.hub_upload {folder} --hub_model_id {NAME}" in said
+            "rc 2" in said and f"upload it then with python -m training upload {folder} --hub_model_id {NAME}" in said
         )
         hub.faults = []
         assert "files uploaded" in uploads(hub, tmp_path, folder, [])[0]

@@ -1,16 +1,16 @@
-"""training/instances.py and segments.py: what a batch holds, and that it is a function of its position."""
+"""training/pretraining/instances.py and segments.py: what a batch holds, and that it is a function of its position."""
 
 import numpy as np
 import pytest
 import torch
 from transformers import BertTokenizer
 
-from training import segments
-from training.corpus import build_corpus
-from training.instances import VARIANTS, PretrainingInstances
-from training.masking import IGNORED
-from training.reading import read_documents
-from training.segments import IS_NEXT, NOT_NEXT, cut_lengths
+from training.pretraining import segments
+from training.pretraining.build_corpus import build_corpus
+from training.pretraining.documents import read_documents
+from training.pretraining.instances import VARIANTS, PretrainingInstances
+from training.pretraining.masking import IGNORED
+from training.pretraining.segments import IS_NEXT, NOT_NEXT, cut_lengths
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 LENGTH = 40

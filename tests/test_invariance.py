@@ -8,9 +8,9 @@ import torch
 import transformers
 
 from tests.helpers.sharded_training import Source, prepared
-from training.control import with_exact_losses
-from training.invariance import verify_invariance
-from training.optim import create_optimizer
+from training.engine.control import with_exact_losses
+from training.engine.invariance import verify_invariance
+from training.engine.optimizer import create_optimizer
 
 
 def differences(output: str) -> list[float]:

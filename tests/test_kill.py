@@ -12,8 +12,8 @@ import torch
 from transformers import BertConfig
 
 import run_pretraining
-from training.audit import open_run, read_run
-from training.instances import PretrainingInstances
+from training.pretraining.instances import PretrainingInstances
+from training.tools.audit import open_run, read_run
 
 STEPS, FIRST_PHASE = 11, 7
 CLOCK = ("tokens_per_second", "mfu", "seconds_per_step")

@@ -59,7 +59,7 @@ def test_wrong_imports_are_noticed(tmp_path):
     )
     found = wrong_imports(wrong)
     assert {name.split(".")[0] or "." for name in found} == {"conftest", "test_squad", "tests", "."}
-    assert "tests.helpers.words" not in found and "training.squad" not in found
+    assert "tests.helpers.words" not in found and "training.tasks.squad.squad_data" not in found
 
 
 def test_the_conftest_is_loaded_once(request):

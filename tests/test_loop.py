@@ -7,9 +7,9 @@ import transformers
 from torch.optim.lr_scheduler import LambdaLR
 
 import modeling_bert_repro
-from training.batches import Features, step_batches
-from training.control import control_of, with_exact_losses
-from training.loop import predict, training_steps, window_counts
+from training.engine.batches import Features, step_batches
+from training.engine.control import control_of, with_exact_losses
+from training.engine.loop import predict, training_steps, window_counts
 
 CUTS = [(16, 1), (4, 4), (8, 2), (1, 16)]
 
@@ -170,7 +170,7 @@ def test_a_gradient_that_is_not_finite_stops_too(fake_run, small_config):
         next(training_steps(run, model, optimizer, constant_schedule(optimizer), batches, 4, start_step=3))
     assert torch.equal(before, model.bert.pooler.dense.weight)
     assert "positions 8 to 15 of the data of length 24 (each of them by itself has a finite loss)" in str(stop.value)
-    assert f"python -m training.instances show {run.output_dir} --step 4 prints them" in str(stop.value)
+    assert f"python -m training show {run.output_dir} --step 4 prints them" in str(stop.value)
 
 
 @pytest.mark.parametrize("implementation", ["repro", "transformers"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.official_files import flags, own, write_task
-from training.glue_sources import load_data
+from training.tasks.classification.sources import load_data
 
 ROWS = 30
 WORDS = ["red", "", '" open', "中文", "a\u2028b", "e\u0301", "\x85", "it 's", "\\n", "tab less", "🙂", "'"]

@@ -1,10 +1,10 @@
-"""training/masking.py: the rule, its statistics, and that the fast version is the readable one."""
+"""training/pretraining/masking.py: the rule, its statistics, and that the fast version is the readable one."""
 
 import numpy as np
 import pytest
 from transformers import BertTokenizer
 
-from training.masking import IGNORED, below, mask_batch, mask_instance, masking_rule, random_bits, uniform
+from training.pretraining.masking import IGNORED, below, mask_batch, mask_instance, masking_rule, random_bits, uniform
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 WORDS = [f"word{number}" for number in range(60)]

@@ -12,10 +12,10 @@ from transformers import AutoTokenizer
 
 from tests.helpers.tagged_text import BIO, CONLL, WORDS, flags, message, write
 from tokenization import build_tokenizer
-from training import ner
-from training.context import rows_around
-from training.ner import read_conll
-from training.ner_sources import load_data
+from training.tasks.ner import tagged_text
+from training.tasks.ner.sources import load_data
+from training.tasks.ner.tagged_text import read_conll
+from training.tasks.overlapping_rows import rows_around
 
 
 def read(tmp_path, text, mixed_tags=False):
@@ -107,8 +107,8 @@ def test_all_schemes_say_the_same():
         sentences[0].append(("X", 2))  # at least one entity, else there is no scheme
         for scheme in ("IOB1", "BIO", "BIOES"):
             written = [spelled(spans, scheme) for spans in sentences]
-            split = ner.Split("here", [ner.Sentence(["w"] * len(w), w, 0, "here") for w in written])
-            ner.to_bio(split)
+            split = tagged_text.Split("here", [tagged_text.Sentence(["w"] * len(w), w, 0, "here") for w in written])
+            tagged_text.to_bio(split)
             assert tags(split) == [spelled(spans, "BIO") for spans in sentences]
             assert split.facts["tag_scheme"] == scheme
 
@@ -322,18 +322,21 @@ def tokenizer(vocab):
     return build_tokenizer(vocab)
 
 
-def split_of(sentences: list[list[str]], documents: list[int] | None = None) -> ner.Split:
+def split_of(sentences: list[list[str]], documents: list[int] | None = None) -> tagged_text.Split:
     documents = documents or [0] * len(sentences)
-    return ner.Split(
+    return tagged_text.Split(
         "here",
-        [ner.Sentence(w, ["O"] * len(w), d, f"here row {i}") for i, (w, d) in enumerate(zip(sentences, documents))],
+        [
+            tagged_text.Sentence(w, ["O"] * len(w), d, f"here row {i}")
+            for i, (w, d) in enumerate(zip(sentences, documents))
+        ],
     )
 
 
 def test_a_document_that_fits_is_one_row_with_labels_at_first_pieces(tokenizer):
     split = split_of([["the", "xy"], ["red"], ["blue"]], [0, 0, 1])
     split.sentences[0].tags = ["O", "B-X"]
-    rows = ner.build_rows(split, tokenizer, 16)
+    rows = tagged_text.build_rows(split, tokenizer, 16)
     assert [tokenizer.convert_ids_to_tokens(row) for row in rows.input_ids] == [
         ["[CLS]", "the", "x", "##y", "red", "[SEP]"],
         ["[CLS]", "blue", "[SEP]"],
@@ -341,14 +344,14 @@ def test_a_document_that_fits_is_one_row_with_labels_at_first_pieces(tokenizer):
     features = rows.features(split, ("O", "B-X"), 0)
     batch = features.collate([0, 1])
     assert batch["labels"].tolist() == [[-100, 0, 1, -100, 0, -100], [-100, 0, -100, -100, -100, -100]]
-    alone = ner.build_rows(split, tokenizer, 16, context="sentence")
+    alone = tagged_text.build_rows(split, tokenizer, 16, context="sentence")
     assert [len(row) for row in alone.input_ids] == [5, 3, 3]
 
 
 def test_only_the_sentence_is_labelled_in_its_surroundings(tokenizer):
     words = ["red", "green", "blue", "small", "large", "old", "new", "house", "river", "city"]
     split = split_of([words[:2], words[2:6], words[6:]])
-    rows = ner.build_rows(split, tokenizer, 8)
+    rows = tagged_text.build_rows(split, tokenizer, 8)
     assert [tokenizer.convert_ids_to_tokens(row)[1:-1] for row in rows.input_ids] == [words[:6], words[1:7], words[4:]]
     assert [w.tolist() for w in rows.words] == [[0, 1], [2, 3, 4, 5], [6, 7, 8, 9]]
     assert [p.tolist() for p in rows.positions] == [[1, 2], [2, 3, 4, 5], [3, 4, 5, 6]]
@@ -356,7 +359,7 @@ def test_only_the_sentence_is_labelled_in_its_surroundings(tokenizer):
 
 def test_a_sentence_longer_than_a_row_is_read_in_parts_with_context(tokenizer):
     words = ["red", "green", "blue", "small", "large", "old", "new", "house", "river", "city"]
-    rows = ner.build_rows(split_of([words]), tokenizer, 8)
+    rows = tagged_text.build_rows(split_of([words]), tokenizer, 8)
     assert [tokenizer.convert_ids_to_tokens(row)[1:-1] for row in rows.input_ids] == [words[:6], words[2:8], words[4:]]
     assert [w.tolist() for w in rows.words] == [[0, 1, 2], [3, 4, 5], [6, 7, 8, 9]]
     assert [p.tolist() for p in rows.positions] == [[1, 2, 3], [2, 3, 4], [3, 4, 5, 6]]
@@ -375,7 +378,7 @@ def test_every_word_is_predicted_once_whatever_the_lengths(tokenizer, context):
         if not any(sentences):
             continue
         split = split_of(sentences, documents)
-        rows = ner.build_rows(split, tokenizer, generator.randint(4, 20), context)
+        rows = tagged_text.build_rows(split, tokenizer, generator.randint(4, 20), context)
         flat = [word for words in sentences for word in words]
         seen = np.concatenate(rows.words)
         assert sorted(seen) == list(range(len(flat)))
@@ -395,16 +398,16 @@ def test_tags_come_back_to_their_words(tokenizer):
     split = split_of(sentences)
     for sentence in split.sentences:
         sentence.tags = generator.choices(labels, k=len(sentence.words))
-    rows = ner.build_rows(split, tokenizer, 10)
+    rows = tagged_text.build_rows(split, tokenizer, 10)
     told = rows.features(split, labels, 0).columns["labels"]
     logits = [np.eye(3)[np.where(row < 0, 0, row)] for row in told]
-    assert ner.find_tags(split, rows, logits, labels) == tags(split)
-    assert ner.score(split, tags(split))["f1"] == 1.0
+    assert tagged_text.find_tags(split, rows, logits, labels) == tags(split)
+    assert tagged_text.score(split, tags(split))["f1"] == 1.0
 
 
 def test_predictions_are_written_and_can_be_read_again(tmp_path):
     split = read(tmp_path, CONLL)
-    ner.write_predictions(tmp_path / "out.txt", split, BIO)
+    tagged_text.write_predictions(tmp_path / "out.txt", split, BIO)
     lines = (tmp_path / "out.txt").read_text(encoding="utf-8").splitlines()
     assert lines[:3] == ["Anna\tB-PER\tB-PER", "Berg\tI-PER\tI-PER", "left\tO\tO"]
     again = read_conll(tmp_path / "out.txt")
@@ -413,9 +416,9 @@ def test_predictions_are_written_and_can_be_read_again(tmp_path):
 
 def test_too_short_rows_and_uncased_tokenizers(tokenizer, tokenizer_folder):
     with pytest.raises(ValueError, match="--max_seq_length 3 leaves no room"):
-        ner.build_rows(split_of([["red"]]), tokenizer, 3)
+        tagged_text.build_rows(split_of([["red"]]), tokenizer, 3)
     rows = {"train": SimpleNamespace(unknown_words=2)}
-    assert ner.remarks(rows, AutoTokenizer.from_pretrained(tokenizer_folder)).splitlines()[1:] == [
+    assert tagged_text.remarks(rows, AutoTokenizer.from_pretrained(tokenizer_folder)).splitlines()[1:] == [
         "train: the tokenizer drops 2 words, which are [UNK] to it",
         "this tokenizer lower-cases; names are found better with a cased model",
     ]

@@ -9,7 +9,7 @@ from transformers import BertForPreTraining as Stock
 from transformers import get_linear_schedule_with_warmup
 
 from modeling_bert_repro import BertForPreTraining
-from training.optim import BertAdamW, create_optimizer, linear_schedule, parameter_groups
+from training.engine.optimizer import BertAdamW, create_optimizer, linear_schedule, parameter_groups
 
 
 def test_decay_spares_biases_and_layer_norm_only(small_config):

@@ -15,13 +15,14 @@ import pytest
 from tokenization import build_tokenizer
 from tokenization.packed_files import kind_of, numbered_lines, open_packed, read_text
 from tokenization.text_files import read_texts
-from training import features, reading
-from training.ask import read_contexts
-from training.ner import read_conll
-from training.squad import read_squad
-from training.squad_metrics import read_numbers, read_predictions
-from training.swag import read_swag
-from training.tables import read_table
+from training.files.tables import read_table
+from training.pretraining import documents
+from training.tasks import feature_extraction
+from training.tasks.ner.tagged_text import read_conll
+from training.tasks.squad.metrics import read_numbers, read_predictions
+from training.tasks.squad.squad_data import read_squad
+from training.tasks.swag import read_swag
+from training.tools.ask import read_contexts
 
 ROOT = Path(__file__).parent.parent
 WORDS = ["the dog sat .", "a bird sang !", "it was far ,", "one red house ."]
@@ -62,9 +63,9 @@ JSON_LINES = "".join(json.dumps({"text": row}) + "\n" for row in ROWS)
 TABLE = "id\ttext\n" + "".join(f"{n}\t{row}\n" for n, row in enumerate(ROWS))
 READERS = {
     # reader: (name of the file, its content, what reads it into something that can be compared)
-    "pre-training text": ("a.txt", TEXT, lambda path: list(reading.read_documents([path]))),
-    "pre-training rows": ("a.jsonl", JSON_LINES, lambda path: list(reading.read_documents([path]))),
-    "pre-training parquet": ("a.parquet", parquet(), lambda path: list(reading.read_documents([path]))),
+    "pre-training text": ("a.txt", TEXT, lambda path: list(documents.read_documents([path]))),
+    "pre-training rows": ("a.jsonl", JSON_LINES, lambda path: list(documents.read_documents([path]))),
+    "pre-training parquet": ("a.parquet", parquet(), lambda path: list(documents.read_documents([path]))),
     "vocabulary text": ("a.txt", TEXT, lambda path: list(read_texts([path]))),
     "vocabulary rows": ("a.jsonl", JSON_LINES, lambda path: list(read_texts([path]))),
     "tsv": ("a.tsv", TABLE, columns),
@@ -76,7 +77,7 @@ READERS = {
     "contexts": ("a.txt", TEXT, read_contexts),
     "swag": ("a.csv", swag_csv(), lambda path: (found := read_swag(path)).endings + found.labels),
     "ner": ("a.txt", "".join(f"w{n} O\n\n" for n in range(120)), lambda path: read_conll(path).sentences),
-    "features": ("a.txt", TEXT, lambda path: features.read_lines(path, build_tokenizer(PIECES), 64)),
+    "features": ("a.txt", TEXT, lambda path: feature_extraction.read_lines(path, build_tokenizer(PIECES), 64)),
 }
 
 

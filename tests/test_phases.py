@@ -1,4 +1,4 @@
-"""training/phases.py: the flag, the steps of each phase, and the batches that they see."""
+"""training/engine/phases.py: the flag, the steps of each phase, and the batches that they see."""
 
 import itertools
 from types import SimpleNamespace
@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from training.arguments import PretrainingArguments, parse_arguments
-from training.phases import Phase, described, phase_at, phases_of, scheduled
-from training.pretraining import phase_batches, planned_phases
+from training.engine.phases import Phase, described, phase_at, phases_of, scheduled
+from training.pretraining.preparation import phase_batches, planned_phases
 
 FLAGS = {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 2, "max_seq_length": 128}
 

@@ -1,4 +1,4 @@
-"""training/plan.py: what it runs, and what it makes of the measured steps."""
+"""training/tools/budget.py: what it runs, and what it makes of the measured steps."""
 
 import json
 import re
@@ -10,8 +10,8 @@ import pytest
 from transformers import BertConfig
 
 import run_pretraining
-from training import plan
-from training.phases import phases_of
+from training.engine.phases import phases_of
+from training.tools import budget
 
 FLAGS = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1}
 FACTS = {
@@ -35,7 +35,7 @@ def records(**seconds):
 def test_steps_that_fit():
     """9 of 10 steps take 1 s, one takes 2 s: 1.1 s on average, and 3 % of the time is set aside."""
     phases = phases_of(FLAGS | {"phases": "128:0.9:32,512:0.1:8x4"})
-    text = plan.plan(6, phases, records(_128=1.0, _512=2.0), {"peak_memory_gb": 3.21}, FACTS)
+    text = budget.plan(6, phases, records(_128=1.0, _512=2.0), {"peak_memory_gb": 3.21}, FACTS)
     total = int(6 * 3600 * 0.97 / 1.1)
     assert f"In 6 hours: {total:,} steps ({round(0.9 * total):,} steps of 64 x 128" in text
     assert f"= {64 * total:,} sequences" in text
@@ -46,7 +46,7 @@ def test_steps_that_fit():
 def test_too_little_time():
     phases = phases_of(FLAGS | {"phases": "128:0.9,512:0.1"})
     with pytest.raises(ValueError, match=r"0\.001 hours hold 3 steps, too few for these phases"):
-        plan.plan(0.001, phases, records(_128=1.0, _512=1.0), {"peak_memory_gb": 1}, FACTS)
+        budget.plan(0.001, phases, records(_128=1.0, _512=1.0), {"peak_memory_gb": 1}, FACTS)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_real_steps_of_each_phase(shape, capsys, monkeypatch):
         run_pretraining.main(flags)
 
     flags = ["--config_name", shape, "--hours", "1", "--vocab_size", "500", "--phases", "32:0.5:4x2,64:0.5:2"]
-    plan.main([*flags, "--launcher", "python -u", "--", "--seed", "3"], start)
+    budget.main([*flags, "--launcher", "python -u", "--", "--seed", "3"], start)
     text = capsys.readouterr().out
     assert started[:2] == ["--seed", "3"]
     rows = re.findall(r"^ +(32|64) +(\d+ x \d+) +([\d.]+) +([\d,]+) +([\d.]+)%$", text, re.MULTILINE)
@@ -90,21 +90,32 @@ def test_real_steps_of_each_phase(shape, capsys, monkeypatch):
 )
 def test_mistakes(flags, message, capsys):
     with pytest.raises(SystemExit) as stop:
-        plan.main(flags)
+        budget.main(flags)
     assert stop.value.code == 2 and message in capsys.readouterr().err
 
 
 def test_what_the_script_refuses_is_told():
     refusing = [sys.executable, "-c", "import sys; print('warning', file=sys.stderr); sys.exit('error: unknown flag')"]
     with pytest.raises(ValueError, match=r"ended with status 1: error: unknown flag"):
-        plan.start(["--nonsense"], refusing)
+        budget.start(["--nonsense"], refusing)
 
 
 @pytest.mark.slow
 def test_the_command(shape):
-    command = [sys.executable, "-m", "training.plan", "--config_name", shape, "--hours", "0.5", "--vocab_size", "500"]
+    command = [
+        sys.executable,
+        "-m",
+        "training",
+        "plan",
+        "--config_name",
+        shape,
+        "--hours",
+        "0.5",
+        "--vocab_size",
+        "500",
+    ]
     done = subprocess.run(
-        [*command, "--phases", "32:1:4"], cwd=Path(plan.SCRIPT).parent, capture_output=True, text=True
+        [*command, "--phases", "32:1:4"], cwd=Path(budget.SCRIPT).parent, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert "In 0.5 hours:" in done.stdout and json.dumps(shape)[1:-1] in done.stdout

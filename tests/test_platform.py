@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = sorted(path.stem for path in ROOT.glob("*.py") if path.stem != "setup")
-COMMANDS = ("training.ask", "training.hub_upload", "training.plan")
+COMMANDS = ("training.tools.ask", "training.files.hub_upload", "training.tools.budget")
 
 
 def hidden(module: str, code: str) -> subprocess.CompletedProcess:
@@ -23,7 +23,7 @@ def refusal(module: str) -> str:
 
 @pytest.mark.parametrize("module", ["fcntl", "resource"])
 def test_training_says_it_in_one_sentence(module):
-    done = hidden(module, "import training.shards")
+    done = hidden(module, "import training.pretraining.corpus")
     assert (done.returncode, done.stdout, done.stderr) == (1, "", refusal(module))
 
 

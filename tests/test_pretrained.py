@@ -16,11 +16,12 @@ import extract_features
 import modeling_bert_repro
 import run_pretraining
 from tests.helpers import short_runs
-from training import ask, pretraining
 from training.arguments import PretrainingArguments, parse_arguments
-from training.pretrained import load_network, weights_sha256
-from training.run import report_errors
-from training.tables import sha256
+from training.engine.initial_weights import load_network, weights_sha256
+from training.engine.run import report_errors
+from training.files.tables import sha256
+from training.pretraining import preparation
+from training.tools import ask
 
 ROOT = Path(__file__).parent.parent
 
@@ -78,7 +79,7 @@ def test_the_objective_decides_the_attention(
     given = short_runs.flags("run_pretraining", data, tmp_path / "run", model, "--objective", objective)
     run = fake_run()
     run.args = parse_arguments(PretrainingArguments, [*given, "--model_impl", model_impl])
-    network = pretraining.build_model(
+    network = preparation.build_model(
         run, modeling_bert_repro.BertForMaskedLM, AutoTokenizer.from_pretrained(pretrained)
     )
     assert sees_later_tokens(network) == (objective == "mlm")
@@ -207,7 +208,7 @@ def test_networks_are_loaded_in_one_place_only():
                 owner = ast.unparse(node.func.value)
                 if owner not in TOKENIZER_OR_SHAPE and not owner.endswith("config)"):
                     found.append(f"{path.relative_to(ROOT)}: {owner}")
-    assert found == ["training/pretrained.py: cls"]
+    assert found == ["training/engine/initial_weights.py: cls"]
 
 
 # --- where they came from --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""training/reading.py: what is read from files, and what is refused."""
+"""training/pretraining/documents.py: what is read from files, and what is refused."""
 
 import gzip
 import json
@@ -9,11 +9,11 @@ import shutil
 import numpy as np
 import pytest
 
-from training import audit
-from training.checkpoint import damage
-from training.curves import read_events
-from training.reading import read_documents
-from training.shards import ShardWriter, read_manifest
+from training.engine.checkpoint import damage
+from training.engine.curves import read_events
+from training.pretraining.corpus import ShardWriter, read_manifest
+from training.pretraining.documents import read_documents
+from training.tools import audit
 
 TEXT = "The dog sat. The cat ran away!\nA bird sang.\n\nOne red house. It was far.\n"
 DOCUMENTS = [["The dog sat. The cat ran away!", "A bird sang."], ["One red house. It was far."]]

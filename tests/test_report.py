@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from training.report import main, read_runs, tables
+from training.tools.report import main, read_runs, tables
 
 
 @pytest.fixture

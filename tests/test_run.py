@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from training.run import check_output_dir, commit, report_errors, versions, write_json
+from training.engine.run import check_output_dir, commit, report_errors, versions, write_json
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(fake_run):
@@ -82,7 +82,7 @@ def test_divergence_is_one_line_and_status_1(capsys):
 def test_the_others_leave_quietly_where_the_main_process_fails(fake_run, monkeypatch):
     """The main process goes first; what it found comes with a broadcast."""
     run, calls, sent = fake_run(), [], []
-    monkeypatch.setattr("training.run.broadcast_object_list", lambda objects: sent.append(objects[0]))
+    monkeypatch.setattr("training.engine.run.broadcast_object_list", lambda objects: sent.append(objects[0]))
 
     def work():
         calls.append(1)
@@ -95,7 +95,7 @@ def test_the_others_leave_quietly_where_the_main_process_fails(fake_run, monkeyp
     with pytest.raises(SystemExit) as stop:
         run.main_first(work)
     assert stop.value.code == 2 and calls == [1]
-    monkeypatch.setattr("training.run.broadcast_object_list", lambda objects: objects.__setitem__(0, False))
+    monkeypatch.setattr("training.engine.run.broadcast_object_list", lambda objects: objects.__setitem__(0, False))
     assert run.main_first(lambda: "found") == "found"
     run.is_main = True
     assert run.main_first(lambda: "made") == "made"

@@ -15,9 +15,12 @@ from transformers import BertConfig, pipeline
 
 import run_glue
 from tests.helpers.glue_runs import events, train
-from training import checkpoint, embedded, fine_tuning, submission
 from training.arguments import GlueArguments, parse_arguments
-from training.run import report_errors
+from training.builtin_data import documentation
+from training.engine import checkpoint
+from training.engine.run import report_errors
+from training.tasks import fine_tuning
+from training.tasks.classification import submission
 
 ROOT = Path(__file__).parent.parent
 EXPECTED = {
@@ -263,7 +266,7 @@ def test_resumed_run_equals_the_unbroken_one(tmp_path, pretrained, files, monkey
 
 def test_random_weights_and_the_embedded_default(tmp_path, tokenizer_folder, monkeypatch):
     rows = [{"sentence1": f"the {word}", "sentence2": word, "label": n % 2} for n, word in enumerate(["red", "blue"])]
-    monkeypatch.setattr(embedded, "pair_examples", lambda split: rows * 8)
+    monkeypatch.setattr(documentation, "pair_examples", lambda split: rows * 8)
     folder = tmp_path / "run"
     run_glue.main([
         f"--output_dir={folder}", "--config_name=tiny", f"--tokenizer_name={tokenizer_folder}", "--max_steps=2",

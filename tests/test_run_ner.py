@@ -16,11 +16,12 @@ from transformers import AutoModelForTokenClassification, AutoTokenizer, BertCon
 import modeling_bert_repro
 import run_ner
 from tests.helpers.tagged_text import CONLL, write
-from training import fine_tuning, ner
 from training.arguments import NerArguments, parse_arguments
-from training.ner_metrics import span_scores
-from training.report import read_runs, tables
-from training.run import report_errors
+from training.engine.run import report_errors
+from training.tasks import fine_tuning
+from training.tasks.ner import tagged_text
+from training.tasks.ner.metrics import span_scores
+from training.tools.report import read_runs, tables
 
 ROOT = Path(__file__).parent.parent
 # A word tells its tag: names of one word, and of two.
@@ -125,7 +126,7 @@ def test_learns_and_scores_what_it_writes(finished, files):
     for split, name, prefix in (("validation", "dev", "eval"), ("test", "test", "test")):
         lines = (finished / f"{split}_predictions.txt").read_text(encoding="utf-8").split("\n\n")
         rows = [[line.split("\t") for line in sentence.splitlines()] for sentence in lines if sentence]
-        source = ner.read_conll(files / f"{name}.txt")
+        source = tagged_text.read_conll(files / f"{name}.txt")
         assert [[row[0] for row in sentence] for sentence in rows] == [s.words for s in source.sentences]
         assert [[row[1] for row in sentence] for sentence in rows] == [s.tags for s in source.sentences]
         scores = span_scores(*([[row[column] for row in sentence] for sentence in rows] for column in (2, 1)))

@@ -17,8 +17,8 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, Bert
 
 import run_pretraining
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
-from training import pretraining
-from training.speed import training_flops
+from training.engine.throughput import training_flops
+from training.pretraining import preparation
 
 ROOT = Path(__file__).parent.parent
 
@@ -182,9 +182,9 @@ def test_anybody_opens_it(finished, tokenizer_folder):
 
 def test_two_phases_in_one_run(flags, monkeypatch):
     """Resumed in both of them: test_kill.py."""
-    evaluate, evaluated = pretraining.evaluate, []
+    evaluate, evaluated = preparation.evaluate, []
     monkeypatch.setattr(
-        pretraining,
+        preparation,
         "evaluate",
         lambda run, model, held_out: evaluated.append(held_out.max_seq_length) or evaluate(run, model, held_out),
     )

@@ -20,10 +20,13 @@ import modeling_bert_repro
 import run_squad
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
 from tests.helpers.squad_examples import squad_content
-from training import ask, embedded, fine_tuning, squad, squad_features
 from training.arguments import SquadArguments, parse_arguments
-from training.run import report_errors
-from training.squad_metrics import score
+from training.builtin_data import documentation
+from training.engine.run import report_errors
+from training.tasks import fine_tuning
+from training.tasks.squad import squad_data, window_cache
+from training.tasks.squad.metrics import score
+from training.tools import ask
 
 ROOT = Path(__file__).parent.parent
 
@@ -114,7 +117,7 @@ def test_leaves_a_folder_for_every_reader(finished):
 
 def test_results_are_the_official_score_of_the_predictions(finished, files, capsys):
     results = read(finished, "all_results.json")
-    assert squad.main(["score", str(files / "dev.json"), str(finished / "predictions.json")]) == 0
+    assert command(["score", str(files / "dev.json"), str(finished / "predictions.json")]) == 0
     official = json.loads(capsys.readouterr().out)
     assert {"eval_" + name: value for name, value in official.items()} == {
         name: value for name, value in results.items() if name.startswith("eval_")
@@ -155,12 +158,12 @@ def test_version_2_reports_the_official_numbers(finished_2, files, capsys):
     assert read(finished_2, "predictions.json") == {id_: "" if odds[id_] > 0.05 else spans[id_] for id_ in spans}
     data, folder = str(files / "dev2.json"), finished_2
     base = ["score", data, "--version_2_with_negative"]
-    assert squad.main([*base, str(folder / "predictions.json")]) == 0
+    assert command([*base, str(folder / "predictions.json")]) == 0
     official = json.loads(capsys.readouterr().out)
     assert official == {name: results[f"eval_{name}"] for name in official}
     more = ["--na_prob_file", str(folder / "null_odds.json"), "--na_prob_thresh"]
     for at, prefix in (("0.05", ""), ("0", "at_0_"), (str(results["eval_null_score_diff_threshold"]), "at_best_")):
-        assert squad.main([*base, str(folder / "span_predictions.json"), *more, at]) == 0
+        assert command([*base, str(folder / "span_predictions.json"), *more, at]) == 0
         official = json.loads(capsys.readouterr().out)
         names = ["exact", "f1"] if prefix else list(official)
         assert {name: official[name] for name in names} == {name: results[f"eval_{prefix}{name}"] for name in names}
@@ -171,7 +174,7 @@ def test_version_2_reports_the_official_numbers(finished_2, files, capsys):
 @pytest.mark.parametrize("stored", [None, 0.5])
 def test_the_threshold_in_the_config_decides_wherever_the_model_is_asked(finished_2, files, stored):
     """The one that the run found, and one in the middle: what is asked of the folder is what was scored."""
-    questions = squad.read_squad(files / "dev2.json", True)
+    questions = squad_data.read_squad(files / "dev2.json", True)
     odds, spans = read(finished_2, "null_odds.json"), read(finished_2, "span_predictions.json")
     model, tokenizer = ask.load(str(finished_2))
     results = read(finished_2, "all_results.json")
@@ -232,7 +235,7 @@ def test_the_answers_are_those_of_the_best_weights(checkpoint, files, tmp_path):
     scores = {event["step"]: event["eval_f1"] for event in events(tmp_path / "run", "eval")}
     assert results["best_step"] == max(scores, key=scores.get) == results["train_steps"] - 4 < 8
     assert results["eval_f1"] == scores[results["best_step"]]
-    questions = squad.read_squad(files / "dev.json")
+    questions = squad_data.read_squad(files / "dev.json")
     gold = {question.id: [text for text, _ in question.answers] for question in questions}
     assert score(gold, read(tmp_path / "run", "predictions.json"))["f1"] == results["eval_f1"]
     argv = ["--model_name_or_path", str(tmp_path / "run"), "--output_dir", str(tmp_path / "again"), *LENGTHS]
@@ -255,7 +258,7 @@ def test_a_series_of_runs_is_what_each_would_be_alone(checkpoint, files, tmp_pat
     assert summary["settings"][0]["metrics"]["eval_f1"]["n"] == 2
     assert summary["settings"][0]["metrics"]["eval_f1"]["degenerate"] == 1.0  # the threshold empties every answer
     assert "best on eval_f1: seed-7" in capsys.readouterr().out
-    monkeypatch.setattr(squad_features, "build_windows", None)
+    monkeypatch.setattr(window_cache, "build_windows", None)
     cache = ["--cache_dir", str(tmp_path / "all" / "features"), "--seed", "8"]
     run_squad.main(flags(checkpoint, files, tmp_path / "alone", *more, *cache, negative=True))
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("alone", "all/seed-8", "all/seed-7")]
@@ -396,7 +399,7 @@ def test_the_config_says_how_it_was_evaluated(finished, finished_2, files, tmp_p
 
 def test_a_second_run_reads_the_windows_of_the_first(finished, checkpoint, files, tmp_path, monkeypatch):
     cache = ["--cache_dir", str(finished / "features"), "--eval_steps", "2"]
-    monkeypatch.setattr(squad_features, "build_windows", None)
+    monkeypatch.setattr(window_cache, "build_windows", None)
     run_squad.main(flags(checkpoint, files, tmp_path / "run", *cache))
     assert not (tmp_path / "run" / "features").exists()
     for name in ("model.safetensors", "predictions.json"):
@@ -446,7 +449,7 @@ def test_no_data_flags_means_the_embedded_questions(checkpoint, tmp_path, monkey
         asked.append(split)
         return squad_content(6)
 
-    monkeypatch.setattr(embedded, "question_answering", question_answering)
+    monkeypatch.setattr(documentation, "question_answering", question_answering)
     argv = ["--model_name_or_path", str(checkpoint), "--output_dir", str(tmp_path / "run"), *LENGTHS]
     run_squad.main([*argv, "--max_steps", "1"])
     assert asked == ["train", "validation"]
@@ -456,7 +459,7 @@ def test_no_data_flags_means_the_embedded_questions(checkpoint, tmp_path, monkey
 @pytest.mark.slow
 def test_the_embedded_questions_are_squad_questions():
     for split in ("train", "validation"):
-        assert len(squad.parse_squad(embedded.question_answering(split), "embedded")) > 50
+        assert len(squad_data.parse_squad(documentation.question_answering(split), "embedded")) > 50
 
 
 # --- mistakes --------------------------------------------------------------------------------------------

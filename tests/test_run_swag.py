@@ -17,10 +17,10 @@ from transformers import AutoModelForMultipleChoice, AutoTokenizer, BertConfig
 
 import modeling_bert_repro
 import run_swag
-from training import fine_tuning
 from training.arguments import SwagArguments, parse_arguments
-from training.report import read_runs, tables
-from training.run import report_errors
+from training.engine.run import report_errors
+from training.tasks import fine_tuning
+from training.tools.report import read_runs, tables
 
 ROOT = Path(__file__).parent.parent
 HEADER = ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source"]

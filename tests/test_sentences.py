@@ -1,9 +1,9 @@
-"""training/sentences.py: where sentences end."""
+"""training/pretraining/sentences.py: where sentences end."""
 
 import numpy as np
 import pytest
 
-from training.sentences import split_sentences
+from training.pretraining.sentences import split_sentences
 
 
 @pytest.mark.parametrize(

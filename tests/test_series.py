@@ -14,10 +14,10 @@ from safetensors.torch import load_file, save_file
 
 import run_glue
 from tests.helpers.glue_runs import train
-from training import fine_tuning, series
 from training.arguments import GlueArguments, parse_arguments
-from training.glue import baselines
-from training.glue_sources import load_data
+from training.tasks import fine_tuning, seeds
+from training.tasks.classification.glue import baselines
+from training.tasks.classification.sources import load_data
 
 ROOT = Path(__file__).parent.parent
 BATCH = "--per_device_train_batch_size=32"
@@ -60,14 +60,14 @@ def refused(capsys, *flags: str) -> str:
 
 
 def test_statistics_by_hand():
-    found = series.statistics([0.5, 0.7, 0.9, None, 0.4], constant=0.5)
+    found = seeds.statistics([0.5, 0.7, 0.9, None, 0.4], constant=0.5)
     interval = found.pop("interval")
     expected = {"n": 5, "mean": 0.5, "median": 0.5, "max": 0.9, "degenerate": 0.6, "undefined": 1}
     expected["std"] = math.sqrt((0.04 + 0.16 + 0.25 + 0.01) / 4)  # deviations 0, .2, .4, -.5, -.1
     assert found == pytest.approx(expected, abs=1e-12)
     half = 2.7764451 * math.sqrt(0.46 / 4 / 5)  # the quantile from a printed table: 4 degrees of freedom, 97.5 %
     assert interval == pytest.approx([0.5 - half, 0.5 + half], abs=1e-7)
-    one = series.statistics([0.8], constant=0.5)
+    one = seeds.statistics([0.8], constant=0.5)
     assert (one["n"], one["mean"], one["std"], one["interval"], one["degenerate"]) == (1, 0.8, None, None, 0.0)
 
 
@@ -76,10 +76,10 @@ def test_tests_equal_scipy():
     rng = np.random.default_rng(0)
     for wins, losses in [(5, 0), (0, 5), (3, 2), (0, 0), (7, 1), (10, 10)]:
         expected = stats.binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
-        assert series.sign_test(wins, losses) == pytest.approx(expected, abs=1e-12)
+        assert seeds.sign_test(wins, losses) == pytest.approx(expected, abs=1e-12)
     ours, theirs = rng.normal(size=(2, 5))
     runs = [[{"seed": i, "results": {"m": v}} for i, v in enumerate(values)] for values in (ours, theirs)]
-    found = series.compare(*runs, ["m"])["m"]
+    found = seeds.compare(*runs, ["m"])["m"]
     expected = stats.ttest_rel(ours, theirs)
     assert found["t_test_p"] == pytest.approx(expected.pvalue, abs=1e-12)
     assert found["interval"] == pytest.approx(list(expected.confidence_interval()), abs=1e-12)
@@ -91,12 +91,12 @@ def test_runs_are_paired_by_seed_else_by_rate_and_seed():
 
     ours = runs((1, 1e-3, 0.5), (2, 1e-3, 0.7), (3, 1e-3, 0.4), (9, 1e-3, 9.0))
     theirs = runs((3, 2e-3, 0.4), (1, 2e-3, 0.3), (2, 2e-3, 0.8))
-    found = series.compare(ours, theirs, ["m"])
+    found = seeds.compare(ours, theirs, ["m"])
     assert found["pairs"] == 3
     assert found["m"]["mean_difference"] == pytest.approx(0.1 / 3, abs=1e-12)  # .2, -.1, 0
     assert (found["m"]["wins"], found["m"]["losses"], found["m"]["sign_test_p"]) == (1, 1, 1.0)
     grid = runs((1, 1e-3, 0.1), (1, 2e-3, 0.2), (2, 1e-3, 0.3))
-    assert series.compare(grid, ours, ["m"])["m"]["mean_difference"] == pytest.approx(-0.4, abs=1e-12)
+    assert seeds.compare(grid, ours, ["m"])["m"]["mean_difference"] == pytest.approx(-0.4, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -219,12 +219,12 @@ def test_the_papers_search(tmp_path, pretrained, glue_files, counted, capsys):
 
 def test_restarts_of_the_paper_and_its_batch(capsys, monkeypatch):
     given = ["--output_dir=x", "--model_name_or_path=y", "--task_name=rte", "--paper"]
-    assert len(series.planned(parse_arguments(GlueArguments, given))) == 4 * 5
+    assert len(seeds.planned(parse_arguments(GlueArguments, given))) == 4 * 5
     halves = [*given, "--per_device_train_batch_size=8", "--gradient_accumulation_steps=2"]
     with pytest.raises(ValueError, match="--paper is about batches of 32; got 16"):
-        series.planned(parse_arguments(GlueArguments, halves))
+        seeds.planned(parse_arguments(GlueArguments, halves))
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert len(series.planned(parse_arguments(GlueArguments, halves))) == 20
+    assert len(seeds.planned(parse_arguments(GlueArguments, halves))) == 20
     assert "--paper fixes --learning_rate and 3 epochs" in refused(capsys, "--paper", "--learning_rate=1e-5")
     assert "--paper fixes --learning_rate and 3 epochs" in refused(capsys, "--paper", "--max_steps=5")
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining
 
 from tests.helpers.sharded_training import prepared, train
-from training.checkpoint import damage, load_checkpoint
+from training.engine.checkpoint import damage, load_checkpoint
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent

@@ -6,11 +6,11 @@ from transformers import BertConfig
 import run_glue
 import run_pretraining
 from tokenization import build_tokenizer
-from training.configs import check_fit
-from training.corpus import build_corpus
-from training.instances import PretrainingInstances
-from training.masking import masking_rule
-from training.special_tokens import check_special_tokens
+from training.engine.models import check_fit
+from training.engine.special_tokens import check_special_tokens
+from training.pretraining.build_corpus import build_corpus
+from training.pretraining.instances import PretrainingInstances
+from training.pretraining.masking import masking_rule
 
 PIECES = ["[UNK]", "[CLS]", "[SEP]", "want", "##want", "##ed", "wa", "un", "runn", "##ing", ","]
 

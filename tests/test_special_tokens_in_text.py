@@ -7,7 +7,11 @@ import pytest
 
 from tests.helpers.tagged_text import write
 from tokenization import build_tokenizer
-from training import encoding, features, glue, ner, squad, swag
+from training.pretraining import encoding
+from training.tasks import feature_extraction, swag
+from training.tasks.classification import glue
+from training.tasks.ner import tagged_text
+from training.tasks.squad import squad_data
 
 MARKS = "red [SEP] blue [MASK] [PAD] [CLS] [UNK] house"
 PIECES = "red [ sep ] blue [ mask ] [ pad ] [ cls ] [ un ##k ] house".split()
@@ -30,17 +34,17 @@ def of_swag(tokenizer, tmp_path):
 
 
 def of_ner(tokenizer, tmp_path):
-    split = ner.read_conll(write(tmp_path, "".join(f"{word} O\n" for word in ["old", *MARKS.split()])))
-    return ner.build_rows(split, tokenizer, 64).input_ids[0]
+    split = tagged_text.read_conll(write(tmp_path, "".join(f"{word} O\n" for word in ["old", *MARKS.split()])))
+    return tagged_text.build_rows(split, tokenizer, 64).input_ids[0]
 
 
 def of_squad(tokenizer, tmp_path):
-    return squad.build_windows([squad.Question("q", "old", MARKS)], tokenizer).input_ids[0]
+    return squad_data.build_windows([squad_data.Question("q", "old", MARKS)], tokenizer).input_ids[0]
 
 
 def of_extraction(tokenizer, tmp_path):
     (tmp_path / "lines.txt").write_text(f"old ||| {MARKS}\n")
-    return features.read_lines(tmp_path / "lines.txt", tokenizer, 64)[0][0].input_ids
+    return feature_extraction.read_lines(tmp_path / "lines.txt", tokenizer, 64)[0][0].input_ids
 
 
 def of_pretraining(tokenizer, tmp_path):

@@ -1,4 +1,4 @@
-"""training/speed.py: model FLOPs counted by hand and by torch, the clock, the peak."""
+"""training/engine/throughput.py: model FLOPs counted by hand and by torch, the clock, the peak."""
 
 import itertools
 import time
@@ -9,8 +9,8 @@ import transformers
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig
 
-from training import speed
-from training.loop import Step
+from training.engine import throughput
+from training.engine.loop import Step
 
 
 def test_flops_of_base_by_hand():
@@ -20,7 +20,7 @@ def test_flops_of_base_by_hand():
     layer += 2 * (128 * 768 * 3072)  # feed-forward
     head = 19 * 768 * 768 + 19 * 768 * 30522
     expected = 3 * 2 * (12 * layer + head + 768 * 768)
-    assert speed.training_flops(BertConfig(), 128, 1, 19) == expected == 69_784_796_160
+    assert throughput.training_flops(BertConfig(), 128, 1, 19) == expected == 69_784_796_160
 
 
 def test_flops_against_torchs_counter(small_config):
@@ -31,14 +31,14 @@ def test_flops_against_torchs_counter(small_config):
     with FlopCounterMode(display=False) as counter:
         outputs = model(input_ids=ids, labels=ids, next_sentence_label=torch.zeros(3, dtype=torch.long))
         outputs.loss.backward()
-    counted = speed.training_flops(small_config, ids.numel(), 3, ids.numel())
+    counted = throughput.training_flops(small_config, ids.numel(), 3, ids.numel())
     assert counter.get_total_flops() == pytest.approx(counted, rel=0.005)
 
 
 def test_the_clock_counts_the_steps_alone(fake_run, small_config):
     run = fake_run()
     run.args.peak_tflops = 2.0
-    clock = speed.Throughput(run, small_config, 4)
+    clock = throughput.Throughput(run, small_config, 4)
     assert clock.peak == pytest.approx(2e12)
 
     def steps():
@@ -52,7 +52,7 @@ def test_the_clock_counts_the_steps_alone(fake_run, small_config):
     record = clock.record()
     assert record["seconds_per_step"] == pytest.approx(0.05, rel=0.5)
     assert record["tokens_per_second"] == pytest.approx(80 / 0.05, rel=0.5)
-    flops = speed.training_flops(small_config, 80, 2, 10)
+    flops = throughput.training_flops(small_config, 80, 2, 10)
     assert clock.results()["train_mfu"] == pytest.approx(2 * flops / clock.all.seconds / 2e12, rel=1e-6)
     assert clock.time_left() == "0:00:00"
     clock.total_steps = 2 + round(3723 / clock.all.seconds * 2)
@@ -64,10 +64,10 @@ def test_the_clock_counts_the_steps_alone(fake_run, small_config):
 def test_the_measured_peak_is_that_of_the_largest_product(monkeypatch, precision):
     """On a clock on which everything takes a hundredth of a second."""
     ticks = itertools.count()
-    monkeypatch.setattr(speed.time, "perf_counter", lambda: next(ticks) / 100)
-    assert speed.measured_peak(torch.device("cpu"), precision) == pytest.approx(2 * 1024**3 / 0.01)
+    monkeypatch.setattr(throughput.time, "perf_counter", lambda: next(ticks) / 100)
+    assert throughput.measured_peak(torch.device("cpu"), precision) == pytest.approx(2 * 1024**3 / 0.01)
     monkeypatch.undo()
-    assert speed.measured_peak(torch.device("cpu"), precision) > 1e7
+    assert throughput.measured_peak(torch.device("cpu"), precision) > 1e7
 
 
 @pytest.mark.parametrize("phases", [None, "128:0.9,512:0.1"])
@@ -76,9 +76,9 @@ def test_the_first_steps_tell_the_time_left(fake_run, small_config, monkeypatch,
     """On a clock of half a second a step; the first takes a minute, as with --torch_compile, and does not count."""
     run = fake_run()
     run.args.peak_tflops, run.args.phases = 2.0, phases
-    clock = speed.Throughput(run, small_config, total)
+    clock = throughput.Throughput(run, small_config, total)
     now = [0.0]
-    monkeypatch.setattr(speed.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(throughput.time, "perf_counter", lambda: now[0])
 
     def steps():
         for index in range(start + 1, total + 1):
@@ -103,4 +103,4 @@ def test_spans_of_time_in_words():
         1e4: "about 3 hours",
         4e5: "about 5 days",
     }
-    assert {seconds: speed._in_words(seconds) for seconds in spans} == spans
+    assert {seconds: throughput._in_words(seconds) for seconds in spans} == spans

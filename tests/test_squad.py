@@ -7,8 +7,8 @@ import pytest
 from transformers import AutoTokenizer
 
 from tokenization import build_tokenizer
-from training import squad
-from training.squad import Question, build_windows, max_context, read_squad, window_starts
+from training.tasks.squad import squad_data
+from training.tasks.squad.squad_data import Question, build_windows, max_context, read_squad, window_starts
 
 CONTEXT = "the old doctor opened a small red house by the river ."
 
@@ -249,9 +249,9 @@ def test_windows_cover_a_context_whatever_the_stride():
 )
 def test_lengths_that_do_not_fit_are_refused(lengths, message):
     with pytest.raises(ValueError, match=message):
-        squad.check_lengths(*lengths)
-    squad.check_lengths(64, 37, 24)
-    squad.check_lengths(384, 128, 64)
+        squad_data.check_lengths(*lengths)
+    squad_data.check_lengths(64, 37, 24)
+    squad_data.check_lengths(384, 128, 64)
 
 
 # --- real data -------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from transformers import AutoTokenizer
 
 from tests.helpers.squad_examples import random_logits, random_questions
 from tokenization import BasicTokenizer, build_tokenizer
-from training.squad import Question, build_windows, max_context, read_squad
-from training.squad_postprocess import GoogleRealign, _with_accents, aligner, find_answers, get_final_text
+from training.tasks.squad.answers import GoogleRealign, _with_accents, aligner, find_answers, get_final_text
+from training.tasks.squad.squad_data import Question, build_windows, max_context, read_squad
 
 
 @pytest.fixture(scope="module")

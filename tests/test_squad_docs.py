@@ -13,10 +13,15 @@ from transformers.pipelines import PIPELINE_REGISTRY
 import modeling_bert_repro
 import run_squad
 from tests.helpers.squad_examples import squad_content
-from training import ask, squad
+from training.tasks.squad import squad_data
+from training.tools import ask
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "squad.md"
-PROGRAMS = {"run_squad.py": run_squad.main, "training.squad": squad.main, "training.ask": ask.main}
+PROGRAMS = {
+    "run_squad.py": run_squad.main,
+    "training.tasks.squad.squad_data": squad_data.main,
+    "training.tools.ask": ask.main,
+}
 
 
 def blocks(kind: str) -> list[str]:
@@ -54,7 +59,11 @@ def test_the_page_runs(here, capsys, monkeypatch):
         capsys.readouterr()
         assert not PROGRAMS[program](arguments)
         printed.append((program, capsys.readouterr().out))
-    assert [program for program, _ in printed] == ["run_squad.py", *["training.squad"] * 2, *["training.ask"] * 2]
+    assert [program for program, _ in printed] == [
+        "run_squad.py",
+        *["training.tasks.squad.squad_data"] * 2,
+        *["training.tools.ask"] * 2,
+    ]
     results = json.loads(Path("runs/squad2/all_results.json").read_text())
     plain, searched = (json.loads(out) for _, out in printed[1:3])
     assert plain["f1"] == results["eval_f1"] and "best_f1" not in plain

@@ -11,9 +11,16 @@ from transformers import AutoTokenizer
 
 from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
-from training import squad, squad_features
-from training.squad import Question, build_windows
-from training.squad_features import ARRAYS, cached_windows, fingerprint, load_windows, save_windows, shared_windows
+from training.tasks.squad import squad_data, window_cache
+from training.tasks.squad.squad_data import Question, build_windows
+from training.tasks.squad.window_cache import (
+    ARRAYS,
+    cached_windows,
+    fingerprint,
+    load_windows,
+    save_windows,
+    shared_windows,
+)
 
 LENGTHS = (16, 4, 6)
 
@@ -32,7 +39,7 @@ def some_questions() -> list[Question]:
     return [*questions, Question("empty", "old", "")]
 
 
-def same(one: squad.Windows, other: squad.Windows) -> None:
+def same(one: squad_data.Windows, other: squad_data.Windows) -> None:
     for name in ("input_ids", "token_type_ids", "offsets"):
         rows, others = getattr(one, name), getattr(other, name)
         assert len(rows) == len(others)
@@ -50,7 +57,7 @@ def test_what_is_read_is_what_was_built(tokenizer, tmp_path, monkeypatch, with_a
     expected = build_windows(questions, tokenizer, *LENGTHS, with_answers)
     built, origin = cached_windows(tmp_path / "deep" / "er", questions, tokenizer, *LENGTHS, with_answers)
     assert origin == "built"
-    monkeypatch.setattr(squad_features, "build_windows", None)
+    monkeypatch.setattr(window_cache, "build_windows", None)
     again, origin = cached_windows(tmp_path / "deep" / "er", questions, tokenizer, *LENGTHS, with_answers)
     assert origin == "read"
     for windows in (built, again):
@@ -106,9 +113,9 @@ def test_another_version_of_the_code_or_the_library_builds_anew(tokenizer, tmp_p
 
     before = made()
     with monkeypatch.context() as patch:
-        patch.setattr(squad_features.tokenizers, "__version__", "0.0")
+        patch.setattr(window_cache.tokenizers, "__version__", "0.0")
         assert made() != before
-    for module in (squad, squad_features):
+    for module in (squad_data, window_cache):
         (tmp_path / "code.py").write_bytes(Path(module.__file__).read_bytes() + b"\n")
         with monkeypatch.context() as patch:
             patch.setattr(module, "__file__", str(tmp_path / "code.py"))

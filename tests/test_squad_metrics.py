@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from training.squad import main, read_squad
-from training.squad_metrics import (
+from training.tasks.squad.metrics import (
     exact_match,
     f1_v1,
     f1_v2,
@@ -18,6 +17,7 @@ from training.squad_metrics import (
     squad_metric,
     threshold_to_use,
 )
+from training.tasks.squad.squad_data import main, read_squad
 
 
 @pytest.mark.parametrize(

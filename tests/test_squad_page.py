@@ -11,11 +11,11 @@ from transformers import AutoTokenizer
 
 from tests.helpers.squad_examples import planted
 from tests.helpers.words import WORDS
-from training import squad_page
-from training.squad import Question, build_windows
-from training.squad_metrics import score
-from training.squad_page import KINDS, error_kinds, mark, threshold_scores, write_page
-from training.squad_postprocess import find_answers
+from training.tasks.squad import page
+from training.tasks.squad.answers import find_answers
+from training.tasks.squad.metrics import score
+from training.tasks.squad.page import KINDS, error_kinds, mark, threshold_scores, write_page
+from training.tasks.squad.squad_data import Question, build_windows
 
 CONTEXT = "the old doctor opened a small red house by the river and the new teacher found a letter"
 HOSTILE = "<script>document.title='owned'</script>\"'&<img src=x onerror=\"document.title='owned'\">"
@@ -201,7 +201,7 @@ def test_the_page_of_version_1_has_no_thresholds(tokenizer, tmp_path):
 
 def test_the_page_stays_small_and_says_so(tokenizer, tmp_path, monkeypatch):
     """3,000 questions on contexts of 50,000 characters; gold answers and questions as long as the context."""
-    monkeypatch.setattr(squad_page, "PER_KIND", 5)
+    monkeypatch.setattr(page, "PER_KIND", 5)
     context = " ".join(np.random.default_rng(0).choice(WORDS, 9000))
     assert len(context) > 40_000
     long = [Question(f"q{i}", context, context, ((context, 0),)) for i in range(20)]

@@ -11,9 +11,9 @@ from transformers import AutoTokenizer
 
 from tests.helpers.squad_examples import planted, random_logits, random_questions
 from tokenization import build_tokenizer
-from training.squad import Question, build_windows, max_context, read_squad
-from training.squad_metrics import score
-from training.squad_postprocess import GoogleRealign, _descending, find_answers
+from training.tasks.squad.answers import GoogleRealign, _descending, find_answers
+from training.tasks.squad.metrics import score
+from training.tasks.squad.squad_data import Question, build_windows, max_context, read_squad
 
 CONTEXT = "the old doctor opened a small red house by the river ."
 

@@ -14,12 +14,12 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR
 
 from modeling_bert_repro import BertForSequenceClassification
-from training import stopping
-from training.batches import Features, step_batches
-from training.checkpoint import damage, resume, save_checkpoint
-from training.loop import training_steps
-from training.run import report_errors
-from training.stopping import STOPPED, StopSignals
+from training.engine import signals
+from training.engine.batches import Features, step_batches
+from training.engine.checkpoint import damage, resume, save_checkpoint
+from training.engine.loop import training_steps
+from training.engine.run import report_errors
+from training.engine.signals import STOPPED, StopSignals
 
 ROOT = Path(__file__).parent.parent
 
@@ -45,7 +45,7 @@ def train(run, config, total=5, then=lambda index: None):
     return parts[0].state_dict()
 
 
-@pytest.mark.parametrize("number", stopping.SIGNALS)
+@pytest.mark.parametrize("number", signals.SIGNALS)
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_signal_finishes_the_step_and_saves(fake_run, small_config, tmp_path, number, workers):
     whole = train(fake_run(output_dir=str(tmp_path / "whole")), small_config)
@@ -110,9 +110,9 @@ def test_only_the_main_thread_listens():
 SECOND = """
 import os, signal, sys, time
 sys.path.insert(0, {root!r})
-from training import stopping
-stopping.SAME_SIGNAL_SECONDS = {same}
-with stopping.StopSignals() as signals:
+from training.engine import signals
+signals.SAME_SIGNAL_SECONDS = {same}
+with signals.StopSignals() as signals:
     for pause in {pauses}:
         os.kill(os.getpid(), signal.SIG{name})
         time.sleep(pause)
@@ -123,7 +123,7 @@ print("asked", signals.asked)
 @pytest.mark.parametrize("name", ["TERM", "INT"])
 def test_a_second_signal_stops_at_once(name):
     """But not the same one handed on: under torchrun one Ctrl-C arrives twice."""
-    assert stopping.SAME_SIGNAL_SECONDS == 1.0
+    assert signals.SAME_SIGNAL_SECONDS == 1.0
     script = SECOND.format(root=str(ROOT), pauses=[0.1, 0], name=name, same=10)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "asked True\n")
@@ -135,7 +135,7 @@ def test_a_second_signal_stops_at_once(name):
 WORKER = """
 import os, sys, time
 sys.path.insert(0, {root!r})
-from training.stopping import only_parent_ends_me
+from training.engine.signals import only_parent_ends_me
 pid = os.fork()
 if pid == 0:
     only_parent_ends_me()
@@ -156,7 +156,7 @@ def test_a_batch_worker_ends_by_its_parents_signal_only():
     parent = subprocess.Popen([sys.executable, "-c", WORKER.format(root=str(ROOT))], **pipes)
     lines = {parent.stdout.readline().strip(), parent.stdout.readline().strip()} - {"ready"}
     worker = int(lines.pop())
-    for number in stopping.SIGNALS:
+    for number in signals.SIGNALS:
         os.kill(worker, number)
     time.sleep(0.2)
     os.kill(worker, 0)  # still there

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training import series
-from training.student_t import incomplete_beta, mean_interval, t_test, two_sided_p, two_sided_quantile
+from training.tasks import seeds
+from training.tasks.student_t import incomplete_beta, mean_interval, t_test, two_sided_p, two_sided_quantile
 
 ROOT = Path(__file__).parent.parent
 DEGREES = (1, 2, 3, 4, 5, 7, 9, 10, 19, 29, 99, 999)
@@ -68,13 +68,13 @@ def test_recorded_summaries_are_those_of_their_runs(path):
         results = path.parent / run["folder"] / "all_results.json"  # some series keep their summary only
         assert not results.exists() or run["results"] == json.loads(results.read_text(encoding="utf-8"))
     facts = {"splits": summary["validation"]}
-    setting = series.Setting(summary["task"], facts, summary["metric"], summary["baselines"])
-    expected = series.summarise(summary["runs"], setting)
+    setting = seeds.Setting(summary["task"], facts, summary["metric"], summary["baselines"])
+    expected = seeds.summarise(summary["runs"], setting)
     if "comparison" in summary:
         other = ROOT / "docs" / summary["comparison"]["with"] / "summary.json"
         shared = [name for name in summary["comparison"] if name not in ("with", "pairs")]
         expected["comparison"] = {"with": summary["comparison"]["with"]}
-        expected["comparison"] |= series.compare(summary["runs"], json.loads(other.read_text())["runs"], shared)
+        expected["comparison"] |= seeds.compare(summary["runs"], json.loads(other.read_text())["runs"], shared)
     found, expected = flat(summary), flat(expected)
     assert found.keys() == expected.keys()
     for path, value in expected.items():

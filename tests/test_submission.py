@@ -6,8 +6,8 @@ import zipfile
 
 import pytest
 
-from training import submission
-from training.run import report_errors
+from training.engine.run import report_errors
+from training.tasks.classification import submission
 
 # By hand from the server's instructions: spelling of the classes, and the sizes of the test sets.
 SPELLINGS = {

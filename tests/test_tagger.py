@@ -8,7 +8,7 @@ from transformers import AutoModel, AutoModelForTokenClassification, BertConfig
 
 import modeling_bert_repro
 from training.arguments import TaggerLayers
-from training.tagger import LAYERS, BertFeatureTagger
+from training.tasks.ner.tagger import LAYERS, BertFeatureTagger
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Literal
 
 from transformers import HfArgumentParser
 
-from .phases import phases_of
+from training.engine.phases import phases_of
 
 CONFIG_SIZES = {
     # name: (num_hidden_layers, hidden_size); heads = hidden_size / 64, intermediate = 4 * hidden_size.
@@ -230,7 +230,7 @@ class FineTuningArguments(SharedArguments):
         if self.many_runs and self.push_to_hub:
             raise ValueError(
                 "--push_to_hub uploads one model; leave it out and upload the folder of the best run "
-                "with python -m training.hub_upload"
+                "with python -m training upload"
             )
         if self.many_runs and self.resume_from_checkpoint not in (None, "auto"):
             raise ValueError("--seeds and --paper go on by themselves; drop --resume_from_checkpoint")
@@ -243,7 +243,7 @@ class GlueArguments(FineTuningArguments):
     test_file: str | None = _flag(None, "Data of one's own to predict.")
     max_seq_length: int = _flag(128, "Longer inputs are cut, the longer sentence first.")
     do_predict: bool = _flag(False, "Write predictions for the test split.")
-    write_submission: bool = _flag(False, "Write them for the GLUE server; see python -m training.submission.")
+    write_submission: bool = _flag(False, "Write them for the GLUE server; see python -m training submission.")
     paper: bool = _flag(False, "The paper's search: 4 learning rates, --seeds restarts of each (5), best on dev.")
 
     def __post_init__(self):

@@ -19,12 +19,12 @@ from transformers import BertConfig
 
 import modeling_bert_repro
 from tests.helpers.sharded_training import Source, prepared
-from training import pretraining
 from training.arguments import SharedArguments
-from training.batches import Features
-from training.control import control_of
-from training.loop import predict
-from training.run import Run
+from training.engine.batches import Features
+from training.engine.control import control_of
+from training.engine.loop import predict
+from training.engine.run import Run
+from training.pretraining import preparation
 
 BATCH = 4
 COUNTS = {"one": 3, "three": 10}  # instances that make so many batches
@@ -55,7 +55,7 @@ def pretrained(run: Run, sharded: bool) -> list[dict]:
     for count in COUNTS.values():
         run.args.max_eval_instances = count
         held_out = SimpleNamespace(epoch_size=lambda epoch: 100, batch=Source().batch)
-        found.append(pretraining.evaluate(run, model, held_out))
+        found.append(preparation.evaluate(run, model, held_out))
     return found
 
 

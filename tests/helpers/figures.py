@@ -37,7 +37,7 @@ from typing import Any
 
 from benchmarks import tables as benchmark_tables
 from benchmarks.provenance import out_of_date
-from training import report
+from training.tools import report
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ("benchmarks/results", "docs/runs", "training", ".")
@@ -247,7 +247,7 @@ def generated_in(text: str) -> list[tuple[int, int, str, str]]:
 def output_of(command: str) -> str:
     """What a command behind ``python`` prints, as tables."""
     program, words = command.removeprefix("-m ").split(" ", 1)
-    if program != "training.report":
+    if program != "training.tools.report":
         return benchmark_tables.output(words.split())
     folders = sorted(folder for word in words.split() for folder in ROOT.glob(word))
     if not folders:

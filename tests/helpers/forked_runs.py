@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import run_pretraining
-from training import checkpoint, loop, run
+from training.engine import checkpoint, loop, run
 
 # Made from the records when the run is over; half of the time of a run this short.
 run_pretraining.draw_curves = run_pretraining.write_model_card = lambda *_, **__: None

@@ -14,9 +14,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from transformers import AutoTokenizer
 
-from training import corpus, shards
+from training.pretraining import build_corpus, corpus
 
-corpus.COMMIT_SECONDS = 0.0
+build_corpus.COMMIT_SECONDS = 0.0
 
 
 def build(folder: Path, tokenizer, target: str, fatal: int | None) -> tuple[int, int]:
@@ -33,7 +33,7 @@ def build(folder: Path, tokenizer, target: str, fatal: int | None) -> tuple[int,
         return lines
 
     def calls(frame, event, argument):
-        inside = frame.f_code.co_filename == shards.__file__
+        inside = frame.f_code.co_filename == corpus.__file__
         return lines if active and inside else None
 
     def finish(self, *facts):
@@ -48,14 +48,14 @@ def build(folder: Path, tokenizer, target: str, fatal: int | None) -> tuple[int,
             encoded += size
             yield size, ids
 
-    original, encode = shards.ShardWriter.finish, corpus.encoded_chunks
-    shards.ShardWriter.finish, corpus.encoded_chunks = finish, encoded_chunks
+    original, encode = corpus.ShardWriter.finish, build_corpus.encoded_chunks
+    corpus.ShardWriter.finish, build_corpus.encoded_chunks = finish, encoded_chunks
     sys.settrace(calls)
     try:
-        corpus.build_corpus([folder / "text.txt"], tokenizer, folder / target)
+        build_corpus.build_corpus([folder / "text.txt"], tokenizer, folder / target)
     finally:
         sys.settrace(None)
-        shards.ShardWriter.finish, corpus.encoded_chunks = original, encode
+        corpus.ShardWriter.finish, build_corpus.encoded_chunks = original, encode
     return passed, encoded
 
 

@@ -19,11 +19,11 @@ from transformers import BertConfig
 
 from modeling_bert_repro import BertForPreTraining
 from training.arguments import SharedArguments
-from training.batches import step_batches
-from training.checkpoint import resume, save_checkpoint, save_model_folder
-from training.loop import training_steps
-from training.optim import create_optimizer
-from training.run import Run
+from training.engine.batches import step_batches
+from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
+from training.engine.loop import training_steps
+from training.engine.optimizer import create_optimizer
+from training.engine.run import Run
 
 TOTAL = 4
 

@@ -40,5 +40,5 @@ def start(script: str, arguments: list[str]) -> None:
 
 def no_pictures(monkeypatch) -> None:
     """Half of a short run's time is the drawing of its curves."""
-    for name in ("run_pretraining", "training.fine_tuning"):
+    for name in ("run_pretraining", "training.tasks.fine_tuning"):
         monkeypatch.setattr(importlib.import_module(name), "draw_curves", lambda folder: None)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.helpers.words import WORDS
-from training.squad import Question
+from training.tasks.squad.squad_data import Question
 
 
 def squad_content(count: int, negative: bool = False, longest: int = 30) -> dict:

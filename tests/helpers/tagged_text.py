@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from training.ner_sources import load_data
+from training.tasks.ner.sources import load_data
 
 CONLL = """-DOCSTART- -X- -X- O
 

@@ -1,0 +1,50 @@
+"""The commands about data, runs and models; without a name, `python -m training` lists them."""
+
+import difflib
+import importlib
+import sys
+
+# name: (module whose `main(argv)` it runs, what it does). `audit` and `show` share a module and keep their name.
+COMMANDS = {
+    "builtin_data": ("training.builtin_data.documentation", "write the built-in corpus and its tasks as files"),
+    "plan": ("training.tools.budget", "say what pre-training fits into the hours at hand, after a few timed steps"),
+    "audit": ("training.tools.audit", "measure the training data of a run, with a verdict on each line"),
+    "show": ("training.tools.audit", "print the instances of one optimiser step as the network saw them"),
+    "doctor": ("training.tools.doctor", "say why a pre-training loss does not fall"),
+    "curves": ("training.engine.curves", "draw the training curves of a run"),
+    "report": ("training.tools.report", "put finished runs side by side in a table and a picture"),
+    "score": ("training.tools.score", "score a file of answers with the official SQuAD metrics"),
+    "submission": ("training.tasks.classification.submission", "make or check a zip for the GLUE server"),
+    "ask": ("training.tools.ask", "ask a fine-tuned model about a text"),
+    "upload": ("training.files.hub_upload", "upload a finished folder to the Hub"),
+}
+
+
+def overview() -> str:
+    """The list of commands, one line each."""
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name.ljust(width)}  {text}" for name, (_, text) in COMMANDS.items()]
+    return "\n".join(["usage: python -m training COMMAND ... (--help behind a command tells its flags)", "", *lines])
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run a command and return its exit status: 0, or 2 for a mistake of the user's."""
+    name, *words = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    if name in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if name not in COMMANDS:
+        close = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"did you mean {close[0]}?" if close else "python -m training lists the commands"
+        print(f"python -m training: error: no command {name!r}; {hint}", file=sys.stderr)
+        return 2
+    from training.engine.run import report_errors  # here: it imports torch, which the list does not need
+
+    module = importlib.import_module(COMMANDS[name][0])
+    shared = sum(COMMANDS[name][0] == other for other, _ in COMMANDS.values()) > 1
+    sys.argv[0] = f"python -m training {name}"  # what error lines begin with
+    return report_errors(lambda: module.main([name, *words] if shared else words))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""Examples -> micro-batches, addressed by optimiser step.
+
+Training data is anything with ``batch(start, stop)``: a pure function from positions in an endless stream
+(epochs laid end to end) to a dict of tensors. Optimiser step s, counted from 0, takes the positions
+``[s * G, (s + 1) * G)`` for a global batch of G sequences, so the order of the data depends neither on the
+number of processes, workers and micro-batches nor on where a run was interrupted, and resuming is a seek.
+"""
+
+import copy
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from training.engine.signals import only_parent_ends_me
+
+IGNORED = -100  # the label of what has none
+
+
+STRETCH = 50  # steps: longer stretches pad less, but what shares a step is less a matter of chance
+
+
+class Features:
+    """Tokenised examples in memory.
+
+    Args:
+        columns: ``input_ids`` and ``token_type_ids`` hold one sequence of ints a row, and so may ``labels``, one
+            a token; any other column (``labels``, ``start_positions``, ...) holds one number a row. All have the
+            same length.
+        pad_token_id: what ``input_ids`` are padded with.
+        seed: of the order in ``batch``.
+    """
+
+    def __init__(self, columns: dict, pad_token_id: int, seed: int = 0):
+        sizes = {name: len(column) for name, column in columns.items()}
+        if len(set(sizes.values())) != 1:
+            raise ValueError(f"columns must have one length; got {sizes}")
+        if not len(columns["input_ids"]):
+            raise ValueError("no examples: the data is empty")
+        self.columns = columns
+        self.pad_token_id = pad_token_id
+        self.seed = seed
+        self.group = 0
+        self.lengths = np.fromiter((len(row) for row in columns["input_ids"]), dtype=np.int64)
+        self._order: tuple[int, np.ndarray] | None = None
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def shuffled(self, seed: int, group: int = 0) -> "Features":
+        """The same rows, not copied, in the order of another seed; ``group`` as in ``group_by_length``."""
+        other = copy.copy(self)
+        other.seed, other.group, other._order = seed, group, None
+        return other
+
+    def collate(self, indices) -> dict[str, torch.Tensor]:
+        """The rows at ``indices``, padded on the right to the longest of them: (B, L) and (B,)."""
+        indices = np.asarray(indices)
+        longest = int(self.lengths[indices].max())
+        padding = {"input_ids": self.pad_token_id, "token_type_ids": 0, "labels": IGNORED}
+        batch = {}
+        for name, column in self.columns.items():
+            if np.ndim(column[0]) == 0:
+                batch[name] = torch.tensor(np.asarray([column[i] for i in indices]))
+                continue
+            rows = np.full((len(indices), longest), padding[name], dtype=np.int64)
+            for row, i in zip(rows, indices):
+                row[: self.lengths[i]] = column[i]
+            batch[name] = torch.from_numpy(rows)
+        mask = np.arange(longest) < self.lengths[indices, None]
+        batch["attention_mask"] = torch.from_numpy(mask.astype(np.int64))
+        return {name: t.float() if t.is_floating_point() else t for name, t in batch.items()}
+
+    def batch(self, start: int, stop: int) -> dict[str, torch.Tensor]:
+        """Positions ``[start, stop)`` of the endless stream of shuffled epochs."""
+        epochs, places = np.divmod(np.arange(start, stop), len(self))
+        return self.collate([self._epoch(int(e))[p] for e, p in zip(epochs, places)])
+
+    def _epoch(self, epoch: int) -> np.ndarray:
+        if self._order is None or self._order[0] != epoch:
+            rng = np.random.default_rng([self.seed, epoch])
+            order = rng.permutation(len(self))
+            if self.group:
+                order = group_by_length(order, self.lengths, self.group, epoch, rng)
+            self._order = (epoch, order)
+        return self._order[1]
+
+
+def group_by_length(order: np.ndarray, lengths: np.ndarray, size: int, epoch: int, rng) -> np.ndarray:
+    """Rearrange the order of an epoch so that rows of like length share an optimiser step.
+
+    Stretches of 50 steps are sorted by length and cut into steps, and all steps of the epoch are shuffled. What is
+    left over at either end, where a step takes rows of two epochs, stays as it is.
+
+    Args:
+        order: (N,) a shuffled epoch. lengths: (N,) of the rows.
+        size: rows of an optimiser step, over all processes and micro-batches.
+        epoch: from 0; it decides where in the epoch its first whole step begins.
+    """
+    head = min(-epoch * len(order) % size, len(order))  # completes the step that the last epoch began
+    tail = len(order) - (len(order) - head) % size
+    stretches = [order[i : min(i + STRETCH * size, tail)] for i in range(head, tail, STRETCH * size)]
+    by_length = [rows[np.argsort(-lengths[rows], kind="stable")].reshape(-1, size) for rows in stretches]
+    steps = rng.permutation(np.concatenate([order[:0].reshape(0, size), *by_length]))
+    return np.concatenate([order[:head], steps.ravel(), order[tail:]])
+
+
+def steps_for(args, num_examples: int, global_batch_size: int) -> int:
+    """Optimiser steps of the run: ``--max_steps``, or every example at least ``--num_train_epochs`` times."""
+    if args.max_steps > 0:
+        return args.max_steps
+    return max(1, math.ceil(args.num_train_epochs * num_examples / global_batch_size - 1e-9))
+
+
+def dealt(batches: Sequence, run) -> list[tuple[Any, bool]]:
+    """This process's batches of an evaluation, dealt to the processes in turn, and whether each of them counts.
+
+    Every process gets equally many: a wrapped network talks to the other processes in every forward, also in
+    evaluation, and would wait for ever for one that has nothing left. Where batches run out the last is repeated, and
+    what comes out of it does not count.
+    """
+    total, last = math.ceil(len(batches) / run.world_size) * run.world_size, len(batches) - 1
+    return [(batches[min(number, last)], number <= last) for number in range(run.rank, total, run.world_size)]
+
+
+def evaluation_due(run, step: int, num_examples: int) -> bool:
+    """Every ``--eval_steps``; else when the step completes an epoch."""
+    if run.args.eval_steps:
+        return step % run.args.eval_steps == 0
+    return step * run.global_batch_size // num_examples > (step - 1) * run.global_batch_size // num_examples
+
+
+class _MicroBatches(Dataset):
+    """``[k]`` is this process's micro-batch number k, counted from the first step of the run."""
+
+    def __init__(self, source, run, size: int | None, accumulation: int | None):
+        self.source = source
+        self.size = size or run.args.per_device_train_batch_size
+        self.per_step = accumulation or run.args.gradient_accumulation_steps
+        self.rank = run.rank
+        self.world_size = run.world_size
+
+    def __getitem__(self, k: int) -> dict[str, torch.Tensor]:
+        start = (k * self.world_size + self.rank) * self.size
+        return self.source.batch(start, start + self.size)
+
+
+def step_batches(
+    source, run, start_step: int, total_steps: int, size: int | None = None, accumulation: int | None = None
+) -> Iterator[list[dict]]:
+    """This process's micro-batches of the optimiser steps ``start_step + 1 .. total_steps``, one list a step.
+
+    ``--dataloader_num_workers`` processes prepare them ahead; the data is the same for any number of them.
+    ``size`` and ``accumulation`` stand in for ``--per_device_train_batch_size`` and
+    ``--gradient_accumulation_steps``.
+    """
+    data = _MicroBatches(source, run, size, accumulation)
+    loader = DataLoader(
+        data,
+        batch_size=None,
+        sampler=range(start_step * data.per_step, total_steps * data.per_step),
+        num_workers=run.args.dataloader_num_workers,
+        worker_init_fn=only_parent_ends_me,
+        pin_memory=run.device.type == "cuda",
+    )
+    window = []
+    for micro_batch in loader:
+        window.append(micro_batch)
+        if len(window) == data.per_step:
+            yield window
+            window = []

@@ -1,0 +1,138 @@
+"""The best evaluation of a run: its weights are kept, and training may stop when nothing better comes.
+
+Which one was best is read from ``metrics.jsonl``, which a resumed run cuts back to the moment of its checkpoint: there
+is no second record that could disagree. The weights lie in ``checkpoint-best-<step>`` until the run has finished,
+written and checked as checkpoints are.
+"""
+
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+
+from safetensors.torch import load_file
+
+from training.engine.checkpoint import damage, sealed_folder
+from training.engine.fsdp import full_weights, is_sharded, load_full_weights
+from training.engine.run import Run
+
+
+class Best:
+    """
+    Args:
+        run: resumed already, if it is to be.
+        metric: key of the results; a higher value is better, but of a loss the lower one.
+    """
+
+    def __init__(self, run: Run, metric: str):
+        self.run = run
+        self.metric = metric
+        self.wanted = run.args.load_best_model_at_end
+        self.evaluations: list[tuple[int, dict]] = []
+        records = run.output_dir / "metrics.jsonl"
+        if self.wanted and records.exists():
+            for event in map(json.loads, records.read_text(encoding="utf-8").splitlines()):
+                if event.pop("event") == "eval":
+                    self.evaluations.append((event.pop("step"), event))
+            self._check_weights()
+
+    def add(self, step: int, results: dict, model) -> bool:
+        """Keep the weights if these results are the best so far. Returns whether to stop: the last
+        ``--early_stopping_patience`` evaluations brought nothing better. All processes call it."""
+        if not self.wanted:
+            return False
+        self.evaluations.append((step, results))
+        if self.step == step:
+            self._save(step, model)
+        since = [number for number, _ in self.evaluations].index(self.step) + 1
+        patience = self.run.args.early_stopping_patience
+        over = bool(patience) and len(self.evaluations) - since >= patience
+        if over:
+            self.run.say(f"stopping early: {patience} evaluations brought nothing better than step {self.step}")
+        return over
+
+    @property
+    def step(self) -> int:
+        """The first of the evaluations with the best value."""
+        return max(self.evaluations, key=lambda evaluation: goodness(self.metric, evaluation[1][self.metric]))[0]
+
+    def restore(self, model) -> dict:
+        """Load the best weights into the model; returns their results."""
+        self._check_weights()
+        weights = load_file(self._folder(self.step) / "model.safetensors")
+        if is_sharded(model):
+            load_full_weights(model, weights)
+        else:
+            self.run.accelerator.unwrap_model(model).load_state_dict(weights)
+        results = dict(self.evaluations)[self.step]
+        self.run.say(f"the best is kept: step {self.step}, {self.metric} {results[self.metric]}")
+        return results | {"best_step": self.step}
+
+    def clear(self) -> None:
+        """Remove what was kept; for a run that has finished."""
+        if self.run.is_main:
+            for step in self._kept():
+                shutil.rmtree(self._folder(step))
+
+    def _save(self, step: int, model) -> None:
+        self.run.accelerator.wait_for_everyone()
+        weights = full_weights(self.run, model)
+        if self.run.is_main:
+            with sealed_folder(self.run, self._folder(step).name) as draft:
+                self.run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
+            # A run resumed from its newest checkpoint needs what was the best by then.
+            by_then = [kept for kept in self._kept() if kept <= _newest_checkpoint(self.run.output_dir)]
+            for kept in self._kept():
+                if kept not in (step, *by_then[-1:]):
+                    shutil.rmtree(self._folder(kept))
+        self.run.accelerator.wait_for_everyone()
+
+    def _check_weights(self) -> None:
+        """Raise ValueError unless the best weights so far are there and whole."""
+        if self.evaluations and (problem := damage(self._folder(self.step))):
+            raise ValueError(
+                f"{self._folder(self.step)}: the weights of the best evaluation so far cannot be used: {problem}; "
+                "resume without --load_best_model_at_end, or begin anew in another folder"
+            )
+
+    def _folder(self, step: int) -> Path:
+        return self.run.output_dir / f"checkpoint-best-{step}"
+
+    def _kept(self) -> list[int]:
+        return _numbers(self.run.output_dir, r"checkpoint-best-(\d+)")
+
+
+def deciding_metric(args, names: list[str], default: str, trained: bool) -> str:
+    """The key of the results that tells which evaluation, or which run, is the best.
+
+    Args:
+        names: those that may. default: the one without --metric_for_best_model.
+
+    Raises:
+        ValueError: --metric_for_best_model names none of them, or nothing is trained among which to choose.
+    """
+    asked = args.metric_for_best_model
+    if not trained:
+        if args.load_best_model_at_end or asked or args.many_runs:
+            raise ValueError("nothing is trained among which to choose the best: give training data")
+        return default
+    name = default if asked is None else "eval_" + asked.removeprefix("eval_")
+    if name not in names:
+        raise ValueError(f"--metric_for_best_model: expected one of {', '.join(names)}; got {asked!r}")
+    return name
+
+
+def goodness(metric: str, value: float | None) -> float:
+    """What is highest for the best value: of a loss the lowest; None, the correlation of a constant, is worst."""
+    if value is None:
+        return -math.inf
+    return -value if metric.endswith("loss") else value
+
+
+def _newest_checkpoint(folder: Path) -> int:
+    return max(_numbers(folder, r"checkpoint-(\d+)"), default=0)
+
+
+def _numbers(folder: Path, pattern: str) -> list[int]:
+    return sorted(int(found[1]) for path in folder.iterdir() if (found := re.fullmatch(pattern, path.name)))

@@ -1,0 +1,317 @@
+"""Checkpoints of a running training, and the finished folder.
+
+A checkpoint is written to ``checkpoint-<step>.incomplete``, synced, given ``manifest.json`` (SHA-256 of every
+file) and renamed to ``checkpoint-<step>``: under that name it is whole. It holds ``config.json`` and
+``model.safetensors``, so ``from_pretrained`` opens it, and ``training_state.pt``.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from accelerate.utils import gather_object
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+
+from training.engine.fsdp import full_optimizer_state, full_weights, is_sharded, load_full_state
+from training.engine.run import Run
+from training.files.tables import sha256
+
+# What must not change between a checkpoint and the run that goes on from it: all of these decide which data, which
+# learning rate and which dropout masks a step sees.
+FIXED_FLAGS = (
+    *("seed", "learning_rate", "weight_decay", "warmup_steps", "max_grad_norm", "model_impl", "max_seq_length"),
+    *("objective", "short_seq_prob", "mlm_probability", "mask_replace_prob", "random_replace_prob"),
+    *("whole_word_mask", "max_predictions_per_seq", "max_train_documents", "validation_split"),
+    *("task_name", "group_by_length", "max_train_samples", "doc_stride", "max_query_length", "version_2_with_negative"),
+    *("optimizer", "context", "mixed_tags", "feature_based", "lstm_size", "unpad_inputs", "fast_dropout"),
+)
+# Facts of run.json that must not change either, and how a run that differs in them is called.
+STARTED_WITH = {
+    "tokenizer_sha256": "with another tokenizer; resume with the one that it was started with",
+    "initial_weights": "from other weights; resume with the --model_name_or_path that it was started with",
+}
+# Fields of config.json that record where a model came from and in which form, not what it computes.
+UNIMPORTANT = ("_", "transformers_version", "architectures", "auto_map", "dtype", "sparse_prediction", "use_cache")
+
+
+def save_checkpoint(run: Run, step: int, total_steps: int, model, optimizer, scheduler) -> Path:
+    """Write ``checkpoint-<step>``, then drop those beyond ``--save_total_limit``. All processes call it.
+
+    Raises:
+        OSError: it could not be written, for want of room say; the earlier checkpoints stand, the draft is gone.
+    """
+    target = run.output_dir / f"checkpoint-{step}"
+    run.accelerator.wait_for_everyone()
+    weights, moments = full_weights(run, model), full_optimizer_state(model, optimizer)
+    if run.is_main:
+        scaler = run.accelerator.scaler
+        state = {
+            "step": step,
+            "total_steps": total_steps,
+            "global_batch_size": run.facts.get("phases", run.global_batch_size),
+            "sharded": is_sharded(model),
+            "flags": {name: getattr(run.args, name) for name in FIXED_FLAGS if hasattr(run.args, name)},
+            "data_sha256": _checksums(run.facts.get("data")),
+            **{name: run.facts.get(name) for name in STARTED_WITH},
+            "metrics_bytes": _size(run.output_dir / "metrics.jsonl"),
+            "optimizer": moments,
+            "scheduler": scheduler.state_dict(),
+            "scaler": scaler.state_dict() if scaler else None,
+        }
+        with sealed_folder(run, target.name) as draft:
+            run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
+            torch.save(state, draft / "training_state.pt")
+            if state["metrics_bytes"]:
+                _sync(run.output_dir / "metrics.jsonl")  # the checkpoint says how much of it belongs to it
+        _drop_old(run, step)
+    run.saved_step = step
+    run.accelerator.wait_for_everyone()
+    return target
+
+
+def find_checkpoint(run: Run) -> Path | None:
+    """What ``--resume_from_checkpoint`` names: a folder, or with ``auto`` the newest whole checkpoint.
+
+    Raises:
+        ValueError: the named folder is no whole checkpoint.
+    """
+    asked = run.args.resume_from_checkpoint
+    if not asked:
+        return None
+    if asked != "auto":
+        return named_checkpoint(asked)
+    for folder in reversed(_checkpoints(run.output_dir)):
+        problem = damage(folder)
+        if problem is None:
+            return folder
+        run.say(f"passing over {folder.name}: {problem}")
+    return None
+
+
+def named_checkpoint(folder: str) -> Path:
+    """The folder that ``--resume_from_checkpoint`` names; ValueError if it is no whole checkpoint."""
+    problem = damage(Path(folder))
+    if problem:
+        raise ValueError(f"--resume_from_checkpoint {folder}: {problem}; give another, or 'auto'")
+    return Path(folder)
+
+
+def load_checkpoint(run: Run, folder: Path, total_steps: int, model, optimizer, scheduler) -> int:
+    """Restore weights, optimiser and schedule; cut ``metrics.jsonl`` back to that moment. Returns the step.
+
+    Raises:
+        ValueError: the checkpoint was made with other flags or data, or is of another model.
+    """
+    state = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
+    weights = load_file(folder / "model.safetensors")
+    _check_same_run(run, folder, state, total_steps)
+    _check_same_model(folder, weights, run.accelerator.unwrap_model(model))
+    if state.get("sharded", False) != is_sharded(model):
+        raise ValueError(f"{folder} is of a run {'without' if is_sharded(model) else 'with'} FSDP; resume it that way")
+    if is_sharded(model):
+        load_full_state(model, optimizer, weights, state["optimizer"])
+    else:
+        run.accelerator.unwrap_model(model).load_state_dict(weights, strict=False)  # tied weights come once
+        optimizer.load_state_dict(state["optimizer"])
+    scheduler.load_state_dict(state["scheduler"])
+    if run.accelerator.scaler and state["scaler"]:
+        run.accelerator.scaler.load_state_dict(state["scaler"])
+    if run.is_main and _size(run.output_dir / "metrics.jsonl") < state["metrics_bytes"]:
+        run.say(f"{run.output_dir}/metrics.jsonl lacks records from before {folder.name}")
+    _cut_metrics(run, state["metrics_bytes"])
+    run.say(f"resuming from {folder} after step {state['step']}")
+    return state["step"]
+
+
+def resume(run: Run, total_steps: int, model, optimizer, scheduler) -> int:
+    """Load the checkpoint asked for, if any; returns the optimiser steps already done.
+
+    Raises:
+        ValueError: as ``find_checkpoint`` and ``load_checkpoint``, or the processes find different checkpoints.
+    """
+    folder = find_checkpoint(run)
+    found = {str(name) for name in gather_object([folder and folder.name])}
+    if len(found) > 1:
+        raise ValueError(
+            f"the processes find different checkpoints ({', '.join(sorted(found))}); --output_dir must be on a file "
+            "system that all machines share"
+        )
+    if folder:
+        done = load_checkpoint(run, folder, total_steps, model, optimizer, scheduler)
+        if run.is_main and run.args.resume_from_checkpoint == "auto":
+            _drop_old(run, done)  # a kill may have come between the new one and this
+        return done
+    if run.args.resume_from_checkpoint:
+        _cut_metrics(run, 0)  # stopped before its first checkpoint: those steps are taken again
+    return 0
+
+
+def save_model_folder(run: Run, model) -> None:
+    """Write ``config.json`` and ``model.safetensors`` of the finished model into the output folder.
+
+    Raises:
+        OSError: they could not be written.
+    """
+    run.accelerator.wait_for_everyone()
+    weights = full_weights(run, model)
+    if run.is_main:
+        with _draft(run, "model") as draft:  # else a process that is killed leaves half-written files in there
+            run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
+            for path in sorted(draft.iterdir()):
+                _sync(path)
+                os.replace(path, run.output_dir / path.name)
+            draft.rmdir()
+    run.accelerator.wait_for_everyone()
+
+
+@contextmanager
+def sealed_folder(run: Run, name: str) -> Iterator[Path]:
+    """An empty folder to write in. What was written is synced, given its manifest, and renamed to ``name``, where it
+    takes the place of a folder of that name; ``damage`` tells later whether it is still whole.
+
+    Raises:
+        OSError: it could not be written; the draft is gone.
+    """
+    target = run.output_dir / name
+    with _draft(run, name) as draft:
+        yield draft
+        _seal(draft)
+        if target.exists():  # left by a run that was stopped and has come back to the same step
+            shutil.rmtree(target)
+        os.replace(draft, target)
+        _sync(run.output_dir)
+
+
+@contextmanager
+def _draft(run: Run, name: str) -> Iterator[Path]:
+    """An empty folder to write in, gone if that fails."""
+    draft = run.output_dir / f"{name}.incomplete"
+    try:
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir()
+        yield draft
+    except (OSError, RuntimeError, SafetensorError) as error:  # torch.save raises RuntimeError on a full disk
+        shutil.rmtree(draft, ignore_errors=True)
+        standing = [path.name for path in _checkpoints(run.output_dir)[-1:]] or ["no earlier checkpoint"]
+        free = shutil.disk_usage(run.output_dir).free
+        raise OSError(
+            f"{run.output_dir / name} could not be written ({error}); {free:,} bytes are free there, {standing[0]} "
+            "stands. Make room, then go on with --resume_from_checkpoint auto"
+        ) from error
+
+
+def damage(folder: Path) -> str | None:
+    """What is wrong with a folder that ``sealed_folder`` wrote, in words; None if it is whole."""
+    if not folder.is_dir():
+        return "no such folder"
+    manifest = folder / "manifest.json"
+    if not manifest.is_file():
+        return "it has no manifest.json, so it was not written to its end"
+    try:
+        expected = json.loads(manifest.read_text(encoding="utf-8"))["sha256"].items()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"its manifest.json cannot be read ({error})"
+    for name, digest in expected:
+        if not (folder / name).is_file():
+            return f"{name} is missing"
+        if sha256(folder / name) != digest:
+            return f"{name} does not match its checksum"
+    return None
+
+
+def _check_same_run(run: Run, folder: Path, state: dict, total_steps: int) -> None:
+    now = {"total_steps": total_steps, "global_batch_size": run.facts.get("phases", run.global_batch_size)}
+    now |= {name: getattr(run.args, name) for name in state["flags"] if hasattr(run.args, name)}
+    then = {name: state[name] for name in ("total_steps", "global_batch_size")} | state["flags"]
+    changed = [f"{name} {then[name]} -> {now.get(name)}" for name in then if then[name] != now.get(name)]
+    if changed:
+        raise ValueError(
+            f"{folder} belongs to a run with other settings ({', '.join(changed)}); resume with the same ones"
+        )
+    if state["data_sha256"] != _checksums(run.facts.get("data")):
+        raise ValueError(f"{folder} belongs to a run on other data; resume with the files that it was started with")
+    for name, other in STARTED_WITH.items():
+        if name in state and state[name] != run.facts.get(name):  # an older version did not record them
+            raise ValueError(f"{folder} belongs to a run {other}")
+
+
+def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model) -> None:
+    own = {name: tensor.shape for name, tensor in model.state_dict().items()}
+    tied = model.all_tied_weights_keys or {}
+    missing = [name for name in own if name not in weights and name not in tied]
+    unexpected = [name for name in weights if name not in own]
+    if missing or unexpected:
+        raise ValueError(f"{folder} holds another model: missing {missing[:3]}, unexpected {unexpected[:3]}")
+    for name, tensor in weights.items():
+        if tensor.shape != own[name]:
+            raise ValueError(
+                f"{folder} holds a model of another shape: {name} is {tuple(tensor.shape)}, expected {tuple(own[name])}"
+            )
+    then, now = type(model.config).from_pretrained(folder).to_dict(), model.config.to_dict()
+    changed = [f"{k} {then[k]} -> {now[k]}" for k in sorted(then.keys() & now.keys()) if then[k] != now[k]]
+    if changed := [text for text in changed if not text.startswith(UNIMPORTANT)]:
+        raise ValueError(f"{folder} holds a model of another configuration ({', '.join(changed)}); resume with its own")
+
+
+def _checksums(data) -> list[str]:
+    """Every value called ``sha256`` in a description of data, in order."""
+    if isinstance(data, dict):
+        return [v for k, value in data.items() for v in ([value] if k == "sha256" else _checksums(value))]
+    return [v for value in data for v in _checksums(value)] if isinstance(data, list | tuple) else []
+
+
+def _cut_metrics(run: Run, size: int) -> None:
+    metrics = run.output_dir / "metrics.jsonl"
+    if run.is_main and _size(metrics) > size:
+        os.truncate(metrics, size)
+    run.accelerator.wait_for_everyone()
+
+
+def _seal(folder: Path) -> None:
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    digests = {path.name: sha256(path) for path in files}
+    (folder / "manifest.json").write_text(json.dumps({"sha256": digests}, indent=2), encoding="utf-8")
+    for path in (*files, folder / "manifest.json", folder):
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _drop_old(run: Run, step: int) -> None:
+    """Checkpoints beyond the limit, up to the one of ``step``, which stands.
+
+    Later ones do not count: a damaged one that was passed over would push out those that stand.
+    """
+    for path in run.output_dir.glob("checkpoint-*.incomplete"):  # of a run that was killed while it wrote
+        shutil.rmtree(path)
+    limit = run.args.save_total_limit
+    if limit:
+        known = [folder for folder in _checkpoints(run.output_dir) if _step(folder) <= step]
+        for folder in known[:-limit]:
+            shutil.rmtree(folder)
+
+
+def _checkpoints(output_dir: Path) -> list[Path]:
+    """Folders named ``checkpoint-<step>``, oldest first."""
+    found = [path for path in output_dir.iterdir() if re.fullmatch(r"checkpoint-\d+", path.name)]
+    return sorted(found, key=_step)
+
+
+def _step(folder: Path) -> int:
+    return int(folder.name.rpartition("-")[2])
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0

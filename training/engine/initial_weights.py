@@ -1,0 +1,81 @@
+"""Networks with the weights of a checkpoint: the one place that loads them, and says which files they came from."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from transformers.utils import (
+    SAFE_WEIGHTS_INDEX_NAME,
+    SAFE_WEIGHTS_NAME,
+    WEIGHTS_INDEX_NAME,
+    WEIGHTS_NAME,
+    cached_file,
+)
+
+from training.files.tables import sha256
+
+# The order in which transformers looks for them; an index lists the files of a checkpoint that is split.
+WEIGHT_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHTS_INDEX_NAME)
+
+
+class Loaded(NamedTuple):
+    """``new``: names of the weights that were newly initialised; ``absent``: those that the checkpoint lacks, the
+    others have another shape there."""
+
+    model: Any
+    new: list[str]
+    absent: set[str]
+
+
+def load_network(cls: type, name: str, may_be_new: tuple[str, ...] = (), run=None, **options: Any) -> Loaded:
+    """The network ``cls`` with the weights of a checkpoint, in float32.
+
+    transformers initialises at random whatever a checkpoint does not hold. Here that is allowed for heads only.
+
+    Args:
+        name: a folder, or a name on the Hub.
+        may_be_new: what the names of the weights begin with that may be newly initialised.
+        run: its run.json will hold the SHA-256 of the files that were loaded.
+        options: for ``from_pretrained``.
+
+    Raises:
+        ValueError: the checkpoint lacks other weights, holds them in another shape, or its files are damaged.
+    """
+    options = {"dtype": torch.float32, "ignore_mismatched_sizes": True, "output_loading_info": True} | options
+    try:
+        model, info = cls.from_pretrained(name, **options)
+    except SafetensorError as error:
+        raise ValueError(f"{name}: its weights cannot be read ({error}); copy or download them again") from error
+    absent = set(info["missing_keys"])
+    new = sorted(absent | {key[0] for key in info["mismatched_keys"]})
+    if strange := [key for key in new if not key.startswith(may_be_new)]:
+        raise ValueError(
+            f"{name}: expected weights with transformers' names and the shapes of its config.json; {len(strange)} "
+            f"are missing or have another shape, such as {', '.join(strange[:3])}. Give a checkpoint that holds them"
+        )
+    if run:
+        run.facts["initial_weights"] = weights_sha256(name, local_files_only=True)
+    return Loaded(model, new, absent)
+
+
+def weights_sha256(name: str, **options: Any) -> dict[str, str]:
+    """File -> SHA-256 of the weights of a checkpoint: of a folder, or of a name on the Hub, in the local cache.
+
+    Args:
+        options: for ``cached_file``; with ``local_files_only`` the Hub is not asked for a newer version.
+
+    Raises:
+        ValueError: it holds no weights.
+    """
+    for file in WEIGHT_FILES:
+        try:
+            path = Path(cached_file(name, file, **options))
+        except OSError:  # this one is not there
+            continue
+        if file.endswith(".index.json"):
+            parts = sorted(set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()))
+            return {part: sha256(Path(cached_file(name, part, **options))) for part in parts}
+        return {file: sha256(path)}
+    raise ValueError(f"{name}: expected a checkpoint with weights, found none of {', '.join(WEIGHT_FILES)}")

@@ -1,0 +1,352 @@
+"""The README.md of a finished folder: metadata for the Hub, how to use the model, where it comes from, its limits.
+
+Everything in it is read from the run (`run.json`, `metrics.jsonl`, the results): a card states what was measured
+and how small the run was, and nothing else.
+"""
+
+import json
+import math
+import re
+import shlex
+from pathlib import Path
+
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+
+from training.engine.curves import read_events
+from training.engine.phases import phases_of, scheduled
+
+HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+EMBEDDED = "documentation carried by this Python installation"
+PAPER = "Devlin et al. 2018"
+SINGLE_SENTENCE_TASKS = ("cola", "sst2", "embedded_classification")
+
+# result key -> (metric type of the Hub, what it is). Keys that are not here stay in all_results.json.
+RESULTS = {
+    "eval_loss": ("loss", "Loss"),
+    "eval_mlm_loss": ("loss", "Masked-piece loss, nats"),
+    "eval_perplexity": ("perplexity", "Perplexity of masked pieces"),
+    "eval_mlm_accuracy": ("accuracy", "Masked-piece accuracy"),
+    "eval_nsp_accuracy": ("accuracy", "Next-sentence accuracy (chance 0.5)"),
+    "eval_accuracy": ("accuracy", "Accuracy"),
+    "eval_mnli_m_accuracy": ("accuracy", "Accuracy, matched"),
+    "eval_mnli_mm_accuracy": ("accuracy", "Accuracy, mismatched"),
+    "eval_matthews_correlation": ("matthews_correlation", "Matthews correlation"),
+    "eval_pearson": ("pearsonr", "Pearson correlation"),
+    "eval_spearmanr": ("spearmanr", "Spearman correlation"),
+    "eval_exact_match": ("exact_match", "Exact match, per cent"),
+    "eval_precision": ("precision", "Precision"),
+    "eval_recall": ("recall", "Recall"),
+    "eval_f1": ("f1", "F1"),
+    "eval_HasAns_f1": ("f1", "F1 of questions that have an answer, per cent"),
+    "eval_NoAns_f1": ("f1", "F1 of questions that have none, per cent"),
+    "eval_best_f1": ("f1", "F1 at the best no-answer threshold, per cent"),
+}
+HYPERPARAMETERS = (
+    *("config_name", "model_name_or_path", "objective", "task_name", "max_seq_length", "num_train_epochs", "max_steps"),
+    *("per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "warmup_steps", "weight_decay"),
+    *("max_grad_norm", "mlm_probability", "whole_word_mask", "doc_stride", "version_2_with_negative", "seed"),
+    *("context", "feature_based", "lstm_size"),
+)
+TASKS = {  # kind: (pipeline_tag, name of the task on the Hub, tags)
+    "pretraining": ("fill-mask", "Masked language modelling", ["bert", "fill-mask", "pre-training"]),
+    "glue": ("text-classification", "Text classification", ["bert", "text-classification"]),
+    "squad": ("question-answering", "Extractive question answering", ["bert", "question-answering"]),
+    "ner": ("token-classification", "Named entities", ["bert", "token-classification"]),
+    "swag": ("multiple-choice", "Multiple choice", ["bert", "multiple-choice"]),
+}
+WHAT_IT_IS = {  # of the fine-tuned kinds, with their size and origin
+    "glue": "A BERT text classifier ({size}) fine-tuned {origin}.",
+    "squad": "A BERT model ({size}) that marks the answer to a question in a text, fine-tuned {origin}.",
+    "ner": "A BERT tagger ({size}) that marks names and other spans in sentences, fine-tuned {origin}.",
+    "swag": "A BERT model ({size}) that chooses how a text goes on, fine-tuned {origin}.",
+}
+
+FILL_MASK = """from transformers import pipeline
+fill_mask = pipeline("fill-mask", model={model!r})
+print([guess["token_str"] for guess in fill_mask({text!r})])
+"""
+FEATURES = """from transformers import AutoModel, AutoTokenizer
+tokenizer, model = AutoTokenizer.from_pretrained({model!r}), AutoModel.from_pretrained({model!r})
+print(model(**tokenizer({text!r}, return_tensors="pt")).last_hidden_state.shape)
+"""
+CLASSIFY = """from transformers import pipeline
+classify = pipeline("text-classification", model={model!r}{options})
+print(classify({text}))
+"""
+MARK = """from transformers import pipeline
+mark = pipeline("token-classification", model={model!r}, aggregation_strategy="first"{code})
+print(mark("Ada Lovelace grew up in London ."))
+"""
+CHOOSE = """import torch
+from transformers import AutoModelForMultipleChoice, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained({model!r})
+model = AutoModelForMultipleChoice.from_pretrained({model!r})
+text = "She takes the violin out of its case."
+endings = ["She begins to play.", "She begins to swim.", "The case plays her.", "It is a very long river."]
+inputs = tokenizer([text] * len(endings), endings, padding=True, return_tensors="pt")
+with torch.no_grad():
+    logits = model(**{{name: tensor[None] for name, tensor in inputs.items()}}).logits
+print(endings[int(logits[0].argmax())])
+"""
+ANSWER = """import torch
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained({model!r})
+model = AutoModelForQuestionAnswering.from_pretrained({model!r})
+question = {question!r}
+context = {context!r}
+inputs = tokenizer(question, context, return_tensors="pt")
+with torch.no_grad():
+    outputs = model(**inputs)
+
+# The best span of at most 30 pieces that lies in the context
+scores = outputs.start_logits[0][:, None] + outputs.end_logits[0][None, :]
+inside = torch.tensor([part == 1 for part in inputs.sequence_ids(0)])
+allowed = (inside[:, None] & inside).triu().tril(29)
+start, end = divmod(int(scores.masked_fill(~allowed, -torch.inf).argmax()), len(scores))
+print(tokenizer.decode(inputs["input_ids"][0][start : end + 1]))
+"""
+
+
+def write_model_card(
+    folder: str | Path,
+    *,
+    kind: str,
+    datasets: list[str],
+    metrics: dict[str, float],
+    title: str | None = None,
+    language: str | None = None,
+    license: str | None = None,
+    held_out: str | None = None,
+) -> Path:
+    """Write README.md into a finished folder from its run.json and the results measured; return its path.
+
+    Args:
+        kind: a row of TASKS: "pretraining", "glue", "squad", "ner" or "swag".
+        datasets: what it was trained on, in words.
+        metrics: the contents of all_results.json.
+        title: default: the folder's name. language: default: English for data that are, else left out.
+        held_out: what the metrics were measured on, in words; default: the held-out part of `datasets`.
+        license: left out unless given: only the owner of the data and the weights can choose one.
+
+    Raises:
+        ValueError: `kind` is none of these, or the folder holds no run.json.
+    """
+    folder = Path(folder)
+    if kind not in TASKS:
+        raise ValueError(f"expected kind {', '.join(TASKS)}; got {kind!r}")
+    if not (folder / "run.json").is_file():
+        raise ValueError(
+            f"expected run.json in {folder}, found none: a model card is written from the records of a run"
+        )
+    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    title = title or folder.resolve().name
+    sections = [
+        f"# {title}\n\n{what_it_is(kind, run)}",
+        f"## Use\n\n```python\n{usage(folder, kind, run, datasets)}```",
+        f"## Training data\n\n{training_data(run, datasets)}",
+        f"## Results\n\n{results_table(metrics, kind, run)}",
+        f"## Training\n\n{training(run)}",
+        f"## Limits\n\n{limits(folder, kind, run, metrics)}",
+        f"## Versions\n\n{versions(run)}",
+    ]
+    if (folder / "training_curves.png").exists():
+        sections[3] += "\n\n![training curves](training_curves.png)"
+    data = metadata(kind, run, datasets, metrics, title, language, license, held_out)
+    path = folder / "README.md"
+    ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n").save(path)
+    return path
+
+
+def hub_name(name: str | None) -> str | None:
+    """The name if the Hub could know it: neither a path nor a local folder."""
+    return name if name and HUB_NAME.fullmatch(name) and not Path(name).exists() else None
+
+
+def is_embedded(datasets: list[str]) -> bool:
+    return any(EMBEDDED in name or name.startswith("embedded_") for name in datasets)
+
+
+def is_glue_of_the_hub(run: dict) -> bool:
+    flags = run["flags"]
+    task = flags.get("task_name")
+    return bool(task) and not task.startswith("embedded") and not flags.get("data_dir") and not flags.get("train_file")
+
+
+def metadata(kind, run, datasets, metrics, title, language, license, held_out) -> ModelCardData:
+    flags = run["flags"]
+    tag, task_name, tags = TASKS[kind]
+    task = tag
+    if flags.get("objective") == "ltr":
+        tag, tags = None, ["bert", "left-to-right"]
+    dataset = hub_name(flags.get("dataset_name")) or ("nyu-mll/glue" if is_glue_of_the_hub(run) else None)
+    english = is_embedded(datasets) or bool(flags.get("task_name"))
+    name = held_out or ", ".join(datasets)
+    found = [
+        EvalResult(
+            task_type=task,
+            task_name=task_name,
+            dataset_type=dataset or re.sub(r"[^\w.-]+", "-", name).strip("-").lower()[:60],
+            dataset_name=name,
+            dataset_config=flags.get("task_name") if dataset == "nyu-mll/glue" else flags.get("dataset_config_name"),
+            dataset_split="validation",
+            metric_type=metric,
+            metric_name=words,
+            metric_value=metrics[key],
+        )
+        for key, (metric, words) in RESULTS.items()
+        if isinstance(metrics.get(key), int | float) and math.isfinite(metrics[key])
+    ]
+    return ModelCardData(
+        model_name=title,
+        language=language or ("en" if english else None),
+        license=license,
+        library_name="transformers",
+        pipeline_tag=tag,
+        tags=tags,
+        base_model=hub_name(flags.get("model_name_or_path")),
+        datasets=[dataset] if dataset else None,
+        metrics=sorted({result.metric_type for result in found} - {"loss"}) or None,
+        eval_results=found or None,
+    )
+
+
+def what_it_is(kind: str, run: dict) -> str:
+    flags = run["flags"]
+    size = f"{run['parameters']:,} parameters" if run.get("parameters") else "BERT"
+    start = flags.get("model_name_or_path")
+    origin = f"starting from `{start}`" if start else "starting from random weights"
+    if kind == "pretraining":
+        objectives = {
+            "mlm_nsp": "predicting masked word pieces and whether one passage follows another",
+            "mlm": "predicting masked word pieces",
+            "ltr": "predicting word pieces from left to right",
+        }
+        return f"A BERT encoder ({size}) trained by {objectives[flags.get('objective', 'mlm_nsp')]}, {origin}."
+    return WHAT_IT_IS[kind].format(size=size, origin=origin)
+
+
+def usage(folder: Path, kind: str, run: dict, datasets: list[str]) -> str:
+    flags = run["flags"]
+    model = flags.get("hub_model_id") if flags.get("push_to_hub") else str(folder)
+    embedded = is_embedded(datasets)
+    if kind == "pretraining":
+        text = "Return the [MASK] of the array." if embedded else "London is the [MASK] of England."
+        template = FEATURES if flags.get("objective") == "ltr" else FILL_MASK
+        return template.format(model=model, text=text)
+    if kind == "glue":
+        task = flags.get("task_name") or datasets[0]
+        pair = {"text": "Return the sum of the elements.", "text_pair": "The sum is taken along the given axis."}
+        single = task in SINGLE_SENTENCE_TASKS or task == "custom"
+        options = ', function_to_apply="none"' if task == "stsb" else ""
+        return CLASSIFY.format(model=model, options=options, text=repr(pair["text"] if single else pair))
+    if kind == "ner":
+        code = ", trust_remote_code=True" if flags.get("feature_based") else ""
+        return MARK.format(model=model, code=code)
+    if kind == "swag":
+        return CHOOSE.format(model=model)
+    question, context = "Where did Ada Lovelace grow up?", "Ada Lovelace was born in 1815. She grew up in London."
+    if embedded:
+        question = "What does the parameter axis mean?"
+        context = "axis (int): Axis along which the sum is taken. out (ndarray): Where the result is stored."
+    return ANSWER.format(model=model, question=question, context=context)
+
+
+def training_data(run: dict, datasets: list[str]) -> str:
+    lines = [f"Trained on: {', '.join(datasets)}."]
+    for part, name in (("corpus", "Training text"), ("held_out", "Held-out text")):
+        if counts := run.get(part):
+            lines.append(f"{name}: {counts['documents']:,} documents, {counts['tokens']:,} word pieces.")
+    if counts := run.get("questions"):
+        lines.append(f"Questions: {counts['train']:,} for training, {counts['validation']:,} for validation.")
+    for split, facts in (run["data"].get("splits", {}) if isinstance(run.get("data"), dict) else {}).items():
+        lines.append(f"Examples, {split}: {facts['examples']:,}.")
+    if is_embedded(datasets):
+        lines.append(
+            "This is the documentation of the Python installation that it ran on "
+            "(`training/builtin_data/documentation.py`). Labels, where there are any, follow from the layout of that "
+            "documentation; nobody annotated them."
+        )
+    lines.append("Sources and checksums are in `run.json`.")
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def results_table(metrics: dict, kind: str, run: dict) -> str:
+    rows = ["| on held-out data, last step | |", "|---|---|"]
+    for key, (_, words) in RESULTS.items():
+        if key not in metrics:
+            continue
+        value = metrics[key]
+        words = "F1, per cent" if key == "eval_f1" and kind == "squad" else words
+        finite = isinstance(value, int | float) and math.isfinite(value)
+        rows.append(f"| {words} | {value:.4g} |" if finite else f"| {words} | not defined |")
+    return "\n".join(rows)
+
+
+def sequences_seen(run: dict) -> int | None:
+    """Sequences trained on, over all optimiser steps; None where the run does not say."""
+    if not run.get("total_steps"):
+        return None
+    phases = scheduled(phases_of({"max_seq_length": 0} | run["flags"]), run["total_steps"])
+    return sum((p.stop - p.start) * p.size * p.accumulation for p in phases) * run.get("processes", 1)
+
+
+def training(run: dict) -> str:
+    lines = []
+    if run.get("command"):
+        lines += ["```bash", shlex.join(["python", *run["command"]]), "```", ""]
+    lines += ["| hyperparameter | value |", "|---|---|"]
+    for name in HYPERPARAMETERS:
+        value = run["flags"].get(name)
+        if value is not None and not (name == "max_steps" and value < 0):
+            lines.append(f"| `{name}` | {value} |")
+    lines += [
+        f"| {name} | {run[name]} |"
+        for name in ("total_steps", "phases", "processes", "mixed_precision")
+        if run.get(name)
+    ]
+    return "\n".join(lines)
+
+
+def limits(folder: Path, kind: str, run: dict, metrics: dict) -> str:
+    lines = []
+    seen = sequences_seen(run)
+    if kind == "pretraining":
+        if seen:
+            length = run["flags"]["max_seq_length"]
+            share = seen / 256e6
+            lines.append(
+                f"Scale: it has seen {seen:,} sequences of up to {length} pieces, {share:.2g} times the 256 million "
+                f"of up to 512 of the published models ({PAPER}). Do not expect their quality."
+            )
+        lines += unigram_comparison(folder, metrics)
+    else:
+        lines.append("One training with one seed; results of small data sets vary by points between seeds.")
+        untested = "" if any(name.startswith("test_") for name in metrics) else " Nothing was measured on a test set."
+        lines.append("The numbers are of the last step on validation data." + untested)
+        if not run["flags"].get("model_name_or_path"):
+            lines.append("The encoder was not pre-trained: this is a baseline, not a model to use.")
+    lines.append("Nothing was measured on other text or other languages, nor any bias of the data that it repeats.")
+    return "\n".join(f"- {line}" for line in lines)
+
+
+def unigram_comparison(folder: Path, metrics: dict) -> list[str]:
+    """Whether it predicts masked pieces better than their frequencies do."""
+    records = folder / "metrics.jsonl"
+    events = read_events(records) if records.exists() else []
+    entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)
+    loss = metrics.get("eval_mlm_loss")
+    if entropy is None or loss is None:
+        return []
+    verdict = "it has learnt from context" if loss < entropy else "it has not learnt anything from context"
+    return [f"Masked-piece loss {loss:.2f} nats; guessing by frequency alone gives about {entropy:.2f}: {verdict}."]
+
+
+def versions(run: dict) -> str:
+    names = [f"{name} {version}" for name, version in run.get("versions", {}).items() if version != "not installed"]
+    lines = [
+        ", ".join(names),
+        f"Device: {run.get('device', 'not recorded')}. Commit: {run.get('commit', 'not recorded')}.",
+    ]
+    return "\n\n".join([*lines, f"Started {run.get('started', 'at a time not recorded')}."])

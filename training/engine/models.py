@@ -1,0 +1,105 @@
+"""Shapes of networks by name, and checks that tokenizer, network and length fit together."""
+
+from pathlib import Path
+
+from transformers import AutoConfig, BertConfig
+
+from training.arguments import CONFIG_SIZES
+from training.engine.special_tokens import check_special_tokens
+
+
+def bert_config(config_name: str, vocab_size: int, **fields) -> BertConfig:
+    """A configuration for new weights.
+
+    Args:
+        config_name: a published size (``CONFIG_SIZES``), or a folder with ``config.json``.
+        vocab_size: pieces of the tokenizer that will be used.
+    """
+    if config_name in CONFIG_SIZES:
+        layers, hidden_size = CONFIG_SIZES[config_name]
+        return BertConfig(
+            vocab_size=vocab_size,
+            num_hidden_layers=layers,
+            hidden_size=hidden_size,
+            num_attention_heads=hidden_size // 64,
+            intermediate_size=4 * hidden_size,
+            **fields,
+        )
+    if not (Path(config_name) / "config.json").is_file():
+        raise ValueError(
+            f"--config_name {config_name}: expected one of {', '.join(CONFIG_SIZES)}, or a folder with config.json"
+        )
+    return BertConfig.from_pretrained(config_name, **fields)
+
+
+def load_config(args, tokenizer, label_at_cls: bool = False) -> BertConfig:
+    """The network's shape that a fine-tuning script's flags ask for, checked against tokenizer and length.
+
+    Args:
+        label_at_cls: the task's label is read from [CLS], the first token; a left-to-right network cannot serve.
+    """
+    if args.config_name:
+        config = bert_config(args.config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
+    else:
+        config = checkpoint_config(args.model_name_or_path)
+    if label_at_cls and config.is_decoder:
+        raise ValueError(
+            "the model attends left to right (is_decoder in its config): [CLS], from which the label is read, comes "
+            "first and sees no other token; use a model pre-trained with --objective mlm_nsp or mlm"
+        )
+    check_fit(config, tokenizer, args.max_seq_length)
+    return config
+
+
+def check_model_name(name: str) -> None:
+    """Raise ValueError where `--model_name_or_path` can only be a folder, and that holds no model."""
+    folder = Path(name)
+    hub_name = len(folder.parts) <= 2 and not folder.is_absolute() and folder.parts[:1] not in ((), ("..",))
+    if not (folder / "config.json").is_file() and (folder.exists() or not hub_name):
+        found = "it has no config.json" if folder.is_dir() else "there is no such folder"
+        raise ValueError(f"--model_name_or_path {name}: expected a folder with a model, or a name on the Hub; {found}")
+
+
+def checkpoint_config(name: str) -> BertConfig:
+    """The configuration of a checkpoint, a folder or a name on the Hub; ValueError if it is none of a BERT."""
+    check_model_name(name)
+    config = AutoConfig.from_pretrained(name)
+    if not isinstance(config, BertConfig):
+        raise ValueError(f"{name}: expected a BERT checkpoint, got model_type {config.model_type!r}")
+    return config
+
+
+def set_switches(config: BertConfig, args) -> None:
+    """What makes this project's network faster (docs/performance.md), as the flags say. Never saved with a model."""
+    unpad_inputs = {"auto": "auto", "true": True, "false": False}[args.unpad_inputs]
+    config.update({"unpad_inputs": unpad_inputs, "fast_dropout": args.fast_dropout})
+
+
+def check_fit(config: BertConfig, tokenizer, max_seq_length: int) -> None:
+    """Raise ValueError unless the tokenizer's ids and the length asked for exist in the network."""
+    check_special_tokens(tokenizer)
+    if len(tokenizer) > config.vocab_size:
+        raise ValueError(
+            f"the tokenizer has {len(tokenizer)} pieces but the model only {config.vocab_size} embeddings; "
+            "use the tokenizer that the model was trained with"
+        )
+    # Some models pad their embeddings to a multiple of 64 or 128; more room than that means another vocabulary
+    if config.vocab_size - len(tokenizer) >= 128:
+        raise ValueError(
+            f"the model has {config.vocab_size} embeddings but the tokenizer only {len(tokenizer)} pieces; "
+            "use the tokenizer that the model was trained with"
+        )
+    check_length(config, max_seq_length)
+
+
+def check_length(config: BertConfig, max_seq_length: int) -> None:
+    if max_seq_length > config.max_position_embeddings:
+        raise ValueError(
+            f"--max_seq_length {max_seq_length} is over the model's maximum of {config.max_position_embeddings}"
+        )
+
+
+def config_labels(config) -> tuple[str, ...] | None:
+    """The label names of a model's config; None where it only has transformers' place-holders."""
+    names = tuple(config.id2label[number] for number in range(config.num_labels))
+    return None if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names

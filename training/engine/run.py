@@ -1,0 +1,333 @@
+"""A run: its folder, its processes, its records.
+
+``run.json`` says what was run (flags, versions, commit, device, data); ``metrics.jsonl`` holds one object per
+event. Only the main process writes; every process holds a ``Run``.
+"""
+
+import dataclasses
+import datetime
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast_object_list, set_seed
+from tqdm import tqdm
+from transformers.utils import is_torch_xla_available, logging
+
+from training.files.hub_upload import check_access, upload
+
+PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "safetensors")
+# Set by torchrun, by MPI's launchers, by Slurm's srun; the first one counts: srun may have started torchruns.
+PROCESS_COUNTS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+
+# Flags that may differ between the starts of a command: they do not shape a finished run.
+FREE_FLAGS = {
+    *("output_dir", "resume_from_checkpoint", "report_to", "dataloader_num_workers", "per_device_eval_batch_size"),
+    *("logging_steps", "save_steps", "save_total_limit", "cache_dir", "push_to_hub", "hub_model_id"),
+    *("verify_invariance", "peak_tflops"),
+}
+
+
+class Run:
+    """What one process knows of the run it belongs to.
+
+    Attributes: ``args`` (the parsed flags), ``accelerator``, ``device``, ``is_main`` (writes files and
+    prints), ``rank`` and ``world_size`` (processes), ``output_dir``.
+    """
+
+    def __init__(self, args, accelerator: Accelerator):
+        self.args = args
+        self.accelerator = accelerator
+        self.device = accelerator.device
+        self.is_main = accelerator.is_main_process
+        self.rank = accelerator.process_index
+        self.world_size = accelerator.num_processes
+        self.output_dir = Path(args.output_dir)
+        self.facts: dict = {}
+        self.saved_step = 0  # optimiser step of the last checkpoint
+
+    @property
+    def global_batch_size(self) -> int:
+        """Sequences per optimiser step, over all processes and micro-batches."""
+        args = self.args
+        return args.per_device_train_batch_size * args.gradient_accumulation_steps * self.world_size
+
+    def log(self, **event) -> None:
+        """Append one record to ``metrics.jsonl`` (and to the tracker asked for)."""
+        if self.is_main:
+            with open(self.output_dir / "metrics.jsonl", "a", encoding="utf-8") as file:
+                file.write(json.dumps(event) + "\n")
+            if self.args.report_to != "none" and "step" in event:
+                numbers = {k: v for k, v in event.items() if isinstance(v, (int, float)) and k != "step"}
+                self.accelerator.log(numbers, step=event["step"])
+
+    def say(self, text: str) -> None:
+        """Print a line, once for all processes, without tearing a progress bar."""
+        if self.is_main:
+            tqdm.write(text, file=sys.stdout)
+            sys.stdout.flush()
+
+    def progress(self, total: int, desc: str, initial: int = 0) -> tqdm:
+        """A progress bar; silent where stderr is not a terminal."""
+        quiet = True if not self.is_main else None
+        return tqdm(total=total, desc=desc, initial=initial, disable=quiet, dynamic_ncols=True)
+
+    def describe(self, **facts) -> None:
+        """Merge facts (hashes and counts of the data, say) into ``run.json``.
+
+        The first call writes the file, so scripts make it once data and model are known to be good: until then
+        the folder does not count as taken.
+        """
+        self.facts.update(facts)
+        if self.is_main:
+            write_json(self.output_dir / "run.json", self.facts)
+
+    def main_first(self, work: Callable):
+        """``work()`` on the main process, then on the others, which find its files.
+
+        Where it fails the main process says why, and the others leave without a word.
+        """
+        failed = [True]
+        try:
+            if self.is_main:
+                result = work()
+                failed = [False]
+        finally:
+            broadcast_object_list(failed)
+        if failed[0]:
+            raise SystemExit(2)
+        return result if self.is_main else work()
+
+    def finish(self, results: dict) -> None:
+        """Write ``all_results.json``, which marks a finished run, and upload it if asked to.
+
+        Others may follow in this process.
+        """
+        args = self.args
+        if self.is_main:
+            write_json(self.output_dir / "all_results.json", results)
+        for tracker in self.accelerator.trackers:
+            tracker.finish()
+        self.accelerator.free_memory()
+        if self.is_main and args.push_to_hub:
+            upload(self.output_dir, args.hub_model_id, args.hub_private_repo, args.hub_dry_run, self.say)
+
+
+def start_run(args, script: str) -> Run:
+    """Check the output folder, start the processes, seed them, and gather the facts for ``run.json``.
+
+    Raises:
+        ValueError: the folder already holds a run and no resume was asked for, or a flag cannot be honoured
+            on this machine.
+    """
+    check_output_dir(args)
+    logging.set_verbosity_error()  # what transformers reports of new weights, a script says itself, in one line
+    logging.disable_progress_bar()
+    if args.report_to == "tensorboard" and importlib.util.find_spec("tensorboard") is None:
+        raise ValueError("--report_to tensorboard needs the package tensorboard: pip install tensorboard")
+    if args.mixed_precision == "fp16" and not torch.cuda.is_available():
+        raise ValueError("--mixed_precision fp16 needs a GPU; on CPU use bf16 or no")
+    # Accelerate raises for it in some set-ups and ignores it in others.
+    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("true", "1") and not torch.accelerator.is_available():
+        raise ValueError("FSDP was asked for, but there is no GPU; leave it out")
+    trackers = {} if args.report_to == "none" else {"log_with": args.report_to, "project_dir": args.output_dir}
+    run = Run(args, _accelerator(args, **trackers))
+    check_launch(run.accelerator)
+    if args.push_to_hub:
+        run.main_first(lambda: run.is_main and check_access(args.hub_model_id, args.hub_dry_run))
+    if run.is_main:
+        run.output_dir.mkdir(parents=True, exist_ok=True)
+    if trackers:
+        run.accelerator.init_trackers("runs")
+    set_seed(args.seed)
+    run.facts = {
+        "script": script,
+        "flags": dataclasses.asdict(args),
+        "command": [os.path.basename(sys.argv[0]), *sys.argv[1:]],
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
+        "commit": commit(),
+        "device": device_name(run.device),
+        "processes": run.world_size,
+        "mixed_precision": run.accelerator.mixed_precision,
+        "initial_weights": None,  # ``load_network`` fills it in; new weights have no files
+    }
+    if (run.output_dir / "run.json").is_file():  # resumed: what earlier starts recorded stays
+        earlier = json.loads((run.output_dir / "run.json").read_text(encoding="utf-8"))
+        same = ("started", "command", "versions", "commit", "device", "processes")
+        run.facts["earlier"] = [*earlier.pop("earlier", []), {name: earlier.get(name) for name in same}]
+    return run
+
+
+def _accelerator(args, **trackers) -> Accelerator:
+    # Without cpu=True, torchrun on a machine without a GPU gives runs of one process each
+    no_device = not (torch.accelerator.is_available() or is_torch_xla_available())
+    # The others wait while the main process builds a corpus; torch's own limit is 10 minutes on GPUs.
+    patience = InitProcessGroupKwargs(timeout=datetime.timedelta(hours=6))
+    return Accelerator(cpu=no_device, mixed_precision=args.mixed_precision, kwargs_handlers=[patience], **trackers)
+
+
+def check_launch(accelerator: Accelerator) -> None:
+    """Refuse what the launcher was asked for and Accelerate, or this project, would not do.
+
+    Raises:
+        ValueError: fewer processes than asked for, another kind of parallelism than data parallelism and FSDP2, or
+            gradient accumulation asked of the launcher.
+    """
+    asked = next((int(os.environ[name]) for name in PROCESS_COUNTS if name in os.environ), None)
+    # On a CPU `accelerate launch --num_processes 2` starts one process and leaves this trace of the number.
+    alone = asked is None and "ACCELERATE_MIXED_PRECISION" in os.environ and "MASTER_PORT" in os.environ
+    if asked not in (None, accelerator.num_processes) or (alone and accelerator.num_processes == 1):
+        raise ValueError(
+            f"{asked or 'several'} processes were asked for, but each would train by itself; start them with "
+            "torchrun --nproc_per_node N SCRIPT ... (on a CPU accelerate launch starts only one)"
+        )
+    kind = accelerator.distributed_type
+    if kind == DistributedType.FSDP and not accelerator.is_fsdp2:
+        raise ValueError("FSDP version 1 is not supported; use accelerate launch --use_fsdp --fsdp_version 2")
+    if kind in (DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM):
+        raise ValueError(f"{kind.value} is not supported; use data parallel processes or FSDP2")
+    if accelerator.gradient_accumulation_steps != 1:
+        raise ValueError("give --gradient_accumulation_steps to the script, behind its name, not to the launcher")
+
+
+def check_output_dir(args) -> None:
+    folder = Path(args.output_dir)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--output_dir {folder} is a file; give a folder")
+    names = (
+        "run.json",
+        "metrics.jsonl",
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "vocab.txt",
+        "README.md",
+    )
+    taken = [name for name in names if (folder / name).exists()]
+    if taken and not args.resume_from_checkpoint:
+        raise ValueError(
+            f"--output_dir {folder} already holds a run or a model ({taken[0]}); give another folder, "
+            "or --resume_from_checkpoint auto to go on with it"
+        )
+
+
+def already_finished(args) -> bool:
+    """Whether the run that ``--resume_from_checkpoint`` is to go on with is over: a line says so then.
+
+    No file of its folder is changed; with ``--push_to_hub`` it is uploaded.
+
+    Raises:
+        ValueError: it was a run with other flags, or a checkpoint was named from which it would be trained again.
+    """
+    folder = Path(args.output_dir)
+    if not args.resume_from_checkpoint or read_results(folder) is None:
+        return False
+    other = f"give another --output_dir; there, --model_name_or_path {folder} goes on with its weights"
+    if not (folder / "run.json").is_file():
+        raise ValueError(f"{folder} holds a finished run but no run.json that tells its flags; {other}")
+    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    if changed := changed_flags(facts["flags"], args):
+        raise ValueError(
+            f"{folder} holds a finished run with other flags ({', '.join(changed)}); start it with its own, or {other}"
+        )
+    if args.resume_from_checkpoint != "auto":
+        raise ValueError(
+            f"{folder} holds a finished run, which is not trained again from {args.resume_from_checkpoint}; give "
+            "another --output_dir for that, or --resume_from_checkpoint auto"
+        )
+    if os.environ.get("RANK", "0") == "0":
+        print(f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed", flush=True)
+        if args.push_to_hub:
+            upload(folder, args.hub_model_id, args.hub_private_repo, args.hub_dry_run, print)
+    return True
+
+
+def changed_flags(then: dict, args) -> list[str]:
+    """The flags that shape a run and differ from those in its run.json, each as "name before -> now"."""
+    now = {name: value for name, value in dataclasses.asdict(args).items() if name not in FREE_FLAGS}
+    # A flag that an older version did not know is taken to have had its value of today.
+    return [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
+
+
+def read_results(folder: Path) -> dict | None:
+    """What ``all_results.json`` holds; None if the run in the folder is not finished."""
+    path = folder / "all_results.json"
+    if not path.is_file():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(
+            f"{path}: damaged ({error}); delete it and give --resume_from_checkpoint auto to finish the run again"
+        ) from None
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    found["torch"] = torch.__version__  # names the build, too: +cpu, +cu130
+    return found
+
+
+def commit() -> str:
+    """The commit of the checkout that this file lies in, '+' behind it if files differ; else 'unknown'."""
+    here = Path(__file__).parents[2]
+    if not (here / ".git").exists():
+        return "unknown"
+    git = ["git", "-C", str(here)]
+    head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True)
+    changed = subprocess.run([*git, "diff", "--quiet", "HEAD"], capture_output=True)
+    return head.stdout.strip() + ("+" if changed.returncode == 1 else "") if head.returncode == 0 else "unknown"
+
+
+def device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type}, {platform.machine()}, {torch.get_num_threads()} threads"
+
+
+def write_json(path: Path, content: dict) -> None:
+    """Write beside the target, then rename: a reader never sees half a file, also after a power cut."""
+    draft = path.with_name(path.name + ".tmp")
+    with open(draft, "w", encoding="utf-8") as file:
+        file.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, path)
+
+
+def report_errors(main: Callable[[], None]) -> int:
+    """Run a script's ``main`` and return its exit status, with one line on stderr if it is not 0.
+
+    2: a user's mistake (ValueError, OSError). 1: the training diverged (FloatingPointError). 130: Ctrl-C outside
+    of the training steps, which exit with ``stopping.STOPPED`` by themselves.
+    ``BERT_REPRO_TRACEBACK=1`` shows the traceback as well.
+    """
+    try:
+        main()
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+    except (ValueError, OSError, FloatingPointError, KeyboardInterrupt) as error:
+        if os.environ.get("BERT_REPRO_TRACEBACK") == "1":
+            traceback.print_exc()
+        if isinstance(error, KeyboardInterrupt):
+            text, status = "interrupted", 130
+        else:
+            text, status = f"error: {error}", 1 if isinstance(error, FloatingPointError) else 2
+        print(f"{os.path.basename(sys.argv[0])}: {text}", file=sys.stderr)
+        return status
+    return 0

@@ -1,0 +1,243 @@
+"""A finished folder -> a repository of the Hub: only the files named here, and no paths of this machine.
+
+    python -m training upload runs/first --hub_model_id you/name --hub_dry_run      # lists, uploads nothing
+    python -m training upload runs/first --hub_model_id you/name
+
+What goes: configuration, weights, tokenizer, the code that the configuration names, model card, curves, run.json,
+metrics.jsonl and all_results.json. Whatever else lies in the folder stays: predictions, answers.html, submissions,
+checkpoints and corpora hold texts of the data, which may not be the user's to publish.
+
+run.json, metrics.jsonl and the model card name the data and repeat the command. In the uploaded copies every absolute
+path, and every path that begins with ~ or .., is cut to its last part; relative ones stay as they were typed. The
+files in the folder are not changed.
+"""
+
+import argparse
+import json
+import re
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePath
+
+from transformers.hf_argparser import string_to_bool
+
+FILES = (
+    *("config.json", "generation_config.json"),
+    *("model*.safetensors", "model.safetensors.index.json"),
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.txt", "vocab.json", "merges.txt"),
+    *("README.md", "run.json", "metrics.jsonl", "all_results.json", "training_curves.png"),
+)
+RECORDS = ("README.md", "run.json", "metrics.jsonl", "all_results.json")
+"""Files of FILES that a run writes about itself: they are uploaded without paths."""
+ATTEMPTS = 3
+# A path that begins at the root, at home or above: not a URL, not "and/or", not a Hub name.
+PATH = re.compile(r"(?<![\w.:/~)\]<-])(?:~?/|\.\./)[^\s`'\"<>|,;:()\\]+")
+
+
+def files_to_upload(folder: Path) -> list[Path]:
+    """The files of a finished run that may be public, by name.
+
+    Raises:
+        ValueError: the folder does not hold a finished run.
+    """
+    for name in ("config.json", "run.json", "all_results.json"):
+        if not (folder / name).is_file():
+            raise ValueError(f"{folder}: expected the folder of a finished run, found no {name}; finish the run first")
+    found = {path for pattern in FILES for path in folder.glob(pattern) if path.is_file()}
+    if not any(path.suffix == ".safetensors" for path in found):
+        raise ValueError(f"{folder}: expected the folder of a finished run, found no model.safetensors")
+    return sorted(found | set(_code(folder)))
+
+
+def _code(folder: Path) -> Iterator[Path]:
+    """The modules that config.json names for `trust_remote_code`, and those that they import from beside them."""
+    from transformers.dynamic_module_utils import get_relative_import_files
+
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    for module in {reference.split(".")[0] for reference in config.get("auto_map", {}).values()}:
+        if (folder / f"{module}.py").is_file():
+            yield folder / f"{module}.py"
+            yield from map(Path, get_relative_import_files(folder / f"{module}.py"))
+
+
+def content_to_upload(path: Path, repo_id: str) -> Path | bytes:
+    """The file itself; of a record, its content without paths of this machine."""
+    if path.name not in RECORDS:
+        return path
+    run = json.loads((path.parent / "run.json").read_text(encoding="utf-8"))
+    text = path.read_text(encoding="utf-8")
+    if path.name == "README.md":  # its examples open the model
+        text = text.replace(repr(str(Path(run["flags"]["output_dir"]))), repr(repo_id))
+    return without_paths(text, _strings(run)).encode()
+
+
+def without_paths(text: str, known: Iterator[str] | tuple[str, ...] = ()) -> str:
+    """`text` with paths that begin with /, ~ or .. cut to their last part.
+
+    Args:
+        known: strings that may be such paths as a whole, with spaces in them too; from a flag say.
+    """
+    whole = {re.sub(r"^--\w+=", "", string) for string in known}
+    for path in sorted((string for string in whole if re.match(r"~?/|\.\./", string)), key=len, reverse=True):
+        for spelled in (str, lambda part: json.dumps(part, ensure_ascii=False)[1:-1]):
+            text = text.replace(spelled(path), spelled(PurePath(path).name))
+    return PATH.sub(lambda match: PurePath(match[0]).name, text)
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _strings(part)
+
+
+LATER = "; or drop --push_to_hub now, and upload the finished folder with python -m training upload"
+
+
+def check_access(repo_id: str, dry_run: bool, remedy: str = LATER) -> None:
+    """Before a long training: is the name one, is the Hub there, does it know us?
+
+    Raises:
+        ValueError: with the remedy.
+    """
+    from huggingface_hub import HfApi, constants, get_token
+    from huggingface_hub.utils import HFValidationError, validate_repo_id
+
+    try:
+        validate_repo_id(repo_id)
+    except HFValidationError as error:
+        raise ValueError(f"--hub_model_id {repo_id}: {' '.join(str(error).split())}; expected USER/NAME") from None
+    if dry_run:
+        return
+    if constants.HF_HUB_OFFLINE:
+        raise ValueError("--push_to_hub needs the network, but HF_HUB_OFFLINE is set; unset it, or drop the flag")
+    if not get_token():
+        raise ValueError("--push_to_hub needs a token of the Hub; run hf auth login, or set HF_TOKEN")
+    _attempted(lambda: HfApi().whoami(), repo_id, remedy)
+
+
+def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: Callable[[str], None]) -> None:
+    """Upload a finished folder, in one commit; what has not changed since the last upload is not sent again.
+
+    Args:
+        private: of a new repository. One that exists keeps its visibility, and `say` is told.
+        dry_run: list the files and stop; needs neither network nor token.
+
+    Raises:
+        ValueError: in one line, with the remedy. The folder is never changed.
+    """
+    folder = Path(folder)
+    contents = {path.name: content_to_upload(path, repo_id) for path in files_to_upload(folder)}
+    if dry_run:
+        say(f"would upload to {repo_id}, {_visibility(private)} if it is new:")
+        for name, content in contents.items():
+            size = len(content) if isinstance(content, bytes) else content.stat().st_size
+            say(f"  {name}  {size:,} bytes" + (", without paths of this machine" if name in RECORDS else ""))
+        left = sorted(path.name + "/" * path.is_dir() for path in folder.iterdir() if path.name not in contents)
+        say(f"stays here: {', '.join(left) or 'nothing'}")
+        return
+    command = f"python -m training upload {shlex.quote(str(folder))} --hub_model_id {repo_id}"
+    remedy = f"; {folder} is complete, upload it then with {command}"
+    check_access(repo_id, dry_run, remedy)
+    _attempted(lambda: _commit(contents, repo_id, private, say), repo_id, remedy)
+
+
+def _visibility(private: bool) -> str:
+    return "private" if private else "public"
+
+
+def _commit(contents: dict[str, Path | bytes], repo_id: str, private: bool, say: Callable[[str], None]) -> None:
+    import huggingface_hub
+    from huggingface_hub.utils import disable_progress_bars, logging
+
+    if not sys.stderr.isatty():
+        disable_progress_bars()
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()  # what the client says of retries and unchanged files, a script says in one line
+    try:
+        api = huggingface_hub.HfApi()
+        repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        info = api.model_info(repo_id)
+        is_private = bool(info.private)
+        if is_private != private:
+            say(
+                f"{repo_id} exists and is {_visibility(is_private)}: it stays so, although this run asked for a "
+                f"{_visibility(private)} one; its settings on the Hub change that"
+            )
+        operations = [huggingface_hub.CommitOperationAdd(name, content) for name, content in contents.items()]
+        done = api.create_commit(repo_id, operations, commit_message="Upload a finished run")
+    finally:
+        logging.set_verbosity(before)
+    what = "nothing has changed since the last upload" if done.oid == info.sha else f"{len(contents)} files uploaded"
+    say(f"{what}: {api.endpoint}/{repo_id} ({_visibility(is_private)})")
+
+
+def _attempted(work: Callable[[], object], repo_id: str, remedy: str) -> None:
+    """`work()`, again if the server or the network fails for a moment; else one line for whatever the client raises."""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            work()
+            return
+        except Exception as error:  # the client raises its own types, those of its HTTP library and plain ones
+            status = _status(error)
+            if attempt < ATTEMPTS and ((status is None and _is_network(error)) or (status or 0) >= 500):
+                time.sleep(2**attempt)
+                continue
+            raise ValueError(f"--hub_model_id {repo_id}: {_reason(error, status, repo_id)}{remedy}") from None
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _status(error: Exception) -> int | None:
+    """Of the HTTP answer behind an error; None if there was none."""
+    found = (getattr(getattr(one, "response", None), "status_code", None) for one in _chain(error))
+    return next((status for status in found if status), None)
+
+
+def _is_network(error: Exception) -> bool:
+    """httpx and its successor, whichever the client is made with, derive all such errors from TransportError."""
+    names = {kind.__name__ for one in _chain(error) for kind in type(one).__mro__}
+    return bool(names & {"TransportError", "ConnectionError", "TimeoutError"})
+
+
+def _reason(error: Exception, status: int | None, repo_id: str) -> str:
+    if status == 401:
+        return "the Hub does not know the token (401); run hf auth login, or set HF_TOKEN to a token that is valid"
+    if status == 403:
+        return f"the token may not write to {repo_id} (403); take one with the right to write there, or another name"
+    text = " ".join(str(error).split())
+    if isinstance(error, ValueError) and "README.md" in text:
+        return f"the Hub does not take the model card ({text}); edit README.md"
+    if status is not None and status >= 500:
+        return f"the Hub answered with an error ({status}); try again later, see https://status.huggingface.co"
+    if status is not None:
+        return f"the Hub refused the request ({status}: {text:.200}); see the repository's page there"
+    if _is_network(error):
+        return f"the Hub could not be reached ({type(error).__name__}); check the network and HF_ENDPOINT"
+    return f"{type(error).__name__}: {text}"
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m training upload",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("folder", help="Output folder of a finished run.")
+    parser.add_argument("--hub_model_id", required=True, help="Repository: USER/NAME.")
+    parser.add_argument(
+        "--hub_private_repo", type=string_to_bool, default=True, help="Whether a new repository is private (true)."
+    )
+    parser.add_argument("--hub_dry_run", action="store_true", help="List what would be uploaded; upload nothing.")
+    args = parser.parse_args(argv)
+    check_access(args.hub_model_id, dry_run=True)  # the name; the rest when there is something to upload
+    upload(args.folder, args.hub_model_id, args.hub_private_repo, args.hub_dry_run, print)

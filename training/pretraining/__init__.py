@@ -1,0 +1,1 @@
+"""Documents -> sentences -> a corpus of token ids -> masked training instances."""

@@ -1,0 +1,236 @@
+"""Files -> documents -> sentences -> token ids in a memory-mapped corpus.
+
+    corpus = build_corpus(["wiki.txt.xz", "books.jsonl"], tokenizer, "corpus", num_workers=8)
+    corpus = Corpus.open("corpus", tokenizer)
+
+Text is streamed: memory depends on the number of workers, not on the size of the corpus. The ids are the same
+for every number of workers and whether or not the build was interrupted.
+"""
+
+import hashlib
+import itertools
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+
+from training.files.tables import sha256
+from training.pretraining.corpus import (
+    FORMAT,
+    Corpus,
+    ShardWriter,
+    disk_error,
+    fingerprint_of,
+    forget_progress,
+    read_manifest,
+    tokenizer_json,
+    tokenizer_sha256,
+)
+from training.pretraining.documents import check_encodable, check_files, read_lines
+from training.pretraining.encoding import Encoded, encoded_chunks
+from training.pretraining.parallel_encoding import joined, remove_shares, share_folder, write_share
+from training.pretraining.sentences import split_sentences
+
+_CHUNK_CHARACTERS = 1 << 20
+COMMIT_SECONDS = 20.0
+
+
+def build_corpus(
+    source: Sequence[str | Path] | Iterable[list[str]],
+    tokenizer: Any,
+    output_dir: str | Path,
+    num_workers: int = 1,
+    *,
+    need_pairs: bool = True,
+    fingerprint: str | None = None,
+    shares: int = 1,
+) -> Corpus:
+    """Tokenise `source` into a corpus in `output_dir`, or open the one that is already there.
+
+    source: files for `read_documents`, or documents (lists of paragraphs). For documents that are not in a list
+    (a generator, a streamed data set) give `fingerprint`, any text that changes when they do.
+    need_pairs: next-sentence prediction is wanted, so there must be 2 documents and one of 2 sentences.
+    shares: above 1, that many processes have encoded the text with `encode_share`, and this one joins their work.
+    A build that was interrupted is continued when it is started again with the same arguments.
+    Raises ValueError for unreadable input (see `read_documents`), a source without the pairs, an `output_dir`
+    that holds another corpus or other files; OSError with a remedy when the disk is full.
+    """
+    target = Path(output_dir)
+    if num_workers < 1:
+        raise ValueError(f"num_workers is {num_workers}; expected at least 1")
+    lines, sources, key = _open_source(source, fingerprint, tokenizer)
+    if _taken(target):
+        return _reuse(target, key)
+    if need_pairs:
+        lines = _with_pairs(lines, source)
+    vocab_size = len(tokenizer)
+    facts = {
+        "sources": sources,
+        "vocab_size": vocab_size,
+        "special_ids": sorted(set(tokenizer.all_special_ids)),
+        "versions": {"tokenizers": tokenizers.__version__, "numpy": np.__version__},
+    }
+    dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<i4")
+    try:
+        writer = ShardWriter(target, key, dtype)
+        try:
+            if shares > 1:
+                _write(writer, joined(share_folder(target, shares, fingerprint_of(key)), shares, writer.events))
+            else:
+                remaining = itertools.islice(lines, writer.events, None)
+                _write(writer, encoded_chunks(_chunks(remaining), tokenizer_json(tokenizer), num_workers))
+            if writer.tokens == 0:
+                raise ValueError("the source holds no text that the tokenizer turns into tokens")
+            writer.finish(facts, vocab_size)
+        finally:
+            writer.close()
+    except OSError as error:
+        raise disk_error(error, target) from error
+    remove_shares(target)
+    return Corpus.open(target, verify=False)
+
+
+def encode_share(
+    source: Sequence[str | Path] | Iterable[list[str]],
+    tokenizer: Any,
+    output_dir: str | Path,
+    rank: int,
+    world_size: int,
+    num_workers: int = 1,
+    *,
+    need_pairs: bool = True,
+    fingerprint: str | None = None,
+) -> None:
+    """Encode the part of process `rank` of `world_size`, for `build_corpus(..., shares=world_size)` to join.
+
+    The other arguments and the errors are those of `build_corpus`. Nothing is done where the corpus stands.
+    """
+    target = Path(output_dir)
+    lines, _, key = _open_source(source, fingerprint, tokenizer)
+    if _taken(target):
+        return
+    if need_pairs:
+        lines = _with_pairs(lines, source)
+    folder = share_folder(target, world_size, fingerprint_of(key))
+    try:
+        write_share(folder, _chunks(lines), tokenizer_json(tokenizer), rank, world_size, num_workers)
+    except OSError as error:
+        raise disk_error(error, folder) from error
+
+
+def _taken(target: Path) -> bool:
+    return target.exists() and (not target.is_dir() or any(target.iterdir()))
+
+
+def _chunks(lines: Iterator[str | None]) -> Iterator[list[str | None]]:
+    chunk: list[str | None] = []
+    characters = 0
+    for line in lines:
+        chunk.append(line)
+        characters += 1 if line is None else len(line)
+        if characters >= _CHUNK_CHARACTERS:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
+def _write(writer: ShardWriter, chunks: Iterator[tuple[int, Encoded]]) -> None:
+    committed = time.monotonic()
+    for size, encoded in chunks:
+        writer.append(*encoded, events=size)
+        if time.monotonic() - committed > COMMIT_SECONDS:
+            writer.commit()
+            committed = time.monotonic()
+
+
+def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
+    """The corpus in `target` if it was built from the same source by the same tokenizer."""
+    found = read_manifest(target)["key"]
+    differing = [name for name in key if found.get(name) != key[name]]
+    if differing:
+        raise ValueError(
+            f"{target}: holds a corpus made from other input (it differs in: {', '.join(differing)}); "
+            "delete it or choose another folder"
+        )
+    forget_progress(target)  # the build may have been killed right behind the rename
+    return Corpus.open(target)
+
+
+def _open_source(
+    source: Sequence[str | Path] | Iterable[list[str]], fingerprint: str | None, tokenizer: Any
+) -> tuple[Iterator[str | None], list[dict[str, Any]], dict[str, Any]]:
+    """(the lines of the source, its description for the manifest, the key of the corpus)."""
+    if isinstance(source, str | Path):
+        raise ValueError(f"expected a list of files or documents, got the single {source!r}; write [{source!r}]")
+    if _are_files(source):
+        files = check_files(source)
+        described = [{"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)} for path in files]
+        lines = read_lines(files)
+    else:
+        if fingerprint is None:
+            if not isinstance(source, Sequence):
+                raise ValueError("documents that are not in a list need `fingerprint`, a text that identifies them")
+            fingerprint = json.dumps(list(source))
+        described = [{"name": "documents", "sha256": hashlib.sha256(fingerprint.encode()).hexdigest()}]
+        lines = _lines_of(source)
+    key = {
+        "format": FORMAT,
+        "sources": [part["sha256"] for part in described],
+        "tokenizer_sha256": tokenizer_sha256(tokenizer),
+    }
+    return lines, described, key
+
+
+def _lines_of(documents: Iterable[list[str]]) -> Iterator[str | None]:
+    for number, document in enumerate(documents, 1):
+        for paragraph in document:
+            check_encodable(paragraph, f"document {number}")
+            yield paragraph
+        yield None
+
+
+def _are_files(source: Sequence[str | Path] | Iterable[list[str]]) -> bool:
+    return isinstance(source, Sequence) and bool(source) and isinstance(source[0], str | Path)
+
+
+def _with_pairs(
+    lines: Iterator[str | None], source: Sequence[str | Path] | Iterable[list[str]]
+) -> Iterator[str | None]:
+    """`lines`, once there turned out to be pairs in them."""
+    if _are_files(source):  # read twice: looking ahead would hold an endless document in memory
+        _check_pairs(read_lines(source), ", ".join(str(path) for path in source))
+    else:
+        lines, ahead = itertools.tee(lines)
+        _check_pairs(ahead, "the documents")
+    return lines
+
+
+def check_text(files: Sequence[str | Path], need_pairs: bool) -> None:
+    """Read files to their ends, as a build would; raises the ValueError that it would raise."""
+    files = check_files(files)
+    lines = read_lines(files)
+    for _ in _with_pairs(lines, files) if need_pairs else lines:
+        pass
+
+
+def _check_pairs(lines: Iterator[str | None], where: str) -> None:
+    """Read on until there are 2 documents and one of 2 sentences; ValueError when the text ends before."""
+    documents, sentences, longest = 0, 0, 0
+    for line in lines:
+        if line is None:
+            documents, sentences = documents + (sentences > 0), 0
+        else:
+            sentences += len(split_sentences(line))
+            longest = max(longest, sentences)
+        if documents >= 2 and longest >= 2:
+            return
+    raise ValueError(
+        f"{where}: next-sentence prediction needs at least 2 documents and a document of at least 2 sentences, got "
+        f"{documents} documents, the longest of {longest} sentences; add text, put blank lines between documents, or "
+        "use the objective mlm"
+    )

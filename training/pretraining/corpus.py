@@ -1,0 +1,307 @@
+"""The files of a tokenised corpus: written in bounded memory, resumable, read through memory maps.
+
+    corpus/manifest.json   sources and tokenizer by sha256, counts, checksums of the files below; written last
+    corpus/tokens.bin      every token id, end to end      uint16 (int32 when the vocabulary does not fit)
+    corpus/sentences.bin   token offset of every sentence   int64 (S + 1)
+    corpus/documents.bin   sentence offset of every document int64 (D + 1)
+    corpus/unigrams.bin    how often each id occurs         int64 (V)
+
+While it is built the folder is called `<name>.building` and also holds progress.json, from which a build that was
+killed goes on; one rename makes it a corpus.
+"""
+
+import errno
+import fcntl
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from training.files.tables import sha256
+
+FORMAT = 1  # raise it when the files or the rules of training/pretraining/sentences.py change
+_OFFSETS = np.dtype("<i8")
+_BLOCK = 1 << 24  # bytes handled at a time: memory stays bounded
+
+
+def tokenizer_json(tokenizer: Any) -> str:
+    """The content of tokenizer.json in canonical form.
+
+    Truncation and padding are left out: they are the state of the last call, not part of the vocabulary.
+    """
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    content["truncation"] = content["padding"] = None
+    return json.dumps(content, sort_keys=True, ensure_ascii=False)
+
+
+def tokenizer_sha256(tokenizer: Any) -> str:
+    return hashlib.sha256(tokenizer_json(tokenizer).encode()).hexdigest()
+
+
+def fingerprint_of(key: dict[str, Any]) -> str:
+    """sha256 of what a corpus is built from and how."""
+    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
+
+
+class Corpus:
+    """A finished corpus, opened with `Corpus.open`.
+
+    tokens (T) ids; sentences (S + 1) offsets into tokens; documents (D + 1) offsets into sentences;
+    unigrams (V) counts; manifest. Pickles as its path, so that data-loading workers map the same files.
+    """
+
+    def __init__(self, path: Path, manifest: dict[str, Any]):
+        self.path = path
+        self.manifest = manifest
+        self.tokens = _mapped(path / "tokens.bin", np.dtype(manifest["dtype"]))
+        self.sentences = _mapped(path / "sentences.bin", _OFFSETS)
+        self.documents = _mapped(path / "documents.bin", _OFFSETS)
+        self.unigrams = _mapped(path / "unigrams.bin", _OFFSETS)
+
+    @classmethod
+    def open(cls, path: str | Path, tokenizer: Any = None, verify: bool = True) -> "Corpus":
+        """Open the corpus in `path`.
+
+        verify: also read every file and compare its sha256 with the manifest (sizes are always compared).
+        Raises ValueError when the folder is no complete corpus, a file was changed, or `tokenizer` is not
+        the one that made the ids.
+        """
+        path = Path(path)
+        manifest = read_manifest(path)
+        if tokenizer is not None and tokenizer_sha256(tokenizer) != manifest["key"]["tokenizer_sha256"]:
+            raise ValueError(
+                f"{path}: its token ids were made with another tokenizer (sha256 "
+                f"{manifest['key']['tokenizer_sha256'][:12]}, got {tokenizer_sha256(tokenizer)[:12]}); "
+                "build the corpus again with this tokenizer in another folder"
+            )
+        for name, expected in manifest["files"].items():
+            file = path / name
+            size = file.stat().st_size if file.is_file() else -1
+            if size != expected["bytes"] or (verify and sha256(file) != expected["sha256"]):
+                raise ValueError(
+                    f"{file}: differs from its manifest ({size} bytes, expected {expected['bytes']} with sha256 "
+                    f"{expected['sha256'][:12]}); delete {path} and build the corpus again"
+                )
+        return cls(path, manifest)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Corpus.open, (self.path, None, False)
+
+    @property
+    def num_documents(self) -> int:
+        return len(self.documents) - 1
+
+    @property
+    def num_sentences(self) -> int:
+        return len(self.sentences) - 1
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def fingerprint(self) -> str:
+        """sha256 of what the corpus was built from and how; equal fingerprints mean equal ids."""
+        return fingerprint_of(self.manifest["key"])
+
+    def unigram_entropy(self) -> float:
+        """Entropy in nats per token of the tokens that can be masked (all but specials and [UNK]).
+
+        A model that knows only how frequent each token is reaches this MLM loss and no lower one.
+        """
+        counts = self.unigrams.astype(np.float64)
+        counts[self.manifest["special_ids"]] = 0
+        share = counts[counts > 0] / counts.sum()
+        return float(-(share * np.log(share)).sum())
+
+
+def _mapped(path: Path, dtype: np.dtype) -> np.ndarray:
+    # The plain view skips np.memmap's bookkeeping, which costs more than a slice of one sentence.
+    return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of the corpus in `path`; ValueError when there is none or it is damaged."""
+    file = path / "manifest.json"
+    if not file.is_file():
+        raise ValueError(f"{path}: not a finished corpus (no manifest.json); build it with build_corpus")
+    try:
+        manifest = json.loads(file.read_text(encoding="utf-8"))
+        checksum = manifest.pop("manifest_sha256")
+        intact = checksum == _manifest_checksum(manifest)
+    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, AttributeError, TypeError):
+        intact = False
+    if not intact:
+        raise ValueError(f"{file}: damaged or edited by hand; delete {path} and build the corpus again")
+    if manifest["key"]["format"] != FORMAT:
+        raise ValueError(f"{file}: format {manifest['key']['format']}, expected {FORMAT}; build the corpus again")
+    return manifest
+
+
+def _manifest_checksum(manifest: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
+
+
+class ShardWriter:
+    """Appends sentences to `<target>.building`, remembers how far it got, and renames it to `target`.
+
+    `events` is how many lines of the source are safely on disk: after a kill the next writer with an equal
+    key continues there, and everything written behind that point is cut off.
+    """
+
+    def __init__(self, target: Path, key: dict[str, Any], dtype: np.dtype):
+        self.target, self.key, self.dtype = target, key, dtype
+        self.folder = target.with_name(target.name + ".building")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.lock = _locked(self.folder)
+        try:
+            progress = self._read_progress()
+        except ValueError:
+            os.close(self.lock)
+            raise
+        if progress is None:
+            for file in self.folder.iterdir():
+                file.unlink()
+        self.files: dict[str, IO[bytes]] = {}
+        for name in ("tokens", "sentences", "documents"):
+            self.files[name] = (self.folder / f"{name}.bin").open("ab")
+        if progress is None:
+            self.events = 0
+            self.empty = {"sentences": 0, "documents": 0}
+            self.files["sentences"].write(np.zeros(1, _OFFSETS).tobytes())
+            self.files["documents"].write(np.zeros(1, _OFFSETS).tobytes())
+        else:
+            self.events, self.empty = progress["events"], progress["empty"]
+            for name, size in progress["bytes"].items():
+                self.files[name].truncate(size)
+        self.tokens = self.files["tokens"].seek(0, os.SEEK_END) // dtype.itemsize
+        self.sentences = self.files["sentences"].seek(0, os.SEEK_END) // 8 - 1
+        self.closed_sentences = self._last_document_end()
+
+    def _read_progress(self) -> dict[str, Any] | None:
+        file = self.folder / "progress.json"
+        if not file.is_file():
+            return None
+        try:
+            progress = json.loads(file.read_text(encoding="utf-8"))
+            checksum = progress.pop("progress_sha256")
+            intact = checksum == _manifest_checksum(progress)
+        except (ValueError, KeyError, AttributeError, TypeError):
+            intact = False
+        if not intact:
+            raise ValueError(f"{file}: damaged or edited by hand; delete {self.folder} and build the corpus again")
+        for name, size in progress["bytes"].items():
+            part = self.folder / f"{name}.bin"
+            if not part.is_file() or part.stat().st_size < size:
+                raise ValueError(f"{part}: cut short; delete {self.folder} and build the corpus again")
+        return progress if progress["key"] == self.key else None
+
+    def _last_document_end(self) -> int:
+        self.files["documents"].flush()
+        with open(self.folder / "documents.bin", "rb") as file:
+            file.seek(-8, os.SEEK_END)
+            return int(np.frombuffer(file.read(), _OFFSETS)[0])
+
+    def append(self, tokens: np.ndarray, lengths: np.ndarray, ends: np.ndarray, events: int) -> None:
+        """Add sentences of `lengths` tokens; `ends` counts the new sentences before each end of a document."""
+        kept = np.concatenate([[0], np.cumsum(lengths > 0)])
+        lengths = lengths[lengths > 0]
+        self.empty["sentences"] += len(kept) - 1 - len(lengths)
+        boundaries = np.concatenate([[self.closed_sentences], self.sentences + kept[ends]])
+        documents = boundaries[1:][boundaries[1:] > boundaries[:-1]]
+        self.empty["documents"] += len(ends) - len(documents)
+        self.files["tokens"].write(tokens.astype(self.dtype).tobytes())
+        self.files["sentences"].write((self.tokens + np.cumsum(lengths)).astype(_OFFSETS).tobytes())
+        self.files["documents"].write(documents.astype(_OFFSETS).tobytes())
+        self.tokens += len(tokens)
+        self.sentences += len(lengths)
+        self.closed_sentences = int(boundaries[-1])
+        self.events += events
+
+    def commit(self) -> None:
+        """Put everything appended so far on disk, to be continued from after a kill."""
+        for file in self.files.values():
+            file.flush()
+            os.fsync(file.fileno())
+        sizes = {name: file.tell() for name, file in self.files.items()}
+        progress = {"key": self.key, "events": self.events, "empty": self.empty, "bytes": sizes}
+        write_json(self.folder / "progress.json", progress | {"progress_sha256": _manifest_checksum(progress)})
+
+    def finish(self, facts: dict[str, Any], vocab_size: int) -> None:
+        """Write unigram counts and the manifest, and give the folder its final name."""
+        self.commit()
+        unigrams = self._count_unigrams(vocab_size)
+        with open(self.folder / "unigrams.bin", "wb") as file:
+            file.write(unigrams.astype(_OFFSETS).tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+        names = [f"{name}.bin" for name in ("tokens", "sentences", "documents", "unigrams")]
+        files = {
+            name: {"bytes": (self.folder / name).stat().st_size, "sha256": sha256(self.folder / name)} for name in names
+        }
+        counts = {
+            "documents": (self.folder / "documents.bin").stat().st_size // 8 - 1,
+            "sentences": self.sentences,
+            "tokens": self.tokens,
+            "empty_sentences": self.empty["sentences"],
+            "empty_documents": self.empty["documents"],
+        }
+        manifest = {"key": self.key, "dtype": self.dtype.str, "counts": counts, "files": files, **facts}
+        write_json(self.folder / "manifest.json", manifest | {"manifest_sha256": _manifest_checksum(manifest)})
+        if self.target.exists():
+            self.target.rmdir()  # it is empty: build_corpus looked
+        os.rename(self.folder, self.target)
+        forget_progress(self.target)  # only now: killed at any line before, the build goes on from there
+
+    def _count_unigrams(self, vocab_size: int) -> np.ndarray:
+        counts = np.zeros(vocab_size, np.int64)
+        with open(self.folder / "tokens.bin", "rb") as file:  # a map of it would count as resident memory
+            while block := file.read(_BLOCK):
+                counts += np.bincount(np.frombuffer(block, self.dtype), minlength=vocab_size)
+        return counts
+
+    def close(self) -> None:
+        for file in self.files.values():
+            file.close()
+        if self.lock >= 0:
+            os.close(self.lock)
+            self.lock = -1
+
+
+def _locked(folder: Path) -> int:
+    """A descriptor of `folder` that no other process holds; the lock ends with the process, however it ends."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise ValueError(f"{folder}: another process is building this corpus; wait until it is done") from None
+    return descriptor
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write `content` so that `path` holds either the old or the new version, also after a power cut."""
+    temporary = path.with_name(path.name + ".tmp")
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1, ensure_ascii=False)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def forget_progress(folder: Path) -> None:
+    """Remove from a finished corpus what only its building needed."""
+    (folder / "progress.json").unlink(missing_ok=True)
+
+
+def disk_error(error: OSError, folder: Path) -> OSError:
+    """`error` with the remedy in its text when the disk is full, unchanged otherwise."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return error
+    return OSError(
+        error.errno,
+        f"the disk filled up while {folder} was written; make room and run again: building continues where it stopped",
+    )

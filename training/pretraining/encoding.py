@@ -1,0 +1,149 @@
+"""Lines of text -> sentences -> token ids, by one process or several.
+
+Workers are processes of their own that import nothing but this module: a `multiprocessing` worker would first
+import the whole script that started it, torch included.
+"""
+
+import itertools
+import os
+import pickle
+import queue
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+import tokenizers
+
+from training.pretraining.sentences import split_sentences
+
+
+class Encoded(NamedTuple):
+    """tokens (T) int32 ids of all sentences end to end; lengths (S) of each; ends (D) sentences before each None."""
+
+    tokens: np.ndarray
+    lengths: np.ndarray
+    ends: np.ndarray
+
+
+def load_backend(content: str) -> tokenizers.Tokenizer:
+    """The `tokenizers` object for the content of a tokenizer.json, which reads "[SEP]" in a text as text."""
+    backend = tokenizers.Tokenizer.from_str(content)
+    backend.encode_special_tokens = True
+    return backend
+
+
+def encode_lines(backend: tokenizers.Tokenizer, lines: Sequence[str | None]) -> Encoded:
+    """The sentences of `lines` (paragraphs, None at the end of each document) as ids."""
+    sentences: list[str] = []
+    ends: list[int] = []
+    for line in lines:
+        if line is None:
+            ends.append(len(sentences))
+        else:
+            sentences.extend(split_sentences(line))
+    ids = [encoding.ids for encoding in backend.encode_batch_fast(sentences, add_special_tokens=False)]
+    lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+    tokens = np.fromiter(itertools.chain.from_iterable(ids), np.int32, int(lengths.sum()))
+    return Encoded(tokens, lengths, np.array(ends, np.int64))
+
+
+def encoded_chunks(chunks: Iterator[list[str | None]], content: str, num_workers: int) -> Iterator[tuple[int, Encoded]]:
+    """(number of lines, their ids) for every chunk, in order; `content` is that of a tokenizer.json.
+
+    At most 2 * num_workers chunks are in memory at a time. A single chunk is encoded here: starting a worker takes
+    longer.
+    """
+    ahead = list(itertools.islice(chunks, 2))
+    chunks = itertools.chain(ahead, chunks)
+    if num_workers == 1 or len(ahead) < 2:
+        backend = load_backend(content)
+        for chunk in chunks:
+            yield len(chunk), encode_lines(backend, chunk)
+        return
+    with ExitStack() as stack:
+        idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        threads = stack.enter_context(ThreadPoolExecutor(num_workers))
+        for _ in range(num_workers):
+            idle.put(stack.enter_context(_Worker(content)))
+
+        def encode(chunk: list[str | None]) -> Encoded:
+            worker = idle.get()
+            try:
+                return worker.encode(chunk)
+            finally:
+                idle.put(worker)
+
+        pending: deque[tuple[int, Future[Encoded]]] = deque()
+        for chunk in chunks:
+            pending.append((len(chunk), threads.submit(encode, chunk)))
+            if len(pending) == 2 * num_workers:
+                size, future = pending.popleft()
+                yield size, future.result()
+        while pending:
+            size, future = pending.popleft()
+            yield size, future.result()
+
+
+class _Worker:
+    """A process that encodes; pickles go to its standard input and come back from its standard output."""
+
+    def __init__(self, content: str):
+        root = str(Path(__file__).parents[2])
+        program = f"import sys; sys.path.insert(0, {root!r}); from training.pretraining.encoding import serve; serve()"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # One thread each: the workers are the parallelism.
+            env=os.environ | {"TOKENIZERS_PARALLELISM": "false"},
+            # Ctrl-C is for the parent; its end closes the pipe, which ends the worker.
+            start_new_session=True,
+        )
+        self._send(content)
+
+    def _send(self, message: Any) -> None:
+        assert self.process.stdin is not None
+        pickle.dump(message, self.process.stdin, pickle.HIGHEST_PROTOCOL)
+        self.process.stdin.flush()
+
+    def encode(self, chunk: list[str | None]) -> Encoded:
+        assert self.process.stdout is not None
+        try:
+            self._send(chunk)
+            return pickle.load(self.process.stdout)
+        except (EOFError, BrokenPipeError) as error:
+            status = self.process.wait()
+            raise RuntimeError(
+                f"a tokenising process ended with status {status} (-9: killed, perhaps for want of memory); run "
+                "again with fewer workers: building continues where it stopped"
+            ) from error
+
+    def __enter__(self) -> "_Worker":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.process.kill()  # what it was doing is not wanted any more
+        self.process.communicate()
+
+
+def serve() -> None:
+    """What a worker runs: encode chunks until standard input ends."""
+    receive, send = sys.stdin.buffer, sys.stdout.buffer
+    backend = load_backend(pickle.load(receive))
+    while True:
+        try:
+            chunk = pickle.load(receive)
+        except EOFError:
+            return
+        pickle.dump(encode_lines(backend, chunk), send, pickle.HIGHEST_PROTOCOL)
+        send.flush()

@@ -1,0 +1,226 @@
+"""Which tokens the masked language model must predict (paper, section 3.1 and appendix A.1).
+
+    my dog is hairy   ->   my dog is [MASK]    80 % of the chosen tokens
+                           my dog is apple     10 %
+                           my dog is hairy     10 %
+
+`mask_instance` is the rule, readable, one sequence at a time; `mask_batch` is the same rule over whole arrays.
+Both take their randomness from a hash of (seed, epoch, instance, position, purpose) instead of a generator with
+a state, so they agree exactly, and the masks of an instance depend on nothing but its place in the data.
+
+Shapes: B batch, L length.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from training.engine.special_tokens import check_special_tokens
+
+IGNORED = -100  # label of a position that is not predicted
+
+# --- Counter-based random numbers ---------------------------------------------------------------------------
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_S30, _S27, _S31, _S11 = (np.uint64(bits) for bits in (30, 27, 31, 11))
+
+
+def random_bits(*counters: int | np.ndarray) -> np.ndarray:
+    """64 random bits (uint64) for every combination of the broadcast `counters`: splitmix64, folded over them.
+
+    Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014.
+    """
+    state = np.zeros((), np.uint64)
+    for counter in counters:
+        state = _continued(state, counter)
+    return state
+
+
+def _continued(state: np.ndarray, counter: int | np.ndarray) -> np.ndarray:
+    """`random_bits(..., counter)` from the bits of the counters before it."""
+    # A Python int below zero has no uint64; its 64-bit two's complement has.
+    counter = np.asarray(counter, np.int64).astype(np.uint64)
+    with np.errstate(over="ignore"):
+        mixed = (state + counter + np.uint64(1)) * _GOLDEN
+        mixed = (mixed ^ (mixed >> _S30)) * _MIX1
+        mixed = (mixed ^ (mixed >> _S27)) * _MIX2
+        return mixed ^ (mixed >> _S31)
+
+
+def uniform(bits: np.ndarray) -> np.ndarray:
+    """float64 in [0, 1) from the upper 53 of 64 random bits."""
+    return (bits >> _S11).astype(np.float64) * 2.0**-53
+
+
+def below(bits: np.ndarray, bound: int | np.ndarray) -> np.ndarray:
+    """int64 in [0, bound), uniform up to bound / 2**53."""
+    return (uniform(bits) * bound).astype(np.int64)
+
+
+# --- The rule -----------------------------------------------------------------------------------------------
+
+# Purposes: the last counter of a draw.
+_ORDER, _KIND, _REPLACEMENT = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class MaskingRule:
+    """What to mask and with what; made by `masking_rule`.
+
+    maskable (V) bool: ids that may be chosen; continuation (V) bool: ids of "##" pieces;
+    replacements (R): ids that a random replacement is drawn from.
+    """
+
+    mask_token_id: int
+    maskable: np.ndarray
+    continuation: np.ndarray
+    replacements: np.ndarray
+    mlm_probability: float = 0.15
+    mask_replace_prob: float = 0.8
+    random_replace_prob: float = 0.1
+    whole_word_mask: bool = False
+    max_predictions_per_seq: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.mlm_probability <= 1:
+            raise ValueError(f"mlm_probability is {self.mlm_probability}; expected above 0, at most 1")
+        mask, random = self.mask_replace_prob, self.random_replace_prob
+        if mask < 0 or random < 0 or mask + random > 1 + 1e-9:
+            raise ValueError(
+                f"mask_replace_prob {mask} and random_replace_prob {random}: expected shares of at least 0 that "
+                "add up to at most 1 (the rest stays unchanged)"
+            )
+        if self.max_predictions_per_seq is not None and self.max_predictions_per_seq < 1:
+            raise ValueError(f"max_predictions_per_seq is {self.max_predictions_per_seq}; expected at least 1")
+
+    def count(self, maskable: np.ndarray | int) -> np.ndarray:
+        """How many of `maskable` tokens are chosen: 15 %, at least 1 when there is any, at most the cap."""
+        # np.rint rounds halves to even, as Python's round in Google's create_pretraining_data.py does.
+        count = np.maximum(1, np.rint(np.multiply(maskable, self.mlm_probability)).astype(np.int64))
+        if self.max_predictions_per_seq is not None:
+            count = np.minimum(count, self.max_predictions_per_seq)
+        return np.minimum(count, maskable)
+
+
+def masking_rule(tokenizer: Any, **settings: Any) -> MaskingRule:
+    """The rule for `tokenizer`; `settings` are the last five fields of `MaskingRule`.
+
+    Special tokens, [UNK] among them, are neither chosen nor drawn as replacements; [unused] rows are not drawn
+    (Google's generator draws both).
+    """
+    check_special_tokens(tokenizer, masking=True)
+    words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    special = np.isin(np.arange(len(words)), tokenizer.all_special_ids)
+    unused = np.array([re.fullmatch(r"\[unused\d+\]", word) is not None for word in words])
+    return MaskingRule(
+        mask_token_id=tokenizer.mask_token_id,
+        maskable=~special,
+        continuation=np.array([word.startswith("##") for word in words]),
+        replacements=np.flatnonzero(~special & ~unused),
+        **settings,
+    )
+
+
+def mask_instance(
+    rule: MaskingRule, input_ids: list[int], seed: int, epoch: int, index: int
+) -> tuple[list[int], list[int]]:
+    """(masked ids, labels) of one sequence, padded or not. The reference for `mask_batch`."""
+    candidates: list[list[int]] = []  # positions of each word, or of each token
+    for position, token in enumerate(input_ids):
+        if not rule.maskable[token]:
+            continue
+        follows = candidates and candidates[-1][-1] == position - 1
+        if rule.whole_word_mask and rule.continuation[token] and follows:
+            candidates[-1].append(position)
+        else:
+            candidates.append([position])
+
+    def order(candidate: list[int]) -> int:
+        # The low 16 bits hold the position, so that no two candidates tie.
+        return int(random_bits(seed, epoch, index, _ORDER, candidate[0])) >> 16 << 16 | candidate[0]
+
+    candidates.sort(key=order)
+    count = int(rule.count(sum(map(len, candidates))))
+    chosen: list[int] = []
+    for candidate in candidates:
+        if len(chosen) + len(candidate) <= count:  # a word that would exceed the count is passed over
+            chosen += candidate
+    if candidates and not chosen:  # no word is short enough: the first one gives as many pieces as fit
+        chosen = candidates[0][:count]
+
+    masked, labels = list(input_ids), [IGNORED] * len(input_ids)
+    for position in chosen:
+        labels[position] = input_ids[position]
+        kind = float(uniform(random_bits(seed, epoch, index, _KIND, position)))
+        if kind < rule.mask_replace_prob:
+            masked[position] = rule.mask_token_id
+        elif kind < rule.mask_replace_prob + rule.random_replace_prob:
+            draw = below(random_bits(seed, epoch, index, _REPLACEMENT, position), len(rule.replacements))
+            masked[position] = int(rule.replacements[draw])
+    return masked, labels
+
+
+# --- The same, fast -----------------------------------------------------------------------------------------
+
+
+def mask_batch(
+    rule: MaskingRule, input_ids: np.ndarray, seed: int, epoch: int, index: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(masked ids, labels), both (B, L) int64, of padded sequences (B, L); index (B) as in `mask_instance`."""
+    rows = random_bits(seed, epoch, index)  # (B)
+    maskable = rule.maskable[input_ids]  # (B, L)
+    counts = rule.count(maskable.sum(1))  # (B)
+    positions = np.arange(input_ids.shape[1])
+    bits = _continued(_continued(rows, _ORDER)[:, None], positions[None])  # (B, L)
+    scores = (bits >> np.uint64(16) << np.uint64(16)) | positions.astype(np.uint64)
+    if rule.whole_word_mask:
+        chosen = _choose_words(rule, input_ids, maskable, scores, counts)
+    else:
+        scores[~maskable] = np.iinfo(np.uint64).max
+        ordered = np.sort(scores, axis=1)
+        last = np.take_along_axis(ordered, np.maximum(counts - 1, 0)[:, None], axis=1)  # (B, 1)
+        chosen = (scores <= last) & maskable
+
+    row, column = np.nonzero(chosen)  # (P) predictions
+    originals = input_ids[row, column]
+    labels = np.full(input_ids.shape, IGNORED, np.int64)
+    labels[row, column] = originals
+    kind = uniform(_continued(_continued(rows, _KIND)[row], column))
+    draws = below(_continued(_continued(rows, _REPLACEMENT)[row], column), len(rule.replacements))
+    replaced = np.where(kind < rule.mask_replace_prob + rule.random_replace_prob, rule.replacements[draws], originals)
+    masked = input_ids.astype(np.int64)
+    masked[row, column] = np.where(kind < rule.mask_replace_prob, rule.mask_token_id, replaced)
+    return masked, labels
+
+
+def _choose_words(
+    rule: MaskingRule, input_ids: np.ndarray, maskable: np.ndarray, scores: np.ndarray, counts: np.ndarray
+) -> np.ndarray:
+    """(B, L) bool: words in the order of their first piece's score, passing over those that do not fit."""
+    batch, length = input_ids.shape
+    after_maskable = np.zeros_like(maskable)
+    after_maskable[:, 1:] = maskable[:, :-1]
+    starts = maskable & ~(rule.continuation[input_ids] & after_maskable)
+    word = np.cumsum(starts, axis=1) - 1  # (B, L) number of the word each piece belongs to
+    word[~maskable] = length  # a bin that is never chosen
+    flat = word + np.arange(batch)[:, None] * (length + 1)
+    sizes = np.bincount(flat.ravel(), minlength=batch * (length + 1)).reshape(batch, length + 1)[:, :length]
+    word_scores = np.full((batch, length + 1), np.iinfo(np.uint64).max, np.uint64)
+    word_scores.ravel()[flat[starts]] = scores[starts]
+    order = np.argsort(word_scores[:, :length], axis=1)
+    sizes = np.take_along_axis(sizes, order, axis=1)
+
+    used = np.zeros(batch, np.int64)
+    taken = np.zeros((batch, length + 1), bool)
+    rows = np.arange(batch)
+    for rank in range(int(starts.sum(1).max(initial=0))):
+        fits = used + sizes[:, rank] <= counts
+        used += np.where(fits, sizes[:, rank], 0)
+        taken[rows, order[:, rank]] = fits
+    chosen = np.take_along_axis(taken, word, axis=1) & maskable
+    for row in np.flatnonzero((used == 0) & (counts > 0)):
+        chosen[row, np.flatnonzero(word[row] == order[row, 0])[: counts[row]]] = True
+    return chosen

@@ -1,0 +1,1 @@
+"""GLUE and other classification of sentences and pairs."""

@@ -1,0 +1,364 @@
+"""GLUE and other text classification: what is known of each task, and the way of its examples through the model.
+
+A row of MRPC's dev.tsv (official layout, tab-separated, never quoted) becomes one input of the model:
+
+    Quality  #1 ID    #2 ID    #1 String                     #2 String
+    0        2029631  2029565  He said the pie business ...  " The pie business is ...
+
+    tokens   [CLS] he said the pie business ... [SEP] " the pie business is ... [SEP]
+    type ids   0    0   0   0   0   0       ...   0   1  1   1     1     1  ...   1
+    label    0, which the model folder calls "not_equivalent"
+
+`training.tasks.classification.sources` reads the examples.
+"""
+
+import copy
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from training.engine.batches import Features
+from training.tasks.classification.metrics import METRICS
+
+PLAIN_FILES = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
+MNLI_FILES = {
+    "train": "train.tsv",
+    "validation_matched": "dev_matched.tsv",
+    "validation_mismatched": "dev_mismatched.tsv",
+    "test_matched": "test_matched.tsv",
+    "test_mismatched": "test_mismatched.tsv",
+}
+AX_FILES = {"validation": "diagnostic-full.tsv", "test": "diagnostic.tsv"}
+AX_CATEGORIES = ("Lexical Semantics", "Predicate-Argument Structure", "Logic", "Knowledge")
+COLA_HEADER = ("source", "label", "original_label", "sentence")
+PAIR = ("sentence1", "sentence2")
+PREMISE = ("premise", "hypothesis")
+ENTAILMENT = ("entailment", "not_entailment")
+THREE_WAY = ("entailment", "neutral", "contradiction")
+
+
+@dataclass(frozen=True)
+class Task:
+    """One row of the table.
+
+    Attributes:
+        folder: of the official archive; with ``.tsv`` behind it, the file that the GLUE server expects.
+        texts: the names that the text columns may have; the first alternative that is there is taken.
+        label: the names that the label column may have.
+        labels: names of the classes in the order of their numbers; None for regression.
+        metrics: rows of METRICS.
+        digits: how the files spell the classes, in the order of ``labels``; empty: by their names.
+        files: split -> file name of the official layout.
+        header: of files that have none.
+        positive: number of the class whose F1 is meant.
+        ragged_share: share of the rows that may be broken in the official release; they are left out and said so.
+        score_range: of regression labels.
+        categories: columns whose cells, where not empty, put a row into the category of the column's name.
+    """
+
+    folder: str
+    texts: tuple[tuple[str, ...], ...]
+    label: tuple[str, ...]
+    labels: tuple[str, ...] | None
+    metrics: tuple[str, ...]
+    digits: tuple[str, ...] = ()
+    files: dict[str, str] | None = None
+    header: tuple[str, ...] = ()
+    positive: int = 1
+    ragged_share: float = 0.0
+    score_range: tuple[float, float] = (-np.inf, np.inf)
+    categories: tuple[str, ...] = ()
+
+    @property
+    def main_metric(self) -> str:
+        """The one that the paper's Table 1 reports."""
+        return self.metrics[-1]
+
+
+def _task(folder, texts, label, labels, metrics, files=PLAIN_FILES, digits=("0", "1"), **more) -> Task:
+    return Task(folder, texts, label, labels, metrics, digits, files, **more)
+
+
+ACCURACY, WITH_F1, CORRELATIONS = ("accuracy",), ("accuracy", "f1"), ("pearson", "spearmanr")
+# Label names and their order are those of nyu-mll/glue. Old copies of QQP hold questions with line breaks.
+GLUE_TASKS: dict[str, Task] = {
+    "cola": _task("CoLA", (("sentence",),), ("label",), ("unacceptable", "acceptable"),
+                  ("matthews_correlation",), header=COLA_HEADER),
+    "sst2": _task("SST-2", (("sentence",),), ("label",), ("negative", "positive"), ACCURACY),
+    "mrpc": _task("MRPC", (("#1 String", "#2 String"), PAIR), ("Quality", "label"),
+                  ("not_equivalent", "equivalent"), WITH_F1),
+    "stsb": _task("STS-B", (PAIR,), ("score", "label"), None, CORRELATIONS, digits=(), score_range=(0, 5)),
+    "qqp": _task("QQP", (("question1", "question2"),), ("is_duplicate", "label"),
+                 ("not_duplicate", "duplicate"), WITH_F1, ragged_share=1e-3),
+    "mnli": _task("MNLI", (PAIR, PREMISE), ("gold_label", "label"), THREE_WAY, ACCURACY, MNLI_FILES, ()),
+    "qnli": _task("QNLI", (("question", "sentence"),), ("label",), ENTAILMENT, ACCURACY, digits=()),
+    "rte": _task("RTE", (PAIR,), ("label",), ENTAILMENT, ACCURACY, digits=()),
+    "wnli": _task("WNLI", (PAIR,), ("label",), ("not_entailment", "entailment"), ACCURACY),
+    "ax": _task("AX", (PAIR, ("Premise", "Hypothesis"), PREMISE), ("Label", "label"), THREE_WAY,
+                ("matthews_correlation",), AX_FILES, (), categories=AX_CATEGORIES),
+}  # fmt: skip
+EMBEDDED_TASKS: dict[str, Task] = {
+    "embedded_pair": _task("embedded_pair", (PAIR,), ("label",), ("other_body", "own_body"), WITH_F1),
+    "embedded_classification": _task("embedded_classification", (("sentence",),), ("label",),
+                                     ("class", "function", "method"), ACCURACY, digits=()),
+}  # fmt: skip
+
+# For data of one's own: the first of these that a file has.
+OWN_TEXTS = (
+    *(PAIR, PREMISE, ("question1", "question2"), ("question", "sentence"), ("question", "answer")),
+    *(("text_a", "text_b"), ("text1", "text2"), ("sentence",), ("text",)),
+)
+OWN_LABELS = ("label", "labels", "gold_label", "score", "similarity_score", "target", "class", "category")
+ROW_NAMES = ("", "id", "idx", "index", "guid", "uid", "row")
+INTEGER = re.compile(r"[-+]?\d+")
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+
+
+@dataclass
+class Examples:
+    """One split. ``labels`` holds what the source holds until ``encode_labels`` makes numbers of it."""
+
+    texts: tuple[list[str], ...]
+    labels: list | None
+    index: list[str]
+    """What the source calls each row; else 0, 1, ..."""
+    where: Callable[[int], str]
+    facts: dict
+    columns: "Columns"
+    categories: dict[str, list[str]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.texts[0])
+
+    def first(self, count: int | None) -> "Examples":
+        cut = slice(count)
+        labels = None if self.labels is None else self.labels[cut]
+        texts = tuple(column[cut] for column in self.texts)
+        categories = {name: cells[cut] for name, cells in self.categories.items()}
+        return replace(self, texts=texts, labels=labels, index=self.index[cut], categories=categories)
+
+
+@dataclass(frozen=True)
+class Columns:
+    texts: tuple[str, ...]
+    label: str | None
+    index: str | None
+    categories: tuple[str, ...] = ()
+
+    def names(self) -> list[str]:
+        return [name for name in (*self.texts, self.label, self.index, *self.categories) if name is not None]
+
+
+@dataclass
+class Data:
+    """``name`` of the task ('custom' for one's own data), its row, and the splits, labels as numbers."""
+
+    name: str
+    task: Task
+    splits: dict[str, Examples]
+
+    @property
+    def problem_type(self) -> str:
+        return "regression" if self.task.labels is None else "single_label_classification"
+
+    @property
+    def to_predict(self) -> list[str]:
+        """The test splits; of a task that only evaluates, and has none, what it evaluates."""
+        tests = [split for split in self.splits if split.startswith("test")]
+        only_evaluates = self.task.files and "train" not in self.task.files
+        return tests or ([*self.splits] if only_evaluates else [])
+
+    def describe(self) -> dict:
+        """What run.json should know: sources, counts, hashes, label names."""
+        facts = {split: {"examples": len(e)} | e.facts for split, e in self.splits.items()}
+        return {"task": self.name, "labels": self.task.labels, "splits": facts}
+
+    def summary(self) -> str:
+        """A few lines for the user: what was found where."""
+        lines = []
+        for split, examples in self.splits.items():
+            columns = ", ".join(map(repr, examples.columns.names()))
+            lines.append(f"{self.name} {split}: {len(examples):,} examples, {examples.facts['source']} ({columns})")
+            if broken := examples.facts.get("broken_lines_left_out"):
+                lines.append(f"  left out {len(broken)} broken lines: {', '.join(map(str, broken[:20]))}")
+        return "\n".join([*lines, f"labels: {', '.join(self.task.labels or ['scores'])}"])
+
+
+# --- columns ---------------------------------------------------------------------------------------------
+
+
+def find_columns(task: Task, header: list[str], labelled: bool) -> Columns:
+    """The task's columns in a header. In data of one's own, one or two columns left over are the text.
+
+    Raises:
+        ValueError: they are not there.
+    """
+    label = next((name for name in task.label if name in header), None)
+    if labelled and label is None:
+        raise ValueError(f"expected a column {_or(task.label)}, got {_listed(header)}; rename the label column")
+    texts = next((names for names in task.texts if set(names) <= set(header)), None)
+    if texts is None and task.texts is OWN_TEXTS:
+        left = tuple(name for name in header if name != label and name.lower() not in ROW_NAMES)
+        texts = left if len(left) in (1, 2) else None
+    if texts is None:
+        raise ValueError(
+            f"expected the columns {_or(' and '.join(names) for names in task.texts)}, got {_listed(header)}; "
+            "is this the right file for the task?"
+        )
+    index = next((name for name in header if name.lower() in ("index", "id", "idx")), None)
+    categories = tuple(name for name in task.categories if name in header)
+    return Columns(texts, label, None if index in (*texts, label) else index, categories)
+
+
+def _or(names: Iterable[str]) -> str:
+    return " or ".join(repr(name) for name in names)
+
+
+def _listed(header: list[str]) -> str:
+    return ", ".join(repr(name if len(name) < 40 else name[:40] + "...") for name in header)
+
+
+# --- labels ----------------------------------------------------------------------------------------------
+
+
+def encode_labels(examples: Examples, task: Task) -> list[int] | list[float]:
+    """Class numbers, or scores for regression. Raises ValueError naming the row of an unknown label."""
+    numbers: list = []
+    if task.labels is None:
+        low, high = task.score_range
+        for row, value in enumerate(examples.labels):
+            text = as_text(value)
+            if not NUMBER.fullmatch(text) or not low <= float(text) <= high:
+                bounds = f" from {low} to {high}" if np.isfinite(low) else ""
+                raise ValueError(f"{examples.where(row)}: expected a number{bounds} as label, got {text!r}")
+            numbers.append(float(text))
+        return numbers
+    known = {name: number for number, name in enumerate(task.labels)}
+    known |= {digit: number for number, digit in enumerate(task.digits)}
+    for row, value in enumerate(examples.labels):
+        if as_text(value) not in known:
+            raise ValueError(
+                f"{examples.where(row)}: expected a label out of {', '.join(known)}; got {as_text(value)!r}; "
+                "correct the line, or the choice of task"
+            )
+        numbers.append(known[as_text(value)])
+    return numbers
+
+
+def with_labels(config, data: Data):
+    """A copy of a model's config whose ``id2label`` holds the names that a pipeline is to print."""
+    names = data.task.labels or ("score",)
+    config = copy.deepcopy(config)
+    config.id2label = dict(enumerate(names))
+    config.label2id = {name: number for number, name in enumerate(names)}
+    config.problem_type = data.problem_type
+    return config
+
+
+def as_text(value) -> str:
+    """A label as text: JSON's true is 'true', 1 is '1'."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# --- to the model, and back ------------------------------------------------------------------------------
+
+
+def features(data: Data, tokenizer, max_length: int) -> dict[str, Features]:
+    """split -> token ids, the longer text cut first, and labels where there are any. A "[SEP]" in a text is text."""
+    return {split: _tokenized(examples, tokenizer, max_length) for split, examples in data.splits.items()}
+
+
+def _tokenized(examples: Examples, tokenizer, max_length: int) -> Features:
+    columns: dict[str, list] = {"input_ids": [], "token_type_ids": []}
+    for start in range(0, len(examples), 10_000):
+        encoded = tokenizer(
+            *(column[start : start + 10_000] for column in examples.texts),
+            truncation="longest_first",
+            max_length=max_length,
+            split_special_tokens=True,
+            return_token_type_ids=True,
+            return_attention_mask=False,
+        )
+        for name, column in columns.items():
+            column += encoded[name]
+    if examples.labels is not None:
+        columns["labels"] = examples.labels
+    return Features(columns, tokenizer.pad_token_id)
+
+
+def prefix(split: str) -> str:
+    """What stands before the metric's name in all_results.json: MNLI's two halves are never mixed."""
+    return {"validation_matched": "eval_mnli_m_", "validation_mismatched": "eval_mnli_mm_"}.get(split, "eval_")
+
+
+def score(task: Task, logits: np.ndarray, labels: list) -> dict[str, float | None]:
+    """The task's metrics of logits [n, classes], or [n, 1] for regression.
+
+    None where a metric is undefined (correlation with a constant): JSON has no NaN.
+    """
+    predictions = logits[:, 0] if task.labels is None else logits.argmax(axis=1)
+    values = {name: metric(task, name, predictions, np.asarray(labels)) for name in task.metrics}
+    return {name: None if np.isnan(value) else value for name, value in values.items()}
+
+
+def metric(task: Task, name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
+    """One of METRICS; F1 of the class that the task means, whatever its number."""
+    if name == "f1":
+        predictions, labels = predictions == task.positive, labels == task.positive
+    return METRICS[name](predictions, labels)
+
+
+def metric_names(data: Data) -> tuple[list[str], str]:
+    """The keys of the results that may tell which model is the best, and the one that does unless another is given."""
+    splits = [prefix(split) for split in data.splits if split.startswith("validation")]
+    names = [split + metric for split in splits for metric in (*data.task.metrics, "loss")]
+    return names, splits[0] + data.task.main_metric if splits else ""
+
+
+def baselines(data: Data) -> dict[str, float]:
+    """Key of the results -> its value if the most frequent class, or always the same score, is predicted."""
+    values = {}
+    for split, examples in data.splits.items():
+        if split.startswith("validation"):
+            labels = np.asarray(examples.labels)
+            constant = (
+                np.zeros(len(labels))
+                if data.task.labels is None
+                else np.full_like(labels, np.bincount(labels).argmax())
+            )
+            for name in data.task.metrics:
+                value = metric(data.task, name, constant, labels)
+                values[prefix(split) + name] = 0.0 if np.isnan(value) else value
+    return values
+
+
+def score_by_category(data: Data, split: str, logits: np.ndarray) -> dict[str, float | None]:
+    """The metrics over the rows of each category, e.g. ``matthews_correlation_logic``; {} without categories."""
+    examples, values = data.splits[split], {}
+    for name, cells in examples.categories.items():
+        if rows := [row for row, cell in enumerate(cells) if cell.strip()]:
+            scores = score(data.task, logits[rows], [examples.labels[row] for row in rows])
+            ending = re.sub("[^a-z]+", "_", name.lower())
+            values |= {f"{metric}_{ending}": value for metric, value in scores.items()}
+    return values
+
+
+def server_name(task: Task, split: str = "test") -> str:
+    """What the GLUE server calls the predictions for a split."""
+    return task.folder + {"test_matched": "-m", "test_mismatched": "-mm"}.get(split, "") + ".tsv"
+
+
+def write_predictions(folder: Path, data: Data, split: str, logits: np.ndarray) -> Path:
+    """A file that the GLUE server takes: its name, `index` and `prediction`, spelled as in the task's files."""
+    task = data.task
+    if task.labels is None:
+        spelled = [f"{score:.3f}" for score in np.clip(logits[:, 0], *task.score_range)]
+    else:
+        spelled = [(task.digits or task.labels)[number] for number in logits.argmax(axis=1)]
+    rows = [f"{name}\t{prediction}\n" for name, prediction in zip(data.splits[split].index, spelled, strict=True)]
+    path = folder / server_name(task, split)
+    path.write_text("index\tprediction\n" + "".join(rows), encoding="utf-8")
+    return path

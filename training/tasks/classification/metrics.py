@@ -1,0 +1,81 @@
+"""The metrics of GLUE as plain functions of (predictions, references).
+
+Values equal scikit-learn's and scipy's; the degenerate cases too, where those agree on a value: F1 and
+the Matthews correlation are 0.0 when their denominator is, a correlation with a constant is NaN.
+`training.tasks.evaluate_metrics` offers the same through `evaluate.Metric`, which GPU images often lack.
+"""
+
+import math
+
+import numpy as np
+
+
+def accuracy(predictions, references) -> float:
+    """Share of equal entries."""
+    predictions, references = _pair(predictions, references)
+    return float(np.mean(predictions == references))
+
+
+def f1(predictions, references) -> float:
+    """F1 of class 1, the positive one in MRPC and QQP."""
+    predictions, references = _pair(predictions, references)
+    both = np.sum((predictions == 1) & (references == 1))
+    either = np.sum(predictions == 1) + np.sum(references == 1)
+    return float(2 * both / either) if either else 0.0
+
+
+def matthews_correlation(predictions, references) -> float:
+    """Matthews' phi for two classes, Gorodkin's R_K (2004) for more."""
+    predictions, references = _pair(predictions, references)
+    classes, coded = np.unique(np.concatenate([predictions, references]), return_inverse=True)
+    # Python integers: products of counts pass 2**53 on data the size of MNLI's.
+    predicted = [int(n) for n in np.bincount(coded[: len(predictions)], minlength=len(classes))]
+    true = [int(n) for n in np.bincount(coded[len(predictions) :], minlength=len(classes))]
+    total, correct = len(predictions), int(np.sum(predictions == references))
+    covariance = correct * total - sum(p * t for p, t in zip(predicted, true))
+    spread = (total**2 - sum(p * p for p in predicted)) * (total**2 - sum(t * t for t in true))
+    return covariance / math.sqrt(spread) if spread else 0.0
+
+
+def pearson(predictions, references) -> float:
+    """Pearson's r; NaN when either side is constant."""
+    x, y = (side.astype(np.float64) for side in _pair(predictions, references))
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return math.nan
+    x, y = (side / np.ptp(side) for side in (x, y))  # else the squares of very large or small scores are lost
+    x, y = x - x.mean(), y - y.mean()
+    return float(np.clip(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)), -1.0, 1.0))
+
+
+def spearmanr(predictions, references) -> float:
+    """Spearman's rho: Pearson's r of the ranks, ties sharing their mean rank."""
+    x, y = _pair(predictions, references)
+    return pearson(_ranks(x), _ranks(y))
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    _, group, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[group]
+
+
+def _pair(predictions, references) -> tuple[np.ndarray, np.ndarray]:
+    predictions, references = np.asarray(predictions), np.asarray(references)
+    if predictions.shape != references.shape or predictions.ndim != 1 or not len(predictions):
+        raise ValueError(
+            "expected two equally long, non-empty lists of numbers, "
+            f"got shapes {predictions.shape} and {references.shape}"
+        )
+    for name, side in (("predictions", predictions), ("references", references)):
+        if not np.isfinite(side).all():
+            raise ValueError(f"{name} hold NaN or infinite values; the model has diverged")
+    return predictions, references
+
+
+METRICS = {
+    "accuracy": accuracy,
+    "f1": f1,
+    "matthews_correlation": matthews_correlation,
+    "pearson": pearson,
+    "spearmanr": spearmanr,
+}

@@ -1,0 +1,272 @@
+"""Where the examples of a text classification come from.
+
+One of: the official files (`--task_name`, `--data_dir`), files of one's own (`--train_file`,
+`--validation_file`, `--test_file`; with `--task_name`, in the layout of that task), the Hub (`--task_name`
+alone, or `--dataset_name`), or the embedded tasks, which are the default.
+"""
+
+import hashlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from training.builtin_data import documentation
+from training.files.tables import read_table, sha256
+from training.tasks.classification.glue import (
+    ACCURACY,
+    CORRELATIONS,
+    EMBEDDED_TASKS,
+    GLUE_TASKS,
+    INTEGER,
+    NUMBER,
+    OWN_LABELS,
+    OWN_TEXTS,
+    Columns,
+    Data,
+    Examples,
+    Task,
+    as_text,
+    encode_labels,
+    find_columns,
+)
+
+HUB_NAME = "nyu-mll/glue"
+
+
+def load_data(args, model_labels: tuple[str, ...] | None = None) -> Data:
+    """The examples that the flags ask for.
+
+    Args:
+        model_labels: label names of the model, if it has any. Where they are the task's in another order,
+            their order is taken, so that a trained head keeps its meaning.
+
+    Raises:
+        ValueError: flags that contradict each other; a file that is missing or malformed, by file and line.
+    """
+    own_files = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
+    own_files = {split: name for split, name in own_files.items() if name}
+    given = [flag for flag, there in (("--data_dir", args.data_dir), ("--dataset_name", args.dataset_name),
+                                      ("--train_file, --validation_file or --test_file", own_files))
+             if there]  # fmt: skip
+    if len(given) > 1:
+        raise ValueError(f"give only one of {' and '.join(given)}")
+    tasks = GLUE_TASKS | EMBEDDED_TASKS
+    name = args.task_name or (None if given else "embedded_pair")
+    if name and name not in tasks:
+        raise ValueError(f"--task_name: expected one of {', '.join(tasks)}; got {name!r}")
+    if name in EMBEDDED_TASKS and given:
+        raise ValueError(f"--task_name {name} takes no data; drop {given[0]}")
+    if args.data_dir and not name:
+        raise ValueError("--data_dir needs --task_name: official files differ from task to task")
+    task = tasks[name] if name else Task("custom", OWN_TEXTS, OWN_LABELS, None, ())
+    if name in EMBEDDED_TASKS:
+        read = {split: _embedded(name, split) for split in ("train", "validation")}
+    elif own_files:
+        read = _read_own_files(task, own_files)
+    elif args.data_dir:
+        read = _read_files(task, official_files(task, Path(args.data_dir), args.do_predict))
+    else:
+        read = _read_hub(name, task, args)
+    if not name:
+        task = _infer_task(task, read, model_labels)
+    elif model_labels and task.labels and set(model_labels) == set(task.labels):
+        task = in_order(task, model_labels)
+    if "train" not in read and task.labels is not None and set(task.labels) != set(model_labels or (None,)):
+        raise ValueError(
+            "without training data the model's config must name the labels "
+            f"({', '.join(task.labels) or 'in id2label'}); it names {', '.join(model_labels or ['none'])}. "
+            f"Give a model fine-tuned on {'MNLI' if name == 'ax' else 'this task'}, or training data"
+        )
+    return _check(Data(name or "custom", task, read), args)
+
+
+def in_order(task: Task, names: tuple[str, ...]) -> Task:
+    """The task with its classes numbered in the order of their ``names``."""
+    digits = tuple(task.digits[task.labels.index(name)] for name in names) if task.digits else ()
+    return replace(task, labels=tuple(names), digits=digits, positive=names.index(task.labels[task.positive]))
+
+
+def _check(data: Data, args) -> Data:
+    """Labels to numbers, ``--max_..._samples``, and what no later step could repair."""
+    if args.do_predict and not data.to_predict:
+        raise ValueError("--do_predict: there is no test split; give --test_file, or drop the flag")
+    if "train" in data.splits and not any(split.startswith("validation") for split in data.splits):
+        raise ValueError("there is training data but nothing to evaluate on; give --validation_file")
+    for split, examples in data.splits.items():
+        if examples.labels is not None:
+            examples.labels = encode_labels(examples, data.task)
+        limits = {"train": args.max_train_samples, "test": None}
+        data.splits[split] = examples.first(limits.get(split.split("_")[0], args.max_eval_samples))
+    train = data.splits.get("train")
+    if train and data.task.labels and len(set(train.labels)) == 1:
+        raise ValueError(
+            f"{train.where(0)}: this and all other training examples ({len(train)}) have the label "
+            f"{data.task.labels[train.labels[0]]!r}; shuffle the file, or raise --max_train_samples"
+        )
+    return data
+
+
+def _infer_task(task: Task, splits: dict[str, Examples], model_labels: tuple[str, ...] | None) -> Task:
+    """Classes or scores, and the names of the classes, from the labels of one's own data."""
+    split = next((name for name in splits if splits[name].labels is not None), None)
+    if split is None:  # only texts to predict
+        scores = model_labels and len(model_labels) == 1
+        return replace(task, labels=None if scores else model_labels or (), metrics=ACCURACY)
+    examples = splits[split]
+    kinds = {text: (bool(NUMBER.fullmatch(text)), bool(INTEGER.fullmatch(text)))
+             for text in {as_text(value) for value in examples.labels}}  # fmt: skip
+    if any(number and not integer for number, integer in kinds.values()):
+        return replace(task, labels=None, metrics=CORRELATIONS)
+    if "" in kinds:
+        row = examples.labels.index("")
+        raise ValueError(f"{examples.where(row)}: expected a label, got an empty field")
+    whole = all(integer for _, integer in kinds.values())
+    names = examples.facts.get("class_names") or sorted(kinds, key=int if whole else None)
+    if model_labels and (split != "train" or set(names) == set(model_labels)):
+        names = model_labels
+    if len(names) < 2:
+        raise ValueError(f"expected at least two labels, got only {names[0]!r} in {examples.facts['source']}")
+    return replace(task, labels=tuple(names), metrics=ACCURACY)
+
+
+# --- sources ---------------------------------------------------------------------------------------------
+
+
+def read_examples(task: Task, path: str | Path, labelled: bool) -> Examples:
+    """One file in the layout of ``task``. Raises ValueError by file and line.
+
+    Unless ``labelled``, a label column is not looked at: in files to predict it holds place-holders.
+    """
+
+    def chosen(header: list[str]) -> list[str]:
+        found = find_columns(task, header, labelled)
+        return [name for name in found.names() if labelled or name != found.label]
+
+    table = read_table(path, chosen, task.header, task.ragged_share)
+    columns = find_columns(task, list(table.columns), labelled)
+    texts = tuple(table.columns[name] for name in columns.texts)
+    for name, column in zip(columns.texts, texts):
+        for row, text in enumerate(column):
+            if not isinstance(text, str):
+                raise ValueError(f"{table.where(row)}: expected text in {name!r}, got {text!r}")
+    facts = {"source": str(path), "sha256": sha256(table.path)}
+    if table.skipped:
+        facts["broken_lines_left_out"] = table.skipped
+    labels = table.columns[columns.label] if labelled else None
+    for row, label in enumerate(labels or []):
+        if not isinstance(label, str | int | float) or as_text(label) != as_text(label).strip():
+            raise ValueError(
+                f"{table.where(row)}: expected a word or a number in {columns.label!r}, without spaces around it, "
+                f"got {label!r}"
+            )
+    index = table.columns[columns.index] if columns.index else range(len(table))
+    categories = {name: table.columns[name] for name in columns.categories}
+    return Examples(texts, labels, [str(i) for i in index], table.where, facts, columns, categories)
+
+
+def official_files(task: Task, folder: Path, with_test: bool) -> dict[str, Path]:
+    """split -> path, in ``folder`` or its sub-folder of the official name; plain, .xz or .gz."""
+    if not folder.is_dir():
+        raise ValueError(f"--data_dir {folder}: no such folder")
+    found, missing = {}, []
+    for split, name in task.files.items():
+        if split.startswith("test") and "train" in task.files and not with_test:
+            continue
+        folders = (folder, folder / task.folder, *([folder / "diagnostic"] if task.folder == "AX" else []))
+        places = [place / (name + end) for place in folders for end in ("", ".xz", ".gz")]
+        path = next((place for place in places if place.is_file()), None)
+        if path:
+            found[split] = path
+        else:
+            missing.append(name)
+    # The diagnostics have no training set, and usually only one of their two files is at hand.
+    if missing and ("train" in task.files or not found):
+        raise ValueError(
+            f"--data_dir {folder}: expected the official {', '.join(missing)} of {task.folder} there "
+            f"or in {folder / task.folder}; it holds {', '.join(sorted(p.name for p in folder.iterdir())[:9])}"
+        )
+    return found
+
+
+def _read_files(task: Task, files: dict[str, Path]) -> dict[str, Examples]:
+    return {split: read_examples(task, path, not split.startswith("test")) for split, path in files.items()}
+
+
+def _read_own_files(task: Task, files: dict[str, str]) -> dict[str, Examples]:
+    """The first file decides what the columns are called; MNLI's files are taken for its matched half."""
+    if task.files and "train" not in task.files and "train" in files:
+        raise ValueError(f"{task.folder} has no training data; train on MNLI and drop --train_file")
+    splits: dict[str, Examples] = {}
+    for split, path in files.items():
+        examples = read_examples(task, path, split != "test")
+        if not task.metrics:
+            columns = examples.columns
+            task = replace(task, texts=(columns.texts,), label=(columns.label,) if columns.label else task.label)
+        matched = split + "_matched"
+        splits[matched if task.files and matched in task.files else split] = examples
+    return splits
+
+
+def _embedded(name: str, split: str) -> Examples:
+    task = EMBEDDED_TASKS[name]
+    make = {
+        "embedded_pair": documentation.pair_examples,
+        "embedded_classification": documentation.classification_examples,
+    }
+    rows = make[name](split)
+    columns = Columns(task.texts[0], "label", None)
+    texts = tuple([row[column] for row in rows] for column in columns.texts)
+    digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+    facts = {"source": "the documentation of this Python installation", "sha256": digest}
+    index = [str(i) for i in range(len(rows))]
+    return Examples(texts, [row["label"] for row in rows], index, lambda i: f"{name} row {i}", facts, columns)
+
+
+def _read_hub(name: str | None, task: Task, args) -> dict[str, Examples]:
+    try:
+        from datasets import load_dataset
+    except ImportError:
+        raise ValueError(
+            "the Hub is read with the package datasets: pip install datasets, or give --data_dir or --train_file"
+        ) from None
+    if args.dataset_name:
+        dataset_name, config = args.dataset_name, args.dataset_config_name
+    else:
+        dataset_name, config = HUB_NAME, name
+    try:
+        dataset = load_dataset(dataset_name, config)
+    except Exception as error:  # datasets raises its own, requests' and huggingface_hub's types here
+        raise ValueError(
+            f"{dataset_name} ({config}) cannot be loaded from the Hub: {error}. Offline, give the official files "
+            "with --data_dir FOLDER, or your own with --train_file and --validation_file"
+        ) from error
+    wanted = task.files if name else ("train", "validation", "test")
+    splits = {}
+    for split in wanted:
+        needed = not split.startswith("test") or args.do_predict or "train" not in wanted
+        if split in dataset and needed:
+            source = f"{dataset_name} {config or ''} {split}"
+            splits[split] = _hub_examples(task, dataset[split], source, not split.startswith("test"))
+    if "train" in splits and "test" in dataset and not any(split.startswith("validation") for split in dataset):
+        splits["validation"] = _hub_examples(task, dataset["test"], f"{dataset_name} {config or ''} test", True)
+    if not splits:
+        raise ValueError(f"{dataset_name}: expected the splits {', '.join(wanted)}; got {', '.join(dataset)}")
+    return splits
+
+
+def _hub_examples(task: Task, rows, source: str, labelled: bool) -> Examples:
+    try:
+        columns = find_columns(task, rows.column_names, labelled)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from None
+    labels = rows[columns.label][:] if labelled else None
+    facts: dict = {"source": source, "fingerprint": rows._fingerprint}
+    if labels and (names := getattr(rows.features[columns.label], "names", None)):
+        labels = [names[label] if label >= 0 else str(label) for label in labels]
+        facts["class_names"] = list(names)
+    texts = tuple(rows[name][:] for name in columns.texts)
+    for row, text in ((row, text) for column in texts for row, text in enumerate(column)):
+        if not isinstance(text, str):
+            raise ValueError(f"{source} row {row}: expected text, got {text!r}")
+    index = [str(i) for i in (rows[columns.index][:] if columns.index else range(len(rows)))]
+    return Examples(texts, labels, index, lambda i: f"{source} row {i}", facts, columns)

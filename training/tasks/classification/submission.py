@@ -1,0 +1,192 @@
+"""Submissions to the GLUE server: eleven files of predictions in one zip, and what the server would refuse of it.
+
+    python -m training submission zip runs/cola runs/sst2 ... runs/ax --wnli_majority --output submission.zip
+    python -m training submission check submission.zip
+
+`run_glue.py --write_submission` writes the files. Of a folder with many runs (--seeds, --paper), its best run's are
+taken. A file begins with `index<tab>prediction` and then has one row per test example, in order:
+
+    CoLA.tsv     index  prediction        AX.tsv     index  prediction
+                 0      1                            0      entailment
+                 1      0                            1      contradiction
+"""
+
+import argparse
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from training.tasks.classification.glue import GLUE_TASKS, NUMBER, Task, server_name
+
+# Rows of the official test files (Wang et al. 2018, Table 1; the archives of gluebenchmark.com).
+TEST_ROWS = {
+    "CoLA.tsv": 1063,
+    "SST-2.tsv": 1821,
+    "MRPC.tsv": 1725,
+    "STS-B.tsv": 1379,
+    "QQP.tsv": 390_965,
+    "MNLI-m.tsv": 9796,
+    "MNLI-mm.tsv": 9847,
+    "QNLI.tsv": 5463,
+    "RTE.tsv": 3000,
+    "WNLI.tsv": 146,
+    "AX.tsv": 1104,
+}
+HEADER = "index\tprediction"
+WNLI_MAJORITY = "0"
+"""not_entailment. The paper submitted the majority class of WNLI (appendix B.1)."""
+
+
+def _tasks() -> dict[str, Task]:
+    named = {}
+    for task in GLUE_TASKS.values():
+        for split in task.files:
+            named[server_name(task, split)] = task
+    return {name: named[name] for name in TEST_ROWS}
+
+
+TASKS = _tasks()
+
+
+def problem(name: str, lines: Iterable[str], where: str) -> str | None:
+    """The first thing that is wrong with the file ``name``, as "where:line: ..."; None if it may be submitted."""
+    task, rows, line = TASKS[name], TEST_ROWS[name], 0
+    for line, text in enumerate(lines, 1):
+        here, text = f"{where}:{line}", text.removesuffix("\n")
+        if line == 1:
+            if text != HEADER:
+                return f"{here}: expected the header {HEADER!r}, got {text[:60]!r}"
+            continue
+        index, tab, prediction = text.partition("\t")
+        if not tab or index != str(line - 2):
+            return f"{here}: expected the index {line - 2} and a prediction, tab-separated, got {text[:60]!r}"
+        if line - 1 > rows:
+            return f"{here}: expected {rows:,} predictions, got more"
+        if not _fits(task, prediction):
+            return f"{here}: expected {_wanted(task)}, got {prediction[:60]!r}"
+    if line - 1 < rows:
+        return f"{where}: expected {rows:,} predictions, got {max(0, line - 1):,}"
+    return None
+
+
+def _fits(task: Task, prediction: str) -> bool:
+    if task.labels is None:
+        low, high = task.score_range
+        return bool(NUMBER.fullmatch(prediction)) and low <= float(prediction) <= high
+    return prediction in (task.digits or task.labels)
+
+
+def _wanted(task: Task) -> str:
+    if task.labels is None:
+        return f"a score from {task.score_range[0]} to {task.score_range[1]}"
+    return " or ".join(task.digits or task.labels)
+
+
+def problem_of_file(path: Path) -> str | None:
+    """The first thing that is wrong with a file under the server's name."""
+    return _problem_of_bytes(path.name, path.read_bytes(), str(path))
+
+
+def check(path: str | Path) -> dict[str, str | None]:
+    """file -> its first problem or None, for the eleven files and whatever else the zip holds.
+
+    Raises:
+        ValueError: it is no zip, or a damaged one.
+    """
+    found: dict[str, str | None] = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            for name in dict.fromkeys([*TEST_ROWS, *names]):
+                if name not in TEST_ROWS:
+                    found[name] = f"{path}: unexpected entry {name!r}; the files belong at the top, named as above"
+                elif names.count(name) != 1:
+                    found[name] = f"{path}: expected {name} once, found it {names.count(name)} times"
+                else:
+                    found[name] = _problem_of_bytes(name, archive.read(name), f"{path}/{name}")
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # RuntimeError: encrypted
+        raise ValueError(f"{path}: expected a whole zip file, got: {error}") from None
+    return found
+
+
+def _problem_of_bytes(name: str, content: bytes, where: str) -> str | None:
+    try:
+        return problem(name, io.StringIO(content.decode("utf-8"), newline="\n"), where)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        return f"{where}:{line}: expected UTF-8 text, got byte 0x{content[error.start]:02x}"
+
+
+def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
+    """server's name -> file, of the runs in ``folders``. Raises ValueError for a folder without, or a file twice."""
+    found: dict[str, Path] = {}
+    for folder in map(Path, folders):
+        if (folder / "summary.json").is_file():
+            folder = folder / json.loads((folder / "summary.json").read_text(encoding="utf-8"))["best"]["folder"]
+        here = [folder / name for name in TEST_ROWS if (folder / name).is_file()]
+        if not here:
+            raise ValueError(f"{folder}: expected files such as CoLA.tsv; run_glue.py --write_submission makes them")
+        for path in here:
+            if path.name in found:
+                raise ValueError(f"{path.name} is both in {found[path.name].parent} and in {folder}; give one of them")
+            found[path.name] = path
+    return found
+
+
+def write_zip(folders: Iterable[str | Path], output: str | Path, wnli_majority: bool = False) -> list[str]:
+    """Zip the predictions found in the folders of runs; returns the names of the files in it.
+
+    Args:
+        wnli_majority: predict WNLI's majority class, as the paper did, whatever a run on WNLI says.
+
+    Raises:
+        ValueError: something is missing, twice there, or would be refused: every such file is named, none written.
+    """
+    contents = {name: path.read_bytes() for name, path in gather(folders).items()}
+    if wnli_majority:
+        rows = "".join(f"{index}\t{WNLI_MAJORITY}\n" for index in range(TEST_ROWS["WNLI.tsv"]))
+        contents["WNLI.tsv"] = f"{HEADER}\n{rows}".encode()
+    if problems := [*_problems(contents)]:
+        raise ValueError("\n".join(["nothing written, the server would refuse this:", *problems]))
+    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in TEST_ROWS:
+            # A fixed date: the same predictions give the same bytes.
+            archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), contents[name], zipfile.ZIP_DEFLATED)
+    return [*TEST_ROWS]
+
+
+def _problems(contents: dict[str, bytes]) -> Iterator[str]:
+    for name in TEST_ROWS:
+        if name not in contents:
+            hint = "; --wnli_majority predicts the majority class, as the paper did" if name == "WNLI.tsv" else ""
+            yield f"{name}: missing{hint}"
+        elif wrong := _problem_of_bytes(name, contents[name], name):
+            yield wrong
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m training submission",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("zip", help="gather the predictions of finished runs")
+    command.add_argument("run_dir", nargs="+", help="output folder of run_glue.py --write_submission")
+    command.add_argument("--output", required=True, help="the zip to write")
+    command.add_argument("--wnli_majority", action="store_true", help="predict WNLI's majority class, as the paper did")
+    command = commands.add_parser("check", help="what the server would refuse, offline")
+    command.add_argument("file", help="a zip of predictions")
+    args = parser.parse_args(argv)
+    if args.command == "zip":
+        print(f"{args.output}: {', '.join(write_zip(args.run_dir, args.output, args.wnli_majority))}")
+        return
+    found = check(args.file)
+    for name in (name for name in found if not found[name]):
+        print(f"{name}: {TEST_ROWS[name]:,} predictions, well-formed")
+    if wrong := [text for text in found.values() if text]:
+        raise ValueError("\n".join(["the server would refuse this:", *wrong]))

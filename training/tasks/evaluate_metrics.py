@@ -1,0 +1,82 @@
+"""The metrics of GLUE and of entities as `evaluate.Metric`s that need no network.
+
+`evaluate.load("glue", "mrpc")` downloads its code; here it is `GlueMetric("mrpc")`, with the same
+call and the same keys. Needs the package `evaluate`; the scripts use `training.tasks.classification.metrics` directly.
+"""
+
+import datasets
+import evaluate
+
+from training.tasks.classification.glue import GLUE_TASKS
+from training.tasks.classification.metrics import METRICS
+from training.tasks.ner.metrics import span_scores
+
+_CITATION = "Wang et al. 2018, GLUE: A Multi-Task Benchmark and Analysis Platform, arXiv:1804.07461"
+
+
+class _NumberMetric(evaluate.Metric):
+    """``names``: rows of METRICS to compute over numbers."""
+
+    names: tuple[str, ...] = ()
+
+    def _info(self) -> evaluate.MetricInfo:
+        number = datasets.Value("float64")
+        return evaluate.MetricInfo(
+            description=f"{', '.join(self._names())}, computed offline",
+            citation=_CITATION,
+            inputs_description="predictions and references: class numbers, or scores; equally many",
+            features=datasets.Features({"predictions": number, "references": number}),
+        )
+
+    def _names(self) -> tuple[str, ...]:
+        return self.names
+
+    def _compute(self, predictions, references) -> dict[str, float]:
+        return {name: METRICS[name](predictions, references) for name in self._names()}
+
+
+class Accuracy(_NumberMetric):
+    names = ("accuracy",)
+
+
+class F1(_NumberMetric):
+    names = ("f1",)
+
+
+class MatthewsCorrelation(_NumberMetric):
+    names = ("matthews_correlation",)
+
+
+class Pearson(_NumberMetric):
+    names = ("pearson",)
+
+
+class Spearman(_NumberMetric):
+    names = ("spearmanr",)
+
+
+class GlueMetric(_NumberMetric):
+    """The metrics of one task: ``GlueMetric("stsb").compute(predictions=..., references=...)``."""
+
+    def _names(self) -> tuple[str, ...]:
+        if self.config_name not in GLUE_TASKS:
+            raise ValueError(f"expected a task out of {', '.join(GLUE_TASKS)}; got {self.config_name!r}")
+        return GLUE_TASKS[self.config_name].metrics
+
+
+class Seqeval(evaluate.Metric):
+    """Entities in sentences of tags, with the keys of `evaluate.load("seqeval")` in its default mode."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        tags = datasets.Sequence(datasets.Value("string"))
+        return evaluate.MetricInfo(
+            description="precision, recall and F1 of whole entities, computed offline",
+            citation="Tjong Kim Sang and De Meulder 2003, Introduction to the CoNLL-2003 Shared Task",
+            inputs_description="predictions and references: sentences of tags (IOB1, BIO or BIOES)",
+            features=datasets.Features({"predictions": tags, "references": tags}),
+        )
+
+    def _compute(self, predictions, references) -> dict:
+        scores = span_scores(predictions, references)
+        types = scores.pop("types")
+        return types | {f"overall_{name}": value for name, value in scores.items()}

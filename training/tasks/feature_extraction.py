@@ -1,0 +1,204 @@
+"""Contextual vectors of lines of text: google-research/bert's extract_features.py, and lines of any length.
+
+A line is one input of the model; " ||| " separates the two texts of a pair:
+
+    the river ||| an old house   ->   [CLS] the river [SEP] an old house [SEP]
+                           type ids     0    0    0     0   1   1    1     1
+
+A line longer than the model is refused, cut as the original does, or read in overlapping windows, in which every
+piece takes its vector from where it stands deepest in context.
+"""
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from tokenization.packed_files import numbered_lines
+from training.engine.batches import Features
+from training.tasks.overlapping_rows import rows_around
+
+PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
+
+
+@dataclass
+class Row:
+    """One input of the model, and which of its positions are those of the line's pieces that it speaks for."""
+
+    input_ids: list[int]
+    token_type_ids: list[int]
+    kept: slice
+
+
+def parse_layers(text: str, num_layers: int) -> list[int]:
+    """The numbers of "-1,-2". Raises ValueError for what is no layer of a network of ``num_layers``."""
+    if not re.fullmatch(r"-?\d+(,-?\d+)*", text):
+        raise ValueError(f"--layers: expected numbers with commas between them, such as -1,-2; got {text!r}")
+    layers = [int(part) for part in text.split(",")]
+    if wrong := [layer for layer in layers if not -num_layers - 1 <= layer < num_layers]:
+        raise ValueError(
+            f"--layers {wrong[0]}: the model has the layers -1 (last) to {-num_layers} (first), or 0 (first) to "
+            f"{num_layers - 1} (last), and {-num_layers - 1}, the embeddings"
+        )
+    return layers
+
+
+# --- lines to rows ---------------------------------------------------------------------------------------
+
+
+def read_lines(path: str | Path, tokenizer, max_seq_length: int, long_lines: str = "error") -> list[list[Row]]:
+    """The rows of every line of a file (plain, .gz, .xz); an empty line is [CLS] [SEP], no line is left out.
+
+    Raises:
+        ValueError: by file and line: not UTF-8, or too long and not to be read in windows or cut; an empty file.
+    """
+    if max_seq_length < 4:
+        raise ValueError(f"--max_seq_length must be at least 4, with [CLS] and [SEP]; got {max_seq_length}")
+    texts = [line.strip() for _, line in numbered_lines(Path(path))]
+    if not texts:
+        raise ValueError(f"{path}:1: expected a text a line, got an empty file")
+    pairs = [match.groups() if (match := PAIR.match(text)) else (text, None) for text in texts]
+    first, second = ([pair[side] or "" for pair in pairs] for side in (0, 1))
+    coded = zip(_pieces(tokenizer, first), _pieces(tokenizer, second), pairs)
+    rows = []
+    for number, (a, b, pair) in enumerate(coded, 1):
+        try:
+            if pair[1] is None:
+                rows.append(_single(a, tokenizer, max_seq_length, long_lines))
+            else:
+                rows.append([_pair(a, b, tokenizer, max_seq_length, long_lines)])
+        except ValueError as error:
+            raise ValueError(f"{path}:{number}: {error}") from None
+    return rows
+
+
+def _pieces(tokenizer, texts: list[str], chunk: int = 1000) -> Iterator[list[int]]:
+    for begin in range(0, len(texts), chunk):
+        part = texts[begin : begin + chunk]
+        yield from tokenizer(part, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
+
+
+def _single(pieces: list[int], tokenizer, max_seq_length: int, long_lines: str) -> list[Row]:
+    room, cls, sep = max_seq_length - 2, tokenizer.cls_token_id, tokenizer.sep_token_id
+    if len(pieces) > room and long_lines == "error":
+        raise _too_long(len(pieces), room, "window or --long_lines cut")
+    if long_lines == "cut":
+        pieces = pieces[:room]
+    if len(pieces) <= room:
+        return [Row([cls, *pieces, sep], [0] * (len(pieces) + 2), slice(None))]
+    half = room // 2
+    parts = [(begin, min(begin + half, len(pieces))) for begin in range(0, len(pieces), half)]
+    rows = []
+    for first, numbers in rows_around(parts, len(pieces), room).items():
+        part = pieces[first : first + room]
+        begin, end = parts[numbers[0]][0] - first + 1, parts[numbers[-1]][1] - first + 1
+        rows.append(Row([cls, *part, sep], [0] * (len(part) + 2), slice(begin, end)))
+    # The line's own [CLS] and [SEP] are those of its first and last window.
+    rows[0].kept, rows[-1].kept = slice(0, rows[0].kept.stop), slice(rows[-1].kept.start, None)
+    return rows
+
+
+def _pair(a: list[int], b: list[int], tokenizer, max_seq_length: int, long_lines: str) -> Row:
+    room, cls, sep = max_seq_length - 3, tokenizer.cls_token_id, tokenizer.sep_token_id
+    if len(a) + len(b) > room and long_lines != "cut":
+        raise _too_long(len(a) + len(b), room, "cut (windows are for single texts)")
+    while len(a) + len(b) > room:  # the longer one first, as `_truncate_seq_pair`
+        a, b = (a[:-1], b) if len(a) > len(b) else (a, b[:-1])
+    return Row([cls, *a, sep, *b, sep], [0] * (len(a) + 2) + [1] * (len(b) + 1), slice(None))
+
+
+def _too_long(length: int, room: int, remedy: str) -> ValueError:
+    return ValueError(
+        f"expected up to {room} pieces, got {length}; raise --max_seq_length, or give --long_lines {remedy}"
+    )
+
+
+# --- rows to vectors -------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def extract(
+    model, lines: list[list[Row]], layers: list[int], pad_token_id: int, batch_size: int, device: torch.device
+) -> Iterator[tuple[list[int], np.ndarray]]:
+    """(ids (L,), vectors (L, layers, H) float32) of every line in order. Rows of like length share a batch."""
+    model.eval()
+    block: list[list[Row]] = []
+    for number, line in enumerate(lines, 1):
+        block.append(line)
+        if sum(map(len, block)) >= 16 * batch_size or number == len(lines):
+            rows = [row for line in block for row in line]
+            vectors = iter(_vectors(model, rows, layers, pad_token_id, batch_size, device))
+            for line in block:
+                ids = [piece for row in line for piece in row.input_ids[row.kept]]
+                yield ids, np.concatenate([next(vectors)[row.kept] for row in line])
+            block = []
+
+
+def _vectors(model, rows, layers, pad_token_id, batch_size, device) -> list[np.ndarray]:
+    columns = {name: [getattr(row, name) for row in rows] for name in ("input_ids", "token_type_ids")}
+    features = Features(columns, pad_token_id)
+    order = np.argsort(-features.lengths, kind="stable")
+    found: list[np.ndarray] = [np.empty(0)] * len(rows)
+    for begin in range(0, len(order), batch_size):
+        indices = order[begin : begin + batch_size]
+        batch = {name: tensor.to(device) for name, tensor in features.collate(indices).items()}
+        states = model(**batch, output_hidden_states=True).hidden_states  # embeddings, layer 1, ..., the last
+        chosen = torch.stack([states[layer if layer < 0 else layer + 1] for layer in layers], dim=2).float().cpu()
+        for i, vectors in zip(indices, chosen.numpy()):
+            found[i] = vectors[: features.lengths[i]]
+    return found
+
+
+def pool(ids: list[int], vectors: np.ndarray, pooling: str) -> np.ndarray:
+    """(1, layers, H): the vector of [CLS], or the mean over all pieces with [CLS] and [SEP]; or all of them."""
+    return {"none": vectors, "cls": vectors[:1], "mean": vectors.mean(axis=0, keepdims=True)}[pooling]
+
+
+# --- files -----------------------------------------------------------------------------------------------
+
+
+def write_jsonl(path: Path, lines: Iterable, layers: list[int], pooling: str, to_tokens: Callable) -> None:
+    """The original's layout, one object a line: ``{"linex_index": 0, "features": [{"token": "[CLS]", "layers":
+    [{"index": -1, "values": [...]}, ...]}, ...]}``; with pooling one entry a line, its token "[CLS]" or "mean"."""
+    with open(path, "w", encoding="utf-8") as file:
+        for number, (ids, vectors) in enumerate(lines):
+            tokens = {"none": to_tokens(ids), "cls": to_tokens(ids[:1]), "mean": ["mean"]}[pooling]
+            features = [
+                {"token": token, "layers": [{"index": i, "values": _rounded(v)} for i, v in zip(layers, row)]}
+                for token, row in zip(tokens, pool(ids, vectors, pooling), strict=True)
+            ]
+            file.write(json.dumps({"linex_index": number, "features": features}) + "\n")
+
+
+def _rounded(vector: np.ndarray) -> list[float]:
+    return [round(value, 6) for value in vector.tolist()]
+
+
+def write_npz(path: Path, lines: Iterable, layers: list[int], pooling: str) -> None:
+    """NumPy arrays ``vectors`` and ``layers``: with pooling (lines, layers, H); else (pieces, layers, H) of all lines,
+    where line i has the pieces ``offsets[i]`` to ``offsets[i + 1]``, whose ids are ``input_ids``."""
+    kept, all_ids, offsets = [], [], [0]
+    for ids, vectors in lines:
+        kept.append(pool(ids, vectors, pooling))
+        all_ids += ids
+        offsets.append(len(all_ids))
+    arrays = {"vectors": np.concatenate(kept), "layers": np.array(layers)}
+    if pooling == "none":
+        arrays |= {"input_ids": np.array(all_ids, dtype=np.int32), "offsets": np.array(offsets)}
+    with open(path, "wb") as file:
+        np.savez(file, **arrays)
+
+
+def write(path: Path, lines: Iterable, layers: list[int], pooling: str, to_tokens: Callable) -> None:
+    """By the name's ending; beside the target first, so that a half file never has its name."""
+    draft = path.with_name(path.name + ".tmp")
+    if path.suffix == ".npz":
+        write_npz(draft, lines, layers, pooling)
+    else:
+        write_jsonl(draft, lines, layers, pooling, to_tokens)
+    os.replace(draft, path)

@@ -1,0 +1,154 @@
+"""What the fine-tuning scripts share: the network with its new head, the training with its evaluations, the folder."""
+
+import copy
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from transformers import BertConfig
+
+from training.engine.batches import Features, evaluation_due, step_batches, steps_for
+from training.engine.best import Best
+from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
+from training.engine.control import control_of
+from training.engine.curves import draw_curves
+from training.engine.initial_weights import load_network
+from training.engine.loop import training_steps
+from training.engine.model_card import write_model_card
+from training.engine.models import config_labels, set_switches
+from training.engine.optimizer import create_optimizer, linear_schedule
+from training.pretraining.corpus import tokenizer_sha256
+
+
+class Tuned(NamedTuple):
+    """A prepared model; ``results`` and ``outcome`` are what ``evaluate`` returned for just its weights."""
+
+    model: Any
+    results: dict
+    outcome: Any
+    trained: bool
+    best: Best
+
+
+def build_model(
+    run, cls: type, config: BertConfig, before: BertConfig, head: tuple[str, ...], training: bool, **more: Any
+):
+    """The network that the flags ask for, with a new head unless the checkpoint's fits; a line says which.
+
+    Args:
+        config: with the task's labels.
+        before: the checkpoint's.
+        head: what the names of the weights that a checkpoint may lack begin with.
+        more: for ``cls``.
+
+    Raises:
+        ValueError: as ``load_network``, or there is no training that could make use of new weights.
+    """
+    args, why, names = run.args, "", config_labels(before)
+    config = copy.deepcopy(config)  # the model's own, which saving changes; other runs read theirs from the same one
+    if args.config_name:
+        model, new = cls(config, **more), ["all weights"]
+    else:
+        model, new, absent = load_network(cls, args.model_name_or_path, head, run, config=config, **more)
+        kept = hasattr(model, "classifier") and "classifier.weight" not in new
+        if kept and names and set(names) != set(config.label2id):  # as many classes, but others
+            torch.nn.init.normal_(model.classifier.weight, std=config.initializer_range)
+            torch.nn.init.zeros_(model.classifier.bias)
+            new += ["classifier.bias", "classifier.weight"]
+        if "classifier.weight" in new and "classifier.weight" not in absent:
+            why = f", in place of the checkpoint's head for {', '.join(names or [f'{before.num_labels} classes'])}"
+    if new and not training:
+        raise ValueError(f"newly initialised: {', '.join(new)}; without training data the model cannot be evaluated")
+    run.say(f"newly initialised: {', '.join(new)}{why}" if new else "the head is the checkpoint's")
+    if cls.__module__.startswith("modeling_bert_repro"):
+        if args.model_impl == "transformers":
+            # With the very same weights, the new ones too: transformers would draw others
+            model = control_of(model, spans_over_padding=args.unpad_inputs == "false")
+        else:
+            set_switches(model.config, args)
+    if args.torch_compile:
+        model.compile()
+    return model
+
+
+def fine_tune(
+    run, model, tokenizer, train: Features | None, evaluate: Callable[[Any, int], tuple[dict, Any]], metric: str
+) -> Tuned:
+    """Train as the flags say: evaluations, checkpoints, the best weights if they are wanted.
+
+    Args:
+        model: not yet prepared by Accelerate.
+        tokenizer: that of the data.
+        train: what is trained on; without it the model is only evaluated.
+        evaluate: (prepared model, optimiser steps done) -> results to record, {} if there is nothing to evaluate; and
+            what else the script makes of an evaluation, answers say.
+        metric: key of the results that tells the best evaluation.
+    """
+    args, size = run.args, run.global_batch_size
+    if train:
+        train = train.shuffled(args.seed, group=size if args.group_by_length else 0)
+    total_steps = steps_for(args, len(train), size) if train else 0
+    facts = {"tokenizer_sha256": tokenizer_sha256(tokenizer), "parameters": model.num_parameters()}
+    run.describe(**facts, total_steps=total_steps)
+    optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
+    scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
+    model, optimizer = run.accelerator.prepare(model, optimizer)
+    done = resume(run, total_steps, model, optimizer, scheduler) if train else 0
+    best = Best(run, metric)
+
+    def evaluated(step: int) -> tuple[dict, Any]:
+        results, outcome = evaluate(model, step)
+        if results:
+            run.log(event="eval", step=step, **results)
+        return results, outcome
+
+    batches = step_batches(train, run, done, total_steps) if train else []
+    seconds, started = 0.0, time.perf_counter()
+    for step in training_steps(run, model, optimizer, scheduler, batches, total_steps, done):
+        seconds += time.perf_counter() - started
+        if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
+            record = {"epoch": round(step.index * size / len(train), 3), "loss": step.loss}
+            run.log(event="train", step=step.index, **record, learning_rate=step.lr, grad_norm=step.grad_norm)
+        if evaluation_due(run, step.index, len(train)) and step.index < total_steps:
+            last, (results, outcome) = step.index, evaluated(step.index)
+            if best.add(last, results, model):
+                break
+        if args.save_steps and step.index % args.save_steps == 0:
+            save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler)
+        started = time.perf_counter()
+    else:
+        last, (results, outcome) = total_steps, evaluated(total_steps)
+        best.add(last, results, model)
+    if args.load_best_model_at_end:
+        results = best.restore(model)
+        if best.step != last:
+            _, outcome = evaluate(model, best.step)
+    rate = (last - done) * size / seconds if seconds else 0
+    speed = {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3), "train_steps": last}
+    return Tuned(model, results | speed, outcome, bool(train), best)
+
+
+def save_folder(run, tuned: Tuned, tokenizer, write_vocab: Callable, kind: str, data_name: str) -> None:
+    """The finished folder: model, tokenizer, curves, model card.
+
+    Args:
+        write_vocab: (tokenizer, folder) -> None.
+        kind: of the card.
+    """
+    save_model_folder(run, tuned.model)
+    if run.is_main:
+        tokenizer.backend_tokenizer.no_truncation()  # else what a call asked for would travel in tokenizer.json
+        tokenizer.backend_tokenizer.no_padding()
+        tokenizer.save_pretrained(run.output_dir)
+        write_vocab(tokenizer, run.output_dir)
+        if tuned.trained:
+            draw_curves(run.output_dir)
+        write_model_card(run.output_dir, kind=kind, datasets=[data_name], metrics=tuned.results)
+
+
+def finish(run, tuned: Tuned) -> None:
+    """Record the results: the run is over, and what only its going on would need is removed."""
+    run.finish(tuned.results)
+    tuned.best.clear()
+    run.say(f"finished: {run.output_dir}")

@@ -1,0 +1,1 @@
+"""Named entities: CoNLL-2003 and other tagged text."""

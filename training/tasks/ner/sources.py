@@ -1,0 +1,144 @@
+"""Where ``run_ner.py``'s sentences come from, files in columns or the Hub, and the names of their tags."""
+
+from dataclasses import dataclass, field
+
+from training.files.hub_datasets import digest, load_from_hub
+from training.files.tables import sha256
+from training.tasks.ner.tagged_text import Sentence, Split, one_document_each, read_conll, to_bio
+
+WORDS, TAGS, DOCUMENTS = ("tokens", "words"), ("ner_tags", "tags", "ner", "labels"), ("document_id", "doc_id")
+TURNED = {"IOB1": "IOB1, turned into BIO", "BIOES": "BIOES, turned into BIO"}
+FILES = "give --train_file and --validation_file in columns (a word a line, its tag last, blank line after a sentence)"
+
+
+@dataclass
+class Data:
+    """``labels`` are the classes, "O" and a B- and an I- for every type; ``splits`` the sentences."""
+
+    name: str
+    splits: dict[str, Split]
+    labels: tuple[str, ...] = field(default=())
+
+    def describe(self) -> dict:
+        """What run.json should know: sources, counts, hashes, label names."""
+        facts = {
+            split: {"examples": len(part.sentences), "words": part.num_words} | part.facts
+            for split, part in self.splits.items()
+        }
+        return {"labels": self.labels, "splits": facts}
+
+    def summary(self) -> str:
+        lines = []
+        for name, part in self.splits.items():
+            documents = part.facts["documents"]
+            line = f"{name}: {len(part.sentences):,} sentences, {part.num_words:,} words, "
+            line += f"{documents:,} documents, " if documents else "no documents marked: each sentence stands alone, "
+            scheme = part.facts.get("tag_scheme")
+            line += f"tags {TURNED.get(scheme, scheme)}" if scheme else "no tags"
+            if breaks := part.facts.get("entities_that_break_the_scheme"):
+                line += f"; {breaks} entities that break the scheme are read as conlleval reads them"
+            lines.append(f"{line}, {part.source}")
+        return "\n".join([*lines, f"labels: {', '.join(self.labels)}"])
+
+
+def load_data(args, model_labels: tuple[str, ...] | None = None) -> Data:
+    """The sentences that the flags ask for, tags in BIO.
+
+    Args:
+        model_labels: label names of the model, if it has any. Where they are the data's in another order, their
+            order is taken, so that a trained head keeps its meaning.
+
+    Raises:
+        ValueError: flags that contradict each other; data that are missing or malformed, by file and line.
+    """
+    files = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
+    files = {split: path for split, path in files.items() if path}
+    if bool(args.dataset_name) == bool(files):
+        raise ValueError(f"{FILES}, or --dataset_name" + (", not both" if files else ""))
+    if "train" in files and "validation" not in files:
+        raise ValueError("--train_file needs --validation_file, the sentences to evaluate on")
+    if files:
+        splits = {split: read_conll(path, args.mixed_tags) for split, path in files.items()}
+        for split, path in files.items():
+            splits[split].facts["sha256"] = sha256(path)
+    else:
+        found = load_from_hub(args.dataset_name, args.dataset_config_name, FILES)
+        splits = {split: _hub_split(rows, f"{args.dataset_name} {split}", args) for split, rows in found.items()}
+    for split in ("train", "validation"):
+        if split in splits and not splits[split].tagged:
+            raise ValueError(f"{splits[split].source}: expected a word and its tag on a line, got one column only")
+    labels = _labels(splits, model_labels)
+    for split, limit in (("train", args.max_train_samples), ("validation", args.max_eval_samples)):
+        if split in splits:
+            splits[split].sentences = splits[split].sentences[:limit]
+    return Data(args.dataset_name or "custom", splits, labels)
+
+
+def _labels(splits: dict[str, Split], model_labels: tuple[str, ...] | None) -> tuple[str, ...]:
+    """ "O", then B- and I- of every type in the data; or the model's names, if these are all among them."""
+    first_places: dict[str, str] = {}
+    for split in splits.values():
+        for sentence in split.sentences if split.tagged else ():
+            for word, tag in enumerate(sentence.tags):
+                if tag != "O" and tag[2:] not in first_places:
+                    first_places[tag[2:]] = sentence.place(word)
+    labels = ("O", *(f"{prefix}-{kind}" for kind in sorted(first_places) for prefix in "BI"))
+    if "train" in splits:
+        if len(labels) == 1:
+            raise ValueError(f"{splits['train'].source}: all tags are O; there is nothing to learn")
+        return model_labels if model_labels and set(model_labels) == set(labels) else labels
+    if not model_labels:
+        raise ValueError(
+            "without training data the model's config must name the tags in id2label, and it does not; give a "
+            "model fine-tuned with run_ner.py, or --train_file"
+        )
+    for kind, place in first_places.items():
+        if not {f"B-{kind}", f"I-{kind}"} & set(model_labels):
+            raise ValueError(
+                f"{place}: the model knows no entities of type {kind!r}, only {', '.join(model_labels)}; give a "
+                "model for these tags, or --train_file"
+            )
+    return model_labels
+
+
+def _hub_split(rows, source: str, args) -> Split:
+    columns = [next((c for c in names if c in rows.column_names), None) for names in (WORDS, TAGS, DOCUMENTS)]
+    words, tags, documents = columns
+    if words is None or tags is None:
+        raise ValueError(
+            f"{source}: expected the columns {' or '.join(WORDS)} and {' or '.join(TAGS)}, got {rows.column_names}"
+        )
+    feature = rows.features[tags]
+    inner = feature[0] if isinstance(feature, list) else getattr(feature, "feature", None)
+    names = getattr(inner, "names", None)
+    numbers: dict = {}
+    sentences = []
+    for number, row in enumerate(rows.select_columns([c for c in columns if c])):
+        place = f"{source} row {number}"
+        document = numbers.setdefault(row[documents], len(numbers)) if documents else 0
+        sentences.append(Sentence(row[words], _hub_tags(row[tags], names, place), document, place))
+        if len(row[tags]) != len(row[words]) or not all(isinstance(w, str) and w.strip() for w in row[words]):
+            raise ValueError(f"{place}: expected words and a tag for each, got {row[words]} and {row[tags]}")
+    untagged = {sentence.tags is None for sentence in sentences}
+    if len(untagged) != 1:
+        raise ValueError(f"{source}: expected rows that all have tags or all have none, got both, or no row")
+    content = digest([[sentence.words, sentence.tags, sentence.document] for sentence in sentences])
+    split = Split(source, sentences, {"documents": len(numbers), "sha256": content})
+    if not documents:
+        one_document_each(split)
+    if split.tagged:
+        to_bio(split, args.mixed_tags)
+    return split
+
+
+def _hub_tags(tags: list, names: list[str] | None, place: str) -> list[str] | None:
+    """Names of a row's tags; None if they are the -1 of a hidden test set."""
+    if all(isinstance(tag, str) for tag in tags):
+        return tags
+    if tags and all(tag == -1 for tag in tags):
+        return None
+    if names is None or not all(isinstance(tag, int) and 0 <= tag < len(names) for tag in tags):
+        raise ValueError(
+            f"{place}: expected tags by name, or numbers of the names that the data set declares ({names}); got {tags}"
+        )
+    return [names[tag] for tag in tags]

@@ -1,0 +1,303 @@
+"""One run or many of one setting, and what they say together: `--seeds N`, `--paper`, `--compare_to DIR`.
+
+A run has a sub-folder of its own, as if started alone. The command may be stopped and given again: finished runs are
+read, not repeated, an unfinished one goes on from its checkpoint. ``summary.json`` in the output folder holds every
+run, the statistics over the seeds of each learning rate, the best run on the development set, and the comparison.
+"""
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers.utils import is_torch_xla_available
+
+from training.engine.best import goodness
+from training.engine.initial_weights import weights_sha256
+from training.engine.run import changed_flags, read_results, write_json
+from training.tasks.student_t import mean_interval, t_test
+
+PAPER_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # section 4.1, with batches of 32 and 3 epochs
+PAPER_BATCH = 32
+RESTARTS = 5  # the paper says "several"
+INTERVAL = "95 % confidence interval of the mean (Student's t)"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the runs of a series have in common.
+
+    Attributes:
+        name: of the task or data.
+        facts: on the data, as run.json has them: under "splits" those of each split.
+        metric: key of the results that tells the best run.
+        constants: key of the results -> what a model scores that always says the same; these keys make the table.
+    """
+
+    name: str
+    facts: dict
+    metric: str
+    constants: dict[str, float]
+
+
+def run_all(args, setting: Setting, run_one: Callable[..., dict]) -> None:
+    """The run that the flags describe, or the series of them.
+
+    Args:
+        run_one: does the run that its flags describe and returns its results.
+    """
+    if args.many_runs:
+        run_series(args, setting, run_one)
+    else:
+        run_one(args)
+
+
+def run_series(args, setting: Setting, run_one: Callable[..., dict]) -> dict:
+    """Do the runs that are not there yet; write and print the summary, and return it.
+
+    Raises:
+        ValueError: a sub-folder holds a run that differs (see ``finished``); --compare_to cannot be compared with.
+    """
+    folder, plans = Path(args.output_dir), planned(args)
+    weights = weights_sha256(args.model_name_or_path) if args.model_name_or_path else None
+    other = _read_other(args.compare_to, plans, setting) if args.compare_to else None
+    earlier = [finished(plan, setting, weights) for plan in plans]
+    runs = []
+    for number, (plan, results) in enumerate(zip(plans, earlier), 1):
+        name = Path(plan.output_dir).name
+        _say(f"--- run {number} of {len(plans)}: {name}{' is there already' if results else ''}")
+        if results is None:
+            torch.compiler.reset()  # else torch.compile gives up after some networks of the same class
+            results = run_one(plan)
+        runs.append({"folder": name, "seed": plan.seed, "learning_rate": plan.learning_rate, "results": results})
+    summary = summarise(runs, setting)
+    if other:
+        shared = [name for name in setting.constants if name in other["baselines"]]
+        summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], shared)
+    if _is_main():
+        target = folder / "summary.json"
+        if not target.is_file() or json.loads(target.read_text(encoding="utf-8")) != summary:
+            write_json(target, summary)
+        print(table(summary), flush=True)
+    return summary
+
+
+def planned(args) -> list:
+    """The flags of every run, in order."""
+    size = args.per_device_train_batch_size * args.gradient_accumulation_steps * _processes()
+    paper = getattr(args, "paper", False)
+    if paper and size != PAPER_BATCH:
+        raise ValueError(
+            f"--paper is about batches of {PAPER_BATCH}; got {size} (--per_device_train_batch_size x "
+            "--gradient_accumulation_steps x processes)"
+        )
+    plans = []
+    for rate in PAPER_RATES if paper else (args.learning_rate,):
+        for seed in range(args.seed, args.seed + (args.seeds or RESTARTS)):
+            name = f"rate-{rate:g}-seed-{seed}" if paper else f"seed-{seed}"
+            plan = {"output_dir": str(Path(args.output_dir) / name), "seed": seed, "learning_rate": rate}
+            plan |= {"resume_from_checkpoint": "auto", "seeds": None, "compare_to": None}
+            plans.append(dataclasses.replace(args, **plan, **({"paper": False} if paper else {})))
+    return plans
+
+
+def finished(plan, setting: Setting, weights: dict | None) -> dict | None:
+    """The results of a run that has been done; None if it has not, or not to its end.
+
+    Raises:
+        ValueError: the folder holds a run with other flags, processes, precision or initial weights, or on other data.
+    """
+    folder = Path(plan.output_dir)
+    if not (folder / "run.json").is_file():
+        return None
+    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    changed = changed_flags(facts["flags"], plan)
+    # None: an older version recorded no hash for a name on the Hub
+    changed += [name for name, value in _launch(plan, weights).items() if (facts.get(name) or value) != value]
+    if not changed and facts.get("data") != json.loads(json.dumps(setting.facts)):
+        changed = ["the data"]
+    if changed:
+        raise ValueError(f"{folder} holds a run that differs in {', '.join(changed)}; give another --output_dir")
+    return read_results(folder)
+
+
+def _launch(plan, weights: dict | None) -> dict:
+    """What shapes a run besides its flags and data, under the names that run.json has for it."""
+    precision = plan.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+    found = {"mixed_precision": precision, "initial_weights": weights}
+    if not is_torch_xla_available():  # whose processes no variable counts
+        found["processes"] = _processes()
+    return found
+
+
+def _processes() -> int:
+    return int(os.environ.get("WORLD_SIZE", 1))
+
+
+# --- statistics ------------------------------------------------------------------------------------------
+
+
+def summarise(runs: list[dict], setting: Setting) -> dict:
+    """What ``summary.json`` holds, but for the comparison."""
+    constant, metric = setting.constants, setting.metric
+    settings = []
+    for rate in dict.fromkeys(run["learning_rate"] for run in runs):
+        group = [run["results"] for run in runs if run["learning_rate"] == rate]
+        values = {name: [results[name] for results in group] for name in constant}
+        metrics = {name: statistics(values[name], constant[name]) for name in constant}
+        settings.append({"learning_rate": rate, "metrics": metrics})
+    best = max(runs, key=lambda run: goodness(metric, run["results"][metric]))
+    best = {name: best[name] for name in ("folder", "seed", "learning_rate")} | {metric: best["results"][metric]}
+    facts = {"task": setting.name, "metric": metric, "validation": _validation(setting), "baselines": constant}
+    return facts | {"settings": settings, "best": best, "runs": runs}
+
+
+def statistics(values: list[float | None], constant: float) -> dict:
+    """Of one metric over the runs of a setting.
+
+    Args:
+        values: None, the correlation of constant predictions, counts as 0.
+        constant: what predicting one class, or one score, always would give. A run no better is degenerate.
+
+    Returns:
+        n, mean, std (of a sample: n - 1), median, max, interval (the 95 % confidence interval of the mean, Student's
+        t), degenerate (share), undefined (how many values were None). std and interval are None for one run.
+    """
+    known = np.array([0.0 if value is None else value for value in values])
+    return {
+        "n": len(known),
+        "mean": float(known.mean()),
+        "std": float(known.std(ddof=1)) if len(known) > 1 else None,
+        "median": float(np.median(known)),
+        "max": float(known.max()),
+        "interval": mean_interval(known),
+        "degenerate": float(np.mean(known <= constant + 1e-9)),
+        "undefined": sum(value is None for value in values),
+    }
+
+
+def compare(ours: list[dict], theirs: list[dict], metrics: list[str]) -> dict:
+    """Run by run, ours minus theirs, for runs of the same seed (and learning rate, where a seed has several).
+
+    Returns:
+        pairs, and for every metric: mean_difference, interval (the 95 % confidence interval of it, Student's t), wins,
+        losses, sign_test_p (exact, two-sided, ties left out), t_test_p (paired; None if all differences are equal).
+    """
+    pairs = [(run["results"], other["results"]) for run, other in _pairs(ours, theirs)]
+    compared: dict = {"pairs": len(pairs)}
+    for name in metrics:
+        differences = np.array([(run[name] or 0.0) - (other[name] or 0.0) for run, other in pairs])
+        wins, losses = int(np.sum(differences > 0)), int(np.sum(differences < 0))
+        compared[name] = {
+            "mean_difference": float(differences.mean()),
+            "interval": mean_interval(differences),
+            "wins": wins,
+            "losses": losses,
+            "sign_test_p": sign_test(wins, losses),
+            "t_test_p": t_test(differences),
+        }
+    return compared
+
+
+def sign_test(wins: int, losses: int) -> float:
+    """Two-sided p-value of the exact binomial test of wins against losses being equally likely."""
+    n = wins + losses
+    return min(1.0, 2 * sum(math.comb(n, k) for k in range(min(wins, losses) + 1)) / 2**n)
+
+
+def _pairs(ours: list[dict], theirs: list[dict]) -> list[tuple[dict, dict]]:
+    unique = all(len({run["seed"] for run in runs}) == len(runs) for runs in (ours, theirs))
+    keys = ("seed",) if unique else ("learning_rate", "seed")
+    found = {tuple(run[key] for key in keys): run for run in theirs}
+    return [(run, found[key]) for run in ours if (key := tuple(run[name] for name in keys)) in found]
+
+
+def _read_other(folder: str, plans: list, setting: Setting) -> dict:
+    path = Path(folder) / "summary.json"
+    if not path.is_file():
+        raise ValueError(f"--compare_to {folder}: expected summary.json there, which --seeds and --paper write")
+    other = json.loads(path.read_text(encoding="utf-8"))
+    if other["validation"] != _validation(setting):
+        raise ValueError(f"--compare_to {folder}: it was evaluated on other data than this; nothing to compare")
+    if not set(setting.constants) & set(other["baselines"]):
+        names = (", ".join(metrics) for metrics in (other["baselines"], setting.constants))
+        raise ValueError(f"--compare_to {folder}: no metric in common; it has {next(names)}, these runs {next(names)}")
+    runs = [{"seed": plan.seed, "learning_rate": plan.learning_rate} for plan in plans]
+    if not _pairs(runs, other["runs"]):
+        raise ValueError(
+            f"--compare_to {folder}: it has no run of the same seed and learning rate; choose --seed alike"
+        )
+    return other
+
+
+def _validation(setting: Setting) -> dict:
+    """Which examples the results are about."""
+    facts = setting.facts["splits"]
+    splits = [split for split in facts if split.startswith("validation")]
+    return {s: {name: facts[s].get(name) for name in ("examples", "sha256", "fingerprint")} for s in splits}
+
+
+# --- the table -------------------------------------------------------------------------------------------
+
+
+def table(summary: dict) -> str:
+    """The summary as text, one line per metric and learning rate."""
+    head = ("learning rate", "metric", "n", "mean", "std", "median", "max", INTERVAL, "degenerate")
+    rows = [head]
+    for setting in summary["settings"]:
+        for name, s in setting["metrics"].items():
+            numbers = (s["mean"], s["std"], s["median"], s["max"])
+            row = [f"{setting['learning_rate']:g}", name, str(s["n"]), *map(_number, numbers)]
+            rows.append([*row, _interval(s["interval"]), f"{s['degenerate']:.0%}"])
+    best, metric = summary["best"], summary["metric"]
+    lines = [*_aligned(rows), *_undefined(summary), f"best on {metric}: {best['folder']}, {_number(best[metric])}"]
+    if "comparison" in summary:
+        compared = dict(summary["comparison"])
+        lines += ["", f"against {compared.pop('with')}, {compared.pop('pairs')} pairs of runs"]
+        head = ("metric", "mean difference", INTERVAL, "better", "worse", "p (sign test)", "p (paired t)")
+        rows = [head]
+        for name, c in compared.items():
+            rows.append([name, f"{c['mean_difference']:+.4f}", _interval(c["interval"], "+"), str(c["wins"])])
+            rows[-1] += [str(c["losses"]), _number(c["sign_test_p"]), _number(c["t_test_p"])]
+        lines += _aligned(rows)
+    return "\n".join(lines)
+
+
+def _undefined(summary: dict) -> list[str]:
+    """A line for each metric that some runs leave undefined, which the table counts as 0."""
+    counts = {}
+    for setting in summary["settings"]:
+        for name, s in setting["metrics"].items():
+            counts[name] = counts.get(name, 0) + s["undefined"]
+    return [
+        f"{name} is undefined for {count} of {len(summary['runs'])} runs, whose predictions are constant; counted as 0"
+        for name, count in counts.items()
+        if count
+    ]
+
+
+def _aligned(rows: list) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _interval(bounds: list[float] | None, sign: str = "") -> str:
+    return "-" if bounds is None else " to ".join(f"{bound:{sign}.4f}" for bound in bounds)
+
+
+def _say(text: str) -> None:
+    if _is_main():
+        print(text, flush=True)
+
+
+def _is_main() -> bool:
+    return os.environ.get("RANK", "0") == "0"

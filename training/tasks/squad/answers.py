@@ -1,0 +1,294 @@
+"""Start and end logits of every window -> one answer a question, with its n best alternatives.
+
+A span is (window, first token, last token) inside the context part of a window, at most max_answer_length
+tokens long, whose first token has its maximum context in that window. Its score is start logit + end logit.
+The search is over ALL such spans; Google's ``write_predictions`` looks only at the n_best_size best starts and
+ends of each window, which can leave no pair at all, and then invents the answer "empty".
+
+SQuAD 2.0: the null score is the smallest start + end logit of the [CLS] over the windows; the null odds are the
+null score minus the score of the best span, and above the threshold the answer is the empty string.
+
+A question without any span (a context of no tokens) gets the empty string, and in 1.1 an empty n-best list: no
+answer is made up.
+"""
+
+import json
+import re
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from training.tasks.squad import metrics
+from training.tasks.squad.squad_data import Question, Windows, max_context
+
+WHITE = " \t\r\n\u202f"  # what Google's reader splits words at
+WHITE_SPACE = re.compile(f"[{WHITE}]")
+
+Realign = Callable[[np.ndarray, str, int, int], str]
+
+
+@dataclass
+class Answers:
+    """The outcome, by question id.
+
+    Attributes:
+        predictions: the answer; in version 2 empty where the null odds are above the threshold.
+        spans: the text of the best span, whatever the threshold; empty if there is no span.
+        nbest: entries with text, probability (softmax over the entries), start_logit, end_logit, and start and
+            end, the characters of the span in the context; best first. In version 2 one has the text "".
+        null_odds: version 2 only; the answer is empty where they are above ``threshold``.
+    """
+
+    predictions: dict[str, str] = field(default_factory=dict)
+    spans: dict[str, str] = field(default_factory=dict)
+    nbest: dict[str, list[dict]] = field(default_factory=dict)
+    null_odds: dict[str, float] = field(default_factory=dict)
+    threshold: float = 0.0
+
+    def score(self, questions: Sequence[Question]) -> dict[str, float]:
+        """The official scores of the predictions, with ``exact_match`` and ``f1`` in both versions.
+
+        In version 2 the best scores are those over all thresholds: they come from ``spans``, for the search can
+        empty an answer but not bring back one that ``threshold`` emptied. ``null_score_diff_threshold`` is the one
+        to store with the model (``metrics.threshold_to_use``), ``at_best_...`` are the scores with it and
+        ``at_0_...`` those with 0. ``at_best_f1`` is below ``best_f1`` if the official search, whose threshold is
+        ``best_f1_thresh``, ends among equal odds.
+        """
+        gold = {question.id: [text for text, _ in question.answers] for question in questions}
+        if not self.null_odds:
+            return metrics.score(gold, self.predictions)
+        scores = metrics.score(gold, self.spans, True, self.null_odds, self.threshold)
+        results = {"exact_match": scores["exact"], **scores}
+        f1 = {id_: metrics.score_of("f1", answers, self.spans[id_]) for id_, answers in gold.items()}
+        best = metrics.threshold_to_use(f1, self.null_odds, {id_: bool(texts) for id_, texts in gold.items()})
+        for name, threshold in (("at_0", 0.0), ("at_best", best)):
+            scores = metrics.score(gold, self.spans, True, self.null_odds, threshold)
+            results |= {f"{name}_exact": scores["exact"], f"{name}_f1": scores["f1"]}
+        return results | {"null_score_diff_threshold": best}
+
+    def write(self, folder: str | Path) -> None:
+        """predictions.json and nbest_predictions.json; in version 2 also null_odds.json and
+        span_predictions.json, the answers before the threshold, which the official search for it wants."""
+        files = {"predictions": self.predictions, "nbest_predictions": self.nbest}
+        if self.null_odds:
+            files |= {"null_odds": self.null_odds, "span_predictions": self.spans}
+        for name, content in files.items():
+            text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+            (Path(folder) / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+
+
+def find_answers(
+    questions: Sequence[Question],
+    windows: Windows,
+    start_logits: Sequence[np.ndarray],
+    end_logits: Sequence[np.ndarray],
+    n_best_size: int = 20,
+    max_answer_length: int = 30,
+    version_2_with_negative: bool = False,
+    null_score_diff_threshold: float = 0.0,
+    realign: Realign | None = None,
+) -> Answers:
+    """Search every question's windows for its best spans.
+
+    Args:
+        windows: of ``build_windows`` for these questions.
+        start_logits, end_logits: for every window one number a token; padding behind them is ignored.
+        max_answer_length: in tokens.
+        realign: (token ids of the span, context, first character, character after the last) -> answer text;
+            default ``slice_of_context``, the other is ``GoogleRealign``.
+
+    Raises:
+        ValueError: the logits do not fit the windows or are not finite.
+    """
+    _check_logits(windows, start_logits, end_logits)
+    if n_best_size < 1 or max_answer_length < 1:
+        raise ValueError(f"n_best_size {n_best_size} and max_answer_length {max_answer_length} must be at least 1")
+    realign = realign or slice_of_context
+    bounds = np.searchsorted(windows.question, np.arange(len(questions) + 1))
+    answers = Answers(threshold=null_score_diff_threshold)
+    for i, question in enumerate(questions):
+        rows = range(bounds[i], bounds[i + 1])
+        entries = _best_spans(
+            question, windows, rows, start_logits, end_logits, n_best_size, max_answer_length, realign
+        )
+        best = entries[0] if entries else None
+        answers.spans[question.id] = answers.predictions[question.id] = best["text"] if best else ""
+        if version_2_with_negative:
+            null = _null_entry(rows, start_logits, end_logits)
+            # certain, yet a number that JSON has
+            odds = _score(null) - _score(best) if best else sys.float_info.max
+            if odds > null_score_diff_threshold:
+                answers.predictions[question.id] = ""
+            answers.null_odds[question.id] = odds
+            entries = sorted([*entries, null], key=_score, reverse=True)
+        answers.nbest[question.id] = _with_probabilities(entries)
+    return answers
+
+
+def _check_logits(windows: Windows, *logits: Sequence[np.ndarray]) -> None:
+    for name, rows in zip(("start", "end"), logits):
+        if len(rows) != len(windows):
+            raise ValueError(f"expected {name} logits of {len(windows)} windows, got {len(rows)}")
+        for w, (row, ids) in enumerate(zip(rows, windows.input_ids)):
+            if len(row) < len(ids):
+                raise ValueError(f"window {w} has {len(ids)} tokens but {len(row)} {name} logits")
+            if not np.isfinite(row[: len(ids)]).all():
+                raise ValueError(
+                    f"window {w} has {name} logits that are not finite: training diverged; lower --learning_rate"
+                )
+
+
+def _score(entry: dict) -> float:
+    return entry["start_logit"] + entry["end_logit"]
+
+
+def _null_entry(rows: range, start_logits: Sequence[np.ndarray], end_logits: Sequence[np.ndarray]) -> dict:
+    row = min(rows, key=lambda w: float(start_logits[w][0]) + float(end_logits[w][0]))
+    start, end = float(start_logits[row][0]), float(end_logits[row][0])
+    return {"text": "", "start_logit": start, "end_logit": end, "start": 0, "end": 0}
+
+
+def _with_probabilities(entries: list[dict]) -> list[dict]:
+    if not entries:
+        return []
+    scores = np.array([_score(entry) for entry in entries])
+    shares = np.exp(scores - scores.max())
+    shares /= shares.sum()
+    return [{"text": e.pop("text"), "probability": float(p), **e} for e, p in zip(entries, shares)]
+
+
+def _best_spans(
+    question: Question,
+    windows: Windows,
+    rows: range,
+    start_logits: Sequence[np.ndarray],
+    end_logits: Sequence[np.ndarray],
+    n_best_size: int,
+    max_answer_length: int,
+    realign: Realign,
+) -> list[dict]:
+    """The n best spans with different texts, best first; of equal scores the earlier window, start, end."""
+    scores = _span_scores(windows, rows, start_logits, end_logits, max_answer_length)
+    spans = windows.offsets[windows.question[rows[0]]]
+    found: dict[str, dict] = {}
+    for place in _descending(scores.ravel(), n_best_size):
+        row, first, length = np.unravel_index(place, scores.shape)
+        w, last = rows[row], first + length
+        token = windows.first_token[w] + first
+        begin, end = int(spans[token, 0]), _with_accents(question.context, int(spans[token + length, 1]))
+        at = windows.context_begin[w] + first
+        text = realign(windows.input_ids[w][at : at + length + 1], question.context, begin, end)
+        if text and text not in found:
+            found[text] = {
+                "text": text,
+                "start_logit": float(start_logits[w][at]),
+                "end_logit": float(end_logits[w][windows.context_begin[w] + last]),
+                "start": begin,
+                "end": end,
+            }
+            if len(found) == n_best_size:
+                break
+    return list(found.values())
+
+
+def _span_scores(
+    windows: Windows,
+    rows: range,
+    start_logits: Sequence[np.ndarray],
+    end_logits: Sequence[np.ndarray],
+    max_answer_length: int,
+) -> np.ndarray:
+    """(windows, context tokens, length - 1) scores of one question's spans, -inf where there is no such span."""
+    size = int(windows.num_tokens[rows].max())
+    starts = np.full((len(rows), size), -np.inf)
+    ends = np.full((len(rows), size + max_answer_length - 1), -np.inf)
+    counted = max_context(windows.first_token[rows], windows.num_tokens[rows])
+    for i, w in enumerate(rows):
+        part = slice(windows.context_begin[w], windows.context_begin[w] + windows.num_tokens[w])
+        starts[i, : windows.num_tokens[w]] = np.where(counted[i], start_logits[w][part], -np.inf)
+        ends[i, : windows.num_tokens[w]] = end_logits[w][part]
+    if size == 0:
+        return np.empty((len(rows), 0, max_answer_length))
+    return starts[:, :, None] + np.lib.stride_tricks.sliding_window_view(ends, max_answer_length, axis=1)
+
+
+def _descending(scores: np.ndarray, wanted: int) -> Iterator[int]:
+    """Indices of the finite scores, highest first, equal ones in order; sorts only as far as is asked for."""
+    done = np.inf
+    left = int(np.isfinite(scores).sum())
+    while left > 0:
+        # some are dropped for a text seen before: take four times as many, then sixteen times, ...
+        wanted = min(4 * wanted, left)
+        below = np.where(scores < done, scores, -np.inf)
+        bound = np.partition(below, -wanted)[-wanted]
+        batch = np.flatnonzero(below >= bound)
+        yield from batch[np.argsort(-below[batch], kind="stable")]
+        left -= len(batch)
+        done = bound
+
+
+# --- from tokens back to text ----------------------------------------------------------------------------
+
+
+def slice_of_context(ids: np.ndarray, context: str, begin: int, end: int) -> str:
+    """The characters of the tokens as they stand in the context."""
+    return context[begin:end]
+
+
+def _with_accents(context: str, end: int) -> int:
+    # An uncased tokenizer drops accents written as separate code points, so a token can end before its accent.
+    while end < len(context) and unicodedata.category(context[end]) == "Mn":
+        end += 1
+    return end
+
+
+def aligner(name: str, tokenizer) -> Realign:
+    """``--answer_alignment``: "offsets" or "google"."""
+    return GoogleRealign(tokenizer) if name == "google" else slice_of_context
+
+
+class GoogleRealign:
+    """Google's ``get_final_text``: find the span's tokens in its white-space words, align letter by letter.
+
+    Where the two cannot be aligned the answer is the whole words. Built from a fast BERT tokenizer, whose
+    normaliser and pre-tokeniser are the BasicTokenizer of the original.
+    """
+
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+        self._tokens: dict[str, list[str]] = {}
+
+    def __call__(self, ids: np.ndarray, context: str, begin: int, end: int) -> str:
+        pieces = self.tokenizer.convert_ids_to_tokens(ids.tolist())
+        predicted = " ".join(" ".join(pieces).replace(" ##", "").replace("##", "").split())
+        while begin > 0 and context[begin - 1] not in WHITE:
+            begin -= 1
+        while end < len(context) and context[end] not in WHITE:
+            end += 1
+        words = [word for word in WHITE_SPACE.split(context[begin:end]) if word]
+        tokens = [token for word in words for token in self._basic_tokens(word)]
+        return get_final_text(predicted, " ".join(words), " ".join(tokens))
+
+    def _basic_tokens(self, word: str) -> list[str]:
+        if word not in self._tokens:
+            backend = self.tokenizer.backend_tokenizer
+            pieces = backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(word))
+            self._tokens[word] = [piece for piece, _ in pieces]
+        return self._tokens[word]
+
+
+def get_final_text(predicted: str, words: str, tokenized: str) -> str:
+    """The part of ``words`` (original text) that became ``predicted``, part of ``tokenized`` (normalised)."""
+    begin = tokenized.find(predicted)
+    if begin < 0:
+        return words
+    places = [i for i, char in enumerate(words) if char != " "]
+    letters = [i for i, char in enumerate(tokenized) if char != " "]
+    if len(places) != len(letters):
+        return words
+    number = {place: n for n, place in enumerate(letters)}
+    return words[places[number[begin]] : places[number[begin + len(predicted) - 1]] + 1]

@@ -1,0 +1,313 @@
+"""SQuAD 1.1 and 2.0: files -> questions -> windows of tokens; and the official score of any file of answers.
+
+A question and one window of its context make one row (max_seq_length 16, doc_stride 4):
+
+    context  the man went to the store and bought a gallon of milk        (12 tokens)
+    question what did he buy                                              ( 4 tokens: room for 16 - 4 - 3 = 9)
+
+    row 0    [CLS] what did he buy [SEP] the man went to  the store and bought a [SEP]
+    row 1    [CLS] what did he buy [SEP] the store and bought a gallon of milk [SEP]
+    type ids   0    0    0   0   0    0   1    1    1    1    1   1    1   1    1
+    answer "a gallon of milk": row 0 does not hold all of it -> start = end = 0, the [CLS];
+                               row 1 -> start 10, end 13
+
+    python -m training score DATA.json PREDICTIONS.json [--version_2_with_negative] [--na_prob_file ODDS.json]
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from tokenization.packed_files import read_text
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question about one context.
+
+    Attributes:
+        answers: (text, first character in ``context``) of every gold answer; empty if there is none.
+    """
+
+    id: str
+    text: str
+    context: str
+    answers: tuple[tuple[str, int], ...] = ()
+    title: str = ""
+
+
+# --- reading ---------------------------------------------------------------------------------------------
+
+
+def read_squad(path: str | Path, version_2_with_negative: bool = False) -> list[Question]:
+    """The questions of a SQuAD JSON file (.json, .json.xz, .json.gz), in file order.
+
+    Raises:
+        ValueError: the file cannot be read, or breaks a rule of ``parse_squad``.
+    """
+    try:
+        document = json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{path}:{error.lineno}: not JSON at column {error.colno} ({error.msg}); "
+            "expected one SQuAD object with a field 'data'"
+        ) from error
+    except RecursionError as error:
+        raise ValueError(f"{path}: nested too deep to be SQuAD JSON") from error
+    return parse_squad(document, str(path), version_2_with_negative)
+
+
+def parse_squad(document: object, source: str, version_2_with_negative: bool = False) -> list[Question]:
+    """The questions of a SQuAD object: data -> paragraphs -> context, qas -> id, question, answers.
+
+    Args:
+        source: what error messages call the document, a file name mostly.
+
+    Raises:
+        ValueError: a field is missing or of another type, an id occurs twice, an answer is not the text at
+            its place in the context, a question has no answer (allowed in version 2, where ``is_impossible``
+            must agree), or there is no question at all.
+    """
+    questions, seen = [], set()
+    for a, article in enumerate(_get(document, "data", list, source)):
+        place = f"{source}, article {a}"
+        title = article.get("title", "") if isinstance(article, dict) else ""
+        for p, paragraph in enumerate(_get(article, "paragraphs", list, place)):
+            place = f"{source}, article {a} ({title!r}), paragraph {p}"
+            context = _get(paragraph, "context", str, place)
+            for q, entry in enumerate(_get(paragraph, "qas", list, place)):
+                id_ = _get(entry, "id", str, f"{place}, question {q}")
+                here = f"{source}, question {id_!r}"
+                if id_ in seen:
+                    raise ValueError(f"{here}: this id occurs twice; predictions are stored by id, make it unique")
+                seen.add(id_)
+                text = _get(entry, "question", str, here)
+                answers = [
+                    (_get(answer, "text", str, here), _get(answer, "answer_start", int, here))
+                    for answer in _get(entry, "answers", list, here)
+                ]
+                question = Question(id_, text, context, tuple(answers), str(title))
+                _check(question, entry.get("is_impossible"), here, version_2_with_negative)
+                questions.append(question)
+    if not questions:
+        raise ValueError(f"{source}: holds no question")
+    return questions
+
+
+def _get(holder: object, key: str, kind: type, place: str):
+    if not isinstance(holder, dict):
+        raise ValueError(f"{place}: expected an object with {key!r}, got {_short(holder)}")
+    if key not in holder:
+        raise ValueError(f"{place}: lacks {key!r}; it has {sorted(map(str, holder))}")
+    # type(), not isinstance: JSON's true is an int to Python
+    if type(holder[key]) is not kind:
+        raise ValueError(f"{place}: {key!r} must be of type {kind.__name__}, got {_short(holder[key])}")
+    return holder[key]
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _check(question: Question, is_impossible: object, here: str, version_2_with_negative: bool) -> None:
+    for name, text in (("question", question.text), ("context", question.context), ("id", question.id)):
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{here}: half a surrogate pair in its {name} at character {error.start}") from error
+    if is_impossible not in (None, bool(not question.answers)):
+        raise ValueError(
+            f"{here}: 'is_impossible' is {_short(is_impossible)} but there are {len(question.answers)} answers"
+        )
+    if not question.answers and not version_2_with_negative:
+        raise ValueError(f"{here}: has no answer; for data with unanswerable questions give --version_2_with_negative")
+    for text, start in question.answers:
+        end = start + len(text)
+        if not text.strip():
+            raise ValueError(f"{here}: has an empty answer; leave 'answers' empty for an unanswerable question")
+        if start < 0 or end > len(question.context):
+            raise ValueError(
+                f"{here}: answer {_short(text)} at characters {start} to {end} lies outside its context of "
+                f"{len(question.context)} characters; correct 'answer_start'"
+            )
+        if question.context[start:end] != text:
+            found = question.context.find(text)
+            hint = f"it occurs at {found}" if found >= 0 else "it does not occur in the context"
+            raise ValueError(
+                f"{here}: expected answer {_short(text)} at character {start}, the context has "
+                f"{_short(question.context[start:end])} there; {hint}; correct 'answer_start' or the text"
+            )
+
+
+# --- windows ---------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Windows:
+    """Rows for the model: [CLS] question [SEP] part of the context [SEP], W of them, grouped by question.
+
+    Attributes:
+        input_ids: W arrays of int32.
+        token_type_ids: W arrays of int8.
+        question: (W,) index of the question; not decreasing.
+        context_begin: (W,) position in the row of the first context token.
+        first_token: (W,) which token of the context stands there.
+        num_tokens: (W,) how many tokens of the context the row holds.
+        start_positions, end_positions: (W,) positions in the row of the answer's first and last token, 0 (the
+            [CLS]) in rows that do not hold all of it; None unless asked for.
+        offsets: for every question the (T, 2) character spans of its context's tokens.
+    """
+
+    input_ids: list[np.ndarray]
+    token_type_ids: list[np.ndarray]
+    question: np.ndarray
+    context_begin: np.ndarray
+    first_token: np.ndarray
+    num_tokens: np.ndarray
+    offsets: list[np.ndarray] = field(repr=False)
+    start_positions: np.ndarray | None = None
+    end_positions: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.input_ids)
+
+    def columns(self) -> dict:
+        """What the model is fed, for ``training.engine.batches.Features``."""
+        columns = {"input_ids": self.input_ids, "token_type_ids": self.token_type_ids}
+        if self.start_positions is not None:
+            columns |= {"start_positions": self.start_positions, "end_positions": self.end_positions}
+        return columns
+
+
+def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -> None:
+    """Raise ValueError unless a longest question leaves room for windows that overlap or touch."""
+    room = max_seq_length - max_query_length - 3
+    if room < 1 or max_query_length < 1:
+        raise ValueError(
+            f"--max_query_length {max_query_length} and three special tokens leave no room for the context in "
+            f"--max_seq_length {max_seq_length}; give a query length from 1 to {max_seq_length - 4}"
+        )
+    if not 1 <= doc_stride <= room:
+        raise ValueError(
+            f"--doc_stride {doc_stride} must be from 1 to {room}, the context tokens in a row "
+            f"(--max_seq_length {max_seq_length} - --max_query_length {max_query_length} - 3 special tokens)"
+        )
+
+
+def window_starts(num_tokens: int, room: int, doc_stride: int) -> range:
+    """First token of every window of a context (Google's ``doc_spans``); one even of an empty context."""
+    # Google's stride is the step from start to start; that of HF tokenizers is the overlap.
+    doc_stride = min(doc_stride, room)
+    beyond_first = max(0, num_tokens - room)
+    return range(0, -(-beyond_first // doc_stride) * doc_stride + 1, doc_stride)
+
+
+def max_context(first_token: np.ndarray, num_tokens: np.ndarray) -> list[np.ndarray]:
+    """For the windows of one context: which of a window's tokens have their largest context in that window.
+
+    A token seen in several windows counts only where the smaller of its left and right context is largest, and
+    of equals in the longer window, then the earlier one (Google's ``_check_is_max_context``).
+    """
+    if len(first_token) == 1:
+        return [np.ones(num_tokens[0], dtype=bool)]
+    position = np.arange(int((first_token + num_tokens).max()))
+    left = position - first_token[:, None]
+    right = num_tokens[:, None] - 1 - left
+    score = np.where((left >= 0) & (right >= 0), np.minimum(left, right) + 0.01 * num_tokens[:, None], -1)
+    best = score.argmax(axis=0)
+    return [best[first : first + n] == w for w, (first, n) in enumerate(zip(first_token, num_tokens))]
+
+
+def build_windows(
+    questions: Sequence[Question],
+    tokenizer,
+    max_seq_length: int = 384,
+    doc_stride: int = 128,
+    max_query_length: int = 64,
+    with_answers: bool = False,
+) -> Windows:
+    """Tokenise and cut into windows as Google's ``convert_examples_to_features``; every question has a row.
+
+    Args:
+        tokenizer: a fast tokenizer; the text is never read as markup, a "[SEP]" in it stays five characters.
+        with_answers: also find start and end positions, of the first gold answer.
+
+    Raises:
+        ValueError: the tokenizer has no offsets, or an answer consists of characters that it drops.
+    """
+    if not tokenizer.is_fast:
+        raise ValueError(f"SQuAD needs a fast tokenizer, for its character offsets; got {type(tokenizer).__name__}")
+    contexts = list(dict.fromkeys(question.context for question in questions))
+    coded = dict(zip(contexts, _encode(tokenizer, contexts)))
+    texts = _encode(tokenizer, [question.text for question in questions])
+    cls, sep = (np.array([i], dtype=np.int32) for i in (tokenizer.cls_token_id, tokenizer.sep_token_id))
+    pieces, shape, places, offsets = [], [], [], []
+    for i, (question, (text_ids, _)) in enumerate(zip(questions, texts)):
+        text_ids = text_ids[:max_query_length]
+        ids, spans = coded[question.context]
+        offsets.append(spans)
+        begin = len(text_ids) + 2
+        room = max_seq_length - begin - 1
+        answer = _token_span(question, spans) if with_answers else None
+        for start in window_starts(len(ids), room, doc_stride):
+            part = ids[start : start + room]
+            pieces += [cls, text_ids, sep, part, sep]
+            shape.append((i, begin, start, len(part)))
+            if answer and start <= answer[0] and answer[1] < start + len(part):
+                places.append((answer[0] - start + begin, answer[1] - start + begin))
+            else:
+                places.append((0, 0))
+    question_index, begins, starts, counts = np.array(shape).T
+    ends = np.cumsum(begins + counts + 1)
+    types = np.repeat(np.tile(np.array([0, 1], dtype=np.int8), len(shape)), np.stack([begins, counts + 1], 1).ravel())
+    positions = np.array(places).T if with_answers else (None, None)
+    return Windows(
+        _rows(np.concatenate(pieces), ends),
+        _rows(types, ends),
+        question_index,
+        begins,
+        starts,
+        counts,
+        offsets,
+        *positions,
+    )
+
+
+def _encode(tokenizer, texts: list[str], chunk: int = 1000) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Token ids (T,) and character spans (T, 2) of every text."""
+    for begin in range(0, len(texts), chunk):
+        # in chunks: a Python tuple per token of the whole training file would be 300 MB
+        coded = tokenizer(
+            texts[begin : begin + chunk],
+            add_special_tokens=False,
+            split_special_tokens=True,
+            return_token_type_ids=False,
+            return_attention_mask=False,
+            return_offsets_mapping=True,
+            verbose=False,
+        )
+        for ids, spans in zip(coded["input_ids"], coded["offset_mapping"]):
+            yield np.array(ids, dtype=np.int32), np.array(spans, dtype=np.int32).reshape(-1, 2)
+
+
+def _token_span(question: Question, spans: np.ndarray) -> tuple[int, int] | None:
+    """First and last token that share a character with the first gold answer; None without an answer."""
+    if not question.answers:
+        return None
+    text, start = question.answers[0]
+    first = int(np.searchsorted(spans[:, 1], start, side="right"))
+    last = int(np.searchsorted(spans[:, 0], start + len(text), side="left")) - 1
+    if first > last:
+        raise ValueError(
+            f"question {question.id!r}: the tokenizer drops every character of its answer {text!r}; "
+            "correct or remove the question"
+        )
+    return first, last
+
+
+def _rows(flat: np.ndarray, ends: np.ndarray) -> list[np.ndarray]:
+    return [flat[begin:end] for begin, end in zip([0, *ends[:-1].tolist()], ends.tolist())]

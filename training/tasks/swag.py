@@ -1,0 +1,231 @@
+"""Multiple choice: SWAG, or other questions in its layout, from the file to the model and back.
+
+A row of SWAG's val.csv (some columns left out) becomes one input for each ending (paper, section 4.4):
+
+    sent1                                sent2    ending0            ending1            ...   label
+    A man takes a violin from its case.  The man  begins to play it  boils it in water        0
+
+    choice 0  [CLS] a man takes a violin from its case . [SEP] the man begins to play it [SEP]
+    choice 1  [CLS] a man takes a violin from its case . [SEP] the man boils it in water [SEP]
+    type ids    0   0  0    0   0   0     0    0    0  0   0    1   1    1    1   1    1   1
+"""
+
+import csv
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from training.engine.batches import Features
+from training.files.hub_datasets import digest, load_from_hub
+from training.files.tables import read_table, sha256
+from training.tasks.classification.metrics import accuracy
+
+CONTEXT, START, LABEL = "sent1", "sent2", "label"
+INDEX = ("", "id", "index", "ind")
+FILES = (
+    "give --train_file and --validation_file in SWAG's layout (.csv, .tsv, .jsonl: sent1, sent2, ending0, ..., label)"
+)
+
+
+@dataclass
+class Examples:
+    """One split. ``endings`` holds C texts a row, ``labels`` which of them is right, None where that is hidden."""
+
+    contexts: list[str]
+    endings: list[list[str]]
+    labels: list[int] | None
+    index: list[str]
+    facts: dict
+
+    def __len__(self) -> int:
+        return len(self.contexts)
+
+    def first(self, count: int | None) -> "Examples":
+        cut = slice(count)
+        labels = None if self.labels is None else self.labels[cut]
+        return replace(
+            self, contexts=self.contexts[cut], endings=self.endings[cut], labels=labels, index=self.index[cut]
+        )
+
+
+@dataclass
+class Data:
+    name: str
+    splits: dict[str, Examples] = field(default_factory=dict)
+
+    def describe(self) -> dict:
+        return {"splits": {split: {"examples": len(part)} | part.facts for split, part in self.splits.items()}}
+
+    def constants(self) -> dict[str, float]:
+        """Key of the results -> the score of a model that always takes the ending that is most often right."""
+        labels = self.splits["validation"].labels if "validation" in self.splits else []
+        return {"eval_accuracy": max(map(labels.count, labels)) / len(labels)} if labels else {}
+
+    def summary(self) -> str:
+        return "\n".join(
+            f"{split}: {len(part):,} examples of {len(part.endings[0])} endings, "
+            f"{'with' if part.labels else 'without'} labels, {part.facts['source']}"
+            for split, part in self.splits.items()
+        )
+
+
+class ChoiceFeatures(Features):
+    """Tokenised examples of several choices: a row of ``input_ids`` holds C sequences; ``collate`` gives (B, C, L)."""
+
+    def __init__(self, columns: dict, pad_token_id: int, seed: int = 0):
+        super().__init__(columns, pad_token_id, seed)
+        self.lengths = np.array([max(map(len, choices)) for choices in columns["input_ids"]])
+
+    def collate(self, indices) -> dict[str, torch.Tensor]:
+        names = ("input_ids", "token_type_ids")
+        flat = {name: [choice for i in indices for choice in self.columns[name][i]] for name in names}
+        rows = Features(flat, self.pad_token_id)
+        batch = {name: t.view(len(indices), -1, t.shape[-1]) for name, t in rows.collate(range(len(rows))).items()}
+        if "labels" in self.columns:
+            batch["labels"] = torch.tensor([self.columns["labels"][i] for i in indices])
+        return batch
+
+
+# --- reading ---------------------------------------------------------------------------------------------
+
+
+def load_data(args) -> Data:
+    """The examples that the flags ask for.
+
+    Raises:
+        ValueError: flags that contradict each other; data that are missing or malformed, by file and line.
+    """
+    files = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
+    files = {split: path for split, path in files.items() if path}
+    if bool(args.dataset_name) == bool(files):
+        raise ValueError(f"{FILES}, or --dataset_name" + (", not both" if files else ""))
+    if "train" in files and "validation" not in files:
+        raise ValueError("--train_file needs --validation_file, the examples to evaluate on")
+    if files:
+        splits = {split: read_swag(path, labelled=split != "test") for split, path in files.items()}
+    else:
+        found = load_from_hub(args.dataset_name, args.dataset_config_name, FILES)
+        splits = {split: _from_hub(rows, f"{args.dataset_name} {split}", split) for split, rows in found.items()}
+    for split, limit in (("train", args.max_train_samples), ("validation", args.max_eval_samples)):
+        if split in splits:
+            splits[split] = splits[split].first(limit)
+    if len(counts := {len(part.endings[0]) for part in splits.values()}) > 1:
+        raise ValueError(f"expected the same number of endings in every split, got {sorted(counts)}")
+    return Data(args.dataset_name or "custom", splits)
+
+
+def read_swag(path: str | Path, labelled: bool = True) -> Examples:
+    """A table with the columns sent1, sent2 (may be absent), ending0, ending1, ..., and label.
+
+    Args:
+        labelled: without it the label column may be absent, or hold -1 or nothing.
+
+    Raises:
+        ValueError: by file and line, for whatever is not such a table.
+    """
+    may_be_null = () if labelled else (LABEL,)
+    table = read_table(path, lambda header: find_columns(header, labelled), may_be_null=may_be_null)
+    facts = {"source": str(path), "sha256": sha256(Path(path))}
+    return _examples(table.columns, table.where, labelled, facts)
+
+
+def find_columns(header: list[str], labelled: bool) -> list[str]:
+    """The columns that are read. Raises ValueError if one is missing."""
+    numbers = sorted(int(name[6:]) for name in header if re.fullmatch(r"ending\d+", name))
+    if CONTEXT not in header or numbers != list(range(max(2, len(numbers)))) or (labelled and LABEL not in header):
+        raise ValueError(
+            f"expected the columns {CONTEXT!r}, 'ending0', 'ending1' and so on{f', {LABEL!r}' if labelled else ''}; "
+            f"got {', '.join(map(repr, header))}"
+        )
+    index = next((name for name in INDEX if name in header), None)
+    others = [name for name in (START, LABEL, index) if name in header]
+    return [CONTEXT, *(f"ending{number}" for number in numbers), *others]
+
+
+def _examples(columns: dict[str, list], where: Callable[[int], str], labelled: bool, facts: dict) -> Examples:
+    texts = [name for name in columns if name in (CONTEXT, START) or name.startswith("ending")]
+    for name in texts:
+        for row, text in enumerate(columns[name]):
+            if not isinstance(text, str) or not (text.strip() or name == START):
+                raise ValueError(f"{where(row)}: expected text in {name!r}, got {text!r}")
+    names = [name for name in texts if name.startswith("ending")]
+    starts = columns.get(START, [""] * len(columns[CONTEXT]))
+    endings = [
+        [f"{start} {ending}".strip() for ending in row]
+        for start, row in zip(starts, zip(*(columns[name] for name in names)))
+    ]
+    labels = columns.get(LABEL)
+    if labels and not labelled and all(str(label) in ("", "-1", "None") for label in labels):
+        labels = None
+    if labels:
+        labels = [_label(label, len(names), where(row)) for row, label in enumerate(labels)]
+    index = next((columns[name] for name in INDEX if name in columns), range(len(endings)))
+    return Examples(columns[CONTEXT], endings, labels, [str(i) for i in index], facts)
+
+
+def _label(value, choices: int, place: str) -> int:
+    if isinstance(value, bool) or str(value) not in map(str, range(choices)):
+        raise ValueError(f"{place}: expected a label from 0 to {choices - 1}, got {value!r}")
+    return int(value)
+
+
+def _from_hub(rows, source: str, split: str) -> Examples:
+    labelled = split != "test"
+    try:
+        names = find_columns(rows.column_names, labelled)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from None
+    columns = {name: rows[name][:] for name in names}
+    facts = {"source": source, "sha256": digest(columns)}
+    return _examples(columns, lambda row: f"{source} row {row}", labelled, facts)
+
+
+# --- to the model, and back ------------------------------------------------------------------------------
+
+
+def features(data: Data, tokenizer, max_length: int) -> dict[str, ChoiceFeatures]:
+    """split -> token ids of every choice, the longer of context and ending cut first, and labels if there are any.
+    A "[SEP]" in a text is text."""
+    return {split: _tokenized(part, tokenizer, max_length) for split, part in data.splits.items()}
+
+
+def _tokenized(examples: Examples, tokenizer, max_length: int) -> ChoiceFeatures:
+    choices = len(examples.endings[0])
+    columns: dict[str, list] = {"input_ids": [], "token_type_ids": []}
+    for start in range(0, len(examples), 5_000):
+        part = slice(start, start + 5_000)
+        encoded = tokenizer(
+            [context for context in examples.contexts[part] for _ in range(choices)],
+            [ending for endings in examples.endings[part] for ending in endings],
+            truncation="longest_first",
+            max_length=max_length,
+            split_special_tokens=True,
+            return_token_type_ids=True,
+            return_attention_mask=False,
+        )
+        for name, column in columns.items():
+            rows = encoded[name]
+            column += [rows[i : i + choices] for i in range(0, len(rows), choices)]
+    if examples.labels:
+        columns["labels"] = examples.labels
+    return ChoiceFeatures(columns, tokenizer.pad_token_id)
+
+
+def score(logits: np.ndarray, labels: list[int]) -> dict[str, float]:
+    """Accuracy of logits (n, C)."""
+    return {"accuracy": accuracy(logits.argmax(axis=1), labels)}
+
+
+def write_predictions(path: Path, examples: Examples, logits: np.ndarray) -> None:
+    """A .csv: the row's index, the number of the ending chosen, and the probability of each."""
+    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probabilities = shifted / shifted.sum(axis=1, keepdims=True)
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["index", "prediction", *(f"probability{i}" for i in range(logits.shape[1]))])
+        for name, row in zip(examples.index, probabilities, strict=True):
+            writer.writerow([name, int(row.argmax()), *(f"{value:.6f}" for value in row)])

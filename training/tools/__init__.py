@@ -1,0 +1,1 @@
+"""Commands about runs: see `python -m training`."""

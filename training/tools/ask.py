@@ -1,0 +1,159 @@
+"""Ask a fine-tuned model.
+
+    python -m training ask --model runs/squad --question "Who wrote it?" --context "It was written by Ada."
+    python -m training ask --model runs/squad --question "Who wrote it?" "When?" --context_file contexts.txt
+
+A context file holds one context or more, with blank lines between them. One JSON object a line is printed for every
+question and context, in their order: the answer, its score (the softmax over the n-best spans), and its first
+character and the one after its last in the context. A model fine-tuned on SQuAD 2.0 may give no answer: "" at 0, 0;
+it does so above the threshold that run_squad.py stored, or --null_score_diff_threshold. Lengths are those that the
+model was fine-tuned with.
+"""
+
+import argparse
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+
+from tokenization.packed_files import read_text
+from training.engine.batches import Features
+from training.engine.initial_weights import load_network
+from training.engine.special_tokens import check_special_tokens
+from training.tasks.squad.answers import Answers, find_answers
+from training.tasks.squad.squad_data import Question, Windows, build_windows, check_lengths
+
+DEFAULTS = {
+    "max_seq_length": 384,
+    "doc_stride": 128,
+    "max_query_length": 64,
+    "max_answer_length": 30,
+    "n_best_size": 20,
+}
+
+
+def store_settings(config, args, results: dict) -> None:
+    """Let ``config`` say how its model was evaluated, so that it is asked in the same way.
+
+    Args:
+        results: of the evaluation; in version 2 they tell the threshold above which nothing is answered.
+    """
+    config.question_answering = {name: getattr(args, name) for name in DEFAULTS}
+    vars(config).pop("null_score_diff_threshold", None)  # of an earlier fine-tuning
+    if args.version_2_with_negative:
+        config.null_score_diff_threshold = results["eval_null_score_diff_threshold"]
+
+
+def settings_of(config) -> dict[str, int]:
+    """The settings stored, for other models ``DEFAULTS`` cut down to the positions that the model has."""
+    longest = min(DEFAULTS["max_seq_length"], config.max_position_embeddings)
+    query = min(DEFAULTS["max_query_length"], longest // 4)
+    stride = min(DEFAULTS["doc_stride"], max(1, (longest - query - 3) // 2))
+    fitting = {"max_seq_length": longest, "max_query_length": query, "doc_stride": stride}
+    return DEFAULTS | fitting | getattr(config, "question_answering", {})
+
+
+def ask(
+    model,
+    tokenizer,
+    questions: Sequence[Question],
+    threshold: float | None = None,
+    batch_size: int = 32,
+) -> Answers:
+    """Answer every question from its context, in windows where it is long.
+
+    Args:
+        model: an extractive question answering model of the Hugging Face interface.
+        threshold: on the null odds; default: the model's own, and for a model without one (SQuAD 1.1) no limit.
+    """
+    settings = settings_of(model.config)
+    lengths = [settings.pop(name) for name in ("max_seq_length", "doc_stride", "max_query_length")]
+    check_lengths(*lengths)
+    windows = build_windows(questions, tokenizer, *lengths)
+    logits = window_logits(model, windows, tokenizer.pad_token_id, batch_size)
+    if threshold is None:
+        threshold = getattr(model.config, "null_score_diff_threshold", None)
+    options = {} if threshold is None else {"version_2_with_negative": True, "null_score_diff_threshold": threshold}
+    return find_answers(questions, windows, *logits, **settings, **options)
+
+
+@torch.no_grad()
+def window_logits(model, windows: Windows, pad_token_id: int, batch_size: int) -> tuple[list, list]:
+    """Start and end logits of every window, one array each; windows of like length share a batch."""
+    model.eval()
+    features = Features(windows.columns(), pad_token_id)
+    order = np.argsort(-features.lengths, kind="stable")
+    start, end = ([np.empty(0)] * len(features) for _ in "se")
+    for first in range(0, len(order), batch_size):
+        indices = order[first : first + batch_size]
+        outputs = model(**{name: tensor.to(model.device) for name, tensor in features.collate(indices).items()})
+        for rows, logits in ((start, outputs.start_logits), (end, outputs.end_logits)):
+            for i, row in zip(indices, logits.float().cpu().numpy()):
+                rows[i] = row[: features.lengths[i]]
+    return start, end
+
+
+def records(questions: Sequence[Question], answers: Answers) -> Iterator[dict]:
+    """What is printed: question, answer, score, start, end; and in version 2 the null odds."""
+    for question in questions:
+        text, entries = answers.predictions[question.id], answers.nbest[question.id]
+        entry = next((entry for entry in entries if entry["text"] == text), {"probability": 0.0, "start": 0, "end": 0})
+        record = {"question": question.text, "answer": text, "score": round(entry["probability"], 6)}
+        record |= {"start": entry["start"], "end": entry["end"]}
+        if question.id in answers.null_odds:
+            record["null_odds"] = answers.null_odds[question.id]
+        yield record
+
+
+def read_contexts(path: str | Path) -> list[str]:
+    """The contexts of a text file, blank lines between them. Raises ValueError if there is none or no UTF-8."""
+    text = read_text(path).replace("\r\n", "\n")
+    contexts = [part.strip("\n") for part in re.split(r"\n[^\S\n]*(?=\n)", text) if part.strip()]
+    if not contexts:
+        raise ValueError(f"{path}: holds no text; expected contexts with blank lines between them")
+    return contexts
+
+
+def load(name: str):
+    """Model and tokenizer of a folder or of the Hub. Raises ValueError if they cannot be had, or have no span head."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name)
+        model, new, _ = load_network(AutoModelForQuestionAnswering, name, ("qa_outputs.",))
+    except OSError as error:
+        raise ValueError(f"--model {name}: cannot be opened ({str(error).splitlines()[0]})") from error
+    if new:
+        raise ValueError(
+            f"--model {name}: has no weights for {', '.join(new)}, so it is not fine-tuned for question answering; "
+            "give a folder that run_squad.py made"
+        )
+    check_special_tokens(tokenizer)
+    return model, tokenizer
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m training ask",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--model", required=True, help="Folder or Hub name of a fine-tuned model.")
+    parser.add_argument("--question", required=True, nargs="+", help="One question or more, each in quotes.")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--context", help="The text that holds the answer.")
+    source.add_argument("--context_file", help="A UTF-8 text file of contexts, blank lines between them.")
+    parser.add_argument("--null_score_diff_threshold", type=float, help="Answer nothing above these null odds.")
+    args = parser.parse_args(argv)
+    contexts = read_contexts(args.context_file) if args.context_file else [args.context]
+    model, tokenizer = load(args.model)
+    questions = [
+        Question(f"{q}-{c}", text, context)
+        for q, text in enumerate(args.question)
+        for c, context in enumerate(contexts)
+    ]
+    for record in records(questions, ask(model, tokenizer, questions, args.null_score_diff_threshold)):
+        print(json.dumps(record, ensure_ascii=False))

@@ -1,0 +1,159 @@
+"""What fits into the hours at hand? Times a few real steps on this machine.
+
+    python -m training plan --config_name base --hours 6
+    python -m training plan --config_name mini --hours 2 --phases 128:0.9:32,512:0.1:8 -- --mixed_precision bf16
+    python -m training plan --hours 24 --launcher "accelerate launch --multi_gpu --num_processes 8"
+
+It runs run_pretraining.py itself, in a process of its own and a temporary folder, on made-up text: the network, the
+optimiser, the batches and the flags (all behind `--` go to the script) are those of the training to come. Of each
+phase the first step is thrown away (allocation, warm-up of the kernels); the median of the others counts. Text of
+your own fills instances a little more or less than made-up text does; that, and evaluation and checkpoints beyond
+the 3 % set aside for them, is the error to expect.
+"""
+
+import argparse
+import functools
+import json
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from transformers import BertTokenizer
+
+from training.engine.phases import Phase, described, phases_of, scheduled
+
+SCRIPT = Path(__file__).parents[2] / "run_pretraining.py"
+TIMED_STEPS = 4  # of each phase, the first of them thrown away
+TRAINING_SHARE = 0.97  # of the time; the rest is for evaluation, checkpoints and the start
+PUBLISHED = 1_000_000 * 256  # sequences of the published models
+
+
+def write_inputs(folder: Path, vocab_size: int) -> None:
+    """A vocabulary of `vocab_size` words (`vocabulary/`) and documents made of them (`text.txt`)."""
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    words = [f"w{number}" for number in range(vocab_size - len(specials))]
+    BertTokenizer(vocab={word: n for n, word in enumerate([*specials, *words])}).save_pretrained(folder / "vocabulary")
+    rng = np.random.default_rng(0)
+    lines = []
+    for _ in range(60):
+        lines += [" ".join(words[i] for i in rng.integers(0, len(words), 25)) for _ in range(40)]
+        lines.append("")
+    (folder / "text.txt").write_text("\n".join(lines), encoding="utf-8")
+
+
+def start(flags: Sequence[str], launcher: Sequence[str] = (sys.executable,)) -> None:
+    """Run run_pretraining.py with `flags`; ValueError with its last line when it fails."""
+    done = subprocess.run([*launcher, str(SCRIPT), *flags], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    if done.returncode:
+        message = done.stderr.decode(errors="replace").strip().splitlines()
+        raise ValueError(f"run_pretraining.py ended with status {done.returncode}: {message[-1] if message else ''}")
+
+
+def timed_run(
+    config_name: str, vocab_size: int, phases: Sequence[Phase], more: Sequence[str], start: Callable
+) -> tuple[list[dict], dict[str, Any], dict[str, Any]]:
+    """(training records, all_results.json, run.json) of a few steps of each phase."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_inputs(folder, vocab_size)
+        share = 1 / len(phases)
+        parts = ",".join(f"{p.length}:{share:.9f}:{p.size}x{p.accumulation}" for p in phases)
+        own = {
+            "output_dir": folder / "run",
+            "train_file": folder / "text.txt",
+            "validation_file": folder / "text.txt",
+            "tokenizer_name": folder / "vocabulary",
+            "config_name": config_name,
+            "phases": parts,
+            "max_steps": TIMED_STEPS * len(phases),
+            "logging_steps": 1,
+            "eval_steps": 0,
+            "save_steps": 0,
+            "max_eval_instances": 1,
+        }
+        start([*more, *(part for flag, value in own.items() for part in (f"--{flag}", str(value)))])
+        with open(folder / "run" / "metrics.jsonl", encoding="utf-8") as file:
+            records = [event for event in map(json.loads, file) if event["event"] == "train"]
+        results, facts = (
+            json.loads((folder / "run" / file).read_text(encoding="utf-8")) for file in ("all_results.json", "run.json")
+        )
+    return records, results, facts
+
+
+def plan(
+    hours: float, phases: Sequence[Phase], records: list[dict], results: dict[str, Any], facts: dict[str, Any]
+) -> str:
+    """The table, and what fits into `hours`, from the records of a timed run.
+
+    Raises ValueError when not even one step of each phase fits.
+    """
+    world, lines = facts["processes"], []
+    lines.append(f"{facts['device']}, {world} process(es), mixed precision {facts['mixed_precision']}")
+    lines.append(f"{facts['parameters']:,} parameters; peak memory {results['peak_memory_gb']:.1f} GB in a process")
+    lines.append("")
+    lines.append(f"{'length':>6} {'a step':>12} {'s/step':>8} {'tokens/s':>10} {'of peak':>8}")
+    seconds = {}
+    for phase in phases:
+        own = [record for record in records if record["max_seq_length"] == phase.length][1:]
+        found = {n: statistics.median(r[n] for r in own) for n in ("seconds_per_step", "tokens_per_second", "mfu")}
+        seconds[phase.length] = found["seconds_per_step"]
+        batch = f"{phase.size * phase.accumulation * world} x {phase.length}"
+        lines.append(
+            f"{phase.length:6} {batch:>12} {found['seconds_per_step']:8.3f} {found['tokens_per_second']:10,.0f} "
+            f"{found['mfu']:8.1%}"
+        )
+    mean = sum(phase.share * seconds[phase.length] for phase in phases)
+    total = int(hours * 3600 * TRAINING_SHARE / mean)
+    try:
+        planned = scheduled(phases, total)
+    except ValueError as error:
+        raise ValueError(f"{hours:g} hours hold {total} steps, too few for these phases ({error})") from error
+    sequences = sum((p.stop - p.start) * p.size * p.accumulation * world for p in planned)
+    tokens = sum((p.stop - p.start) * p.size * p.accumulation * world * p.length for p in planned)
+    steps = (
+        f"--max_steps {total} --phases {','.join(f'{p.length}:{p.share:g}:{p.size}x{p.accumulation}' for p in phases)}"
+    )
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"In {hours:g} hours: {total:,} steps ({described(planned, world)})",
+            f"= {sequences:,} sequences, {tokens:,} tokens with padding; {sequences / PUBLISHED:.2g} of the published "
+            "models' 256 million sequences.",
+            f"Flags: --config_name {facts['flags']['config_name']} {steps}",
+        ]
+    )
+
+
+def main(argv: list[str] | None = None, start: Callable = start) -> None:
+    """The command; tests give a `start` of their own."""
+    argv = sys.argv[1:] if argv is None else argv
+    cut = argv.index("--") if "--" in argv else len(argv)
+    parser = argparse.ArgumentParser(prog="python -m training plan", allow_abbrev=False, description=__doc__)
+    parser.add_argument("--config_name", default="base", help="a size, or a folder with config.json")
+    parser.add_argument("--hours", type=float, required=True, help="time at hand")
+    parser.add_argument(
+        "--launcher", default=shlex.quote(sys.executable), help="e.g. 'accelerate launch --num_processes 8'"
+    )
+    parser.add_argument("--vocab_size", type=int, default=30522)
+    parser.add_argument("--phases", default="128:0.9,512:0.1", help="as in run_pretraining.py")
+    parser.add_argument("--per_device_train_batch_size", type=int, default=8)
+    parser.add_argument("--gradient_accumulation_steps", type=int, default=1)
+    arguments = parser.parse_args(argv[:cut])
+    try:
+        if not arguments.hours > 0:
+            raise ValueError(f"--hours is {arguments.hours}; expected above 0")
+        if arguments.vocab_size < 16:
+            raise ValueError(f"--vocab_size is {arguments.vocab_size}; expected at least 16")
+        phases = phases_of(vars(arguments))
+        launched = functools.partial(start, launcher=shlex.split(arguments.launcher))
+        found = timed_run(arguments.config_name, arguments.vocab_size, phases, argv[cut + 1 :], launched)
+        print(plan(arguments.hours, phases, *found))
+    except (ValueError, OSError) as error:
+        parser.exit(2, f"{parser.prog}: error: {error}\n")

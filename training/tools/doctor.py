@@ -1,0 +1,193 @@
+"""The plateau doctor: why does the loss not fall?
+
+    python -m training doctor RUN_FOLDER                         # run_pretraining.py asks too, after an evaluation
+    python -m training doctor RUN_FOLDER --make_reference mini   # its curve goes into reference_curves.json
+
+A model that knows how often each piece occurs and nothing else reaches a loss of the text's unigram entropy: the
+line. A run sits on it when, after the warm-up, both its last held-out loss and the mean of its training losses
+(masked-LM part) over the window are above the line less 0.25 nats. The window is the last tenth of the steps, with
+at least 5 records. The margin is what position and length alone give away: models that have not begun to use
+context get about so far below the line.
+"""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from training.engine.curves import read_events, series
+from training.engine.phases import phase_at, phases_of, scheduled
+from training.engine.run import Run, write_json
+from training.pretraining.corpus import Corpus
+from training.tools.audit import Line, read_run, repeated_share
+from training.tools.reference_curves import FILE, references, settings_of
+
+MARGIN = 0.25  # nats
+FEWEST_RECORDS = 5
+LARGE = 60_000_000  # parameters; base has 110 million, medium 41 million
+# Peak learning rates that train: our own runs for the small ones; the paper's 1e-4 up to RoBERTa's 7e-4 for the others.
+RATES = {"small": (2e-4, 3e-3), "large": (5e-5, 7e-4)}
+MASK_RATES = (0.1, 0.4)  # 40 %: Wettig et al. 2022
+FEWEST_TOKENS_A_STEP = 2048
+SHORTEST_WARMUP = 50  # steps; and 1 % of all, as in the paper
+PATIENCE = 2.0  # times the tokens that the reference needed
+
+
+def level(events: list[dict], entropy: float, warmup: int) -> tuple[int, int, float] | None:
+    """(last step, steps of the window, mean training loss) of a run that sits on the line; None of any other."""
+    name = "mlm_loss" if any("mlm_loss" in event for event in events) else "loss"
+    steps, losses = series(events, "train", name)
+    after = [(step, loss) for step, loss in zip(steps, losses) if step > warmup]
+    if len(after) < FEWEST_RECORDS:
+        return None
+    last = after[-1][0]
+    window = [(step, loss) for step, loss in after if step > 0.9 * last]
+    window = after[-FEWEST_RECORDS:] if len(window) < FEWEST_RECORDS else window
+    mean = sum(loss for _, loss in window) / len(window)
+    held_out = [loss for step, loss in zip(*series(events, "eval", "eval_mlm_loss")) if step > warmup]
+    if min([mean, *held_out[-1:]]) <= entropy - MARGIN:
+        return None
+    return last, last - window[0][0] + 1, mean
+
+
+def causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, float]) -> list[Line]:
+    """The usual causes of a plateau, each looked at; repeated: shares of repeated documents and sentences."""
+    flags, total = facts["flags"], facts["total_steps"]
+    phases = scheduled(phases_of(flags), total)
+    phase = phase_at(phases, step)
+    a_step = phase.size * phase.accumulation * facts["processes"] * phase.length
+    seen = sum(
+        (min(step, p.stop) - p.start) * p.size * p.accumulation * facts["processes"] * p.length
+        for p in phases
+        if p.start < step
+    )
+    warmup = warmup_of(flags, total)
+    rate, (low, high) = flags["learning_rate"], RATES["large" if facts["parameters"] > LARGE else "small"]
+    masks, (fewest, most) = flags["mlm_probability"], MASK_RATES
+    name, needed = tokens_to_leave(flags["config_name"] or "mini")
+    return [
+        Line(
+            "duplicates",
+            f"{repeated[0]:.1%} of the documents and {repeated[1]:.1%} of the sentences are repeated",
+            repeated[0] < 0.01 and repeated[1] < 0.05,
+        ),
+        Line(
+            "mask rate",
+            f"--mlm_probability {masks:g} is outside {fewest} to {most}",
+            flags["objective"] == "ltr" or fewest <= masks <= most,
+        ),
+        Line(
+            "learning rate",
+            f"--learning_rate {rate:g} is outside {low:g} to {high:g}, which suit this size",
+            low <= rate <= high,
+        ),
+        Line(
+            "warm-up",
+            f"the warm-up has {warmup} steps (take at least {SHORTEST_WARMUP}, and 1 % of all)",
+            warmup >= max(SHORTEST_WARMUP, 0.01 * total),
+        ),
+        Line(
+            "batch",
+            f"an optimiser step sees only {a_step:,} tokens (raise --gradient_accumulation_steps)",
+            a_step >= FEWEST_TOKENS_A_STEP,
+        ),
+        Line(
+            "too few steps",
+            f"{seen:,} tokens so far, and our {name} left the line after {needed:,}",
+            seen >= PATIENCE * needed,
+        ),
+    ]
+
+
+def warmup_of(flags: Mapping[str, Any], total_steps: int) -> int:
+    """Optimiser steps of the warm-up, as `linear_schedule` counts them."""
+    return round(flags["warmup_steps"] * (total_steps if flags["warmup_steps"] < 1 else 1))
+
+
+def tokens_to_leave(config_name: str) -> tuple[str, int]:
+    """(reference run, tokens it took to leave the line); another size's where this one has no reference."""
+    known = references()
+    name = config_name if config_name in known else next(iter(known))
+    settings, held_out = known[name]["settings"], known[name]["held_out"]
+    left = next(
+        step
+        for step, loss in zip(held_out["steps"], held_out["mlm_loss"])
+        if loss <= settings["unigram_entropy"] - MARGIN
+    )
+    return name, left * settings["sequences_per_step"] * settings["max_seq_length"]
+
+
+def diagnosis(facts: Mapping[str, Any], events: list[dict], corpus: Corpus) -> str | None:
+    """One sentence for a run that sits on the line, with the likely causes; None for any other run."""
+    entropy = corpus.unigram_entropy()
+    found = level(events, entropy, warmup_of(facts["flags"], facts["total_steps"]))
+    if found is None:
+        return None
+    step, window, mean = found
+    repeated = tuple(repeated_share(corpus.tokens, *spans) for spans in corpus_spans(corpus))
+    checked = causes(facts, step, repeated)
+    likely = "; ".join(line.text for line in checked if not line.good)
+    fine = ", ".join(line.name for line in checked if line.good)
+    return (
+        f"the masked-LM loss sits at {mean:.2f} (last {window:,} steps), where knowing only how often each piece "
+        f"occurs gives {entropy:.2f}: the model does not use context yet; "
+        + (f"likely: {likely}" if likely else "none of the usual causes is there: look at the data with audit and show")
+        + (f" (checked and fine: {fine})" if fine else "")
+    )
+
+
+def corpus_spans(corpus: Corpus) -> list[tuple[Any, int]]:
+    """(offsets, shortest) of documents and of sentences for `repeated_share`, as the audit counts them."""
+    return [(corpus.sentences[corpus.documents], 1), (corpus.sentences, 8)]
+
+
+def consult(run: Run, corpus: Corpus) -> None:
+    """After an evaluation: say and record the diagnosis of a running training, if there is one."""
+    if not run.is_main:
+        return
+    events = read_events(run.output_dir / "metrics.jsonl")
+    step = events[-1]["step"]
+    before = max((event["step"] for event in events if event["event"] == "doctor"), default=0)
+    if step < 2 * before:  # said already; said again when the run is twice as old
+        return
+    if text := diagnosis(run.facts, events, corpus):
+        run.log(event="doctor", step=step, text=text)
+        run.say(f"doctor: {text}")
+
+
+def make_reference(folder: Path, name: str) -> None:
+    """Put the curve of the run in `folder` into reference_curves.json as `name`."""
+    facts = read_run(folder)
+    events = read_events(folder / "metrics.jsonl")
+    entropy = next(event["unigram_entropy"] for event in events if event["event"] == "corpus")
+    steps, losses = series(events, "train", "mlm_loss")
+    # Centred: a mean over the past alone would lag behind where the curve is steep.
+    smooth = [sum(near) / len(near) for i in range(len(losses)) if (near := losses[max(0, i - 2) : i + 3])]
+    every = max(1, len(steps) // 100)
+    held_out = series(events, "eval", "eval_mlm_loss")
+    made = {"started": facts["started"], "device": facts["device"], "versions": facts["versions"]}
+    text = {"train_file": [Path(file).name for file in facts["flags"]["train_file"]], **facts["corpus"]}
+    reference = {
+        "settings": settings_of(facts, entropy) | {"text": text, "parameters": facts["parameters"], "made": made},
+        "train": {"steps": steps[::every], "mlm_loss": [round(loss, 3) for loss in smooth[::every]]},
+        "held_out": {"steps": held_out[0], "mlm_loss": [round(loss, 3) for loss in held_out[1]]},
+    }
+    write_json(FILE, (references() if FILE.exists() else {}) | {name: reference})
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m training doctor", allow_abbrev=False, description=__doc__)
+    parser.add_argument("folder", type=Path, metavar="RUN_FOLDER")
+    parser.add_argument("--make_reference", metavar="NAME", help="keep the curve of this run as a reference")
+    arguments = parser.parse_args(argv)
+    folder = arguments.folder
+    try:
+        facts = read_run(folder)
+        if arguments.make_reference:
+            make_reference(folder, arguments.make_reference)
+            return
+        corpus = Corpus.open(folder / "corpus" / "train", verify=False)
+        found = diagnosis(facts, read_events(folder / "metrics.jsonl"), corpus)
+        print(found or "the loss does not sit on the unigram line, or the run is too young to say")
+    except (ValueError, OSError) as error:
+        parser.exit(2, f"{parser.prog}: error: {error}\n")

@@ -1,0 +1,120 @@
+"""Which runs may be averaged: what shaped a finished run besides its seed, and how to say in words what differs.
+
+A run's ``run.json`` is compared, not its folder's name. A flag that an older run.json does not have counts as the
+default of today.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from training.arguments import GlueArguments, NerArguments, PretrainingArguments, SquadArguments, SwagArguments
+from training.engine.run import FREE_FLAGS
+
+ARGUMENTS = {
+    "run_pretraining.py": PretrainingArguments,
+    "run_glue.py": GlueArguments,
+    "run_squad.py": SquadArguments,
+    "run_ner.py": NerArguments,
+    "run_swag.py": SwagArguments,
+}
+# Where a run began; these make the columns of the report.
+START_FLAGS = {"model_name_or_path", "config_name", "tokenizer_name", "model_impl"}
+# Where data lies: what it is, is compared by its hash.
+DATA_FLAGS = {"data_dir", "train_file", "validation_file", "dataset_name", "dataset_config_name", "task_name"}
+# What is done with a finished run, or with data that it was neither trained nor scored on.
+LATER_FLAGS = {"test_file", "do_predict", "write_submission", "push_to_hub", "hub_model_id"}
+SERIES_FLAGS = {"seed", "seeds", "compare_to", "paper"}
+CHOICE_FLAGS = {"eval_steps", "metric_for_best_model"}  # they matter only where the best checkpoint is chosen
+NOT_SHAPING = FREE_FLAGS | START_FLAGS | DATA_FLAGS | LATER_FLAGS | SERIES_FLAGS
+
+WORDS: dict[str, Callable[[Any], str]] = {
+    "learning_rate": lambda value: f"learning rate {short(value)}",
+    "num_train_epochs": lambda value: f"{value:g} epoch{'s' * (value != 1)}" if value else "",
+    "max_steps": lambda value: f"{value:,} steps" if value > 0 else "",  # the epochs are named then
+    "mixed_precision": lambda value: f"mixed precision {value}",
+    "processes": lambda value: f"{value} process{'es' * (value != 1)}",
+    "initial_weights": lambda value: f"weights {value}" if value else "weights without a recorded hash",
+    "model_name_or_path": lambda value: f"folder {value}" if value else "",
+    "config_name": lambda value: f"size {value}" if value else "",
+    "tokenizer_name": lambda value: f"tokenizer {value}" if value else "",
+    "training data": lambda value: f"training data {value}",
+    "evaluation data": lambda value: f"evaluation data {value}",
+}
+
+
+def shape(facts: dict) -> dict[str, Any]:
+    """What shaped a run besides its start and its seed, by name.
+
+    Args:
+        facts: the content of its run.json.
+    """
+    flags = _flags(facts)
+    settings = {name: value for name, value in flags.items() if name not in NOT_SHAPING}
+    if settings.get("max_steps", -1) > 0:
+        del settings["num_train_epochs"]
+    if not settings.get("load_best_model_at_end") and not settings.get("early_stopping_patience"):
+        settings = {name: value for name, value in settings.items() if name not in CHOICE_FLAGS}
+    settings["mixed_precision"] = facts.get("mixed_precision") or settings.get("mixed_precision") or "no"
+    settings["processes"] = facts.get("processes", 1)
+    return settings | _data(facts, flags)
+
+
+def start(facts: dict) -> dict[str, Any]:
+    """Which weights, and which tokenizer, a run began with, by name."""
+    flags, weights = _flags(facts), facts.get("initial_weights")
+    if weights:
+        return {"initial_weights": ", ".join(sha256[:8] for sha256 in weights.values())}
+    names = ("model_name_or_path", "config_name", "tokenizer_name")
+    return {"initial_weights": None} | {name: flags.get(name) for name in names}
+
+
+def told_apart(names: list[str], settings: list[dict[str, Any]]) -> list[str]:
+    """Each name, and in words what its settings have that those of others of the same name have not."""
+    found = list(names)
+    for name in dict.fromkeys(names):
+        places = [place for place, other in enumerate(names) if other == name]
+        differing = [key for key in _keys(settings, places) if len({repr(settings[p].get(key)) for p in places}) > 1]
+        for place in places:
+            words = [in_words(key, settings[place].get(key)) for key in differing]
+            found[place] = ", ".join([name, *filter(None, words)])
+    return found
+
+
+def in_words(name: str, value: Any) -> str:
+    """A setting as a reader would say it: "learning rate 3e-5", "3 epochs", "group by length"."""
+    if name in WORDS:
+        return WORDS[name](value)
+    words = name.replace("_", " ")
+    if isinstance(value, bool):
+        return words if value else f"no {words}"
+    return f"no {words}" if value is None else f"{words} {short(value)}"
+
+
+def short(value: Any) -> str:
+    """3e-5 rather than 3e-05."""
+    return f"{value:g}".replace("e-0", "e-").replace("e+0", "e+") if isinstance(value, float) else str(value)
+
+
+def _flags(facts: dict) -> dict[str, Any]:
+    fields = dataclasses.fields(ARGUMENTS[facts["script"]])
+    defaults = {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
+    return defaults | facts["flags"]
+
+
+def _data(facts: dict, flags: dict[str, Any]) -> dict[str, str]:
+    """The hashes of what the run was trained and scored on; where it has none, the flags that name the data."""
+    data = facts.get("data") or {}
+    splits = data.get("splits", data) if isinstance(data, dict) else {}
+    found = {}
+    for title, kind in (("training data", "train"), ("evaluation data", "validation")):
+        parts = [part for split, part in splits.items() if split.startswith(kind) and isinstance(part, dict)]
+        known = [str(part.get("sha256") or part.get("fingerprint") or "")[:8] for part in parts]
+        found[title] = " and ".join(known)
+    if not all(found.values()):
+        found |= {name: flags[name] for name in sorted(DATA_FLAGS) if flags.get(name) is not None}
+    return found
+
+
+def _keys(settings: list[dict[str, Any]], places: list[int]) -> list[str]:
+    return list(dict.fromkeys(key for place in places for key in settings[place]))

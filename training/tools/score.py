@@ -1,0 +1,33 @@
+"""The official SQuAD score of a file of answers.
+
+python -m training score DATA.json PREDICTIONS.json [--version_2_with_negative] [--na_prob_file ODDS.json]
+"""
+
+import argparse
+import json
+
+from training.tasks.squad.metrics import read_numbers, read_predictions, score
+from training.tasks.squad.squad_data import read_squad
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Print the official numbers as one JSON object. Raises ValueError for files that are not what they should be."""
+    parser = argparse.ArgumentParser(
+        prog="python -m training score",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("data", help="SQuAD JSON with the gold answers")
+    parser.add_argument("predictions", help="JSON object: question id -> answer text")
+    parser.add_argument("--version_2_with_negative", action="store_true", help="SQuAD 2.0 rules")
+    parser.add_argument("--na_prob_file", help="2.0: JSON object: question id -> number, high if unanswerable")
+    parser.add_argument("--na_prob_thresh", type=float, help="2.0: the answer counts as empty above this number (1.0)")
+    args = parser.parse_args(argv)
+    questions = read_squad(args.data, args.version_2_with_negative)
+    gold = {question.id: [text for text, _ in question.answers] for question in questions}
+    predictions = read_predictions(args.predictions)
+    odds = read_numbers(args.na_prob_file) if args.na_prob_file else None
+    official = 1.0 if odds else None
+    threshold = official if args.na_prob_thresh is None else args.na_prob_thresh
+    print(json.dumps(score(gold, predictions, args.version_2_with_negative, odds, threshold), indent=2))
