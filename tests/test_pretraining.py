@@ -133,10 +133,14 @@ ONE, TWO = "The old house .", "The old house . A new river ."
     [
         ([TWO], "", "got 1 for the training text (its longest has 2 sentences) and 0 for the held-out text"),
         ([f"The old house {n} ." for n in range(300)], "", "(its longest has 1 sentences)"),
-        ([f"{TWO} {n}" for n in range(9)], "", "and 0 for the held-out text (its longest has 0 sentences)"),
+        (
+            [f"{TWO} {n}" for n in range(9)],
+            "",
+            "and 0 for the held-out text (its longest has 0 sentences)",
+        ),
         ([TWO, ""], "--validation_file V", "got 1 for the training text"),
         ([ONE, ONE, ONE], "--validation_file V", "got 3 for the training text (its longest has 1 sentences). Add"),
-        ([f"{TWO} {n}" for n in range(300)], "--max_train_documents 2", "got 2 for the training text"),
+        ([f"{TWO} {n}" for n in range(300)], "--max_train_documents 9", "got 9 for the training text"),
         ([ONE], "--objective mlm", "got 1 for the training text (its longest has 1 sentences) and 0 for the held-out"),
     ],
 )

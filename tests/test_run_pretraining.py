@@ -347,7 +347,8 @@ def test_data_sets_are_read_whole_or_as_a_stream(flags, data_set, tmp_path):
         assert events(in_process(flags(name, max_steps=2, **more)), "train") == events(whole, "train")
     # The data set changes: its corpus is not taken for the new one's.
     (tmp_path / "loaded" / "all_results.json").unlink()
-    (data_set / "train.jsonl").write_text('{"text": "another one .\\nand more ."}\n' * 20)
+    rows = [json.dumps({"text": f"another one {number} .\nand more ."}) for number in range(40)]
+    (data_set / "train.jsonl").write_text("\n".join(rows))
     more = {"train_file": None, "dataset_name": data_set, "max_steps": 2, "resume_from_checkpoint": "auto"}
     with pytest.raises(ValueError, match=r"made from other input \(it differs in: sources\)"):
         in_process(flags("loaded", **more))

@@ -80,7 +80,9 @@ class Text:
         sides = {"training": [0, 0]} | ({"held-out": [0, 0]} if share else {})
         for document in self.documents():
             side = sides["held-out" if is_held_out(document, share) else "training"]
-            if min(side) < least and (sentences := sum(map(len, map(split_sentences, document)))):
+            if min(side) >= least:
+                side[0] += 1
+            elif sentences := sum(map(len, map(split_sentences, document))):
                 side[:] = side[0] + 1, max(side[1], sentences)
                 if all(min(side) >= least for side in sides.values()):
                     return

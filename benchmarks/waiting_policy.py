@@ -1,0 +1,131 @@
+"""How the threads of OpenMP should wait for one another: steps a second of the demo's pre-training, two threads.
+
+    python benchmarks/waiting_policy.py                       # on a machine that does nothing else
+    python benchmarks/waiting_policy.py --seconds 1 --repetitions 1 --settings default passive --output tried.json
+
+torch's CPU wheels use GNU's OpenMP (libgomp). A thread that has done its part spins for GOMP_SPINCOUNT turns before it
+sleeps. By default these are 300,000; OMP_WAIT_POLICY=passive makes them 0 and active some thousand millions. Spinning
+answers faster where cores are free; beside another busy process it takes time that the other thread needs.
+
+Each setting is measured idle and beside one busy process, which this program starts and ends. The variables are read
+when OpenMP starts, so each measurement is a process of its own; the settings take turns, so that what else the machine
+does falls on all of them. Written to results/waiting_policy.json.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.workloads import Setting, make_sides, pretraining_batch
+from training.configs import bert_config
+from training.run import commit, device_name, versions, write_json
+
+RESULTS = Path(__file__).parent / "results" / "waiting_policy.json"
+THREADS = 2
+SIZE, ROWS, LENGTH, VOCAB_SIZE = "tiny", 64, 64, 8192  # examples/demo.sh
+SETTINGS = {
+    "default": {},
+    "passive": {"OMP_WAIT_POLICY": "passive"},
+    "active": {"OMP_WAIT_POLICY": "active"},
+} | {f"spin {count}": {"GOMP_SPINCOUNT": str(count)} for count in (0, 1_000, 10_000, 100_000, 1_000_000)}
+NEIGHBOURS = {"idle": 0, "beside one busy process": 1}
+
+
+@contextlib.contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """So many processes that compute and do nothing else, for as long as the block lasts."""
+    code = f"import os\nwhile os.getppid() == {os.getpid()}: sum(range(100_000))"  # ends with this process in any case
+    started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def steps_per_second(seconds: float) -> float:
+    """Optimiser steps of this process, for so long, after a few that are not counted."""
+    torch.set_num_threads(THREADS)
+    setting = Setting(torch.device("cpu"), torch.float32, vocab_size=VOCAB_SIZE)
+    own = make_sides("BertForPreTraining", bert_config(SIZE, VOCAB_SIZE), setting, True, sparse_prediction=True)[0]
+    generator = np.random.default_rng(0)
+    batches = [pretraining_batch(generator, ROWS, LENGTH, VOCAB_SIZE) for _ in range(4)]
+    train, _ = own.work(batches, True)
+    train()
+    steps, started = 0, time.perf_counter()
+    while time.perf_counter() - started < seconds:
+        train()
+        steps += 4
+    return steps / (time.perf_counter() - started)
+
+
+def measured(variables: dict[str, str], seconds: float) -> float:
+    """`steps_per_second` in a process of its own with these variables and no others of their kind."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_", "KMP_"))}
+    command = [sys.executable, __file__, "--only_measure", "--seconds", str(seconds)]
+    done = subprocess.run(command, env=kept | variables, capture_output=True, text=True)
+    if done.returncode:
+        raise ValueError(f"the measurement failed: {done.stderr}")
+    return float(done.stdout.split()[-1])
+
+
+def environment(argv: list[str], seconds: float) -> dict:
+    torch.set_num_threads(THREADS)
+    return {
+        "command": shlex.join(["python", "benchmarks/waiting_policy.py", *argv]),
+        "commit": commit(),
+        "versions": versions(),
+        "device": device_name(torch.device("cpu")),
+        "cores": os.cpu_count(),
+        "load_at_start": [round(load, 2) for load in os.getloadavg()],
+        "seconds": seconds,
+        "workload": f"pre-training {SIZE}, {ROWS} x {LENGTH}",
+    }
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--settings", choices=SETTINGS, nargs="+", default=[*SETTINGS])
+    parser.add_argument("--only_measure", action="store_true", help="measure in this process and print the number")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    args = parser.parse_args(argv)
+    if args.seconds <= 0 or args.repetitions < 1:
+        parser.error("expected --seconds above 0 and --repetitions of at least 1")
+    if args.only_measure:
+        print(steps_per_second(args.seconds))
+        return
+    record = environment(sys.argv[1:] if argv is None else argv, args.seconds)
+    found = {neighbour: {name: [] for name in args.settings} for neighbour in NEIGHBOURS}
+    for number in range(1, args.repetitions + 1):
+        for neighbour, processes in NEIGHBOURS.items():
+            for name in args.settings:
+                with busy(processes):
+                    found[neighbour][name].append(round(measured(SETTINGS[name], args.seconds), 3))
+        record |= {"repetitions": number, "steps_per_second": {}}
+        for neighbour, rates in found.items():
+            record["steps_per_second"][neighbour] = {
+                name: {"median": statistics.median(values), "range": [min(values), max(values)]}
+                for name, values in rates.items()
+            }
+        write_json(args.output, record)  # after every round: one that is cut off leaves what it had
+    print(json.dumps(record["steps_per_second"], indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""benchmarks/waiting_policy.py: the settings take turns, and the busy process is there only when it should be."""
+
+import json
+import os
+
+import pytest
+
+from benchmarks import waiting_policy
+
+
+def test_settings_take_turns_beside_what_they_should(tmp_path, monkeypatch, capsys):
+    running, calls = [], []
+    start = waiting_policy.subprocess.Popen
+
+    def started(command, **more):
+        process = start(command, **more)
+        if command[0] == waiting_policy.sys.executable:  # not git, which is asked for the commit
+            running.append(process)
+        return process
+
+    def measured(variables, seconds):
+        alive = [process for process in running if process.poll() is None]
+        calls.append((variables, len(alive), seconds))
+        return float(len(calls))
+
+    monkeypatch.setattr(waiting_policy.subprocess, "Popen", started)
+    monkeypatch.setattr(waiting_policy, "measured", measured)
+    output = tmp_path / "found.json"
+    flags = ["--settings", "default", "passive", "--repetitions", "2", "--seconds", "3", "--output", str(output)]
+    waiting_policy.main(flags)
+    wanted = [({}, 0, 3.0), ({"OMP_WAIT_POLICY": "passive"}, 0, 3.0), ({}, 1, 3.0)]
+    wanted += [({"OMP_WAIT_POLICY": "passive"}, 1, 3.0)]
+    assert calls == wanted * 2
+    assert len(running) == 4 and all(process.poll() is not None for process in running)
+    found = json.loads(output.read_text())
+    assert found["steps_per_second"]["idle"]["passive"] == {"median": 4.0, "range": [2.0, 6.0]}
+    assert found["steps_per_second"]["beside one busy process"]["default"] == {"median": 5.0, "range": [3.0, 7.0]}
+    assert {"command", "commit", "versions", "device", "cores", "load_at_start", "repetitions"} <= found.keys()
+
+
+@pytest.mark.slow
+def test_a_measurement_sees_its_own_variables_only(monkeypatch):
+    monkeypatch.setitem(os.environ, "OMP_WAIT_POLICY", "active")
+    assert waiting_policy.measured({"OMP_WAIT_POLICY": "passive"}, 0.1) > 0
