@@ -53,7 +53,7 @@ class QuestionAnsweringPipeline(ChunkPipeline):
             default: the config's, else 0
     """
 
-    tokenizer: Any  # transformers declares the slow kind only, and None
+    tokenizer: Any  # transformers declares slow tokenizers and None only
 
     def __init__(self, *args: Any, **kwargs: Any):
         """Raises ValueError for a tokenizer that is slow, pads on the left or pairs texts otherwise."""

@@ -528,13 +528,13 @@ def test_a_mask_of_another_shape_is_refused():
 def test_hand_worked_tokens():
     mask = torch.tensor([[1, 1, 1, 0], [0, 1, 1, 0], [1, 0, 1, 0]])
     tokens = find_tokens(mask, None, 0.0, True)
-    assert tokens.index.tolist() == [5, 6, 8, 10, 0, 1, 2], "shortest first"
+    assert tokens.cells.tolist() == [5, 6, 8, 10, 0, 1, 2], "shortest first"
     assert tokens.limits.tolist() == [0, 2, 4, 7] and tokens.runs == ((2, 2), (1, 3))
     assert tokens.mask.int().tolist() == [[1, 1, 0], [1, 1, 0], [1, 1, 1]]
     assert tokens.place.tolist() == [0, 1, 3, 4, 6, 7, 8]
     assert tokens.positions.tolist() == [[0, 1, 0, 1, 0, 1, 2]]
     assert tokens.attends_to_all
-    assert tokens.unpad(torch.arange(12).view(3, 4)).tolist() == tokens.index.tolist()
+    assert tokens.unpad(torch.arange(12).view(3, 4)).tolist() == [tokens.cells.tolist()]
     assert tokens.rows_at(torch.tensor([0, 6, 10])).tolist() == [4, 1, 3]
     kept = torch.zeros(3, 4, dtype=torch.bool)
     kept[1, 0] = True
@@ -543,7 +543,7 @@ def test_hand_worked_tokens():
     assert find_tokens(mask, kept, 0.0, False) is None
     assert packed_tokens(torch.tensor([0, 2, 5, 8, 10]), None, 12).runs == ((1, 2), (2, 3), (1, 2))
     moved = send_to_device(tokens, "meta")
-    assert type(moved) is type(tokens) and moved.index.is_meta and moved.runs == tokens.runs
+    assert type(moved) is type(tokens) and moved.cells.is_meta and moved.runs == tokens.runs
 
 
 def test_the_switch_is_not_saved(tmp_path):
