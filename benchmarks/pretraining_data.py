@@ -29,8 +29,8 @@ from transformers import BertTokenizer, DataCollatorForLanguageModeling
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.provenance import provenance
+from tokenization.fingerprint import tokenizer_json
 from training.pretraining.build_corpus import Corpus, build_corpus
-from training.pretraining.corpus import tokenizer_json
 from training.pretraining.documents import read_documents
 from training.pretraining.encoding import load_backend
 from training.pretraining.instances import PretrainingInstances

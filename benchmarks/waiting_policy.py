@@ -16,7 +16,6 @@ import argparse
 import contextlib
 import json
 import os
-import shlex
 import statistics
 import subprocess
 import sys
@@ -29,9 +28,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.provenance import provenance
 from benchmarks.workloads import Setting, make_sides, pretraining_batch
-from training.configs import bert_config
-from training.run import commit, device_name, versions, write_json
+from training.engine.models import bert_config
+from training.engine.run import write_json
 
 RESULTS = Path(__file__).parent / "results" / "waiting_policy.json"
 THREADS = 2
@@ -84,17 +84,8 @@ def measured(variables: dict[str, str], seconds: float) -> float:
 
 
 def environment(argv: list[str], seconds: float) -> dict:
-    torch.set_num_threads(THREADS)
-    return {
-        "command": shlex.join(["python", "benchmarks/waiting_policy.py", *argv]),
-        "commit": commit(),
-        "versions": versions(),
-        "device": device_name(torch.device("cpu")),
-        "cores": os.cpu_count(),
-        "load_at_start": [round(load, 2) for load in os.getloadavg()],
-        "seconds": seconds,
-        "workload": f"pre-training {SIZE}, {ROWS} x {LENGTH}",
-    }
+    workload = f"pre-training {SIZE}, {ROWS} x {LENGTH}, {THREADS} threads"
+    return provenance("benchmarks/waiting_policy.py", argv) | {"seconds": seconds, "workload": workload}
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from transformers import BertTokenizer
 
+from training.__main__ import main as command
 from training.pretraining.build_corpus import build_corpus
 from training.pretraining.instances import PretrainingInstances
 from training.tools.audit import audit, draw_audit, draw_instance, main, step_positions

@@ -11,10 +11,11 @@ import pytest
 from scipy.stats import entropy
 from transformers import BertTokenizer
 
+from tokenization.fingerprint import tokenizer_json
 from training.pretraining import build_corpus as corpus_module
 from training.pretraining import encoding
 from training.pretraining.build_corpus import Corpus, build_corpus, encode_share
-from training.pretraining.corpus import ShardWriter, tokenizer_json
+from training.pretraining.corpus import ShardWriter
 from training.pretraining.sentences import split_sentences
 
 WORDS = "the dog cat sat ran on mat far away and a bird sang it was one red blue house went home".split()

@@ -7,10 +7,10 @@ import pytest
 from transformers import BertTokenizer
 
 from training.engine.curves import draw_curves
+from training.engine.reference_curves import comparable, references, settings_of
 from training.pretraining.build_corpus import build_corpus
 from training.tools import doctor
 from training.tools.audit import SETTINGS
-from training.tools.reference_curves import comparable, references, settings_of
 
 WORDS = [f"word{number}" for number in range(50)]
 FLAGS = {

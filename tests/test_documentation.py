@@ -24,6 +24,7 @@ from modeling_bert_repro import BertForPreTraining
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
 from tokenization import build_tokenizer
 from training import arguments
+from training.__main__ import COMMANDS
 from training.engine.checkpoint import FIXED_FLAGS
 from training.tasks.classification import glue
 from training.tasks.classification.sources import load_data
@@ -33,7 +34,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*
 SCRIPTS = sorted({*ROOT.glob("*.py")} - {ROOT / "setup.py"})
 SOURCES = [
     *SCRIPTS,
-    *(p for d in ("training", "tokenization", "benchmarks", "examples") for p in ROOT.glob(f"{d}/*.py")),
+    *(p for d in ("training", "tokenization", "benchmarks", "examples") for p in ROOT.glob(f"{d}/**/*.py")),
 ]
 FOLDERS = r"(?:docs|tests|training|tokenization|modeling_bert_repro|examples|benchmarks|\.ci)"
 SUFFIXES = r"(?:py|md|json|toml|txt|sh)"
@@ -128,7 +129,9 @@ def bad_module(name: str, words: list[str], command: str) -> list[str]:
         return [f"{command}: no such module"]
     if not (ROOT / name.partition(".")[0]).is_dir():  # venv, pytest, pip
         return []
-    known = flags_of_parsers((ROOT / name.partition(".")[0]).glob("*.py")) | flags_of_scripts()
+    if name == "training" and words[:1] not in [[known] for known in COMMANDS]:
+        return [f"{command}: no such command of python -m training"]
+    known = flags_of_parsers((ROOT / name.partition(".")[0]).rglob("*.py")) | flags_of_scripts()
     flags = [word.strip("[]").partition("=")[0] for word in words if word.lstrip("[").startswith("--")]
     return [f"{command}: no flag {flag}" for flag in flags if flag not in known | {"--help", "--"}]
 
@@ -194,7 +197,7 @@ def test_mistakes_are_noticed(capsys):
     assert not bad_commands(right + "`python run_glue.py ... --resume_from_checkpoint auto`")
     for wrong in ("max_seq_len 3", "max_steps 0", "doc_stride 64"):
         assert len(bad_commands(right.replace("task_name mrpc", wrong))) == 1
-    assert len(bad_commands("```\npython run_nothing.py --seed 1\n```\n`python -m training.nothing`")) == 2
+    assert len(bad_commands("```\npython run_nothing.py --seed 1\n```\n`python -m training nothing`")) == 2
     assert len(bad_commands("`python -m training builtin_data --output_dir d --nothing 3`")) == 1
 
 

@@ -1,4 +1,4 @@
-"""The network and the tokenization import neither each other nor the training, which may import the tokenization."""
+"""Who may import whom: the floors of the house, from the bottom up."""
 
 import ast
 import subprocess
@@ -8,51 +8,84 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ISLANDS = {  # package: the others that it may import
-    "modeling_bert_repro": set(),
-    "tokenization": set(),
-    "training": {"tokenization"},
-}
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "extract_features")
-OUTSIDE = (*SCRIPTS, "tests", "examples", "benchmarks")
+# What each part may import of the project, besides itself.
+NETWORK, TOKENIZATION, ARGUMENTS = "modeling_bert_repro", "tokenization", "training.arguments"
+FILES, ENGINE = "training.files", "training.engine"
+BUILTIN, PRETRAINING, TASKS = "training.builtin_data", "training.pretraining", "training.tasks"
+FLOORS = {
+    NETWORK: set(),
+    TOKENIZATION: set(),
+    FILES: {TOKENIZATION},
+    ARGUMENTS: {ENGINE},
+    ENGINE: {TOKENIZATION, FILES, ARGUMENTS},
+    BUILTIN: {TOKENIZATION, FILES},
+    PRETRAINING: {TOKENIZATION, FILES, ENGINE, ARGUMENTS, BUILTIN},
+    TASKS: {TOKENIZATION, FILES, ENGINE, ARGUMENTS, BUILTIN},
+    "training.tools": {TOKENIZATION, FILES, ENGINE, ARGUMENTS, BUILTIN, PRETRAINING, TASKS},
+}
 
 
-def imported(path: Path) -> set[str]:
-    """Top-level names that a file imports absolutely."""
-    names = set()
+def imported(path: Path) -> list[str]:
+    """Full names of the modules that a file imports, also inside functions."""
+    names = []
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[0] for alias in node.names}
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
-            names.add(node.module.split(".")[0])
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
     return names
 
 
-@pytest.mark.parametrize("island", ISLANDS)
-def test_islands_import_what_they_may(island):
-    files = sorted((ROOT / island).glob("*.py"))
-    assert files
-    foreign = {*ISLANDS, *OUTSIDE} - {island} - ISLANDS[island]
-    assert {path.name: imported(path) & foreign for path in files if imported(path) & foreign} == {}
+def part_of(name: str) -> str | None:
+    """The part of the project that a module belongs to; None for what is not the project's."""
+    if name.split(".")[0] in (*SCRIPTS, "tests", "examples", "benchmarks"):
+        return "outside"
+    parts = [part for part in FLOORS if name == part or name.startswith(f"{part}.")]
+    return parts[0] if parts else "training" if name.split(".")[0] == "training" else None
 
 
-def test_packed_files_need_the_standard_library_only():
-    assert imported(ROOT / "tokenization" / "packed_files.py") <= sys.stdlib_module_names
+def files_of(part: str) -> list[Path]:
+    folder = ROOT.joinpath(*part.split("."))
+    return sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
+
+
+@pytest.mark.parametrize("part", FLOORS)
+def test_floors(part):
+    """`training` itself, without a room, holds the version only, and anybody may ask it."""
+    assert files_of(part)
+    allowed = {None, part, "training", *FLOORS[part]}
+    wrong = {(path.name, name) for path in files_of(part) for name in imported(path) if part_of(name) not in allowed}
+    assert wrong == set()
+
+
+def test_every_file_of_training_is_in_a_room():
+    rooms = {path for part in FLOORS for path in files_of(part)}
+    assert set((ROOT / "training").rglob("*.py")) - rooms == {
+        ROOT / "training" / "__init__.py",
+        ROOT / "training" / "__main__.py",
+    }
+
+
+def test_training_imports_by_full_names():
+    for path in (ROOT / "training").rglob("*.py"):
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        assert not [n.lineno for n in nodes if isinstance(n, ast.ImportFrom) and n.level], path
 
 
 def test_tokenization_does_not_import_torch():
-    assert not any("torch" in imported(path) for path in (ROOT / "tokenization").glob("*.py"))
+    assert not any(name.startswith("torch") for path in files_of(TOKENIZATION) for name in imported(path))
 
 
 def test_the_network_needs_torch_and_transformers_only():
     allowed = {"torch", "transformers", *sys.stdlib_module_names}
-    found = {path.name: imported(path) - allowed for path in (ROOT / "modeling_bert_repro").glob("*.py")}
-    assert {name: names for name, names in found.items() if names} == {}
+    found = {(path.name, name) for path in files_of(NETWORK) for name in imported(path)}
+    assert {(file, name) for file, name in found if name.split(".")[0] not in allowed} == set()
 
 
 def test_the_network_is_flat():
     """Sub-packages break the code that travels inside a checkpoint."""
-    folders = [p.name for p in (ROOT / "modeling_bert_repro").iterdir() if p.is_dir() and p.name != "__pycache__"]
+    folders = [p.name for p in (ROOT / NETWORK).iterdir() if p.is_dir() and p.name != "__pycache__"]
     assert folders == []
 
 

@@ -20,6 +20,7 @@ import modeling_bert_repro
 import run_squad
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
 from tests.helpers.squad_examples import squad_content
+from training.__main__ import main as run_command
 from training.arguments import SquadArguments, parse_arguments
 from training.builtin_data import documentation
 from training.engine.run import report_errors
@@ -117,7 +118,7 @@ def test_leaves_a_folder_for_every_reader(finished):
 
 def test_results_are_the_official_score_of_the_predictions(finished, files, capsys):
     results = read(finished, "all_results.json")
-    assert command(["score", str(files / "dev.json"), str(finished / "predictions.json")]) == 0
+    assert run_command(["score", str(files / "dev.json"), str(finished / "predictions.json")]) == 0
     official = json.loads(capsys.readouterr().out)
     assert {"eval_" + name: value for name, value in official.items()} == {
         name: value for name, value in results.items() if name.startswith("eval_")
@@ -158,12 +159,12 @@ def test_version_2_reports_the_official_numbers(finished_2, files, capsys):
     assert read(finished_2, "predictions.json") == {id_: "" if odds[id_] > 0.05 else spans[id_] for id_ in spans}
     data, folder = str(files / "dev2.json"), finished_2
     base = ["score", data, "--version_2_with_negative"]
-    assert command([*base, str(folder / "predictions.json")]) == 0
+    assert run_command([*base, str(folder / "predictions.json")]) == 0
     official = json.loads(capsys.readouterr().out)
     assert official == {name: results[f"eval_{name}"] for name in official}
     more = ["--na_prob_file", str(folder / "null_odds.json"), "--na_prob_thresh"]
     for at, prefix in (("0.05", ""), ("0", "at_0_"), (str(results["eval_null_score_diff_threshold"]), "at_best_")):
-        assert command([*base, str(folder / "span_predictions.json"), *more, at]) == 0
+        assert run_command([*base, str(folder / "span_predictions.json"), *more, at]) == 0
         official = json.loads(capsys.readouterr().out)
         names = ["exact", "f1"] if prefix else list(official)
         assert {name: official[name] for name in names} == {name: results[f"eval_{prefix}{name}"] for name in names}

@@ -6,8 +6,8 @@ from transformers import BertConfig
 import run_glue
 import run_pretraining
 from tokenization import build_tokenizer
+from tokenization.special_tokens import check_special_tokens
 from training.engine.models import check_fit
-from training.engine.special_tokens import check_special_tokens
 from training.pretraining.build_corpus import build_corpus
 from training.pretraining.instances import PretrainingInstances
 from training.pretraining.masking import masking_rule
@@ -41,10 +41,13 @@ def test_left_to_right_needs_no_mask(tmp_path):
 @pytest.mark.parametrize(("pieces", "missing"), [(PIECES, "PAD"), ([*PIECES, "[PAD]"], "MASK")])
 def test_the_scripts_refuse_it_first(tmp_path, pieces, missing):
     build_tokenizer(pieces).save_pretrained(tmp_path / "vocabulary")
-    (tmp_path / "a.txt").write_text("Unwanted. Running.\n\nUn. Wa.\n" * 9)
+    (tmp_path / "a.txt").write_text("Unwanted. Running.\n\nUn. Wa.\n\n" * 9)
     flags = ["--tokenizer_name", str(tmp_path / "vocabulary"), "--config_name", "tiny", "--max_seq_length", "16"]
+    held_out = ["--validation_file", str(tmp_path / "a.txt")]
     with pytest.raises(ValueError, match=rf"has no \[{missing}\]"):
-        run_pretraining.main([*flags, "--output_dir", str(tmp_path / "out"), "--train_file", str(tmp_path / "a.txt")])
+        run_pretraining.main(
+            [*flags, "--output_dir", str(tmp_path / "out"), "--train_file", str(tmp_path / "a.txt"), *held_out]
+        )
     assert not [*(tmp_path / "out").iterdir()]
     if missing == "PAD":
         with pytest.raises(ValueError, match=r"has no \[PAD\]"):

@@ -239,15 +239,15 @@ def printed(value: float, like: str) -> str:
 
 def generated_in(text: str) -> list[tuple[int, int, str, str]]:
     """Start, end, command and content of what commands printed."""
-    pattern = r"<!-- python ((?:-m training\.report|benchmarks/tables\.py) .*?) -->\n(.*?)<!-- end -->"
+    pattern = r"<!-- python ((?:-m training report|benchmarks/tables\.py) .*?) -->\n(.*?)<!-- end -->"
     return [(m.start(2), m.end(2), m[1], m[2]) for m in re.finditer(pattern, text, re.DOTALL)]
 
 
 @cache
 def output_of(command: str) -> str:
     """What a command behind ``python`` prints, as tables."""
-    program, words = command.removeprefix("-m ").split(" ", 1)
-    if program != "training.tools.report":
+    program, words = command.removeprefix("-m training ").split(" ", 1)
+    if program != "report":
         return benchmark_tables.output(words.split())
     folders = sorted(folder for word in words.split() for folder in ROOT.glob(word))
     if not folders:

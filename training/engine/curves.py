@@ -12,7 +12,7 @@ import importlib.util
 import json
 from pathlib import Path
 
-from training.tools.reference_curves import comparable
+from training.engine.reference_curves import comparable
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart too.
 BLUE, VERMILION, GREEN, PURPLE, ORANGE = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00"

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from transformers import AutoConfig, BertConfig
 
+from tokenization.special_tokens import check_special_tokens
 from training.arguments import CONFIG_SIZES
-from training.engine.special_tokens import check_special_tokens
 
 
 def bert_config(config_name: str, vocab_size: int, **fields) -> BertConfig:

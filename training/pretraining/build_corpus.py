@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import tokenizers
 
+from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
 from training.files.tables import sha256
 from training.pretraining.corpus import (
     FORMAT,
@@ -27,8 +28,6 @@ from training.pretraining.corpus import (
     fingerprint_of,
     forget_progress,
     read_manifest,
-    tokenizer_json,
-    tokenizer_sha256,
 )
 from training.pretraining.documents import check_encodable, check_files, read_lines
 from training.pretraining.encoding import Encoded, encoded_chunks

@@ -20,25 +20,12 @@ from typing import IO, Any
 
 import numpy as np
 
+from tokenization.fingerprint import tokenizer_sha256
 from training.files.tables import sha256
 
 FORMAT = 1  # raise it when the files or the rules of training/pretraining/sentences.py change
 _OFFSETS = np.dtype("<i8")
 _BLOCK = 1 << 24  # bytes handled at a time: memory stays bounded
-
-
-def tokenizer_json(tokenizer: Any) -> str:
-    """The content of tokenizer.json in canonical form.
-
-    Truncation and padding are left out: they are the state of the last call, not part of the vocabulary.
-    """
-    content = json.loads(tokenizer.backend_tokenizer.to_str())
-    content["truncation"] = content["padding"] = None
-    return json.dumps(content, sort_keys=True, ensure_ascii=False)
-
-
-def tokenizer_sha256(tokenizer: Any) -> str:
-    return hashlib.sha256(tokenizer_json(tokenizer).encode()).hexdigest()
 
 
 def fingerprint_of(key: dict[str, Any]) -> str:

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from training.engine.special_tokens import check_special_tokens
-from training.pretraining.corpus import Corpus, tokenizer_sha256
+from tokenization.fingerprint import tokenizer_sha256
+from tokenization.special_tokens import check_special_tokens
+from training.pretraining.corpus import Corpus
 from training.pretraining.masking import IGNORED, mask_batch, masking_rule, random_bits
 from training.pretraining.segments import Plan, label_balance, plan_packed, plan_pairs
 

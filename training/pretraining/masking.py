@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from training.engine.special_tokens import check_special_tokens
+from tokenization.special_tokens import check_special_tokens
 
 IGNORED = -100  # label of a position that is not predicted
 
@@ -105,6 +105,12 @@ class MaskingRule:
         return np.minimum(count, maskable)
 
 
+def continuation_pieces(tokenizer: Any) -> np.ndarray:
+    """(V) bool: which pieces continue a word ("##ing")."""
+    words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    return np.array([word.startswith("##") for word in words])
+
+
 def masking_rule(tokenizer: Any, **settings: Any) -> MaskingRule:
     """The rule for `tokenizer`; `settings` are the last five fields of `MaskingRule`.
 
@@ -118,7 +124,7 @@ def masking_rule(tokenizer: Any, **settings: Any) -> MaskingRule:
     return MaskingRule(
         mask_token_id=tokenizer.mask_token_id,
         maskable=~special,
-        continuation=np.array([word.startswith("##") for word in words]),
+        continuation=continuation_pieces(tokenizer),
         replacements=np.flatnonzero(~special & ~unused),
         **settings,
     )

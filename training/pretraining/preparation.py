@@ -13,6 +13,7 @@ import torch
 from accelerate.utils import gather_object
 from torch.nn import functional as F
 
+from tokenization.special_tokens import check_special_tokens
 from training.builtin_data import documentation
 from training.engine.batches import dealt, step_batches, steps_for
 from training.engine.checkpoint import named_checkpoint
@@ -29,7 +30,6 @@ from training.engine.models import (
 )
 from training.engine.phases import Phase, phases_of, scheduled
 from training.engine.run import Run
-from training.engine.special_tokens import check_special_tokens
 from training.files.tables import sha256
 from training.pretraining.build_corpus import build_corpus, check_text, encode_share
 from training.pretraining.corpus import Corpus

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from transformers import BertConfig
 
+from tokenization.fingerprint import tokenizer_sha256
 from training.engine.batches import Features, evaluation_due, step_batches, steps_for
 from training.engine.best import Best
 from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
@@ -18,7 +19,6 @@ from training.engine.loop import training_steps
 from training.engine.model_card import write_model_card
 from training.engine.models import config_labels, set_switches
 from training.engine.optimizer import create_optimizer, linear_schedule
-from training.pretraining.corpus import tokenizer_sha256
 
 
 class Tuned(NamedTuple):

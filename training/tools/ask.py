@@ -21,9 +21,9 @@ import torch
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 from tokenization.packed_files import read_text
+from tokenization.special_tokens import check_special_tokens
 from training.engine.batches import Features
 from training.engine.initial_weights import load_network
-from training.engine.special_tokens import check_special_tokens
 from training.tasks.squad.answers import Answers, find_answers
 from training.tasks.squad.squad_data import Question, Windows, build_windows, check_lengths
 

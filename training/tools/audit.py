@@ -19,7 +19,7 @@ from training.engine.curves import BLUE, VERMILION, dress
 from training.engine.phases import phase_at, phases_of, scheduled
 from training.pretraining.corpus import Corpus
 from training.pretraining.instances import PretrainingInstances
-from training.pretraining.masking import IGNORED
+from training.pretraining.masking import IGNORED, continuation_pieces
 from training.pretraining.segments import IS_NEXT, NOT_NEXT
 
 SETTINGS = (
@@ -87,7 +87,7 @@ def audit(instances: PretrainingInstances, tokenizer: Any) -> tuple[list[Line], 
     """(findings, arrays for the picture) about the first epoch of `instances`."""
     corpus, plan = instances.corpus, instances.plan(0)
     lengths = plan.a_length + plan.b_length + np.where(plan.b_length > 0, 3, 2)
-    lines = [*_corpus_lines(corpus, instances.rule.continuation, tokenizer.unk_token_id)]
+    lines = [*_corpus_lines(corpus, continuation_pieces(tokenizer), tokenizer.unk_token_id)]
     shown = np.zeros(corpus.num_tokens + 1, np.int32)
     own = plan.label == IS_NEXT
     for start, length in ((plan.a_start, plan.a_length), (plan.b_start[own], plan.b_length[own])):

@@ -17,10 +17,10 @@ from typing import Any
 
 from training.engine.curves import read_events, series
 from training.engine.phases import phase_at, phases_of, scheduled
+from training.engine.reference_curves import FILE, references, settings_of
 from training.engine.run import Run, write_json
 from training.pretraining.corpus import Corpus
 from training.tools.audit import Line, read_run, repeated_share
-from training.tools.reference_curves import FILE, references, settings_of
 
 MARGIN = 0.25  # nats
 FEWEST_RECORDS = 5

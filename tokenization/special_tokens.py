@@ -1,5 +1,7 @@
 """Which special tokens training needs. A vocabulary without them still tokenizes."""
 
+from typing import Any
+
 # What a special token is for -> its attribute in transformers, its usual spelling
 NEEDED_TOKENS = {
     "padding": ("pad_token", "[PAD]"),
@@ -9,7 +11,7 @@ NEEDED_TOKENS = {
 }
 
 
-def check_special_tokens(tokenizer, masking: bool = False) -> None:
+def check_special_tokens(tokenizer: Any, masking: bool = False) -> None:
     """Raise ValueError unless the tokenizer has the tokens that inputs are made of, and with `masking` [MASK]."""
     for purpose, (name, spelling) in NEEDED_TOKENS.items():
         if getattr(tokenizer, name) is None and (masking or name != "mask_token"):
