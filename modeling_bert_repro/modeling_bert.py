@@ -35,7 +35,9 @@ AttentionFunction = Callable[..., tuple[Tensor, Tensor | None]]  # called like e
 
 try:
     from .fast_path import choose_attention, choose_dropout, choose_layout
-except ModuleNotFoundError:  # The files of the fast path were deleted: plain BERT, with the signatures of fast_path.py.
+except ModuleNotFoundError as error:  # The fast path was deleted: plain BERT, with the signatures of fast_path.py.
+    if error.name != f"{__package__}.fast_path":
+        raise  # only a part of it was
 
     def choose_layout(
         model: "BertModel",

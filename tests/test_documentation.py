@@ -129,7 +129,7 @@ def bad_module(name: str, words: list[str], command: str) -> list[str]:
         return [f"{command}: no such module"]
     if not (ROOT / name.partition(".")[0]).is_dir():  # venv, pytest, pip
         return []
-    if name == "training" and words[:1] not in [[known] for known in COMMANDS]:
+    if name == "training" and words and words[0] not in COMMANDS:
         return [f"{command}: no such command of python -m training"]
     known = flags_of_parsers((ROOT / name.partition(".")[0]).rglob("*.py")) | flags_of_scripts()
     flags = [word.strip("[]").partition("=")[0] for word in words if word.lstrip("[").startswith("--")]

@@ -43,11 +43,9 @@ def test_the_scripts_refuse_it_first(tmp_path, pieces, missing):
     build_tokenizer(pieces).save_pretrained(tmp_path / "vocabulary")
     (tmp_path / "a.txt").write_text("Unwanted. Running.\n\nUn. Wa.\n\n" * 9)
     flags = ["--tokenizer_name", str(tmp_path / "vocabulary"), "--config_name", "tiny", "--max_seq_length", "16"]
-    held_out = ["--validation_file", str(tmp_path / "a.txt")]
+    text = ["--train_file", str(tmp_path / "a.txt"), "--validation_file", str(tmp_path / "a.txt")]
     with pytest.raises(ValueError, match=rf"has no \[{missing}\]"):
-        run_pretraining.main(
-            [*flags, "--output_dir", str(tmp_path / "out"), "--train_file", str(tmp_path / "a.txt"), *held_out]
-        )
+        run_pretraining.main([*flags, "--output_dir", str(tmp_path / "out"), *text])
     assert not [*(tmp_path / "out").iterdir()]
     if missing == "PAD":
         with pytest.raises(ValueError, match=r"has no \[PAD\]"):
