@@ -5,7 +5,7 @@ PIP_FLAGS ?=
 BIN := .venv/bin
 DEMO_DIR ?= demo
 
-.PHONY: help install demo test test-slow lint bench report release
+.PHONY: help install demo test test-slow test-kernels lint bench report release
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
@@ -29,6 +29,9 @@ test: install ## run the tests that take seconds each
 
 test-slow: install ## run the tests that take minutes each
 	$(BIN)/python -m pytest -m "slow and not gpu"
+
+test-kernels: install ## run the quick tests on the kernels of a processor without AVX, one thread
+	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not gpu"
 
 lint: install ## check rules and format (ruff) and types (mypy)
 	$(BIN)/ruff check .

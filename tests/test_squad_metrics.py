@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from training.__main__ import main
 from training.tasks.squad.metrics import (
     exact_match,
     f1_v1,
@@ -17,7 +18,7 @@ from training.tasks.squad.metrics import (
     squad_metric,
     threshold_to_use,
 )
-from training.tasks.squad.squad_data import main, read_squad
+from training.tasks.squad.squad_data import read_squad
 
 
 @pytest.mark.parametrize(

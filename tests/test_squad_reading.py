@@ -9,7 +9,7 @@ import datasets
 import numpy as np
 import pytest
 
-from training.tasks.squad import squad_data
+from training.__main__ import main as run_command
 from training.tasks.squad.sources import read_hub
 from training.tasks.squad.squad_data import Question, parse_squad, read_squad
 
@@ -187,7 +187,7 @@ def test_score_command(tmp_path, capsys):
     (tmp_path / "predictions.json").write_text(json.dumps({"q0": "red house", "q1": "river"}))
     (tmp_path / "odds.json").write_text(json.dumps({"q0": -1, "q1": 2.5}))
     data, predictions = str(tmp_path / "data.json"), str(tmp_path / "predictions.json")
-    assert squad_data.main(["score", data, predictions, "--version_2_with_negative"]) == 0
+    assert run_command(["score", data, predictions, "--version_2_with_negative"]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "exact": 0.0,
         "f1": pytest.approx(40.0),
@@ -201,11 +201,11 @@ def test_score_command(tmp_path, capsys):
     }
     more = ["--version_2_with_negative", "--na_prob_file", str(tmp_path / "odds.json")]
     for threshold, f1 in (["--na_prob_thresh", "0"], 90), (["--na_prob_thresh", "3"], 40), ([], 90):  # officially 1.0
-        assert squad_data.main(["score", data, predictions, *more, *threshold]) == 0
+        assert run_command(["score", data, predictions, *more, *threshold]) == 0
         result = json.loads(capsys.readouterr().out)
         assert result["f1"] == pytest.approx(f1)
         assert (result["best_f1"], result["best_f1_thresh"]) == (pytest.approx(90), -1)
-    assert squad_data.main(["score", data, predictions]) == 2
+    assert run_command(["score", data, predictions]) == 2
     assert "question 'q1': has no answer" in capsys.readouterr().err
 
 
