@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.provenance import provenance
 from modeling_bert_repro import BertForMaskedLM
+from training.engine.batches import IGNORED
 from training.engine.initial_weights import load_network
 from training.engine.run import write_json
 from training.pretraining.corpus import Corpus
@@ -42,8 +43,8 @@ def masked_loss(model: BertForMaskedLM, batches: Iterable[dict[str, torch.Tensor
     for batch in batches:
         labels = batch["labels"]
         inputs = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
-        logits = model(**inputs).logits[labels != -100]
-        total += float(F.cross_entropy(logits, labels[labels != -100], reduction="sum"))
+        logits = model(**inputs).logits[labels != IGNORED]
+        total += float(F.cross_entropy(logits, labels[labels != IGNORED], reduction="sum"))
         count += len(logits)
     return total / count, count
 

@@ -5,11 +5,11 @@ import pytest
 import torch
 from transformers import BertTokenizer
 
+from training.engine.batches import IGNORED
 from training.pretraining import segments
 from training.pretraining.build_corpus import build_corpus
 from training.pretraining.documents import read_documents
 from training.pretraining.instances import VARIANTS, PretrainingInstances
-from training.pretraining.masking import IGNORED
 from training.pretraining.segments import IS_NEXT, NOT_NEXT, cut_lengths
 
 PAD, UNK, CLS, SEP, MASK = range(5)

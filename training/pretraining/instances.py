@@ -21,8 +21,9 @@ import torch
 
 from tokenization.fingerprint import tokenizer_sha256
 from tokenization.special_tokens import check_special_tokens
+from training.engine.batches import IGNORED
 from training.pretraining.corpus import Corpus
-from training.pretraining.masking import IGNORED, mask_batch, masking_rule, random_bits
+from training.pretraining.masking import mask_batch, masking_rule, random_bits
 from training.pretraining.segments import Plan, label_balance, plan_packed, plan_pairs
 
 OBJECTIVES = ("mlm_nsp", "mlm", "ltr")

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from tokenization.special_tokens import check_special_tokens
-
-IGNORED = -100  # label of a position that is not predicted
+from training.engine.batches import IGNORED
 
 # --- Counter-based random numbers ---------------------------------------------------------------------------
 

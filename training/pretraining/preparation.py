@@ -15,11 +15,10 @@ from torch.nn import functional as F
 
 from tokenization.special_tokens import check_special_tokens
 from training.builtin_data import documentation
-from training.engine.batches import dealt, step_batches, steps_for
+from training.engine.batches import IGNORED, dealt, step_batches, steps_for
 from training.engine.checkpoint import named_checkpoint
 from training.engine.control import control_of
 from training.engine.initial_weights import load_network
-from training.engine.loop import IGNORED
 from training.engine.models import (
     bert_config,
     check_fit,

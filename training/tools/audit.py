@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from transformers import AutoTokenizer
 
+from training.engine.batches import IGNORED
 from training.engine.curves import BLUE, VERMILION, dress
 from training.engine.phases import phase_at, phases_of, scheduled
 from training.pretraining.corpus import Corpus
 from training.pretraining.instances import PretrainingInstances
-from training.pretraining.masking import IGNORED, continuation_pieces
+from training.pretraining.masking import continuation_pieces
 from training.pretraining.segments import IS_NEXT, NOT_NEXT
 
 SETTINGS = (
