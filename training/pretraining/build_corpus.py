@@ -23,7 +23,7 @@ from training.files.tables import sha256
 from training.pretraining.corpus import (
     FORMAT,
     Corpus,
-    ShardWriter,
+    CorpusWriter,
     disk_error,
     fingerprint_of,
     forget_progress,
@@ -31,7 +31,7 @@ from training.pretraining.corpus import (
 )
 from training.pretraining.documents import check_encodable, check_files, read_lines
 from training.pretraining.encoding import Encoded, encoded_chunks
-from training.pretraining.parallel_encoding import joined, remove_shares, share_folder, write_share
+from training.pretraining.parallel_encoding import joined_parts, parts_folder, remove_parts, write_part
 from training.pretraining.sentences import split_sentences
 
 _CHUNK_CHARACTERS = 1 << 20
@@ -46,14 +46,14 @@ def build_corpus(
     *,
     need_pairs: bool = True,
     fingerprint: str | None = None,
-    shares: int = 1,
+    processes: int = 1,
 ) -> Corpus:
     """Tokenise `source` into a corpus in `output_dir`, or open the one that is already there.
 
     source: files for `read_documents`, or documents (lists of paragraphs). For documents that are not in a list
     (a generator, a streamed data set) give `fingerprint`, any text that changes when they do.
     need_pairs: next-sentence prediction is wanted, so there must be 2 documents and one of 2 sentences.
-    shares: above 1, that many processes have encoded the text with `encode_share`, and this one joins their work.
+    processes: if above 1, that many processes have encoded the text with `encode_part`, and this one joins their parts.
     A build that was interrupted is continued when it is started again with the same arguments.
     Raises ValueError for unreadable input (see `read_documents`), a source without the pairs, an `output_dir`
     that holds another corpus or other files; OSError with a remedy when the disk is full.
@@ -75,10 +75,12 @@ def build_corpus(
     }
     dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<i4")
     try:
-        writer = ShardWriter(target, key, dtype)
+        writer = CorpusWriter(target, key, dtype)
         try:
-            if shares > 1:
-                _write(writer, joined(share_folder(target, shares, fingerprint_of(key)), shares, writer.events))
+            if processes > 1:
+                _write(
+                    writer, joined_parts(parts_folder(target, processes, fingerprint_of(key)), processes, writer.events)
+                )
             else:
                 remaining = itertools.islice(lines, writer.events, None)
                 _write(writer, encoded_chunks(_chunks(remaining), tokenizer_json(tokenizer), num_workers))
@@ -89,11 +91,11 @@ def build_corpus(
             writer.close()
     except OSError as error:
         raise disk_error(error, target) from error
-    remove_shares(target)
+    remove_parts(target)
     return Corpus.open(target, verify=False)
 
 
-def encode_share(
+def encode_part(
     source: Sequence[str | Path] | Iterable[list[str]],
     tokenizer: Any,
     output_dir: str | Path,
@@ -104,7 +106,7 @@ def encode_share(
     need_pairs: bool = True,
     fingerprint: str | None = None,
 ) -> None:
-    """Encode the part of process `rank` of `world_size`, for `build_corpus(..., shares=world_size)` to join.
+    """Encode the part of process `rank` of `world_size`, for `build_corpus(..., processes=world_size)` to join.
 
     The other arguments and the errors are those of `build_corpus`. Nothing is done where the corpus stands.
     """
@@ -114,9 +116,9 @@ def encode_share(
         return
     if need_pairs:
         lines = _with_pairs(lines, source)
-    folder = share_folder(target, world_size, fingerprint_of(key))
+    folder = parts_folder(target, world_size, fingerprint_of(key))
     try:
-        write_share(folder, _chunks(lines), tokenizer_json(tokenizer), rank, world_size, num_workers)
+        write_part(folder, _chunks(lines), tokenizer_json(tokenizer), rank, world_size, num_workers)
     except OSError as error:
         raise disk_error(error, folder) from error
 
@@ -138,7 +140,7 @@ def _chunks(lines: Iterator[str | None]) -> Iterator[list[str | None]]:
         yield chunk
 
 
-def _write(writer: ShardWriter, chunks: Iterator[tuple[int, Encoded]]) -> None:
+def _write(writer: CorpusWriter, chunks: Iterator[tuple[int, Encoded]]) -> None:
     committed = time.monotonic()
     for size, encoded in chunks:
         writer.append(*encoded, events=size)

@@ -132,7 +132,7 @@ def _manifest_checksum(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
-class ShardWriter:
+class CorpusWriter:
     """Appends sentences to `<target>.building`, remembers how far it got, and renames it to `target`.
 
     `events` is how many lines of the source are safely on disk: after a kill the next writer with an equal

@@ -22,12 +22,12 @@ _HEADER = np.dtype("<i8")
 _TYPES = (np.dtype("<i4"), _HEADER, _HEADER)  # tokens, lengths, ends
 
 
-def share_folder(target: Path, world_size: int, fingerprint: str) -> Path:
+def parts_folder(target: Path, world_size: int, fingerprint: str) -> Path:
     """Where the shares of the corpus `target` lie; `fingerprint` is that of text and tokenizer."""
     return target.with_name(f"{target.name}.shares-{world_size}-{fingerprint[:8]}")
 
 
-def write_share(
+def write_part(
     folder: Path,
     chunks: Iterator[list[str | None]],
     content: str,
@@ -51,7 +51,7 @@ def write_share(
             file.write(header.tobytes() + b"".join(arrays))
 
 
-def joined(folder: Path, world_size: int, lines: int) -> Iterator[tuple[int, Encoded]]:
+def joined_parts(folder: Path, world_size: int, lines: int) -> Iterator[tuple[int, Encoded]]:
     """The records of all shares in the order of the text, without the first `lines` lines of it."""
     with_records = [_records_of(folder / f"part-{rank}.bin") for rank in range(world_size)]
     for records in itertools.cycle(with_records):
@@ -64,7 +64,7 @@ def joined(folder: Path, world_size: int, lines: int) -> Iterator[tuple[int, Enc
             yield record
 
 
-def remove_shares(target: Path) -> None:
+def remove_parts(target: Path) -> None:
     """Delete all shares of the corpus `target`, also those of other numbers of processes."""
     for folder in target.parent.glob(f"{target.name}.shares-*"):
         shutil.rmtree(folder)
