@@ -38,7 +38,12 @@ from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.phases import described, phase_at
 from training.engine.run import already_finished, report_errors, start_run
 from training.engine.throughput import Throughput
-from training.pretraining import preparation
+from training.pretraining import evaluation
+from training.pretraining.corpora import build_corpora
+from training.pretraining.early_checks import check_early
+from training.pretraining.network import build_model
+from training.pretraining.phased_batches import instances_by_length, phase_batches, planned_phases
+from training.pretraining.text import checked_text
 from training.tools import doctor
 
 # Only the pre-training class keeps a trained pooler; without pairs there is none to train.
@@ -51,14 +56,14 @@ def main(argv: list[str] | None = None) -> None:
         return
     run = start_run(args, "run_pretraining.py")
 
-    preparation.check_early(args)
-    text = preparation.checked_text(run)
+    check_early(args)
+    text = checked_text(run)
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
-    model = preparation.build_model(run, CLASSES[args.objective], tokenizer)
-    train_corpus, eval_corpus = preparation.corpora(run, text, tokenizer)
-    train = preparation.instances(args, train_corpus, tokenizer)
-    held_out = preparation.instances(args, eval_corpus, tokenizer, held_out=True)
-    phases = preparation.planned_phases(args, train, run.world_size)
+    model = build_model(run, CLASSES[args.objective], tokenizer)
+    train_corpus, eval_corpus = build_corpora(run, text, tokenizer)
+    train = instances_by_length(args, train_corpus, tokenizer)
+    held_out = instances_by_length(args, eval_corpus, tokenizer, held_out=True)
+    phases = planned_phases(args, train, run.world_size)
     total_steps = phases[-1].stop
     describe(run, text, train_corpus, eval_corpus, model, phases)
 
@@ -75,7 +80,7 @@ def main(argv: list[str] | None = None) -> None:
     if done == 0:
         run.log(event="corpus", unigram_entropy=train_corpus.unigram_entropy())
 
-    batches = preparation.phase_batches(run, phases, train, done)
+    batches = phase_batches(run, phases, train, done)
     for step in speed.timed(training_steps(run, model, optimizer, scheduler, batches, total_steps, done)):
         length = phase_at(phases, step.index).length
         last = step.index == total_steps
@@ -134,7 +139,7 @@ def describe(run, text, train_corpus, eval_corpus, model, phases) -> None:
 
 
 def evaluate(run, step: int, model, held_out: dict, length: int, speed) -> dict[str, float]:
-    results = preparation.evaluate(run, model, held_out[length])
+    results = evaluation.evaluate(run, model, held_out[length])
     run.log(event="eval", step=step, max_seq_length=length, **results)
     shown = ("eval_mlm_loss", "eval_mlm_accuracy", "eval_nsp_accuracy")
     numbers = ", ".join(f"{name} {results[name]:.4f}" for name in shown if name in results)
@@ -145,7 +150,7 @@ def evaluate(run, step: int, model, held_out: dict, length: int, speed) -> dict[
 def save_results(run, model, text, results: dict[str, float]) -> None:
     save_model_folder(run, model)
     if run.is_main:
-        results["train_loss"] = preparation.mean_train_loss(run.output_dir / "metrics.jsonl")
+        results["train_loss"] = evaluation.mean_train_loss(run.output_dir / "metrics.jsonl")
         draw_curves(run.output_dir)
         write_model_card(
             run.output_dir, kind="pretraining", datasets=[text.name], metrics=results, held_out=text.held_out_name

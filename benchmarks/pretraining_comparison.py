@@ -21,17 +21,20 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.provenance import provenance
 from modeling_bert_repro import BertForMaskedLM
+from training.engine.batches import IGNORED
 from training.engine.initial_weights import load_network
 from training.engine.run import write_json
 from training.pretraining.corpus import Corpus
-from training.pretraining.instances import PretrainingInstances
+from training.pretraining.instances import InstanceSettings, PretrainingInstances
 
 RESULTS = Path(__file__).parent / "results" / "pretraining_comparison.json"
 KINDS = {
-    "pairs of 128": {"objective": "mlm_nsp", "max_seq_length": 128},
-    "packed, 128": {"objective": "mlm", "max_seq_length": 128},
-    "packed, 128, whole words": {"objective": "mlm", "max_seq_length": 128, "whole_word_mask": True},
-    "packed, 512": {"objective": "mlm", "max_seq_length": 512},
+    "pairs of 128": InstanceSettings(seed=0, fixed=True, objective="mlm_nsp", max_seq_length=128),
+    "packed, 128": InstanceSettings(seed=0, fixed=True, objective="mlm", max_seq_length=128),
+    "packed, 128, whole words": InstanceSettings(
+        seed=0, fixed=True, objective="mlm", max_seq_length=128, whole_word_mask=True
+    ),
+    "packed, 512": InstanceSettings(seed=0, fixed=True, objective="mlm", max_seq_length=512),
 }
 
 
@@ -42,15 +45,15 @@ def masked_loss(model: BertForMaskedLM, batches: Iterable[dict[str, torch.Tensor
     for batch in batches:
         labels = batch["labels"]
         inputs = {name: batch[name] for name in ("input_ids", "token_type_ids", "attention_mask")}
-        logits = model(**inputs).logits[labels != -100]
-        total += float(F.cross_entropy(logits, labels[labels != -100], reduction="sum"))
+        logits = model(**inputs).logits[labels != IGNORED]
+        total += float(F.cross_entropy(logits, labels[labels != IGNORED], reduction="sum"))
         count += len(logits)
     return total / count, count
 
 
 def batches(instances: PretrainingInstances, positions: int) -> Iterable[dict[str, torch.Tensor]]:
     """As many instances as make `positions` tokens, at most one epoch."""
-    count = min(positions // instances.max_seq_length, instances.epoch_size(0))
+    count = min(positions // instances.settings.max_seq_length, instances.epoch_size(0))
     for start in range(0, count, 16):
         yield instances.batch(start, min(start + 16, count))
 
@@ -72,7 +75,7 @@ def main(argv: list[str] | None = None) -> None:
     logging.set_verbosity_error()
     tokenizer = AutoTokenizer.from_pretrained(args.runs[0])
     corpus = Corpus.open(args.runs[0] / "corpus" / "validation", tokenizer)
-    kinds = {name: PretrainingInstances(corpus, tokenizer, seed=0, fixed=True, **more) for name, more in KINDS.items()}
+    kinds = {name: PretrainingInstances(corpus, tokenizer, settings) for name, settings in KINDS.items()}
     record = {
         **provenance("benchmarks/pretraining_comparison.py", [run.name for run in args.runs]),
         "threads": torch.get_num_threads(),

@@ -33,7 +33,7 @@ from tokenization.fingerprint import tokenizer_json
 from training.pretraining.build_corpus import Corpus, build_corpus
 from training.pretraining.documents import read_documents
 from training.pretraining.encoding import load_backend
-from training.pretraining.instances import PretrainingInstances
+from training.pretraining.instances import InstanceSettings, PretrainingInstances
 
 PARTS = ("builder", "plan", "batches", "memory")
 
@@ -82,7 +82,7 @@ def bench_plan(corpus: Corpus, tokenizer: BertTokenizer) -> dict[str, Any]:
         for length in (128, 512):
             instances, opening = measured(
                 lambda o=objective, n=length: PretrainingInstances(
-                    corpus, tokenizer, seed=0, max_seq_length=n, objective=o
+                    corpus, tokenizer, InstanceSettings(seed=0, max_seq_length=n, objective=o)
                 )
             )
             plan, planning = measured(lambda i=instances: i.plan(0))
@@ -110,13 +110,14 @@ def bench_batches(corpus: Corpus, tokenizer: BertTokenizer) -> dict[str, Any]:
         return round(count * size * length / (time.process_time() - used) / 1e6, 2)
 
     for length in (128, 512):
-        for name, settings in {
+        for name, changes in {
             "mlm_nsp": {},
             "mlm_nsp_whole_word": {"whole_word_mask": True},
             "mlm": {"objective": "mlm"},
             "ltr": {"objective": "ltr"},
         }.items():
-            instances = PretrainingInstances(corpus, tokenizer, seed=0, max_seq_length=length, **settings)
+            settings = InstanceSettings(seed=0, max_seq_length=length, **changes)
+            instances = PretrainingInstances(corpus, tokenizer, settings)
             instances.order(0)
             span = instances.epoch_size(0) // size
             results[f"{name}_{length}"] = rate(
@@ -142,12 +143,13 @@ def bench_memory(
     start, _ = peaks()
     corpus, building = measured(lambda: build_corpus(files * repeat, tokenizer, folder / "large", workers))
     built, worker = peaks()
-    instances, planning = measured(lambda: PretrainingInstances(corpus, tokenizer, seed=0, max_seq_length=128).order(0))
+    settings = InstanceSettings(seed=0, max_seq_length=128)
+    order, planning = measured(lambda: PretrainingInstances(corpus, tokenizer, settings).order(0))
     return {
         "repeat": repeat,
         "text": corpus.manifest["counts"],
         "build": building,
-        "plan": planning | {"instances": len(instances)},
+        "plan": planning | {"instances": len(order)},
         "peak_rss_mb": {"before": start, "after_build": built, "largest_child": worker, "after_plan": peaks()[0]},
     }
 

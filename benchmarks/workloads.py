@@ -17,6 +17,7 @@ import transformers
 from transformers import BertConfig
 
 import modeling_bert_repro
+from training.engine.batches import IGNORED
 from training.engine.models import bert_config
 from training.engine.optimizer import create_optimizer
 
@@ -127,7 +128,7 @@ def padded_batch(generator: np.random.Generator, lengths: np.ndarray, pad_to: in
 def pretraining_batch(generator: np.random.Generator, rows: int, length: int, vocab_size: int) -> Batch:
     """Full rows, 15 % of the positions labelled."""
     batch = padded_batch(generator, np.full(rows, length), length, vocab_size)
-    labels = torch.full((rows, length), -100)
+    labels = torch.full((rows, length), IGNORED)
     for row in range(rows):
         places = 1 + generator.choice(length - 1, max(1, round(MASKED_SHARE * length)), replace=False)
         labels[row, places] = batch["input_ids"][row, places]

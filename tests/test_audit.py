@@ -12,7 +12,8 @@ from transformers import BertTokenizer
 
 from training.__main__ import main as command
 from training.pretraining.build_corpus import build_corpus
-from training.pretraining.instances import PretrainingInstances
+from training.pretraining.instances import InstanceSettings, PretrainingInstances
+from training.pretraining.segments import LabelBalance
 from training.tools.audit import audit, draw_audit, draw_instance, main, step_positions
 
 ROOT = Path(__file__).parents[1]
@@ -46,7 +47,7 @@ def documents(count, seed=0, sentences=8):
 
 def findings(path, tokenizer, texts, **settings):
     corpus = build_corpus(texts, tokenizer, path, need_pairs=False)
-    instances = PretrainingInstances(corpus, tokenizer, seed=1, **(SETTINGS | settings))
+    instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=1, **(SETTINGS | settings)))
     lines, picture = audit(instances, tokenizer)
     return {line.name: line for line in lines}, picture
 
@@ -108,7 +109,7 @@ def test_a_wrong_mask_mix_and_wrong_labels_are_seen(tmp_path, tokenizer, monkeyp
     monkeypatch.setattr(PretrainingInstances, "batch", all_masked)
     lines, _ = findings(tmp_path / "c", tokenizer, documents(200))
     assert not lines["mask mix"].good and lines["mask rate"].good
-    monkeypatch.setattr("training.pretraining.instances.label_balance", lambda *arguments: (0.9, 1.0))
+    monkeypatch.setattr("training.pretraining.instances.label_balance", lambda *arguments: LabelBalance(0.9, 1.0))
     lines, _ = findings(tmp_path / "c", tokenizer, documents(200))
     assert not lines["label balance"].good
 
@@ -118,7 +119,7 @@ def test_a_wrong_mask_mix_and_wrong_labels_are_seen(tmp_path, tokenizer, monkeyp
 
 def test_a_drawing_has_every_token_in_its_column(tokenizer, tmp_path):
     corpus = build_corpus(documents(30), tokenizer, tmp_path / "c")
-    instances = PretrainingInstances(corpus, tokenizer, seed=1, **SETTINGS)
+    instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=1, **SETTINGS))
     for row in range(20):
         instance = {name: tensor[0] for name, tensor in instances.batch(row, row + 1).items()}
         text = draw_instance(tokenizer, instance, width=60)
@@ -229,7 +230,7 @@ def example(text, folder):
     vocab = [*SPECIALS, ".", ",", *sorted(pieces)]
     tokenizer = BertTokenizer(vocab={piece: number for number, piece in enumerate(vocab)})
     corpus = build_corpus([part.split("\n") for part in text.split("\n\n")], tokenizer, folder)
-    instances = PretrainingInstances(corpus, tokenizer, seed=42, max_seq_length=32)
+    instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=42, max_seq_length=32))
     batch = instances.batch(0, 4)
     rows = [{name: tensor[row] for name, tensor in batch.items()} for row in range(4)]
     chosen = [next(row for row in rows if row["next_sentence_label"] == label) for label in (0, 1)]

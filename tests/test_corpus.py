@@ -14,8 +14,8 @@ from transformers import BertTokenizer
 from tokenization.fingerprint import tokenizer_json
 from training.pretraining import build_corpus as corpus_module
 from training.pretraining import encoding
-from training.pretraining.build_corpus import Corpus, build_corpus, encode_share
-from training.pretraining.corpus import ShardWriter
+from training.pretraining.build_corpus import Corpus, build_corpus, encode_part
+from training.pretraining.corpus import CorpusWriter
 from training.pretraining.sentences import split_sentences
 
 WORDS = "the dog cat sat ran on mat far away and a bird sang it was one red blue house went home".split()
@@ -126,15 +126,15 @@ def test_processes_share_the_work_and_write_the_same_bytes(tmp_path, tokenizer, 
     chunks = len(list(corpus_module._chunks(corpus_module._lines_of(documents))))
     for rank in range(world_size):
         encoded.clear()
-        encode_share(documents, tokenizer, tmp_path / "c", rank, world_size)
+        encode_part(documents, tokenizer, tmp_path / "c", rank, world_size)
         assert len(encoded) == len(range(rank, chunks, world_size))  # and no more
     encoded.clear()
-    together = build_corpus(documents, tokenizer, tmp_path / "c", shares=world_size)
+    together = build_corpus(documents, tokenizer, tmp_path / "c", processes=world_size)
     assert encoded == []
     assert data_bytes(together.path) == data_bytes(alone.path)
     assert together.manifest == alone.manifest
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "c"]
-    encode_share(documents, tokenizer, tmp_path / "c", 0, world_size)  # what stands is not encoded again
+    encode_part(documents, tokenizer, tmp_path / "c", 0, world_size)  # what stands is not encoded again
     assert encoded == []
 
 
@@ -145,13 +145,13 @@ def test_an_interrupted_share_and_an_interrupted_join_are_continued(tmp_path, to
     documents = random_documents(40)
     alone = build_corpus(documents, tokenizer, tmp_path / "alone")
     for rank in range(2):
-        encode_share(documents, tokenizer, tmp_path / "c", rank, 2)
+        encode_part(documents, tokenizer, tmp_path / "c", rank, 2)
     (part,) = tmp_path.glob("c.shares-2-*/part-1.bin")
     whole = part.read_bytes()
     part.write_bytes(whole[:-cut])
-    encode_share(documents, tokenizer, tmp_path / "c", 1, 2)
+    encode_part(documents, tokenizer, tmp_path / "c", 1, 2)
     assert part.read_bytes() == whole
-    append, appended = ShardWriter.append, []
+    append, appended = CorpusWriter.append, []
 
     def append_some(self, *arguments, **more):
         if len(appended) == 7:
@@ -159,20 +159,20 @@ def test_an_interrupted_share_and_an_interrupted_join_are_continued(tmp_path, to
         appended.append(arguments)
         append(self, *arguments, **more)
 
-    monkeypatch.setattr(ShardWriter, "append", append_some)
+    monkeypatch.setattr(CorpusWriter, "append", append_some)
     with pytest.raises(Interrupted):
-        build_corpus(documents, tokenizer, tmp_path / "c", shares=2)
-    monkeypatch.setattr(ShardWriter, "append", append)
-    assert data_bytes(build_corpus(documents, tokenizer, tmp_path / "c", shares=2).path) == data_bytes(alone.path)
+        build_corpus(documents, tokenizer, tmp_path / "c", processes=2)
+    monkeypatch.setattr(CorpusWriter, "append", append)
+    assert data_bytes(build_corpus(documents, tokenizer, tmp_path / "c", processes=2).path) == data_bytes(alone.path)
 
 
 def test_shares_of_another_text_are_not_taken(tmp_path, tokenizer):
-    encode_share(DOCUMENTS, tokenizer, tmp_path / "c", 0, 2)
-    encode_share(DOCUMENTS, tokenizer, tmp_path / "c", 1, 2)
+    encode_part(DOCUMENTS, tokenizer, tmp_path / "c", 0, 2)
+    encode_part(DOCUMENTS, tokenizer, tmp_path / "c", 1, 2)
     with pytest.raises(OSError, match=r"shares-2-.*part-0\.bin"):
-        build_corpus(DOCUMENTS * 2, tokenizer, tmp_path / "c", shares=2)
+        build_corpus(DOCUMENTS * 2, tokenizer, tmp_path / "c", processes=2)
     with pytest.raises(ValueError, match="needs at least 2 documents"):
-        encode_share(DOCUMENTS[:1], tokenizer, tmp_path / "c", 0, 2)
+        encode_part(DOCUMENTS[:1], tokenizer, tmp_path / "c", 0, 2)
 
 
 def test_a_worker_that_dies_is_reported(tokenizer):
@@ -219,7 +219,7 @@ def test_an_interrupted_build_is_continued(tmp_path, tokenizer, monkeypatch):
 def test_another_source_does_not_go_on_where_this_one_stopped(tmp_path, tokenizer):
     (tmp_path / "a.txt").write_text(TEXT)
     key = {"format": 1, "sources": ["another"], "tokenizer_sha256": "x"}
-    writer = ShardWriter(tmp_path / "c", key, np.dtype("<u2"))
+    writer = CorpusWriter(tmp_path / "c", key, np.dtype("<u2"))
     writer.append(np.array([7, 8]), np.array([2]), np.array([1]), events=3)
     writer.commit()
     writer.close()
@@ -263,7 +263,7 @@ def test_a_killed_build_leaves_no_corpus(tmp_path):
 
 
 def test_a_second_builder_is_turned_away(tmp_path, tokenizer):
-    writer = ShardWriter(tmp_path / "c", {}, np.dtype("<u2"))
+    writer = CorpusWriter(tmp_path / "c", {}, np.dtype("<u2"))
     with pytest.raises(ValueError, match="another process is building this corpus"):
         build_corpus(DOCUMENTS, tokenizer, tmp_path / "c")
     writer.close()
@@ -272,7 +272,7 @@ def test_a_second_builder_is_turned_away(tmp_path, tokenizer):
 
 def test_a_draft_that_lost_bytes_is_refused(tmp_path):
     for lost in (0, 3):
-        writer = ShardWriter(tmp_path / "c", {}, np.dtype("<u2"))
+        writer = CorpusWriter(tmp_path / "c", {}, np.dtype("<u2"))
         assert writer.events == 3 * (lost > 0)
         if not lost:
             writer.append(np.array([7, 8]), np.array([2]), np.array([1]), events=3)
@@ -282,13 +282,13 @@ def test_a_draft_that_lost_bytes_is_refused(tmp_path):
     file.write_bytes(file.read_bytes()[:-lost])
     for _ in range(2):  # the draft is not left locked
         with pytest.raises(ValueError, match=r"sentences\.bin: cut short; delete"):
-            ShardWriter(tmp_path / "c", {}, np.dtype("<u2"))
+            CorpusWriter(tmp_path / "c", {}, np.dtype("<u2"))
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="this system does not say which file it is")
 def test_what_counts_as_done_is_synced_before(tmp_path, monkeypatch):
     """After a power cut: ids, then how far they go, then unigrams and manifest, then the name."""
-    writer, events = ShardWriter(tmp_path / "c", {}, np.dtype("<u2")), []
+    writer, events = CorpusWriter(tmp_path / "c", {}, np.dtype("<u2")), []
     sync, replace, rename = os.fsync, os.replace, os.rename
 
     def synced(descriptor):
@@ -311,7 +311,7 @@ def test_a_full_disk_is_named(tmp_path, tokenizer, monkeypatch):
     def full(*arguments, **keywords):
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr(ShardWriter, "append", full)
+    monkeypatch.setattr(CorpusWriter, "append", full)
     with pytest.raises(OSError, match=r"the disk filled up while .* run again"):
         build_corpus(DOCUMENTS, tokenizer, tmp_path / "c")
 

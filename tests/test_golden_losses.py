@@ -28,7 +28,7 @@ from training.engine.loop import training_steps
 from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.run import Run
 from training.pretraining.build_corpus import build_corpus
-from training.pretraining.instances import PretrainingInstances
+from training.pretraining.instances import InstanceSettings, PretrainingInstances
 from training.pretraining.masking import random_bits, uniform
 
 GOLDEN = Path(__file__).with_name("golden_losses.json")
@@ -87,7 +87,8 @@ def losses(objective: str, folder: Path, **changes) -> list[dict[str, float]]:
     tokenizer = build_tokenizer(vocabulary())
     corpus = build_corpus(documents(), tokenizer, folder / "corpus")
     cls, settings = OBJECTIVES[objective]
-    source = PretrainingInstances(corpus, tokenizer, seed=7, max_seq_length=40, objective=objective, **settings)
+    settings = InstanceSettings(seed=7, max_seq_length=40, objective=objective, **settings)
+    source = PretrainingInstances(corpus, tokenizer, settings)
     config = BertConfig(
         vocab_size=len(tokenizer),
         hidden_size=48,

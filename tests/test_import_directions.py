@@ -67,6 +67,17 @@ def test_every_file_of_training_is_in_a_room():
     }
 
 
+def test_the_label_that_losses_ignore_is_written_once_for_each_package():
+    """training does not import the network; the tagger travels with saved models and imports nothing of the project."""
+    found = set()
+    for path in [path for part in (NETWORK, "training") for path in files_of(part)]:
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if any(isinstance(node, ast.expr) and ast.unparse(node) == "-100" for node in nodes):
+            found.add(path.relative_to(ROOT).as_posix())
+    places = {"modeling_bert_repro/losses.py", "training/engine/batches.py", "training/tasks/ner/tagger.py"}
+    assert found == places
+
+
 def test_training_imports_by_full_names():
     for path in (ROOT / "training").rglob("*.py"):
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))

@@ -5,11 +5,11 @@ import pytest
 import torch
 from transformers import BertTokenizer
 
+from training.engine.batches import IGNORED
 from training.pretraining import segments
 from training.pretraining.build_corpus import build_corpus
 from training.pretraining.documents import read_documents
-from training.pretraining.instances import VARIANTS, PretrainingInstances
-from training.pretraining.masking import IGNORED
+from training.pretraining.instances import VARIANTS, InstanceSettings, PretrainingInstances
 from training.pretraining.segments import IS_NEXT, NOT_NEXT, cut_lengths
 
 PAD, UNK, CLS, SEP, MASK = range(5)
@@ -50,7 +50,9 @@ def corpus(tmp_path_factory, tokenizer):
 
 
 def instances_of(corpus, tokenizer, **settings):
-    return PretrainingInstances(corpus, tokenizer, **({"seed": 1, "max_seq_length": LENGTH} | settings))
+    return PretrainingInstances(
+        corpus, tokenizer, InstanceSettings(**({"seed": 1, "max_seq_length": LENGTH} | settings))
+    )
 
 
 def originals(batch):

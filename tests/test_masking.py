@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from transformers import BertTokenizer
 
-from training.pretraining.masking import IGNORED, below, mask_batch, mask_instance, masking_rule, random_bits, uniform
+from training.engine.batches import IGNORED
+from training.pretraining.masking import below, mask_batch, mask_instance, masking_rule, random_bits, uniform
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 WORDS = [f"word{number}" for number in range(60)]

@@ -7,7 +7,7 @@ import pytest
 
 from training.arguments import PretrainingArguments, parse_arguments
 from training.engine.phases import Phase, described, phase_at, phases_of, scheduled
-from training.pretraining.preparation import phase_batches, planned_phases
+from training.pretraining.phased_batches import phase_batches, planned_phases
 
 FLAGS = {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 2, "max_seq_length": 128}
 

@@ -20,7 +20,7 @@ from training.arguments import PretrainingArguments, parse_arguments
 from training.engine.initial_weights import load_network, weights_sha256
 from training.engine.run import report_errors
 from training.files.tables import sha256
-from training.pretraining import preparation
+from training.pretraining.network import build_model
 from training.tools import ask
 
 ROOT = Path(__file__).parent.parent
@@ -79,9 +79,7 @@ def test_the_objective_decides_the_attention(
     given = short_runs.flags("run_pretraining", data, tmp_path / "run", model, "--objective", objective)
     run = fake_run()
     run.args = parse_arguments(PretrainingArguments, [*given, "--model_impl", model_impl])
-    network = preparation.build_model(
-        run, modeling_bert_repro.BertForMaskedLM, AutoTokenizer.from_pretrained(pretrained)
-    )
+    network = build_model(run, modeling_bert_repro.BertForMaskedLM, AutoTokenizer.from_pretrained(pretrained))
     assert sees_later_tokens(network) == (objective == "mlm")
     now, then = (
         ("left to right", "in both directions") if objective == "ltr" else ("in both directions", "left to right")

@@ -1,4 +1,4 @@
-"""training/pretraining/preparation.py: flags that reach what they are for, and evaluation."""
+"""The parts of run_pretraining.py: its text, its corpora, flags that reach what they are for, and evaluation."""
 
 import functools
 from types import SimpleNamespace
@@ -12,14 +12,19 @@ from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig
 import run_pretraining
 from modeling_bert_repro import BertForPreTraining
 from training.arguments import PretrainingArguments, parse_arguments
-from training.pretraining import preparation
+from training.pretraining import phased_batches
 from training.pretraining.build_corpus import build_corpus
-from training.pretraining.instances import PretrainingInstances
+from training.pretraining.corpora import build_corpora
+from training.pretraining.evaluation import evaluate
+from training.pretraining.instances import InstanceSettings, PretrainingInstances
+from training.pretraining.text import Text
 
 
 def test_flags_reach_the_instances(monkeypatch):
     made = []
-    monkeypatch.setattr(preparation, "PretrainingInstances", lambda *_, **settings: made.append(settings))
+    monkeypatch.setattr(
+        phased_batches, "PretrainingInstances", lambda corpus, tokenizer, settings: made.append(settings)
+    )
     flags = {"objective": "mlm", "short_seq_prob": 0.3, "mlm_probability": 0.2, "mask_replace_prob": 0.5}
     flags |= {"random_replace_prob": 0.4, "whole_word_mask": True, "max_predictions_per_seq": 7}
     given = [part for name, value in flags.items() for part in (f"--{name}", str(value))]
@@ -27,10 +32,10 @@ def test_flags_reach_the_instances(monkeypatch):
         PretrainingArguments, ["--output_dir", "x", "--seed", "9", "--phases", "16:0.5,32:0.5", *given]
     )
     for held_out in (False, True):
-        preparation.instances(args, None, None, held_out)
+        phased_batches.instances_by_length(args, None, None, held_out)
     # Held-out text is the same for every run, whatever its seed.
     assert made == [
-        flags | {"max_seq_length": length, "seed": seed, "fixed": fixed}
+        InstanceSettings(**flags, max_seq_length=length, seed=seed, fixed=fixed)
         for seed, fixed in ((9, False), (0, True))
         for length in (16, 32)
     ]
@@ -41,10 +46,10 @@ def test_flags_reach_the_library_of_data_sets(monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", lambda *names, **more: asked.append((names, more)) or rows)
     monkeypatch.setattr(datasets, "load_dataset_builder", lambda *names: SimpleNamespace(hash="/".join(names)))
     flags = "--output_dir x --dataset_name wiki --dataset_config_name en --streaming --max_train_documents 2"
-    text = preparation.Text(parse_arguments(PretrainingArguments, flags.split()))
+    text = Text(parse_arguments(PretrainingArguments, flags.split()))
     assert list(text.documents()) == [["one .", "two ."], []]
     assert asked == [(("wiki", "en"), {"split": "train", "streaming": True})]
-    other = preparation.Text(parse_arguments(PretrainingArguments, flags.replace("2", "3").split()))
+    other = Text(parse_arguments(PretrainingArguments, flags.replace("2", "3").split()))
     assert text.fingerprint != other.fingerprint and "wiki/en" in text.fingerprint
 
 
@@ -60,7 +65,7 @@ def test_held_out_text(pretrained, tmp_path, of_its_own):
     args.validation_split = 0.3
     run = SimpleNamespace(args=args, output_dir=tmp_path / "run", rank=0, world_size=1, main_first=lambda work: work())
     tokenizer = AutoTokenizer.from_pretrained(pretrained)
-    train, held_out = preparation.corpora(run, preparation.Text(args), tokenizer)
+    train, held_out = build_corpora(run, Text(args), tokenizer)
     if of_its_own:
         assert (train.num_documents, held_out.num_documents) == (80, 2)
         assert tokenizer.decode(held_out.tokens[: held_out.sentences[1]]) == "music in the night."
@@ -76,7 +81,7 @@ def test_held_out_text(pretrained, tmp_path, of_its_own):
 @pytest.mark.parametrize("static", [False, True])
 def test_static_shapes(pretrained, text_file, tmp_path, monkeypatch, static):
     """Half of the instances are short; the shapes that reach each module in three steps."""
-    build, shapes = preparation.build_model, {}
+    build, shapes = run_pretraining.build_model, {}
 
     def note(name, module, inputs):
         if module.training:
@@ -88,7 +93,7 @@ def test_static_shapes(pretrained, text_file, tmp_path, monkeypatch, static):
             module.register_forward_pre_hook(functools.partial(note, name))
         return model
 
-    monkeypatch.setattr(preparation, "build_model", hooked)
+    monkeypatch.setattr(run_pretraining, "build_model", hooked)
     monkeypatch.setattr(run_pretraining, "draw_curves", lambda folder: None)
     flags = f"--output_dir {tmp_path / 'run'} --train_file {text_file} --model_name_or_path {pretrained} --max_steps 3 "
     flags += "--per_device_train_batch_size 8 --max_seq_length 48 --short_seq_prob 0.5 --validation_split 0.2 "
@@ -100,13 +105,13 @@ def test_evaluation_against_transformers(pretrained, text_file, fake_run, tmp_pa
     """Sums over all predictions, in batches of 5, by a network with dropout, against one batch of everything."""
     tokenizer = AutoTokenizer.from_pretrained(pretrained)
     corpus = build_corpus([text_file], tokenizer, tmp_path / "corpus")
-    held_out = PretrainingInstances(corpus, tokenizer, seed=0, fixed=True, max_seq_length=32)
+    held_out = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=0, fixed=True, max_seq_length=32))
     config = BertConfig.from_pretrained(pretrained, hidden_dropout_prob=0.5)
     run = fake_run(per_device_eval_batch_size=5)
     run.args.max_eval_instances = 1000
     model = BertForPreTraining.from_pretrained(pretrained, config=config).train()
     model.config.sparse_prediction = True
-    found = preparation.evaluate(run, model, held_out)
+    found = evaluate(run, model, held_out)
     batch = held_out.batch(0, held_out.epoch_size(0))
     labels, nsp = batch.pop("labels"), batch.pop("next_sentence_label")
     with torch.no_grad():
@@ -122,7 +127,7 @@ def test_evaluation_against_transformers(pretrained, text_file, fake_run, tmp_pa
     expected["eval_perplexity"] = np.exp(expected["eval_mlm_loss"])
     assert found == pytest.approx(expected, rel=1e-5)
     run.args.max_eval_instances = 7
-    assert preparation.evaluate(run, model, held_out)["eval_mlm_loss"] != found["eval_mlm_loss"]
+    assert evaluate(run, model, held_out)["eval_mlm_loss"] != found["eval_mlm_loss"]
 
 
 ONE, TWO = "The old house .", "The old house . A new river ."
@@ -161,7 +166,7 @@ def test_only_as_much_text_is_read_as_tells(tmp_path, monkeypatch, flags):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_bytes(b"".join(b"%s %d\n\n" % (TWO.encode(), n) for n in range(20_000)) + b"\xff\n")
     (tmp_path / "b.txt").write_text(f"{TWO}\n\n{TWO}\n")
-    text = preparation.Text(parse_arguments(PretrainingArguments, f"--output_dir x --train_file a.txt {flags}".split()))
+    text = Text(parse_arguments(PretrainingArguments, f"--output_dir x --train_file a.txt {flags}".split()))
     text.check()
     with pytest.raises(ValueError, match="expected UTF-8 text"):
         list(text.documents())

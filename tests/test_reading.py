@@ -11,7 +11,7 @@ import pytest
 
 from training.engine.checkpoint import damage
 from training.engine.curves import read_events
-from training.pretraining.corpus import ShardWriter, read_manifest
+from training.pretraining.corpus import CorpusWriter, read_manifest
 from training.pretraining.documents import read_documents
 from training.tools import audit
 
@@ -168,7 +168,7 @@ RECORDS = {  # what a run writes, and who reads it again
 def open_draft(folder):
     folder = folder.rename(folder.with_name("corpus.building"))
     try:
-        ShardWriter(folder.with_name("corpus"), {}, np.dtype("<u2"))
+        CorpusWriter(folder.with_name("corpus"), {}, np.dtype("<u2"))
     finally:
         shutil.rmtree(folder)
 

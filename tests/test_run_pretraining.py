@@ -18,7 +18,7 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, Bert
 import run_pretraining
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from training.engine.throughput import training_flops
-from training.pretraining import preparation
+from training.pretraining import evaluation
 
 ROOT = Path(__file__).parent.parent
 
@@ -182,11 +182,13 @@ def test_anybody_opens_it(finished, tokenizer_folder):
 
 def test_two_phases_in_one_run(flags, monkeypatch):
     """Resumed in both of them: test_kill.py."""
-    evaluate, evaluated = preparation.evaluate, []
+    evaluate, evaluated = evaluation.evaluate, []
     monkeypatch.setattr(
-        preparation,
+        evaluation,
         "evaluate",
-        lambda run, model, held_out: evaluated.append(held_out.max_seq_length) or evaluate(run, model, held_out),
+        lambda run, model, held_out: (
+            evaluated.append(held_out.settings.max_seq_length) or evaluate(run, model, held_out)
+        ),
     )
     more = {"max_seq_length": None, "phases": "16:0.5:4x2,32:0.5:6", "max_steps": 8, "warmup_steps": 2}
     folder = in_process(flags("phases", **more))

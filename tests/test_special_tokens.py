@@ -9,7 +9,7 @@ from tokenization import build_tokenizer
 from tokenization.special_tokens import check_special_tokens
 from training.engine.models import check_fit
 from training.pretraining.build_corpus import build_corpus
-from training.pretraining.instances import PretrainingInstances
+from training.pretraining.instances import InstanceSettings, PretrainingInstances
 from training.pretraining.masking import masking_rule
 
 PIECES = ["[UNK]", "[CLS]", "[SEP]", "want", "##want", "##ed", "wa", "un", "runn", "##ing", ","]
@@ -33,9 +33,10 @@ def test_left_to_right_needs_no_mask(tmp_path):
     tokenizer = build_tokenizer([*PIECES, "[PAD]"])
     corpus = build_corpus([["unwanted running , un wa ed"]] * 9, tokenizer, tmp_path / "corpus", need_pairs=False)
     settings = {"seed": 1, "max_seq_length": 8}
-    assert PretrainingInstances(corpus, tokenizer, objective="ltr", **settings).batch(0, 2)["input_ids"].shape == (2, 8)
+    left_to_right = PretrainingInstances(corpus, tokenizer, InstanceSettings(objective="ltr", **settings))
+    assert left_to_right.batch(0, 2)["input_ids"].shape == (2, 8)
     with pytest.raises(ValueError, match=r"has no \[MASK\]"):
-        PretrainingInstances(corpus, tokenizer, objective="mlm", **settings)
+        PretrainingInstances(corpus, tokenizer, InstanceSettings(objective="mlm", **settings))
 
 
 @pytest.mark.parametrize(("pieces", "missing"), [(PIECES, "PAD"), ([*PIECES, "[PAD]"], "MASK")])

@@ -24,7 +24,7 @@ from training.engine.batches import Features
 from training.engine.control import control_of
 from training.engine.loop import predict
 from training.engine.run import Run
-from training.pretraining import preparation
+from training.pretraining.evaluation import evaluate
 
 BATCH = 4
 COUNTS = {"one": 3, "three": 10}  # instances that make so many batches
@@ -55,7 +55,7 @@ def pretrained(run: Run, sharded: bool) -> list[dict]:
     for count in COUNTS.values():
         run.args.max_eval_instances = count
         held_out = SimpleNamespace(epoch_size=lambda epoch: 100, batch=Source().batch)
-        found.append(preparation.evaluate(run, model, held_out))
+        found.append(evaluate(run, model, held_out))
     return found
 
 

@@ -48,14 +48,14 @@ def build(folder: Path, tokenizer, target: str, fatal: int | None) -> tuple[int,
             encoded += size
             yield size, ids
 
-    original, encode = corpus.ShardWriter.finish, build_corpus.encoded_chunks
-    corpus.ShardWriter.finish, build_corpus.encoded_chunks = finish, encoded_chunks
+    original, encode = corpus.CorpusWriter.finish, build_corpus.encoded_chunks
+    corpus.CorpusWriter.finish, build_corpus.encoded_chunks = finish, encoded_chunks
     sys.settrace(calls)
     try:
         build_corpus.build_corpus([folder / "text.txt"], tokenizer, folder / target)
     finally:
         sys.settrace(None)
-        corpus.ShardWriter.finish, build_corpus.encoded_chunks = original, encode
+        corpus.CorpusWriter.finish, build_corpus.encoded_chunks = original, encode
     return passed, encoded
 
 

@@ -17,8 +17,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from training.engine.signals import only_parent_ends_me
 
-IGNORED = -100  # the label of what has none
-
+# Label of a position or item that the loss excludes: torch's default `ignore_index`. The network has the same constant
+# in modeling_bert_repro/losses.py, which training does not import.
+IGNORED = -100
 
 STRETCH = 50  # steps: longer stretches pad less, but what shares a step is less a matter of chance
 

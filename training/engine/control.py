@@ -12,6 +12,8 @@ import torch
 import transformers
 from torch.nn import functional as F
 
+from training.engine.batches import IGNORED
+
 LABELS = ("labels", "next_sentence_label", "start_positions", "end_positions")
 
 
@@ -46,7 +48,7 @@ def with_exact_losses(model, spans_over_padding: bool = True):
             outputs.loss = (start + _cross_entropy(end, labels["end_positions"], count)) / 2
         elif "labels" in labels:
             logits = outputs.prediction_logits if "prediction_logits" in outputs else outputs.logits
-            count = num_items_in_batch or int((labels["labels"] != -100).sum())
+            count = num_items_in_batch or int((labels["labels"] != IGNORED).sum())
             outputs.loss = _loss(logits, labels["labels"], count)
             if "next_sentence_label" in labels:
                 outputs.mlm_loss = outputs.loss
@@ -67,4 +69,4 @@ def _loss(logits: torch.Tensor, labels: torch.Tensor, count) -> torch.Tensor:
 
 def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, count) -> torch.Tensor:
     flat = logits.float().flatten(0, -2)
-    return F.cross_entropy(flat, labels.flatten(), ignore_index=-100, reduction="sum") / count
+    return F.cross_entropy(flat, labels.flatten(), ignore_index=IGNORED, reduction="sum") / count

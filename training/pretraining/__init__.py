@@ -1,1 +1,1 @@
-"""Documents -> sentences -> a corpus of token ids -> masked training instances."""
+"""From documents over sentences and a corpus of token ids to masked training instances, and the parts of a run."""

@@ -1,10 +1,10 @@
-"""Files -> documents -> sentences -> token ids in a memory-mapped corpus.
+"""Build a corpus: files -> documents -> sentences -> token ids in memory-mapped files.
 
     corpus = build_corpus(["wiki.txt.xz", "books.jsonl"], tokenizer, "corpus", num_workers=8)
     corpus = Corpus.open("corpus", tokenizer)
 
-Text is streamed: memory depends on the number of workers, not on the size of the corpus. The ids are the same
-for every number of workers and whether or not the build was interrupted.
+Text is streamed: the memory needed depends on the number of workers, not on the size of the corpus. The ids are the
+same for any number of workers, and whether or not the build was interrupted.
 """
 
 import hashlib
@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 import tokenizers
+from transformers import PreTrainedTokenizerBase
 
 from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
 from training.files.tables import sha256
 from training.pretraining.corpus import (
     FORMAT,
     Corpus,
-    ShardWriter,
+    CorpusWriter,
     disk_error,
     fingerprint_of,
     forget_progress,
@@ -31,32 +32,33 @@ from training.pretraining.corpus import (
 )
 from training.pretraining.documents import check_encodable, check_files, read_lines
 from training.pretraining.encoding import Encoded, encoded_chunks
-from training.pretraining.parallel_encoding import joined, remove_shares, share_folder, write_share
+from training.pretraining.parallel_encoding import joined_parts, parts_folder, remove_parts, write_part
 from training.pretraining.sentences import split_sentences
 
 _CHUNK_CHARACTERS = 1 << 20
-COMMIT_SECONDS = 20.0
+COMMIT_SECONDS = 20.0  # a build that is killed loses at most about this much work
 
 
 def build_corpus(
     source: Sequence[str | Path] | Iterable[list[str]],
-    tokenizer: Any,
+    tokenizer: PreTrainedTokenizerBase,
     output_dir: str | Path,
     num_workers: int = 1,
     *,
     need_pairs: bool = True,
     fingerprint: str | None = None,
-    shares: int = 1,
+    processes: int = 1,
 ) -> Corpus:
     """Tokenise `source` into a corpus in `output_dir`, or open the one that is already there.
 
-    source: files for `read_documents`, or documents (lists of paragraphs). For documents that are not in a list
-    (a generator, a streamed data set) give `fingerprint`, any text that changes when they do.
-    need_pairs: next-sentence prediction is wanted, so there must be 2 documents and one of 2 sentences.
-    shares: above 1, that many processes have encoded the text with `encode_share`, and this one joins their work.
-    A build that was interrupted is continued when it is started again with the same arguments.
-    Raises ValueError for unreadable input (see `read_documents`), a source without the pairs, an `output_dir`
-    that holds another corpus or other files; OSError with a remedy when the disk is full.
+    source: files for `read_documents`, or documents (lists of paragraphs). Documents that are not in a list (a
+    generator, a streamed data set) also need `fingerprint`, any text that changes when they do.
+    need_pairs: the source must have at least 2 documents, one of them of at least 2 sentences, as next-sentence
+    prediction needs.
+    processes: if above 1, that many processes have encoded the text with `encode_part`, and this one joins their parts.
+    A build that was interrupted continues when it is started again with the same arguments.
+    Raises ValueError for unreadable input (see `read_documents`), a source without pairs where they are needed, or
+    an `output_dir` that holds another corpus or other files; OSError with a remedy when the disk is full.
     """
     target = Path(output_dir)
     if num_workers < 1:
@@ -75,10 +77,12 @@ def build_corpus(
     }
     dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<i4")
     try:
-        writer = ShardWriter(target, key, dtype)
+        writer = CorpusWriter(target, key, dtype)
         try:
-            if shares > 1:
-                _write(writer, joined(share_folder(target, shares, fingerprint_of(key)), shares, writer.events))
+            if processes > 1:
+                _write(
+                    writer, joined_parts(parts_folder(target, processes, fingerprint_of(key)), processes, writer.events)
+                )
             else:
                 remaining = itertools.islice(lines, writer.events, None)
                 _write(writer, encoded_chunks(_chunks(remaining), tokenizer_json(tokenizer), num_workers))
@@ -89,13 +93,13 @@ def build_corpus(
             writer.close()
     except OSError as error:
         raise disk_error(error, target) from error
-    remove_shares(target)
+    remove_parts(target)
     return Corpus.open(target, verify=False)
 
 
-def encode_share(
+def encode_part(
     source: Sequence[str | Path] | Iterable[list[str]],
-    tokenizer: Any,
+    tokenizer: PreTrainedTokenizerBase,
     output_dir: str | Path,
     rank: int,
     world_size: int,
@@ -104,9 +108,9 @@ def encode_share(
     need_pairs: bool = True,
     fingerprint: str | None = None,
 ) -> None:
-    """Encode the part of process `rank` of `world_size`, for `build_corpus(..., shares=world_size)` to join.
+    """Encode the part of process `rank` of `world_size`; `build_corpus(..., processes=world_size)` joins the parts.
 
-    The other arguments and the errors are those of `build_corpus`. Nothing is done where the corpus stands.
+    The other arguments and the errors are those of `build_corpus`. Nothing is done if the corpus already exists.
     """
     target = Path(output_dir)
     lines, _, key = _open_source(source, fingerprint, tokenizer)
@@ -114,18 +118,20 @@ def encode_share(
         return
     if need_pairs:
         lines = _with_pairs(lines, source)
-    folder = share_folder(target, world_size, fingerprint_of(key))
+    folder = parts_folder(target, world_size, fingerprint_of(key))
     try:
-        write_share(folder, _chunks(lines), tokenizer_json(tokenizer), rank, world_size, num_workers)
+        write_part(folder, _chunks(lines), tokenizer_json(tokenizer), rank, world_size, num_workers)
     except OSError as error:
         raise disk_error(error, folder) from error
 
 
 def _taken(target: Path) -> bool:
+    """Whether something is at `target` already; an empty folder does not count."""
     return target.exists() and (not target.is_dir() or any(target.iterdir()))
 
 
 def _chunks(lines: Iterator[str | None]) -> Iterator[list[str | None]]:
+    """Consecutive lines in lists of about `_CHUNK_CHARACTERS` characters."""
     chunk: list[str | None] = []
     characters = 0
     for line in lines:
@@ -138,17 +144,17 @@ def _chunks(lines: Iterator[str | None]) -> Iterator[list[str | None]]:
         yield chunk
 
 
-def _write(writer: ShardWriter, chunks: Iterator[tuple[int, Encoded]]) -> None:
+def _write(writer: CorpusWriter, chunks: Iterator[tuple[int, Encoded]]) -> None:
     committed = time.monotonic()
     for size, encoded in chunks:
-        writer.append(*encoded, events=size)
+        writer.append(encoded.tokens, encoded.lengths, encoded.ends, events=size)
         if time.monotonic() - committed > COMMIT_SECONDS:
             writer.commit()
             committed = time.monotonic()
 
 
 def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
-    """The corpus in `target` if it was built from the same source by the same tokenizer."""
+    """The corpus in `target`; ValueError unless it was built from the same source with the same tokenizer."""
     found = read_manifest(target)["key"]
     differing = [name for name in key if found.get(name) != key[name]]
     if differing:
@@ -156,14 +162,17 @@ def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
             f"{target}: holds a corpus made from other input (it differs in: {', '.join(differing)}); "
             "delete it or choose another folder"
         )
-    forget_progress(target)  # the build may have been killed right behind the rename
+    forget_progress(target)  # the build may have been killed just after it renamed the folder
     return Corpus.open(target)
 
 
 def _open_source(
-    source: Sequence[str | Path] | Iterable[list[str]], fingerprint: str | None, tokenizer: Any
+    source: Sequence[str | Path] | Iterable[list[str]], fingerprint: str | None, tokenizer: PreTrainedTokenizerBase
 ) -> tuple[Iterator[str | None], list[dict[str, Any]], dict[str, Any]]:
-    """(the lines of the source, its description for the manifest, the key of the corpus)."""
+    """(lines of the source, its description for the manifest, key of the corpus).
+
+    A line is None at the end of a document, as in `read_lines`.
+    """
     if isinstance(source, str | Path):
         raise ValueError(f"expected a list of files or documents, got the single {source!r}; write [{source!r}]")
     if _are_files(source):
@@ -200,8 +209,8 @@ def _are_files(source: Sequence[str | Path] | Iterable[list[str]]) -> bool:
 def _with_pairs(
     lines: Iterator[str | None], source: Sequence[str | Path] | Iterable[list[str]]
 ) -> Iterator[str | None]:
-    """`lines`, once there turned out to be pairs in them."""
-    if _are_files(source):  # read twice: looking ahead would hold an endless document in memory
+    """`lines`, after a check that there are pairs in them; ValueError if there are none."""
+    if _are_files(source):  # files are read twice: buffering what was looked at could fill the memory with one document
         _check_pairs(read_lines(source), ", ".join(str(path) for path in source))
     else:
         lines, ahead = itertools.tee(lines)
@@ -210,7 +219,7 @@ def _with_pairs(
 
 
 def check_text(files: Sequence[str | Path], need_pairs: bool) -> None:
-    """Read files to their ends, as a build would; raises the ValueError that it would raise."""
+    """Read the files to their ends and raise the ValueError that a build would raise."""
     files = check_files(files)
     lines = read_lines(files)
     for _ in _with_pairs(lines, files) if need_pairs else lines:
@@ -218,7 +227,7 @@ def check_text(files: Sequence[str | Path], need_pairs: bool) -> None:
 
 
 def _check_pairs(lines: Iterator[str | None], where: str) -> None:
-    """Read on until there are 2 documents and one of 2 sentences; ValueError when the text ends before."""
+    """Read until there are 2 documents and one of 2 sentences; ValueError if the text ends before that."""
     documents, sentences, longest = 0, 0, 0
     for line in lines:
         if line is None:

@@ -6,8 +6,8 @@
     corpus/documents.bin   sentence offset of every document int64 (D + 1)
     corpus/unigrams.bin    how often each id occurs         int64 (V)
 
-While it is built the folder is called `<name>.building` and also holds progress.json, from which a build that was
-killed goes on; one rename makes it a corpus.
+During the build the folder is called `<name>.building` and also holds progress.json, from which a build that was
+killed continues. When everything is written, one rename gives the folder its final name.
 """
 
 import errno
@@ -19,25 +19,27 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from transformers import PreTrainedTokenizerBase
 
 from tokenization.fingerprint import tokenizer_sha256
 from training.files.tables import sha256
 
-FORMAT = 1  # raise it when the files or the rules of training/pretraining/sentences.py change
+FORMAT = 1  # increase it when the files or the rules of training/pretraining/sentences.py change
 _OFFSETS = np.dtype("<i8")
-_BLOCK = 1 << 24  # bytes handled at a time: memory stays bounded
+_BLOCK = 1 << 24  # bytes read at a time, so that memory stays bounded
 
 
 def fingerprint_of(key: dict[str, Any]) -> str:
-    """sha256 of what a corpus is built from and how."""
+    """SHA-256 of a corpus's key: its sources, its tokenizer and the format."""
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 
 
 class Corpus:
-    """A finished corpus, opened with `Corpus.open`.
+    """A finished corpus, opened with `Corpus.open`; T tokens, S sentences, D documents, V rows of the vocabulary.
 
-    tokens (T) ids; sentences (S + 1) offsets into tokens; documents (D + 1) offsets into sentences;
-    unigrams (V) counts; manifest. Pickles as its path, so that data-loading workers map the same files.
+    Attributes: tokens (T) ids; sentences (S + 1) offsets into tokens; documents (D + 1) offsets into sentences;
+    unigrams (V) counts; manifest, the content of manifest.json. It is pickled as its path, so that data-loading
+    workers map the same files instead of copying them.
     """
 
     def __init__(self, path: Path, manifest: dict[str, Any]):
@@ -49,11 +51,11 @@ class Corpus:
         self.unigrams = _mapped(path / "unigrams.bin", _OFFSETS)
 
     @classmethod
-    def open(cls, path: str | Path, tokenizer: Any = None, verify: bool = True) -> "Corpus":
+    def open(cls, path: str | Path, tokenizer: PreTrainedTokenizerBase | None = None, verify: bool = True) -> "Corpus":
         """Open the corpus in `path`.
 
-        verify: also read every file and compare its sha256 with the manifest (sizes are always compared).
-        Raises ValueError when the folder is no complete corpus, a file was changed, or `tokenizer` is not
+        verify: also read every file and compare its SHA-256 with the manifest (sizes are always compared).
+        Raises ValueError if the folder is not a complete corpus, if a file was changed, or if `tokenizer` is not
         the one that made the ids.
         """
         path = Path(path)
@@ -79,25 +81,28 @@ class Corpus:
 
     @property
     def num_documents(self) -> int:
+        """The number of documents, D."""
         return len(self.documents) - 1
 
     @property
     def num_sentences(self) -> int:
+        """The number of sentences, S."""
         return len(self.sentences) - 1
 
     @property
     def num_tokens(self) -> int:
+        """The number of tokens, T."""
         return len(self.tokens)
 
     @property
     def fingerprint(self) -> str:
-        """sha256 of what the corpus was built from and how; equal fingerprints mean equal ids."""
+        """SHA-256 of sources, tokenizer and format; corpora with equal fingerprints have equal ids."""
         return fingerprint_of(self.manifest["key"])
 
     def unigram_entropy(self) -> float:
-        """Entropy in nats per token of the tokens that can be masked (all but specials and [UNK]).
+        """Entropy in nats per token of the tokens that can be masked, which are all but the special ones and [UNK].
 
-        A model that knows only how frequent each token is reaches this MLM loss and no lower one.
+        It is the lowest MLM loss that a model can reach if it knows only how frequent each token is.
         """
         counts = self.unigrams.astype(np.float64)
         counts[self.manifest["special_ids"]] = 0
@@ -106,12 +111,12 @@ class Corpus:
 
 
 def _mapped(path: Path, dtype: np.dtype) -> np.ndarray:
-    # The plain view skips np.memmap's bookkeeping, which costs more than a slice of one sentence.
+    # A slice of a np.memmap is an np.memmap, and making one takes longer than reading the tokens of a sentence.
     return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of the corpus in `path`; ValueError when there is none or it is damaged."""
+    """The manifest of the corpus in `path`; ValueError if it is missing, damaged or of another format."""
     file = path / "manifest.json"
     if not file.is_file():
         raise ValueError(f"{path}: not a finished corpus (no manifest.json); build it with build_corpus")
@@ -132,11 +137,14 @@ def _manifest_checksum(manifest: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
-class ShardWriter:
-    """Appends sentences to `<target>.building`, remembers how far it got, and renames it to `target`.
+class CorpusWriter:
+    """Writes a corpus into `<target>.building`, records its progress, and renames the folder to `target`.
 
-    `events` is how many lines of the source are safely on disk: after a kill the next writer with an equal
-    key continues there, and everything written behind that point is cut off.
+    `events` is the number of lines of the source that have been appended, counting the end of a document as a line.
+    After a kill, the next writer with an equal key continues at the last `commit`, and everything that was written
+    after it is cut off; with another key the build starts anew.
+
+    Raises ValueError if another process is building this corpus, or if the unfinished files are damaged.
     """
 
     def __init__(self, target: Path, key: dict[str, Any], dtype: np.dtype):
@@ -193,7 +201,12 @@ class ShardWriter:
             return int(np.frombuffer(file.read(), _OFFSETS)[0])
 
     def append(self, tokens: np.ndarray, lengths: np.ndarray, ends: np.ndarray, events: int) -> None:
-        """Add sentences of `lengths` tokens; `ends` counts the new sentences before each end of a document."""
+        """Append sentences and ends of documents.
+
+        tokens (T): ids of all new sentences, end to end. lengths (S): tokens in each; empty sentences are counted and
+        left out. ends (D): for each document that ends, how many of the new sentences are before its end. events:
+        lines of the source that this covers.
+        """
         kept = np.concatenate([[0], np.cumsum(lengths > 0)])
         lengths = lengths[lengths > 0]
         self.empty["sentences"] += len(kept) - 1 - len(lengths)
@@ -209,7 +222,7 @@ class ShardWriter:
         self.events += events
 
     def commit(self) -> None:
-        """Put everything appended so far on disk, to be continued from after a kill."""
+        """Write everything appended so far to the disk; a build that is killed later continues from here."""
         for file in self.files.values():
             file.flush()
             os.fsync(file.fileno())
@@ -218,7 +231,7 @@ class ShardWriter:
         write_json(self.folder / "progress.json", progress | {"progress_sha256": _manifest_checksum(progress)})
 
     def finish(self, facts: dict[str, Any], vocab_size: int) -> None:
-        """Write unigram counts and the manifest, and give the folder its final name."""
+        """Write the unigram counts (V) and the manifest with `facts`, and give the folder its final name."""
         self.commit()
         unigrams = self._count_unigrams(vocab_size)
         with open(self.folder / "unigrams.bin", "wb") as file:
@@ -239,18 +252,19 @@ class ShardWriter:
         manifest = {"key": self.key, "dtype": self.dtype.str, "counts": counts, "files": files, **facts}
         write_json(self.folder / "manifest.json", manifest | {"manifest_sha256": _manifest_checksum(manifest)})
         if self.target.exists():
-            self.target.rmdir()  # it is empty: build_corpus looked
+            self.target.rmdir()  # build_corpus has checked that it is empty
         os.rename(self.folder, self.target)
-        forget_progress(self.target)  # only now: killed at any line before, the build goes on from there
+        forget_progress(self.target)  # last, because a build that is killed before this line continues from it
 
     def _count_unigrams(self, vocab_size: int) -> np.ndarray:
         counts = np.zeros(vocab_size, np.int64)
-        with open(self.folder / "tokens.bin", "rb") as file:  # a map of it would count as resident memory
+        with open(self.folder / "tokens.bin", "rb") as file:  # the pages of a memory map would count as resident memory
             while block := file.read(_BLOCK):
                 counts += np.bincount(np.frombuffer(block, self.dtype), minlength=vocab_size)
         return counts
 
     def close(self) -> None:
+        """Close the files and release the lock; the unfinished folder stays, to be continued."""
         for file in self.files.values():
             file.close()
         if self.lock >= 0:
@@ -259,7 +273,7 @@ class ShardWriter:
 
 
 def _locked(folder: Path) -> int:
-    """A descriptor of `folder` that no other process holds; the lock ends with the process, however it ends."""
+    """A file descriptor that locks `folder`. The lock ends with the process, however it ends."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -270,7 +284,7 @@ def _locked(folder: Path) -> int:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write `content` so that `path` holds either the old or the new version, also after a power cut."""
+    """Replace `path` in one step: even after a power cut it holds either the old or the new content."""
     temporary = path.with_name(path.name + ".tmp")
     with open(temporary, "w", encoding="utf-8") as file:
         json.dump(content, file, indent=1, ensure_ascii=False)
@@ -280,12 +294,12 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 
 
 def forget_progress(folder: Path) -> None:
-    """Remove from a finished corpus what only its building needed."""
+    """Remove progress.json, which only an unfinished build needs, from the finished corpus in `folder`."""
     (folder / "progress.json").unlink(missing_ok=True)
 
 
 def disk_error(error: OSError, folder: Path) -> OSError:
-    """`error` with the remedy in its text when the disk is full, unchanged otherwise."""
+    """An error that says what to do if `error` means that the disk is full; otherwise `error` itself."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return error
     return OSError(

@@ -1,4 +1,4 @@
-"""Files -> documents: what is read, line by line, and what is refused."""
+"""Read documents from files, and refuse files that are not what they should be."""
 
 import itertools
 import json
@@ -14,10 +14,10 @@ _KINDS = (".txt", ".jsonl", ".parquet")
 
 
 def read_documents(files: Iterable[str | Path]) -> Iterator[list[str]]:
-    """The documents of `files` in order, each as its paragraphs (stripped lines that are not empty).
+    """Yield the documents of `files` in order, each as the list of its paragraphs (stripped, non-empty lines).
 
-    .txt: a sentence or paragraph a line, a blank line between documents. .jsonl and .parquet: the field `text`
-    is a document, its lines are paragraphs. Each may be compressed (.xz, .gz). UTF-8 only.
+    .txt: one sentence or paragraph per line, and a blank line between documents. .jsonl and .parquet: the field
+    `text` of each row is a document, and its lines are paragraphs. Each may be compressed (.xz, .gz). UTF-8 only.
     Raises ValueError, naming file and line, for a missing or empty file, an unknown kind, bytes that are not
     UTF-8, damaged compression, a row without a `text` string.
     """
@@ -31,9 +31,9 @@ def read_documents(files: Iterable[str | Path]) -> Iterator[list[str]]:
 
 
 def read_lines(files: Iterable[str | Path]) -> Iterator[str | None]:
-    """Like `read_documents` as one flat stream: paragraphs, and None at the end of each document.
+    """Like `read_documents`, but as one flat stream: paragraphs, and None at the end of each document.
 
-    It keeps memory bounded for a file that is one endless document.
+    Memory stays bounded even if a file is a single endless document.
     """
     for path in check_files(files):
         with open_packed(path) as stream:
@@ -47,7 +47,7 @@ def read_lines(files: Iterable[str | Path]) -> Iterator[str | None]:
 
 
 def check_files(files: Iterable[str | Path]) -> list[Path]:
-    """`files` as paths; ValueError for one that is missing, empty or of an unknown kind."""
+    """`files` as paths; ValueError if there are none, or if one is missing, empty or of an unknown kind."""
     paths = [Path(file) for file in files]
     if not paths:
         raise ValueError("no input files; expected at least one .txt, .jsonl or .parquet file")
@@ -81,9 +81,10 @@ def _json_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
         if not line:
             continue
         try:
-            # Of two fields of one name json keeps the last and says nothing; the look-out for them costs time.
+            # json silently keeps the last of two fields with one name. The hook that notices them is slow, so it is
+            # used only where the name occurs twice.
             row = json.loads(line, object_pairs_hook=_unrepeated if line.count('"text"') > 1 else None)
-        except (ValueError, RecursionError) as error:  # also numbers of 5,000 digits, and endless brackets
+        except (ValueError, RecursionError) as error:  # RecursionError: deeply nested brackets
             raise ValueError(f"{path}:{number}: not JSON ({error}); expected one object a line") from error
         if not isinstance(row, dict):
             raise ValueError(f"{path}:{number}: expected one object a line, got a {type(row).__name__}")
@@ -106,7 +107,7 @@ def _parquet_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
     with tempfile.TemporaryFile() as unpacked:
         try:
             if path.suffix in PACKED:
-                # Parquet is read from its end: seeking in a compressed stream would unpack it many times.
+                # Parquet is read from the end of the file, and each seek in a compressed stream unpacks it again.
                 shutil.copyfileobj(stream, unpacked)
                 stream = unpacked
             table = pyarrow.parquet.ParquetFile(stream)
@@ -140,7 +141,7 @@ def _paragraphs(text: Any, where: str) -> Iterator[str | None]:
 
 
 def check_encodable(text: str, where: str) -> None:
-    """ValueError for lone surrogates, which are no characters and which tokenizers refuse with a TypeError."""
+    """ValueError for lone surrogates: they are not characters, and the library refuses them with a vague TypeError."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

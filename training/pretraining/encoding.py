@@ -1,7 +1,7 @@
-"""Lines of text -> sentences -> token ids, by one process or several.
+"""Encode lines of text as token ids, sentence by sentence, in one process or several.
 
-Workers are processes of their own that import nothing but this module: a `multiprocessing` worker would first
-import the whole script that started it, torch included.
+The workers are started with `subprocess` and import only this module. A worker of `multiprocessing` would first
+import the whole script that started it, including torch.
 """
 
 import itertools
@@ -25,7 +25,11 @@ from training.pretraining.sentences import split_sentences
 
 
 class Encoded(NamedTuple):
-    """tokens (T) int32 ids of all sentences end to end; lengths (S) of each; ends (D) sentences before each None."""
+    """Sentences as ids.
+
+    tokens (T) int32: ids of all sentences, end to end. lengths (S) int64: tokens in each sentence. ends (D) int64: for
+    each end of a document, the number of sentences before it.
+    """
 
     tokens: np.ndarray
     lengths: np.ndarray
@@ -33,14 +37,14 @@ class Encoded(NamedTuple):
 
 
 def load_backend(content: str) -> tokenizers.Tokenizer:
-    """The `tokenizers` object for the content of a tokenizer.json, which reads "[SEP]" in a text as text."""
+    """The `tokenizers` object for the content of a tokenizer.json; it treats "[SEP]" in a text as ordinary text."""
     backend = tokenizers.Tokenizer.from_str(content)
     backend.encode_special_tokens = True
     return backend
 
 
 def encode_lines(backend: tokenizers.Tokenizer, lines: Sequence[str | None]) -> Encoded:
-    """The sentences of `lines` (paragraphs, None at the end of each document) as ids."""
+    """Split `lines`, paragraphs with None at the end of each document, into sentences and encode them."""
     sentences: list[str] = []
     ends: list[int] = []
     for line in lines:
@@ -55,10 +59,10 @@ def encode_lines(backend: tokenizers.Tokenizer, lines: Sequence[str | None]) -> 
 
 
 def encoded_chunks(chunks: Iterator[list[str | None]], content: str, num_workers: int) -> Iterator[tuple[int, Encoded]]:
-    """(number of lines, their ids) for every chunk, in order; `content` is that of a tokenizer.json.
+    """Yield (number of lines, their ids) for every chunk, in order; `content` is that of a tokenizer.json.
 
-    At most 2 * num_workers chunks are in memory at a time. A single chunk is encoded here: starting a worker takes
-    longer.
+    At most 2 * num_workers chunks are in memory at a time. If there is only one chunk, this process encodes it,
+    because starting a worker takes longer.
     """
     ahead = list(itertools.islice(chunks, 2))
     chunks = itertools.chain(ahead, chunks)
@@ -92,7 +96,7 @@ def encoded_chunks(chunks: Iterator[list[str | None]], content: str, num_workers
 
 
 class _Worker:
-    """A process that encodes; pickles go to its standard input and come back from its standard output."""
+    """A process that encodes. It reads pickles from its standard input and writes pickles to its standard output."""
 
     def __init__(self, content: str):
         root = str(Path(__file__).parents[2])
@@ -101,9 +105,9 @@ class _Worker:
             [sys.executable, "-c", program],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # One thread each: the workers are the parallelism.
+            # One thread for each worker, since there are as many workers as cores.
             env=os.environ | {"TOKENIZERS_PARALLELISM": "false"},
-            # Ctrl-C is for the parent; its end closes the pipe, which ends the worker.
+            # Ctrl-C reaches the parent only. When the parent ends, the pipe closes, which ends the worker.
             start_new_session=True,
         )
         self._send(content)
@@ -114,6 +118,7 @@ class _Worker:
         self.process.stdin.flush()
 
     def encode(self, chunk: list[str | None]) -> Encoded:
+        """The ids of a chunk; RuntimeError if the process has died."""
         assert self.process.stdout is not None
         try:
             self._send(chunk)
@@ -132,12 +137,12 @@ class _Worker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            self.process.kill()  # what it was doing is not wanted any more
+            self.process.kill()  # nobody will read its result
         self.process.communicate()
 
 
 def serve() -> None:
-    """What a worker runs: encode chunks until standard input ends."""
+    """The main function of a worker: encode chunks until standard input ends."""
     receive, send = sys.stdin.buffer, sys.stdout.buffer
     backend = load_backend(pickle.load(receive))
     while True:

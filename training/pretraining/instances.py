@@ -1,11 +1,11 @@
-"""Training instances as a pure function of (corpus, settings, seed, position).
+"""Training instances as a pure function of (corpus, settings, position).
 
-    instances = PretrainingInstances(corpus, tokenizer, seed=42, max_seq_length=128)
+    instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=42, max_seq_length=128))
     batch = instances.batch(2560, 2816)      # optimiser step 10 at a global batch of 256
 
-The positions of all epochs are laid end to end into one endless stream. An instance depends on nothing but its
-position: not on the batches before it, the number of processes or a restart. One instance, drawn
-(docs/data_pipeline.md shows a real one):
+The epochs are laid end to end and form one endless stream of positions. An instance depends on its position alone:
+not on the batches before it, on the number of processes, or on whether the run was interrupted. This is how one
+instance looks (docs/data_pipeline.md shows a real one):
 
     input_ids       [CLS] the man [MASK] to the store [SEP] he bought a gallon [MASK] milk [SEP] [PAD]
     token_type_ids      0   0   0      0  0   0     0     0  1      1 1      1      1    1     1     0
@@ -14,94 +14,138 @@ position: not on the batches before it, the number of processes or a restart. On
 """
 
 from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from transformers import PreTrainedTokenizerBase
 
 from tokenization.fingerprint import tokenizer_sha256
 from tokenization.special_tokens import check_special_tokens
+from training.engine.batches import IGNORED
 from training.pretraining.corpus import Corpus
-from training.pretraining.masking import IGNORED, mask_batch, masking_rule, random_bits
-from training.pretraining.segments import Plan, label_balance, plan_packed, plan_pairs
+from training.pretraining.masking import MaskingRule, mask_batch, masking_rule, random_bits
+from training.pretraining.segments import EpochPlan, LabelBalance, label_balance, plan_packed, plan_pairs
 
 OBJECTIVES = ("mlm_nsp", "mlm", "ltr")
-# Google's generator makes ten versions of the segments (dupe_factor) and repeats them. So do we: the sizes of
-# ten plans say where every epoch begins, however far away. Order and masks are new in every epoch.
+# Google's generator makes ten versions of the segments (dupe_factor) and repeats them, and so does this one. Ten plans
+# are then enough to know where any epoch begins, however late it is. Order and masks are new in every epoch.
 VARIANTS = 10
 _SEGMENT_STREAM, _SHUFFLE_STREAM, _MASK_STREAM = 1, 2, 3
+# Flags of run_pretraining.py that are fields of `InstanceSettings` and the same for all phases of a run.
+SHARED_FLAGS = (
+    "objective",
+    "short_seq_prob",
+    "mlm_probability",
+    "mask_replace_prob",
+    "random_replace_prob",
+    "whole_word_mask",
+    "max_predictions_per_seq",
+)
+
+
+@dataclass(frozen=True)
+class InstanceSettings:
+    """What instances are made of; ValueError for a value out of range.
+
+    objective: `mlm_nsp`, pairs as in the paper; `mlm`, sentences of one document packed into one segment; `ltr`, the
+    same segments, where the label of each position is the token that follows it ([SEP] is never a label).
+    fixed: every epoch repeats the first one, masks included, as evaluation needs it.
+    pad_to_max: pad to max_seq_length; otherwise to the longest row of the batch, rounded up to a multiple of 8.
+    The other settings have the names of google-research/bert's create_pretraining_data.py.
+    """
+
+    seed: int
+    max_seq_length: int
+    objective: str = "mlm_nsp"
+    short_seq_prob: float = 0.1
+    mlm_probability: float = 0.15
+    mask_replace_prob: float = 0.8
+    random_replace_prob: float = 0.1
+    whole_word_mask: bool = False
+    max_predictions_per_seq: int | None = None
+    fixed: bool = False
+    pad_to_max: bool = True
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise ValueError(f"objective is {self.objective!r}; expected one of {', '.join(OBJECTIVES)}")
+        if not 8 <= self.max_seq_length < 1 << 16:
+            raise ValueError(f"max_seq_length is {self.max_seq_length}; expected 8 to 65535")
+        if not 0 <= self.short_seq_prob <= 1:
+            raise ValueError(f"short_seq_prob is {self.short_seq_prob}; expected 0 to 1")
+
+    @property
+    def has_pairs(self) -> bool:
+        """Whether instances are pairs of segments, as next-sentence prediction needs them."""
+        return self.objective == "mlm_nsp"
+
+    @property
+    def capacity(self) -> int:
+        """The number of tokens that fit between the special tokens [CLS] A [SEP] B [SEP] or [CLS] A [SEP]."""
+        return self.max_seq_length - (3 if self.has_pairs else 2)
+
+
+def settings_of(flags: Mapping[str, Any], max_seq_length: int, held_out: bool = False) -> InstanceSettings:
+    """The settings of a run with these flags for a phase of `max_seq_length` tokens.
+
+    held_out: the settings for its held-out text, whose instances do not depend on the seed and never change.
+    """
+    shared = {name: flags[name] for name in SHARED_FLAGS}
+    seed = 0 if held_out else flags["seed"]
+    return InstanceSettings(seed=seed, max_seq_length=max_seq_length, fixed=held_out, **shared)
 
 
 class PretrainingInstances:
     """Batches of pre-training instances from a corpus.
 
-    objective: `mlm_nsp`, pairs as in the paper; `mlm`, sentences of one document packed into one segment;
-    `ltr`, the same segments, each position labelled with the token that follows it ([SEP] is not a label).
-    fixed: every epoch repeats the first one, masks included: for evaluation.
-    pad_to_max: pad to max_seq_length; otherwise to the longest row of the batch, rounded up to 8.
-    The other settings carry the names of google-research/bert's create_pretraining_data.py.
-    Raises ValueError for settings out of range, another tokenizer's corpus, or a corpus without pairs under
-    `mlm_nsp`.
+    Raises ValueError for masking probabilities out of range, a tokenizer that did not make the corpus or lacks a
+    special token, and, where pairs are wanted, a corpus without them.
     """
 
-    def __init__(
-        self,
-        corpus: Corpus,
-        tokenizer: Any,
-        *,
-        seed: int,
-        max_seq_length: int,
-        objective: str = "mlm_nsp",
-        short_seq_prob: float = 0.1,
-        mlm_probability: float = 0.15,
-        mask_replace_prob: float = 0.8,
-        random_replace_prob: float = 0.1,
-        whole_word_mask: bool = False,
-        max_predictions_per_seq: int | None = None,
-        fixed: bool = False,
-        pad_to_max: bool = True,
-    ):
-        _check_settings(objective, max_seq_length, short_seq_prob)
+    def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, settings: InstanceSettings):
         if tokenizer_sha256(tokenizer) != corpus.manifest["key"]["tokenizer_sha256"]:
-            raise ValueError(f"{corpus.path}: was made with another tokenizer; build it again with this one")
-        self.corpus, self.seed, self.objective = corpus, seed, objective
-        self.max_seq_length, self.short_seq_prob = max_seq_length, short_seq_prob
-        self.fixed, self.pad_to_max = fixed, pad_to_max
+            raise ValueError(f"{corpus.path}: the corpus was made with another tokenizer; build it again with this one")
+        self.corpus, self.settings = corpus, settings
         self.cls, self.sep, self.pad = tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id
         check_special_tokens(tokenizer)
-        if objective != "ltr":
+        self.rule: MaskingRule | None = None
+        if settings.objective != "ltr":
             self.rule = masking_rule(
                 tokenizer,
-                mlm_probability=mlm_probability,
-                mask_replace_prob=mask_replace_prob,
-                random_replace_prob=random_replace_prob,
-                whole_word_mask=whole_word_mask,
-                max_predictions_per_seq=max_predictions_per_seq,
+                mlm_probability=settings.mlm_probability,
+                mask_replace_prob=settings.mask_replace_prob,
+                random_replace_prob=settings.random_replace_prob,
+                whole_word_mask=settings.whole_word_mask,
+                max_predictions_per_seq=settings.max_predictions_per_seq,
             )
-        self.capacity = max_seq_length - (3 if objective == "mlm_nsp" else 2)
-        self.segment_seed = int(random_bits(seed, _SEGMENT_STREAM).view(np.int64))
-        self.balance = (1.0, 1.0)
-        if objective == "mlm_nsp":
-            self.balance = label_balance(corpus, self.segment_seed, VARIANTS, self.capacity, short_seq_prob)
+        self.segment_seed = int(random_bits(settings.seed, _SEGMENT_STREAM).view(np.int64))
+        self.balance: LabelBalance | None = None
+        if settings.has_pairs:
+            self.balance = label_balance(
+                corpus, self.segment_seed, VARIANTS, settings.capacity, settings.short_seq_prob
+            )
         self._sizes: dict[int, int] = {}
-        self._plans: OrderedDict[int, Plan] = OrderedDict()
+        self._plans: OrderedDict[int, EpochPlan] = OrderedDict()
         self._orders: OrderedDict[int, np.ndarray] = OrderedDict()
 
     def epoch_size(self, epoch: int) -> int:
         """Number of instances in an epoch."""
-        variant = 0 if self.fixed else epoch % VARIANTS
+        variant = 0 if self.settings.fixed else epoch % VARIANTS
         if variant not in self._sizes:
             self.plan(epoch)
         return self._sizes[variant]
 
     def locate(self, position: int) -> tuple[int, int]:
-        """(epoch, index within it) of a position of the endless stream."""
+        """(epoch, index within it) of a position of the endless stream; ValueError if the position is negative."""
         if position < 0:
             raise ValueError(f"position is {position}; expected at least 0")
-        if self.fixed:
+        if self.settings.fixed:
             epoch, index = divmod(position, self.epoch_size(0))
             return epoch, index
-        # Sizes are asked for one by one: a run shorter than ten epochs never plans them all.
+        # Sizes are computed one by one, so that a run shorter than ten epochs never plans them all.
         epoch = 0
         while epoch < VARIANTS and position >= self.epoch_size(epoch):
             position -= self.epoch_size(epoch)
@@ -114,9 +158,9 @@ class PretrainingInstances:
                 epoch += 1
         return epoch, position
 
-    def plan(self, epoch: int) -> Plan:
-        """The spans of an epoch's instances, in the order of the corpus."""
-        variant = 0 if self.fixed else epoch % VARIANTS
+    def plan(self, epoch: int) -> EpochPlan:
+        """The spans of an epoch's instances, in the order of the corpus. The last two plans are kept."""
+        variant = 0 if self.settings.fixed else epoch % VARIANTS
         if variant not in self._plans:
             self._plans[variant] = self._make_plan(variant)
             self._sizes[variant] = len(self._plans[variant])
@@ -125,9 +169,9 @@ class PretrainingInstances:
         return self._plans[variant]
 
     def order(self, epoch: int) -> np.ndarray:
-        """For every index of an epoch, the row of its plan."""
+        """(I) int64: for every index of an epoch the row of its plan; a shuffle that depends on seed and epoch."""
         if epoch not in self._orders:
-            bits = random_bits(self.seed, _SHUFFLE_STREAM, epoch, np.arange(self.epoch_size(epoch)))
+            bits = random_bits(self.settings.seed, _SHUFFLE_STREAM, epoch, np.arange(self.epoch_size(epoch)))
             self._orders[epoch] = np.argsort(bits, kind="stable")
             while len(self._orders) > 2:
                 self._orders.popitem(last=False)
@@ -136,8 +180,8 @@ class PretrainingInstances:
     def batch(self, start: int, stop: int) -> dict[str, torch.Tensor]:
         """The instances at positions [start, stop) of the endless stream.
 
-        input_ids, token_type_ids, attention_mask, labels (B, L) int64; labels are -100 where nothing is
-        predicted. With `mlm_nsp` also next_sentence_label (B): 0 IsNext, 1 NotNext.
+        input_ids, token_type_ids, attention_mask and labels (B, L) int64; labels are -100 where nothing is
+        predicted. With `mlm_nsp` also next_sentence_label (B): 0 IsNext, 1 NotNext. ValueError unless start < stop.
         """
         if stop <= start:
             raise ValueError(f"batch [{start}, {stop}) is empty; expected stop above start")
@@ -150,25 +194,25 @@ class PretrainingInstances:
             remaining -= count
             epoch, index = epoch + 1, 0
         arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        if not self.pad_to_max:
+        if not self.settings.pad_to_max:
             longest = int(arrays["attention_mask"].sum(1).max())
-            width = min(-(-longest // 8) * 8, self.max_seq_length)
+            width = min(-(-longest // 8) * 8, self.settings.max_seq_length)
             arrays = {name: array[:, :width] if array.ndim == 2 else array for name, array in arrays.items()}
         return {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
 
-    def _make_plan(self, variant: int) -> Plan:
-        seed = self.segment_seed
-        if self.objective == "mlm_nsp":
-            return plan_pairs(self.corpus, seed, variant, self.capacity, self.short_seq_prob, self.balance)
-        return plan_packed(self.corpus, seed, variant, self.capacity, self.short_seq_prob)
+    def _make_plan(self, variant: int) -> EpochPlan:
+        capacity, short_seq_prob = self.settings.capacity, self.settings.short_seq_prob
+        if self.balance is not None:
+            return plan_pairs(self.corpus, self.segment_seed, variant, capacity, short_seq_prob, self.balance)
+        return plan_packed(self.corpus, self.segment_seed, variant, capacity, short_seq_prob)
 
     def _rows(self, epoch: int, start: int, stop: int) -> dict[str, np.ndarray]:
-        """Instances [start, stop) of one epoch, as arrays."""
-        epoch = 0 if self.fixed else epoch
+        """Instances [start, stop) of one epoch, as arrays (B, L), padded to max_seq_length."""
+        epoch = 0 if self.settings.fixed else epoch
         rows = self.order(epoch)[start:stop]
         plan = self.plan(epoch)
         a_length, b_length = (lengths[rows, None].astype(np.int64) for lengths in (plan.a_length, plan.b_length))
-        column = np.arange(self.max_seq_length)  # (L)
+        column = np.arange(self.settings.max_seq_length)  # (L)
         in_a = (column >= 1) & (column <= a_length)  # (B, L)
         in_b = (column >= a_length + 2) & (column < a_length + 2 + b_length)
         length = a_length + 2 + np.where(b_length > 0, b_length + 1, 0)
@@ -177,11 +221,11 @@ class PretrainingInstances:
         attended = column < length
         input_ids = np.where(in_a | in_b, tokens, np.where(attended, self.sep, self.pad)).astype(np.int64)
         input_ids[:, 0] = self.cls
-        if self.objective == "ltr":
+        if self.rule is None:
             labels = np.full_like(input_ids, IGNORED)
             labels[:, :-1] = np.where(in_a[:, 1:], input_ids[:, 1:], IGNORED)
         else:
-            seed = int(random_bits(self.seed, _MASK_STREAM).view(np.int64))
+            seed = int(random_bits(self.settings.seed, _MASK_STREAM).view(np.int64))
             index = np.arange(start, stop)
             input_ids, labels = mask_batch(self.rule, input_ids, seed, epoch, index)
         arrays = {
@@ -190,15 +234,6 @@ class PretrainingInstances:
             "attention_mask": attended.astype(np.int64),
             "labels": labels,
         }
-        if self.objective == "mlm_nsp":
+        if self.settings.has_pairs:
             arrays["next_sentence_label"] = plan.label[rows].astype(np.int64)
         return arrays
-
-
-def _check_settings(objective: str, max_seq_length: int, short_seq_prob: float) -> None:
-    if objective not in OBJECTIVES:
-        raise ValueError(f"objective is {objective!r}; expected one of {', '.join(OBJECTIVES)}")
-    if not 8 <= max_seq_length < 1 << 16:
-        raise ValueError(f"max_seq_length is {max_seq_length}; expected 8 to 65535")
-    if not 0 <= short_seq_prob <= 1:
-        raise ValueError(f"short_seq_prob is {short_seq_prob}; expected 0 to 1")

@@ -4,11 +4,11 @@
                            my dog is apple     10 %
                            my dog is hairy     10 %
 
-`mask_instance` is the rule, readable, one sequence at a time; `mask_batch` is the same rule over whole arrays.
-Both take their randomness from a hash of (seed, epoch, instance, position, purpose) instead of a generator with
-a state, so they agree exactly, and the masks of an instance depend on nothing but its place in the data.
+`mask_instance` is the readable form of the rule, for one sequence; `mask_batch` applies the same rule to whole arrays.
+Both take their random numbers from a hash of (seed, epoch, instance, purpose, position) instead of a generator with a
+state. Therefore they agree exactly, and the masks of an instance depend only on its place in the data.
 
-Shapes: B batch, L length.
+Shapes: B batch, L length, V vocabulary, R replacements.
 """
 
 import re
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from transformers import PreTrainedTokenizerBase
 
 from tokenization.special_tokens import check_special_tokens
-
-IGNORED = -100  # label of a position that is not predicted
+from training.engine.batches import IGNORED
 
 # --- Counter-based random numbers ---------------------------------------------------------------------------
 
@@ -29,9 +29,10 @@ _S30, _S27, _S31, _S11 = (np.uint64(bits) for bits in (30, 27, 31, 11))
 
 
 def random_bits(*counters: int | np.ndarray) -> np.ndarray:
-    """64 random bits (uint64) for every combination of the broadcast `counters`: splitmix64, folded over them.
+    """64 random bits (uint64) for each element of the broadcast `counters`, which are integers of up to 64 bits.
 
-    Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014.
+    The bits are a hash of all counters in their order: each one goes through the generator splitmix64 (Steele, Lea,
+    Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
     """
     state = np.zeros((), np.uint64)
     for counter in counters:
@@ -40,8 +41,8 @@ def random_bits(*counters: int | np.ndarray) -> np.ndarray:
 
 
 def _continued(state: np.ndarray, counter: int | np.ndarray) -> np.ndarray:
-    """`random_bits(..., counter)` from the bits of the counters before it."""
-    # A Python int below zero has no uint64; its 64-bit two's complement has.
+    """`random_bits(..., counter)`, given the bits `state` of the counters before it."""
+    # numpy refuses to convert a negative Python int to uint64, but not an int64.
     counter = np.asarray(counter, np.int64).astype(np.uint64)
     with np.errstate(over="ignore"):
         mixed = (state + counter + np.uint64(1)) * _GOLDEN
@@ -56,22 +57,23 @@ def uniform(bits: np.ndarray) -> np.ndarray:
 
 
 def below(bits: np.ndarray, bound: int | np.ndarray) -> np.ndarray:
-    """int64 in [0, bound), uniform up to bound / 2**53."""
+    """int64 in [0, bound); the probabilities differ from uniform by at most a factor of 1 + bound / 2**53."""
     return (uniform(bits) * bound).astype(np.int64)
 
 
 # --- The rule -----------------------------------------------------------------------------------------------
 
-# Purposes: the last counter of a draw.
+# What a random number is used for: a counter of `random_bits`.
 _ORDER, _KIND, _REPLACEMENT = 0, 1, 2
 
 
 @dataclass(frozen=True)
 class MaskingRule:
-    """What to mask and with what; made by `masking_rule`.
+    """Which tokens may be masked, how many, and by what they are replaced; made by `masking_rule`.
 
-    maskable (V) bool: ids that may be chosen; continuation (V) bool: ids of "##" pieces;
-    replacements (R): ids that a random replacement is drawn from.
+    maskable (V) bool: ids that may be chosen. continuation (V) bool: ids of "##" pieces. replacements (R): ids from
+    which a random replacement is drawn. whole_word_mask: choose all pieces of a word or none. The other fields have
+    the meaning of the flags of the same names. Raises ValueError for probabilities out of range.
     """
 
     mask_token_id: int
@@ -97,7 +99,10 @@ class MaskingRule:
             raise ValueError(f"max_predictions_per_seq is {self.max_predictions_per_seq}; expected at least 1")
 
     def count(self, maskable: np.ndarray | int) -> np.ndarray:
-        """How many of `maskable` tokens are chosen: 15 %, at least 1 when there is any, at most the cap."""
+        """The number of tokens to choose from `maskable` many.
+
+        It is the share mlm_probability, at least 1 if there are any, at most max_predictions_per_seq.
+        """
         # np.rint rounds halves to even, as Python's round in Google's create_pretraining_data.py does.
         count = np.maximum(1, np.rint(np.multiply(maskable, self.mlm_probability)).astype(np.int64))
         if self.max_predictions_per_seq is not None:
@@ -105,17 +110,18 @@ class MaskingRule:
         return np.minimum(count, maskable)
 
 
-def continuation_pieces(tokenizer: Any) -> np.ndarray:
+def continuation_pieces(tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
     """(V) bool: which pieces continue a word ("##ing")."""
     words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     return np.array([word.startswith("##") for word in words])
 
 
-def masking_rule(tokenizer: Any, **settings: Any) -> MaskingRule:
-    """The rule for `tokenizer`; `settings` are the last five fields of `MaskingRule`.
+def masking_rule(tokenizer: PreTrainedTokenizerBase, **settings: Any) -> MaskingRule:
+    """The rule for the vocabulary of `tokenizer`; `settings` are the last five fields of `MaskingRule`.
 
-    Special tokens, [UNK] among them, are neither chosen nor drawn as replacements; [unused] rows are not drawn
-    (Google's generator draws both).
+    Special tokens, including [UNK], are neither chosen nor used as replacements, and [unused] rows are not used as
+    replacements either. Google's generator may replace a token by any row of the vocabulary. Raises ValueError if the
+    tokenizer has no [MASK] or lacks another special token.
     """
     check_special_tokens(tokenizer, masking=True)
     words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
@@ -133,7 +139,10 @@ def masking_rule(tokenizer: Any, **settings: Any) -> MaskingRule:
 def mask_instance(
     rule: MaskingRule, input_ids: list[int], seed: int, epoch: int, index: int
 ) -> tuple[list[int], list[int]]:
-    """(masked ids, labels) of one sequence, padded or not. The reference for `mask_batch`."""
+    """(masked ids, labels) of one sequence (L), padded or not; the reference for `mask_batch`.
+
+    epoch, index: place of the sequence in the data, on which the choice depends.
+    """
     candidates: list[list[int]] = []  # positions of each word, or of each token
     for position, token in enumerate(input_ids):
         if not rule.maskable[token]:
@@ -145,16 +154,16 @@ def mask_instance(
             candidates.append([position])
 
     def order(candidate: list[int]) -> int:
-        # The low 16 bits hold the position, so that no two candidates tie.
+        # The low 16 bits are the position, so that no two candidates compare equal.
         return int(random_bits(seed, epoch, index, _ORDER, candidate[0])) >> 16 << 16 | candidate[0]
 
     candidates.sort(key=order)
     count = int(rule.count(sum(map(len, candidates))))
     chosen: list[int] = []
     for candidate in candidates:
-        if len(chosen) + len(candidate) <= count:  # a word that would exceed the count is passed over
+        if len(chosen) + len(candidate) <= count:  # a word that would exceed the count is skipped
             chosen += candidate
-    if candidates and not chosen:  # no word is short enough: the first one gives as many pieces as fit
+    if candidates and not chosen:  # every word is too long, so the first one is masked in part
         chosen = candidates[0][:count]
 
     masked, labels = list(input_ids), [IGNORED] * len(input_ids)
@@ -169,13 +178,13 @@ def mask_instance(
     return masked, labels
 
 
-# --- The same, fast -----------------------------------------------------------------------------------------
+# --- The same rule on arrays --------------------------------------------------------------------------------
 
 
 def mask_batch(
     rule: MaskingRule, input_ids: np.ndarray, seed: int, epoch: int, index: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(masked ids, labels), both (B, L) int64, of padded sequences (B, L); index (B) as in `mask_instance`."""
+    """(masked ids, labels), both (B, L) int64, of padded sequences (B, L); index (B) is that of each sequence."""
     rows = random_bits(seed, epoch, index)  # (B)
     maskable = rule.maskable[input_ids]  # (B, L)
     counts = rule.count(maskable.sum(1))  # (B)
@@ -190,7 +199,7 @@ def mask_batch(
         last = np.take_along_axis(ordered, np.maximum(counts - 1, 0)[:, None], axis=1)  # (B, 1)
         chosen = (scores <= last) & maskable
 
-    row, column = np.nonzero(chosen)  # (P) predictions
+    row, column = np.nonzero(chosen)  # both (P), where P is the number of predictions
     originals = input_ids[row, column]
     labels = np.full(input_ids.shape, IGNORED, np.int64)
     labels[row, column] = originals
@@ -205,13 +214,16 @@ def mask_batch(
 def _choose_words(
     rule: MaskingRule, input_ids: np.ndarray, maskable: np.ndarray, scores: np.ndarray, counts: np.ndarray
 ) -> np.ndarray:
-    """(B, L) bool: words in the order of their first piece's score, passing over those that do not fit."""
+    """(B, L) bool: the pieces of the chosen words.
+
+    Words are tried in the order of the scores of their first pieces; a word that would exceed the count is skipped.
+    """
     batch, length = input_ids.shape
     after_maskable = np.zeros_like(maskable)
     after_maskable[:, 1:] = maskable[:, :-1]
     starts = maskable & ~(rule.continuation[input_ids] & after_maskable)
-    word = np.cumsum(starts, axis=1) - 1  # (B, L) number of the word each piece belongs to
-    word[~maskable] = length  # a bin that is never chosen
+    word = np.cumsum(starts, axis=1) - 1  # (B, L) number of the word that each piece belongs to
+    word[~maskable] = length  # an extra word for all other positions, which is never chosen
     flat = word + np.arange(batch)[:, None] * (length + 1)
     sizes = np.bincount(flat.ravel(), minlength=batch * (length + 1)).reshape(batch, length + 1)[:, :length]
     word_scores = np.full((batch, length + 1), np.iinfo(np.uint64).max, np.uint64)

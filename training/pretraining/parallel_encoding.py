@@ -1,8 +1,9 @@
-"""Several processes tokenise one corpus together: `accelerate launch`, on one machine or many with a common disk.
+"""Several processes tokenise one corpus together: `accelerate launch`, on one machine or on several with a common disk.
 
-Every process reads the whole text, which is quick, and encodes each `world_size`-th chunk of it, which is not, into
-a file of its own; then one process takes the chunks in turn and writes the corpus. The ids are those that one
-process alone writes. A share that was interrupted is continued.
+Reading the text is fast and encoding it is slow. Every process therefore reads the whole text, but encodes only
+each `world_size`-th chunk of it and writes these into a file of its own, its part. Then one process reads the chunks
+from the parts in turn and writes the corpus. The ids are the same as those that a single process writes. A process
+that is started again after an interruption continues its part.
 
     corpus/train.shares-4-1f0c9a2b/part-0.bin    records, end to end: 4 x int64 (lines, sentences, documents,
                                                  tokens), then the arrays of an `Encoded`
@@ -22,12 +23,15 @@ _HEADER = np.dtype("<i8")
 _TYPES = (np.dtype("<i4"), _HEADER, _HEADER)  # tokens, lengths, ends
 
 
-def share_folder(target: Path, world_size: int, fingerprint: str) -> Path:
-    """Where the shares of the corpus `target` lie; `fingerprint` is that of text and tokenizer."""
+def parts_folder(target: Path, world_size: int, fingerprint: str) -> Path:
+    """The folder for the parts of the corpus `target`.
+
+    fingerprint: of the text and the tokenizer, so that parts of another text are never joined.
+    """
     return target.with_name(f"{target.name}.shares-{world_size}-{fingerprint[:8]}")
 
 
-def write_share(
+def write_part(
     folder: Path,
     chunks: Iterator[list[str | None]],
     content: str,
@@ -35,37 +39,45 @@ def write_share(
     world_size: int,
     num_workers: int,
 ) -> None:
-    """Encode the chunks number rank, rank + world_size, ... into `folder`; `content` is that of a tokenizer.json."""
+    """Encode the chunks number rank, rank + world_size, ... (from 0) into `folder`, continuing an interrupted part.
+
+    chunks: all chunks of the text, from its beginning. content: that of a tokenizer.json.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / f"part-{rank}.bin", "ab+") as file:
         file.seek(0)
         done, end = 0, 0
         for _ in _records(file):
             done, end = done + 1, file.tell()
-        file.truncate(end)  # what a kill left of a record
+        file.truncate(end)  # a process that was killed may have left an incomplete record
         mine = itertools.islice(chunks, rank + done * world_size, None, world_size)
         for size, encoded in encoded_chunks(mine, content, num_workers):
-            tokens, lengths, ends = encoded
-            header = np.array([size, len(lengths), len(ends), len(tokens)], _HEADER)
+            counts = [size, len(encoded.lengths), len(encoded.ends), len(encoded.tokens)]
+            header = np.array(counts, _HEADER)
             arrays = (array.astype(dtype).tobytes() for array, dtype in zip(encoded, _TYPES))
             file.write(header.tobytes() + b"".join(arrays))
 
 
-def joined(folder: Path, world_size: int, lines: int) -> Iterator[tuple[int, Encoded]]:
-    """The records of all shares in the order of the text, without the first `lines` lines of it."""
-    with_records = [_records_of(folder / f"part-{rank}.bin") for rank in range(world_size)]
-    for records in itertools.cycle(with_records):
+def joined_parts(folder: Path, world_size: int, lines: int) -> Iterator[tuple[int, Encoded]]:
+    """Yield (number of lines, their ids) for each chunk in the order of the text.
+
+    lines: skip the chunks that hold the first `lines` lines, which the corpus already has.
+    Raises OSError if a part is missing.
+    """
+    parts = [_records_of(folder / f"part-{rank}.bin") for rank in range(world_size)]
+    for records in itertools.cycle(parts):
         record = next(records, None)
         if record is None:
             return
+        size, encoded = record
         if lines:
-            lines -= record[0]  # commits fall on the ends of chunks
+            lines -= size  # the corpus is committed after whole chunks only, so that this reaches exactly 0
         else:
-            yield record
+            yield size, encoded
 
 
-def remove_shares(target: Path) -> None:
-    """Delete all shares of the corpus `target`, also those of other numbers of processes."""
+def remove_parts(target: Path) -> None:
+    """Delete all parts of the corpus `target`, including those of other numbers of processes and other texts."""
     for folder in target.parent.glob(f"{target.name}.shares-*"):
         shutil.rmtree(folder)
 
@@ -76,7 +88,7 @@ def _records_of(path: Path) -> Iterator[tuple[int, Encoded]]:
 
 
 def _records(file: IO[bytes]) -> Iterator[tuple[int, Encoded]]:
-    """(lines, ids) of each complete record."""
+    """Yield (number of lines, their ids) for each complete record; an incomplete one at the end is ignored."""
     while len(header := file.read(4 * _HEADER.itemsize)) == 4 * _HEADER.itemsize:
         size, sentences, documents, tokens = np.frombuffer(header, _HEADER).tolist()
         arrays = []

@@ -1,25 +1,27 @@
-"""The plan of an epoch: which spans of the corpus make up each training instance.
+"""The plan of an epoch: the token spans of the corpus from which each training instance is made.
 
-Pairs follow `create_instances_from_document` of google-research/bert: sentences are gathered until they fill
-the target length, A gets the first few of them, B is the rest (IsNext) or a span of another document (NotNext);
-in that case the rest is put back and starts the next instance, so no sentence is lost. Where it differs:
+Pairs follow `create_instances_from_document` of google-research/bert. Sentences are gathered until they reach the
+target length. The first few of them are A. B is the rest (IsNext) or a span of another document (NotNext); in the
+second case the rest goes back and starts the next instance, so no sentence is lost. There are four differences:
 
 - Half of the labels are IsNext. Google's generator turns every chunk of one sentence into NotNext, which leaves
-  34.3 % IsNext when each paragraph of Wikipedia is a document (length 128). Here a chunk has two sentences
-  wherever its document still has two, and IsNext is drawn with the probability that brings the whole corpus to
-  one half. That probability stays at or below 3/4, which is enough unless the corpus has one-sentence documents.
-  Of those, so many sit out an epoch (others in each) that the labels balance.
-- NotNext draws B from another document always.
+  34.3 % IsNext when each paragraph of Wikipedia is a document (length 128). Here a chunk has two sentences as long as
+  its document has two left, and the probability of IsNext is the one that makes half of the labels of the whole
+  corpus IsNext. It is at most 3/4, which is enough unless the corpus has documents of one sentence. Of these, some
+  are left out of each epoch (different ones every time) to balance the labels.
+- The B of NotNext always comes from another document.
 - The short target length is drawn for each instance, not for each document.
-- What is cut off a pair that is too long is split at a random point between front and back; Google tosses a
-  coin for each token, which nearly always cuts both ends equally.
+- A pair that is too long loses tokens at both ends of a segment, divided at a random point. Google tosses a coin for
+  each token, so nearly equal numbers go at the two ends.
 
-Everything is a hash of (seed, variant, document, step): no generator state, and numpy's version does not matter.
+All random numbers are hashes of (seed, variant, first sentence, step): there is no generator with a state, and the
+plan does not depend on numpy's version.
 """
 
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,19 +29,22 @@ from training.pretraining.corpus import Corpus
 from training.pretraining.masking import below, random_bits, uniform
 
 IS_NEXT, NOT_NEXT = 0, 1
-# Long documents are planned in pieces of so many sentences, so that all documents advance together in arrays.
+# Documents are cut into pieces of this many sentences, so that long and short ones advance together in arrays.
 _PIECE_SENTENCES = 1024
-_BLOCK_SENTENCES = 1 << 20
+_BLOCK_SENTENCES = 1 << 20  # bounds the memory of planning
 _PILOT_SENTENCES = 200_000
 _MAX_IS_NEXT = 0.75
+# What a random draw is for: the last counter of `random_bits`.
 _SHORT, _TARGET, _SPLIT, _LABEL, _DOCUMENT, _START, _CUT_A, _CUT_B, _KEEP = range(9)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Token spans of every instance, (I) each: A starts at a_start and has a_length tokens, likewise B.
+class EpochPlan:
+    """Token spans of every instance of an epoch, arrays of shape (I).
 
-    Single-segment objectives have b_length 0 and label 0. sat_out: one-sentence chunks left out this time.
+    A is the a_length tokens from offset a_start of the corpus on, B likewise; label is IS_NEXT or NOT_NEXT.
+    Instances of a single segment have b_length 0 and label 0. sat_out is the number of one-sentence chunks that
+    are left out of this epoch to balance the labels.
     """
 
     a_start: np.ndarray
@@ -53,17 +58,54 @@ class Plan:
         return len(self.a_start)
 
 
-def _pieces(corpus: Corpus, document: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(document, first sentence, end sentence) of the pieces of the given documents."""
-    first, last = corpus.documents[document], corpus.documents[document + 1]
-    counts = -(-(last - first) // _PIECE_SENTENCES)
+class LabelBalance(NamedTuple):
+    """What makes half of the labels IsNext; see `label_balance`.
+
+    is_next: probability of IsNext for a chunk of two or more sentences. keep_forced: share of the one-sentence
+    chunks, whose label can only be NotNext, that take part in an epoch.
+    """
+
+    is_next: float
+    keep_forced: float
+
+
+class _Pieces(NamedTuple):
+    """Runs of at most `_PIECE_SENTENCES` sentences of one document, (N) each: sentences first .. end - 1."""
+
+    document: np.ndarray
+    first: np.ndarray
+    end: np.ndarray
+
+
+class _Chunks(NamedTuple):
+    """Runs of sentences that become one pair each, (I) each.
+
+    A is the sentences first .. split - 1. The rest, split .. stop - 1, becomes B (IsNext) or starts the next chunk
+    (NotNext). base: random state; document: number of the document; target: wanted length of the pair in tokens;
+    not_next, forced: bool, where forced means that the chunk has one sentence and can only be NotNext.
+    """
+
+    base: np.ndarray
+    document: np.ndarray
+    first: np.ndarray
+    split: np.ndarray
+    stop: np.ndarray
+    target: np.ndarray
+    not_next: np.ndarray
+    forced: np.ndarray
+
+
+def _pieces(corpus: Corpus, document: np.ndarray) -> _Pieces:
+    """The pieces of the documents with the given numbers (D)."""
+    first, end = corpus.documents[document], corpus.documents[document + 1]
+    counts = -(-(end - first) // _PIECE_SENTENCES)
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     start = np.repeat(first, counts) + within * _PIECE_SENTENCES
-    return np.repeat(document, counts), start, np.minimum(start + _PIECE_SENTENCES, np.repeat(last, counts))
+    return _Pieces(np.repeat(document, counts), start, np.minimum(start + _PIECE_SENTENCES, np.repeat(end, counts)))
 
 
-def _blocks(corpus: Corpus) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """The pieces of the whole corpus, about `_BLOCK_SENTENCES` at a time."""
+def _blocks(corpus: Corpus) -> Iterator[_Pieces]:
+    """The pieces of the whole corpus, about `_BLOCK_SENTENCES` sentences at a time."""
     marks = np.arange(0, corpus.num_sentences, _BLOCK_SENTENCES)
     bounds = np.unique(np.append(np.searchsorted(corpus.documents, marks), corpus.num_documents))
     for first, last in itertools.pairwise(bounds):
@@ -71,28 +113,30 @@ def _blocks(corpus: Corpus) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def _targets(base: np.ndarray, capacity: int, short_seq_prob: float) -> np.ndarray:
+    """Wanted lengths in tokens: `capacity`, or with probability `short_seq_prob` uniform from 2 to `capacity`."""
     short = uniform(random_bits(base, _SHORT)) < short_seq_prob
     return np.where(short, 2 + below(random_bits(base, _TARGET), capacity - 1), capacity)
 
 
 def _chunk_pairs(
     corpus: Corpus,
-    pieces: tuple[np.ndarray, np.ndarray, np.ndarray],
+    pieces: _Pieces,
     seed: int,
     variant: int | np.ndarray,
     capacity: int,
     short_seq_prob: float,
     is_next: float,
-) -> tuple[np.ndarray, ...]:
-    """Chunks of the pieces, (I) each: (random state, document, first, split, stop, target, not_next, forced).
+) -> _Chunks:
+    """Gather the sentences of all pieces into chunks, the n-th chunk of every piece at the same time.
 
-    A is the sentences [first, split), the rest of the chunk is [split, stop); forced: it has one sentence.
+    variant: a number, or one for each piece.
     """
     document, position, end = pieces
     offsets = corpus.sentences
-    # The first sentence names a piece for good: it does not depend on blocks or on the pilot's sample.
+    # The number of its first sentence identifies a piece whatever else is planned beside it: the state depends neither
+    # on the size of the blocks nor on the sample that `label_balance` takes.
     state = random_bits(seed, variant, position)
-    columns: list[tuple[np.ndarray, ...]] = []
+    steps: list[_Chunks] = []
     step = 0
     while len(position):
         base = random_bits(state, step)
@@ -103,21 +147,20 @@ def _chunk_pairs(
         split = position + 1 + below(random_bits(base, _SPLIT), np.maximum(count - 1, 1))
         forced = count == 1
         not_next = forced | (uniform(random_bits(base, _LABEL)) >= is_next)
-        columns.append((base, document, position, split, stop, target, not_next, forced))
+        steps.append(_Chunks(base, document, position, split, stop, target, not_next, forced))
         position = np.where(not_next, split, stop)
         active = position < end
-        document, position, end, state = (x[active] for x in (document, position, end, state))
+        document, position = document[active], position[active]
+        end, state = end[active], state[active]
         step += 1
-    return tuple(np.concatenate(column) for column in zip(*columns, strict=True))
+    return _Chunks._make(np.concatenate(column) for column in zip(*steps, strict=True))
 
 
-def label_balance(
-    corpus: Corpus, seed: int, variants: int, capacity: int, short_seq_prob: float
-) -> tuple[float, float]:
-    """(probability of IsNext where there is a choice, share of one-sentence chunks to keep).
+def label_balance(corpus: Corpus, seed: int, variants: int, capacity: int, short_seq_prob: float) -> LabelBalance:
+    """The probabilities that make half of the labels IsNext.
 
-    Tried out on the plans of all variants, of a sample of them when the corpus is large.
-    Raises ValueError when there are no pairs: one document, or none of two sentences.
+    They are found by planning all `variants` of the corpus, or of a sample of it when the corpus is large.
+    Raises ValueError when the corpus has no pairs: a single document, or no document of two sentences.
     """
     if corpus.num_documents < 2 or not np.any(np.diff(corpus.documents) > 1):
         raise ValueError(
@@ -126,24 +169,24 @@ def label_balance(
         )
     stride = max(1, corpus.num_sentences * variants // _PILOT_SENTENCES)
     pieces = _pieces(corpus, np.arange(0, corpus.num_documents, stride))
-    # Few but long documents: a stride over documents alone would still be a large sample.
-    stride = max(1, int((pieces[2] - pieces[1]).sum()) * variants // _PILOT_SENTENCES)
-    sample = tuple(np.tile(column[::stride], variants) for column in pieces)
-    variant = np.repeat(np.arange(variants), len(sample[0]) // variants)
+    # The second stride is for few but long documents, of which every `stride`-th is still a large sample.
+    stride = max(1, int((pieces.end - pieces.first).sum()) * variants // _PILOT_SENTENCES)
+    sample = _Pieces._make(np.tile(column[::stride], variants) for column in pieces)
+    variant = np.repeat(np.arange(variants), len(sample.document) // variants)
 
     def surplus(is_next: float) -> tuple[int, int]:
-        """(IsNext minus drawn NotNext, one-sentence chunks)"""
+        """(IsNext minus NotNext among chunks that have a choice, number of one-sentence chunks)."""
         chunks = _chunk_pairs(corpus, sample, seed, variant, capacity, short_seq_prob, is_next)
-        not_next, forced = chunks[6], chunks[7]
-        return int((~not_next).sum() - (not_next & ~forced).sum()), int(forced.sum())
+        drawn_not_next = chunks.not_next & ~chunks.forced
+        return int((~chunks.not_next).sum() - drawn_not_next.sum()), int(chunks.forced.sum())
 
     high, (following, forced) = _MAX_IS_NEXT, surplus(_MAX_IS_NEXT)
     if following < forced:
-        return high, max(following, 0) / forced
+        return LabelBalance(high, max(following, 0) / forced)
     low, above = 0.5, following - forced
     following, forced = surplus(low)
     below_half = following - forced
-    for _ in range(4):  # the surplus is nearly linear: false position gets there at once
+    for _ in range(4):  # the surplus is nearly linear in is_next, so the false-position method needs few steps
         if below_half >= 0 or above <= 0:
             break
         middle = low + (high - low) * below_half / (below_half - above)
@@ -152,46 +195,51 @@ def label_balance(
             low, below_half = middle, following - forced
         else:
             high, above = middle, following - forced
-    return (low if -below_half < above else high), 1.0
+    return LabelBalance(low if -below_half < above else high, 1.0)
 
 
 def plan_pairs(
-    corpus: Corpus, seed: int, variant: int, capacity: int, short_seq_prob: float, balance: tuple[float, float]
-) -> Plan:
-    """Plan A/B pairs of at most `capacity` tokens over the whole corpus; `balance` is of `label_balance`."""
-    is_next, keep_forced = balance
+    corpus: Corpus, seed: int, variant: int, capacity: int, short_seq_prob: float, balance: LabelBalance
+) -> EpochPlan:
+    """Plan A/B pairs over the whole corpus.
+
+    variant: number of the version of the segments (Google's dupe_factor). capacity: the greatest number of tokens
+    in a pair, special tokens not counted.
+    """
     plans, sat_out = [], 0
     for pieces in _blocks(corpus):
-        chunks = _chunk_pairs(corpus, pieces, seed, variant, capacity, short_seq_prob, is_next)
-        kept = ~chunks[7] | (uniform(random_bits(chunks[0], _KEEP)) < keep_forced)
+        chunks = _chunk_pairs(corpus, pieces, seed, variant, capacity, short_seq_prob, balance.is_next)
+        kept = ~chunks.forced | (uniform(random_bits(chunks.base, _KEEP)) < balance.keep_forced)
         sat_out += int((~kept).sum())
-        plans.append(_spans(corpus, tuple(column[kept] for column in chunks), capacity))
+        plans.append(_spans(corpus, _Chunks._make(column[kept] for column in chunks), capacity))
     return _joined(plans, sat_out)
 
 
-def _spans(corpus: Corpus, chunks: tuple[np.ndarray, ...], capacity: int) -> Plan:
-    """Token spans for chunks: B is looked up or drawn, and both are cut to `capacity` together."""
-    base, document, first, split, stop, target, not_next, _ = chunks
-    offsets = corpus.sentences
-    a_start, a_end = offsets[first], offsets[split]
+def _spans(corpus: Corpus, chunks: _Chunks, capacity: int) -> EpochPlan:
+    """Token spans of the chunks: B follows A or is drawn from another document, and both are cut to `capacity`."""
+    base, offsets = chunks.base, corpus.sentences
+    a_start, a_end = offsets[chunks.first], offsets[chunks.split]
     other = below(random_bits(base, _DOCUMENT), corpus.num_documents - 1)
-    other += other >= document
+    other += other >= chunks.document  # any document but the chunk's own
     other_first, other_end = corpus.documents[other], corpus.documents[other + 1]
     start = other_first + below(random_bits(base, _START), other_end - other_first)
-    wanted = np.maximum(target - (a_end - a_start), 1)
+    wanted = np.maximum(chunks.target - (a_end - a_start), 1)
     end = np.minimum(np.searchsorted(offsets, offsets[start] + wanted, side="left"), other_end)
-    b_start = np.where(not_next, offsets[start], a_end)
-    b_end = np.where(not_next, offsets[end], offsets[stop])
+    b_start = np.where(chunks.not_next, offsets[start], a_end)
+    b_end = np.where(chunks.not_next, offsets[end], offsets[chunks.stop])
 
     a_length, b_length = cut_lengths(a_end - a_start, b_end - b_start, capacity)
     a_start = a_start + below(random_bits(base, _CUT_A), a_end - a_start - a_length + 1)
     b_start = b_start + below(random_bits(base, _CUT_B), b_end - b_start - b_length + 1)
-    label = np.where(not_next, NOT_NEXT, IS_NEXT).astype(np.int8)
-    return Plan(a_start, a_length.astype(np.int32), b_start, b_length.astype(np.int32), label)
+    label = np.where(chunks.not_next, NOT_NEXT, IS_NEXT).astype(np.int8)
+    return EpochPlan(a_start, a_length.astype(np.int32), b_start, b_length.astype(np.int32), label)
 
 
 def cut_lengths(a: np.ndarray, b: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths after Google's `truncate_seq_pair`: the longer one gives up tokens until both fit, B on a tie."""
+    """Lengths after Google's `truncate_seq_pair`: the longer segment, B on a tie, loses tokens until both fit.
+
+    a, b: lengths (I) in tokens. Returns the new lengths of A and B, whose sum is at most `capacity`.
+    """
     half = capacity // 2
     long_a, long_b = a > capacity - half, b > half
     cut_a = np.where(long_b, capacity - half, capacity - b)
@@ -200,17 +248,17 @@ def cut_lengths(a: np.ndarray, b: np.ndarray, capacity: int) -> tuple[np.ndarray
     return np.where(fits | ~long_a, a, cut_a), np.where(fits | ~long_b, b, cut_b)
 
 
-def plan_packed(corpus: Corpus, seed: int, variant: int, capacity: int, short_seq_prob: float) -> Plan:
-    """Plan single segments of at most `capacity` tokens: whole sentences of one document, packed.
+def plan_packed(corpus: Corpus, seed: int, variant: int, capacity: int, short_seq_prob: float) -> EpochPlan:
+    """Plan single segments of at most `capacity` tokens: as many whole sentences of one document as fit.
 
-    Segments cross sentences, never documents. A sentence longer than the target is continued in the next
-    segment, so every token of the corpus is in exactly one instance.
+    A segment may hold several sentences, but of one document only. A sentence longer than the target is continued in
+    the next segment, so that every token of the corpus is in exactly one instance.
     """
     offsets = corpus.sentences
     plans = []
-    for _, first, last in _blocks(corpus):
-        state = random_bits(seed, variant, first)
-        position, end = offsets[first], offsets[last]
+    for pieces in _blocks(corpus):
+        state = random_bits(seed, variant, pieces.first)
+        position, end = offsets[pieces.first], offsets[pieces.end]
         starts, lengths, step = [], [], 0
         while len(position):
             limit = position + _targets(random_bits(state, step), capacity, short_seq_prob)
@@ -222,10 +270,17 @@ def plan_packed(corpus: Corpus, seed: int, variant: int, capacity: int, short_se
             position, end, state = stop[active], end[active], state[active]
             step += 1
         start, length = np.concatenate(starts), np.concatenate(lengths).astype(np.int32)
-        plans.append(Plan(start, length, start + length, np.zeros_like(length), np.zeros(len(start), np.int8)))
+        none, label = np.zeros_like(length), np.zeros(len(start), np.int8)
+        plans.append(EpochPlan(start, length, b_start=start + length, b_length=none, label=label))
     return _joined(plans, 0)
 
 
-def _joined(plans: list[Plan], sat_out: int) -> Plan:
-    names = ("a_start", "a_length", "b_start", "b_length", "label")
-    return Plan(*(np.concatenate([getattr(plan, name) for plan in plans]) for name in names), sat_out)
+def _joined(plans: list[EpochPlan], sat_out: int) -> EpochPlan:
+    return EpochPlan(
+        a_start=np.concatenate([plan.a_start for plan in plans]),
+        a_length=np.concatenate([plan.a_length for plan in plans]),
+        b_start=np.concatenate([plan.b_start for plan in plans]),
+        b_length=np.concatenate([plan.b_length for plan in plans]),
+        label=np.concatenate([plan.label for plan in plans]),
+        sat_out=sat_out,
+    )

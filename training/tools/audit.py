@@ -15,17 +15,15 @@ from typing import Any
 import numpy as np
 from transformers import AutoTokenizer
 
+from training.engine.batches import IGNORED
 from training.engine.curves import BLUE, VERMILION, dress
 from training.engine.phases import phase_at, phases_of, scheduled
 from training.pretraining.corpus import Corpus
-from training.pretraining.instances import PretrainingInstances
-from training.pretraining.masking import IGNORED, continuation_pieces
+from training.pretraining.instances import SHARED_FLAGS, PretrainingInstances, settings_of
+from training.pretraining.masking import continuation_pieces
 from training.pretraining.segments import IS_NEXT, NOT_NEXT
 
-SETTINGS = (
-    "max_seq_length objective short_seq_prob mlm_probability mask_replace_prob random_replace_prob whole_word_mask "
-    "max_predictions_per_seq"
-).split()
+SETTINGS = ("max_seq_length", *SHARED_FLAGS)
 _SAMPLE = 200_000  # documents, sentences or instances looked at, at most
 
 
@@ -94,7 +92,7 @@ def audit(instances: PretrainingInstances, tokenizer: Any) -> tuple[list[Line], 
         np.add.at(shown, start, 1)
         np.add.at(shown, start + length, -1)
     coverage = float((np.cumsum(shown)[:-1] > 0).mean())
-    fill = float(lengths.mean() / instances.max_seq_length)
+    fill = float(lengths.mean() / instances.settings.max_seq_length)
     lines += [
         Line(
             "text used",
@@ -103,15 +101,15 @@ def audit(instances: PretrainingInstances, tokenizer: Any) -> tuple[list[Line], 
         ),
         Line(
             "fill",
-            f"{fill:.1%} of {instances.max_seq_length} positions, the rest is padding; fine above 70 %",
+            f"{fill:.1%} of {instances.settings.max_seq_length} positions, the rest is padding; fine above 70 %",
             fill > 0.7,
         ),
     ]
     picture = {"lengths": lengths, "unigrams": np.sort(corpus.unigrams)[::-1]}
-    if instances.objective == "mlm_nsp":
+    if instances.settings.objective == "mlm_nsp":
         lines += _pair_lines(corpus, plan)
         picture["label"] = plan.label
-    if instances.objective != "ltr":
+    if instances.settings.objective != "ltr":
         picture["mix"], picture["wanted"], mask_lines = _mask_lines(instances)
         lines += mask_lines
     return lines, picture
@@ -182,7 +180,7 @@ def _pair_lines(corpus: Corpus, plan: Any) -> list[Line]:
 def _mask_lines(instances: PretrainingInstances) -> tuple[np.ndarray, np.ndarray, list[Line]]:
     """Measured and wanted shares of ([MASK], random, unchanged), and lines on them."""
     rule = instances.rule
-    count = min(instances.epoch_size(0), _SAMPLE // instances.max_seq_length * 16)
+    count = min(instances.epoch_size(0), _SAMPLE // instances.settings.max_seq_length * 16)
     mix, real, due, specials = np.zeros(3), 0, 0, 0
     for start in range(0, count, 512):
         batch = instances.batch(start, min(start + 512, count))
@@ -287,8 +285,7 @@ def open_run(folder: Path, flags: dict[str, Any], length: int) -> tuple[Pretrain
     """(training instances of `length`, tokenizer) of the run in `folder`."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     corpus = Corpus.open(folder / "corpus" / "train", tokenizer, verify=False)
-    settings = {name: flags[name] for name in SETTINGS} | {"max_seq_length": length}
-    return PretrainingInstances(corpus, tokenizer, seed=flags["seed"], **settings), tokenizer
+    return PretrainingInstances(corpus, tokenizer, settings_of(flags, length)), tokenizer
 
 
 def _print_audit(arguments: argparse.Namespace) -> None:
@@ -305,7 +302,7 @@ def _print_findings(instances: PretrainingInstances, tokenizer: Any, path: Path)
     lines, picture = audit(instances, tokenizer)
     for line in lines:
         print(f"{'ok  ' if line.good else 'LOOK'}  {line.name:20} {line.text}")
-    counts, edges = np.histogram(picture["lengths"], bins=8, range=(0, instances.max_seq_length))
+    counts, edges = np.histogram(picture["lengths"], bins=8, range=(0, instances.settings.max_seq_length))
     for count, low, high in zip(counts, edges[:-1], edges[1:]):
         bar = "#" * round(50 * count / max(counts))
         print(f"      length {low:5.0f} - {high:5.0f}  {count:9,} {bar}".rstrip())

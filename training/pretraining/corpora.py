@@ -1,0 +1,67 @@
+"""The training corpus and the held-out corpus of a run."""
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+from accelerate.utils import gather_object
+from transformers import PreTrainedTokenizerBase
+
+from training.engine.run import Run
+from training.pretraining.build_corpus import build_corpus, encode_part
+from training.pretraining.corpus import Corpus
+from training.pretraining.text import Text, is_held_out
+
+
+def build_corpora(run: Run, text: Text, tokenizer: PreTrainedTokenizerBase) -> tuple[Corpus, Corpus]:
+    """Build or open (training corpus, held-out corpus) in ``output_dir/corpus``. All processes call it and help.
+
+    Raises:
+        ValueError: the text cannot be read or has no pairs, or a folder holds a corpus of another text.
+        SystemExit: on the other processes, where the main process raises the ValueError.
+    """
+
+    def encode_parts() -> None:
+        for name in ("train", "validation"):
+            encode_part(rank=run.rank, world_size=run.world_size, **_arguments(run, text, tokenizer, name))
+
+    if run.world_size > 1:
+        _together(run, encode_parts)
+
+    def build(name: str) -> Corpus:
+        return build_corpus(processes=run.world_size, **_arguments(run, text, tokenizer, name))
+
+    return run.main_first(lambda: (build("train"), build("validation")))
+
+
+def _arguments(run: Run, text: Text, tokenizer: PreTrainedTokenizerBase, name: str) -> dict[str, Any]:
+    """The arguments that `build_corpus` and `encode_part` have in common, for the corpus `name`."""
+    args = run.args
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # set by torchrun and accelerate: processes on this machine
+    arguments = {
+        "tokenizer": tokenizer,
+        "output_dir": run.output_dir / "corpus" / name,
+        "num_workers": max(1, (os.cpu_count() or 1) // local),
+        "need_pairs": args.objective == "mlm_nsp",
+    }
+    held_out = name == "validation"
+    if held_out and args.validation_file:
+        return arguments | {"source": args.validation_file}
+    share = 0.0 if args.validation_file else args.validation_split
+    chosen = (document for document in text.documents() if is_held_out(document, share) == held_out)
+    return arguments | {"source": chosen, "fingerprint": json.dumps([text.fingerprint, share, held_out])}
+
+
+def _together(run: Run, work: Callable[[], None]) -> None:
+    """Call `work` on every process. If it fails on one, all stop, and the main process raises the first ValueError."""
+    failure = None
+    try:
+        work()
+    except (ValueError, OSError) as error:
+        failure = str(error)
+    failures = [found for found in gather_object([failure]) if found is not None]
+    if failures and run.is_main:
+        raise ValueError(failures[0])
+    if failures:
+        raise SystemExit(2)

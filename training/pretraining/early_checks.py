@@ -1,0 +1,24 @@
+"""What is checked before the text is read and a vocabulary is learnt, which may take hours."""
+
+from training.arguments import PretrainingArguments
+from training.engine.checkpoint import named_checkpoint
+from training.engine.models import bert_config, check_length, check_model_name
+from training.engine.phases import phases_of
+from training.pretraining.build_corpus import check_text
+
+
+def check_early(args: PretrainingArguments) -> None:
+    """Raise ValueError for flags and files that are wrong with any vocabulary.
+
+    Checked are the shape of the network, the length of its inputs, the checkpoint to start or resume from, and the
+    held-out text if it is a file of its own.
+    """
+    if args.model_name_or_path:
+        check_model_name(args.model_name_or_path)
+    else:
+        length = max(phase.length for phase in phases_of(vars(args)))
+        check_length(bert_config(args.config_name or "mini", 1), length)
+    if args.resume_from_checkpoint not in (None, "auto"):
+        named_checkpoint(args.resume_from_checkpoint)
+    if args.validation_file:
+        check_text(args.validation_file, need_pairs=args.objective == "mlm_nsp")

@@ -1,0 +1,90 @@
+"""Losses and accuracies of a pre-training run."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch.nn import functional as F
+from transformers.utils import ModelOutput
+
+from training.engine.batches import IGNORED, dealt
+from training.engine.run import Run
+from training.pretraining.instances import PretrainingInstances
+
+
+@torch.no_grad()
+def evaluate(run: Run, model: torch.nn.Module, held_out: PretrainingInstances) -> dict[str, float]:
+    """Losses and accuracies on held-out instances, each a mean over all predictions (not over batches).
+
+    All processes call it and return the same numbers. The first ``--max_eval_instances`` instances are used.
+    ``eval_mlm_loss`` is in nats per predicted token and ``eval_perplexity`` is its exponential; ``eval_loss`` is the
+    sum of the losses. The model stays in evaluation mode.
+    """
+    model.eval()
+    args = run.args
+    count = min(args.max_eval_instances, held_out.epoch_size(0))
+    size = args.per_device_eval_batch_size
+    mine = dealt(range(0, count, size), run)
+    sums = torch.zeros(len(_Sums._fields), dtype=torch.float64)
+    with run.progress(len(mine), "evaluating") as bar:
+        for start, counts in mine:
+            batch = held_out.batch(start, min(start + size, count))
+            batch = {name: tensor.to(run.device) for name, tensor in batch.items()}
+            outputs = model(**batch)
+            if counts:
+                sums += torch.tensor(_batch_sums(outputs, batch), dtype=torch.float64)
+            bar.update()
+    # mps has no float64
+    sums = sums.to(run.device, torch.float32 if run.device.type == "mps" else torch.float64)
+    total = _Sums._make(run.accelerator.reduce(sums, "sum").tolist())
+    mlm_loss = total.mlm_loss / total.predictions
+    results = {
+        "eval_mlm_loss": mlm_loss,
+        "eval_mlm_accuracy": total.mlm_correct / total.predictions,
+        "eval_perplexity": float(torch.tensor(mlm_loss).exp()),
+        "eval_loss": mlm_loss,
+    }
+    if total.pairs:
+        nsp_loss = total.nsp_loss / total.pairs
+        results |= {"eval_nsp_loss": nsp_loss, "eval_nsp_accuracy": total.nsp_correct / total.pairs}
+        results["eval_loss"] += nsp_loss
+    return results
+
+
+class _Sums(NamedTuple):
+    """Sums over the predicted tokens and over the pairs of one batch or of several."""
+
+    mlm_loss: float
+    mlm_correct: float
+    predictions: float
+    nsp_loss: float = 0.0
+    nsp_correct: float = 0.0
+    pairs: float = 0.0
+
+
+def _batch_sums(outputs: ModelOutput, batch: dict[str, torch.Tensor]) -> _Sums:
+    logits = outputs.prediction_logits if "prediction_logits" in outputs else outputs.logits
+    labelled = batch["labels"] != IGNORED
+    if logits.dim() == 3:  # (B, L, V); with sparse_prediction it is (P, V), at the labelled positions only
+        logits = logits[labelled]
+    mlm_loss, mlm_correct = _loss_and_correct(logits, batch["labels"][labelled])
+    sums = _Sums(mlm_loss, mlm_correct, predictions=int(labelled.sum()))
+    if "next_sentence_label" not in batch:
+        return sums
+    labels = batch["next_sentence_label"]
+    nsp_loss, nsp_correct = _loss_and_correct(outputs.seq_relationship_logits, labels)
+    return sums._replace(nsp_loss=nsp_loss, nsp_correct=nsp_correct, pairs=len(labels))
+
+
+def _loss_and_correct(logits: torch.Tensor, labels: torch.Tensor) -> tuple[float, float]:
+    """(summed cross-entropy, number of correct predictions) of logits (N, C) and labels (N,)."""
+    loss = F.cross_entropy(logits.float(), labels, reduction="sum")
+    return float(loss), float((logits.argmax(-1) == labels).sum())
+
+
+def mean_train_loss(metrics: Path) -> float:
+    """Mean over the training records in `metrics`, a metrics.jsonl, across all interruptions; NaN without any."""
+    with open(metrics, encoding="utf-8") as file:
+        losses = [event["loss"] for event in map(json.loads, file) if event["event"] == "train"]
+    return sum(losses) / len(losses) if losses else float("nan")

@@ -1,0 +1,46 @@
+"""The network that a pre-training run trains."""
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from tokenization.special_tokens import check_special_tokens
+from training.engine.control import control_of
+from training.engine.initial_weights import load_network
+from training.engine.models import bert_config, check_fit, checkpoint_config, set_switches
+from training.engine.run import Run
+
+
+def build_model(run: Run, cls: type[PreTrainedModel], tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+    """The network with new weights, or with those of ``--model_name_or_path``.
+
+    The objective decides whether attention is left to right, even if the checkpoint was trained the other way.
+
+    Raises:
+        ValueError: a special token is missing from the vocabulary, the network does not fit the tokenizer or
+            ``--max_seq_length``, or the checkpoint lacks weights other than those of the heads and the pooler.
+    """
+    args = run.args
+    left_to_right = args.objective == "ltr"
+    check_special_tokens(tokenizer, masking=not left_to_right)
+    if args.model_name_or_path:
+        config = checkpoint_config(args.model_name_or_path)
+        check_fit(config, tokenizer, args.max_seq_length)
+        before, config.is_decoder = config.is_decoder, left_to_right
+        model, new, _ = load_network(cls, args.model_name_or_path, ("cls.", "bert.pooler."), run, config=config)
+        run.say(f"weights of {args.model_name_or_path}" + (f", newly initialised: {', '.join(new)}" if new else ""))
+        if before != left_to_right:
+            ways = ("left to right", "in both directions")
+            now, then = ways if left_to_right else ways[::-1]
+            run.say(f"attention: {now}, as --objective {args.objective} needs it; the checkpoint attended {then}")
+    else:
+        config = bert_config(args.config_name or "mini", len(tokenizer), pad_token_id=tokenizer.pad_token_id)
+        config.is_decoder = left_to_right
+        check_fit(config, tokenizer, args.max_seq_length)
+        model = cls(config)
+    if args.model_impl == "transformers":
+        model = control_of(model)
+    else:
+        model.config.sparse_prediction = not args.static_shapes  # the number of labels differs from step to step
+        set_switches(model.config, args)
+    if args.torch_compile:
+        model.compile()
+    return model

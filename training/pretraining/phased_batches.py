@@ -1,0 +1,53 @@
+"""Which instances each optimiser step of a run sees, through all of its phases."""
+
+from collections.abc import Iterator
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from training.arguments import PretrainingArguments
+from training.engine.batches import step_batches, steps_for
+from training.engine.phases import Phase, phases_of, scheduled
+from training.engine.run import Run
+from training.pretraining.corpus import Corpus
+from training.pretraining.instances import PretrainingInstances, settings_of
+
+
+def instances_by_length(
+    args: PretrainingArguments, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, held_out: bool = False
+) -> dict[int, PretrainingInstances]:
+    """For the length of every phase, the instances that the flags ask for.
+
+    held_out: the corpus is the held-out one; its instances are the same for every seed and every evaluation.
+    """
+    flags = vars(args)
+    return {
+        phase.length: PretrainingInstances(corpus, tokenizer, settings_of(flags, phase.length, held_out))
+        for phase in phases_of(flags)
+    }
+
+
+def planned_phases(args: PretrainingArguments, train: dict[int, PretrainingInstances], world_size: int) -> list[Phase]:
+    """The phases with their optimiser steps: ``--max_steps`` in all, or as many as ``--num_train_epochs`` need.
+
+    train: instances by length. ValueError if a phase would have no step.
+    """
+    phases = phases_of(vars(args))
+    epochs_a_step = 1.0
+    if args.max_steps < 0:
+        sizes = {phase: phase.size * phase.accumulation * world_size for phase in phases}
+        epochs_a_step = sum(phase.share * size / train[phase.length].epoch_size(0) for phase, size in sizes.items())
+    return scheduled(phases, steps_for(args, 1, epochs_a_step))
+
+
+def phase_batches(
+    run: Run, phases: list[Phase], train: dict[int, PretrainingInstances], done: int
+) -> Iterator[list[dict[str, torch.Tensor]]]:
+    """Yield this process's micro-batches, one list for each optimiser step after step `done`, through all phases.
+
+    Each phase reads the instances of its length from position 0.
+    """
+    for phase in phases:
+        if done < phase.stop:
+            first, total = max(done, phase.start) - phase.start, phase.stop - phase.start
+            yield from step_batches(train[phase.length], run, first, total, phase.size, phase.accumulation)

@@ -1,0 +1,158 @@
+"""The text of a pre-training run: files, a data set of the Hub, or this installation's documentation."""
+
+import hashlib
+import json
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from training.arguments import PretrainingArguments
+from training.builtin_data import documentation
+from training.engine.run import Run
+from training.files.tables import sha256
+from training.pretraining.documents import check_files, read_documents
+from training.pretraining.sentences import split_sentences
+
+
+class Text:
+    """The documents of a run, which can be read more than once.
+
+    Attributes:
+        name: where the documents come from. held_out_name: where the held-out documents come from.
+        sources: names and SHA-256 of the files or of the data set, for run.json.
+        fingerprint: changes when the documents do. checksum: the same in 8 hexadecimal digits, for names of files.
+
+    Raises:
+        ValueError: a file is missing, empty or of an unknown kind, or the data set cannot be opened.
+    """
+
+    def __init__(self, args: PretrainingArguments):
+        self.files = check_files(args.train_file) if args.train_file else []
+        self.limit = args.max_train_documents
+        self.args = args
+        if self.files:
+            self.name = ", ".join(path.name for path in self.files)
+            identity = [sha256(path) for path in self.files]
+        elif args.dataset_name:
+            self.name = args.dataset_name
+            identity = _hub_identity(args)
+        else:
+            self.name = "the documentation carried by this Python installation"
+            identity = [zlib.crc32(repr(documentation.documents()).encode())]
+        self.fingerprint = json.dumps([*identity, self.limit])
+        self.checksum = f"{zlib.crc32(self.fingerprint.encode()):08x}"
+        self.sources = [_described(path, sha256) for path, sha256 in zip(self.files, identity, strict=False)] or [
+            {"name": self.name, "sha256": hashlib.sha256(self.fingerprint.encode()).hexdigest()}
+        ]
+        self.held_out_name = self.name
+        if args.validation_file:
+            held_out = check_files(args.validation_file)
+            self.held_out_name = ", ".join(path.name for path in held_out)
+            self.sources += [_described(path, sha256(path)) | {"split": "validation"} for path in held_out]
+
+    def check(self) -> None:
+        """Read until enough text is found for the objective, both to train on and to hold out.
+
+        Raises:
+            ValueError: the text ends too early, or it cannot be read.
+        """
+        least = 2 if self.args.objective == "mlm_nsp" else 1  # of documents, and of sentences in the longest document
+        share = 0.0 if self.args.validation_file else self.args.validation_split
+        documents = {"training": 0} | ({"held-out": 0} if share else {})
+        longest = dict.fromkeys(documents, 0)  # number of sentences of the longest document
+        for document in self.documents():
+            side = "held-out" if is_held_out(document, share) else "training"
+            if documents[side] >= least and longest[side] >= least:
+                documents[side] += 1  # splitting into sentences is slow, and this side already has enough
+            elif sentences := sum(len(split_sentences(paragraph)) for paragraph in document):
+                documents[side] += 1
+                longest[side] = max(longest[side], sentences)
+                if min(documents.values()) >= least and min(longest.values()) >= least:
+                    return
+        held_out = f" and as much to hold out (--validation_split {share})" if share else ""
+        remedies = ["put blank lines between documents"]
+        remedies += ["give a larger --validation_split or a --validation_file"] if share else []
+        remedies += ["use --objective mlm"] if least == 2 else []
+        found = " and ".join(
+            f"{documents[side]} for the {side} text (its longest has {longest[side]} sentences)" for side in documents
+        )
+        raise ValueError(
+            f"{self.name}: --objective {self.args.objective} needs at least {least} documents, one of them of at least "
+            f"{least} sentences, to train on{held_out}; got {found}. Add text, or {', or '.join(remedies)}"
+        )
+
+    def documents(self) -> Iterator[list[str]]:
+        """Yield each document as the list of its paragraphs or sentences, at most ``--max_train_documents``."""
+        if self.files:
+            found: Iterable[list[str]] = read_documents(self.files)
+        elif self.args.dataset_name:
+            found = _hub_documents(self.args)
+        else:
+            found = documentation.documents()
+        return islice(found, self.limit)
+
+
+def checked_text(run: Run) -> Text:
+    """The text of the run, after the main process has checked that there is enough of it (`Text.check`)."""
+    text = Text(run.args)
+    run.say(f"text: {text.name}")
+    run.main_first(lambda: run.is_main and text.check())
+    return text
+
+
+def is_held_out(document: list[str], share: float) -> bool:
+    """Whether a document is held out. Its content decides, so that copies of it are never on both sides.
+
+    share: the proportion of documents to hold out, from 0 to 1.
+    """
+    return zlib.crc32("\n".join(document).encode()) < share * 2**32
+
+
+def _described(path: Path, sha256: str) -> dict[str, str | int]:
+    return {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256}
+
+
+def _from_hub(args: PretrainingArguments, work: Callable[[ModuleType], Any]) -> Any:
+    """``work(datasets)``, where every error of the library becomes one ValueError."""
+    try:
+        import datasets  # optional, and slow to import; most runs read files
+
+        if not sys.stderr.isatty():
+            datasets.disable_progress_bars()
+        return work(datasets)
+    except Exception as error:  # datasets raises its own types and those of requests and huggingface_hub
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"--dataset_name {args.dataset_name}: cannot be read ({reason}); check the name, --dataset_config_name, "
+            "that it has a split `train`, and the network, or give files with --train_file"
+        ) from error
+
+
+def _hub_identity(args: PretrainingArguments) -> list[str | None]:
+    """Values that change when the data set does.
+
+    The library's hash covers the commit on the Hub, or the modification times of local files.
+    """
+    where = (args.dataset_name, args.dataset_config_name)
+    return [*where, _from_hub(args, lambda datasets: datasets.load_dataset_builder(*where).hash)]
+
+
+def _hub_documents(args: PretrainingArguments) -> Iterator[list[str]]:
+    where = (args.dataset_name, args.dataset_config_name)
+    rows = iter(
+        _from_hub(args, lambda datasets: datasets.load_dataset(*where, split="train", streaming=args.streaming))
+    )
+    end = object()
+    number = 0
+    while (row := _from_hub(args, lambda _: next(rows, end))) is not end:  # a stream may break at any row
+        number += 1
+        if not isinstance(row.get("text"), str):
+            raise ValueError(
+                f"--dataset_name {args.dataset_name}, row {number}: expected a string in the column `text`, got "
+                f"{type(row.get('text')).__name__}; its columns are {', '.join(row)}"
+            )
+        yield [stripped for line in row["text"].split("\n") if (stripped := line.strip())]
