@@ -36,8 +36,8 @@ from tokenization.bert_tokenizer import write_vocab
 from training.arguments import SquadArguments, parse_arguments
 from training.engine.batches import Features
 from training.engine.best import deciding_metric
-from training.engine.loop import predict
 from training.engine.models import load_config
+from training.engine.predict import predict
 from training.engine.run import already_finished, check_output_dir, report_errors, start_run
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.seeds import Setting, run_all

@@ -17,13 +17,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
-from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer, PreTrainedModel
 
 from tokenization.packed_files import read_text
 from tokenization.special_tokens import check_special_tokens
 from training.engine.batches import Features
 from training.engine.initial_weights import load_network
+from training.engine.predict import predict_alone
 from training.tasks.squad.answers import Answers, find_answers
 from training.tasks.squad.squad_data import Question, Windows, build_windows, check_lengths
 
@@ -81,20 +81,12 @@ def ask(
     return find_answers(questions, windows, *logits, **settings, **options)
 
 
-@torch.no_grad()
-def window_logits(model, windows: Windows, pad_token_id: int, batch_size: int) -> tuple[list, list]:
-    """Start and end logits of every window, one array each; windows of like length share a batch."""
-    model.eval()
-    features = Features(windows.columns(), pad_token_id)
-    order = np.argsort(-features.lengths, kind="stable")
-    start, end = ([np.empty(0)] * len(features) for _ in "se")
-    for first in range(0, len(order), batch_size):
-        indices = order[first : first + batch_size]
-        outputs = model(**{name: tensor.to(model.device) for name, tensor in features.collate(indices).items()})
-        for rows, logits in ((start, outputs.start_logits), (end, outputs.end_logits)):
-            for i, row in zip(indices, logits.float().cpu().numpy()):
-                rows[i] = row[: features.lengths[i]]
-    return start, end
+def window_logits(
+    model: PreTrainedModel, windows: Windows, pad_token_id: int, batch_size: int
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Start and end logits of every window: for each window one float32 array (L,)."""
+    logits = predict_alone(model, Features(windows.columns(), pad_token_id), batch_size, model.device)
+    return logits["start_logits"], logits["end_logits"]
 
 
 def records(questions: Sequence[Question], answers: Answers) -> Iterator[dict]:
