@@ -44,9 +44,9 @@ from training.tasks.seeds import Setting, run_all
 from training.tasks.squad import squad_data
 from training.tasks.squad.answers import Answers, aligner, find_answers
 from training.tasks.squad.page import write_page
+from training.tasks.squad.settings import store_settings
 from training.tasks.squad.sources import load_questions
 from training.tasks.squad.window_cache import shared_windows
-from training.tools.ask import store_settings
 
 
 def main(argv: list[str] | None = None) -> None:
