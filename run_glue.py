@@ -30,8 +30,8 @@ import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
 from training.arguments import GlueArguments, parse_arguments
 from training.engine.best import deciding_metric
-from training.engine.loop import predict
 from training.engine.models import config_labels, load_config
+from training.engine.predict import predict
 from training.engine.run import already_finished, check_output_dir, report_errors, start_run
 from training.tasks.classification import glue, submission
 from training.tasks.classification.sources import load_data

@@ -35,8 +35,8 @@ import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
 from training.arguments import NerArguments, parse_arguments
 from training.engine.best import deciding_metric
-from training.engine.loop import predict
 from training.engine.models import config_labels, load_config
+from training.engine.predict import predict
 from training.engine.run import already_finished, check_output_dir, report_errors, start_run
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.ner import tagged_text

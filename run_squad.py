@@ -36,17 +36,17 @@ from tokenization.bert_tokenizer import write_vocab
 from training.arguments import SquadArguments, parse_arguments
 from training.engine.batches import Features
 from training.engine.best import deciding_metric
-from training.engine.loop import predict
 from training.engine.models import load_config
+from training.engine.predict import predict
 from training.engine.run import already_finished, check_output_dir, report_errors, start_run
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.seeds import Setting, run_all
 from training.tasks.squad import squad_data
 from training.tasks.squad.answers import Answers, aligner, find_answers
 from training.tasks.squad.page import write_page
+from training.tasks.squad.settings import store_settings
 from training.tasks.squad.sources import load_questions
 from training.tasks.squad.window_cache import shared_windows
-from training.tools.ask import store_settings
 
 
 def main(argv: list[str] | None = None) -> None:

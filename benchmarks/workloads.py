@@ -172,7 +172,7 @@ def with_padding(
     data: str, class_name: str, size: str, rows: int, setting: Setting, training: bool, shrink: int = 1
 ) -> Workload:
     """Against three ways to pad for transformers' class. Ours trains on random rows; it predicts sorted ones, as
-    `training/engine/loop.py: predict` does.
+    `training/engine/predict.py: predict` does.
 
     Batches of sorted rows differ in length by design: each repetition takes three of them, a short, a middle and a
     long one. shrink divides all lengths, for a quick look.

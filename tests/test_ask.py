@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,10 +10,13 @@ from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
 
 from training.arguments import SquadArguments
 from training.engine.run import report_errors
+from training.tasks.squad.settings import DEFAULTS, settings_of, store_settings
 from training.tasks.squad.squad_data import Question
+from training.tasks.squad.threshold import stored_threshold
 from training.tools import ask
-from training.tools.ask import read_contexts, records, settings_of, store_settings
+from training.tools.ask import read_contexts, records
 
+ROOT = Path(__file__).parent.parent
 CONTEXT = "the old doctor opened a small red house by the river . " * 3
 
 
@@ -90,19 +94,31 @@ def test_lengths_in_a_config_that_leave_no_room_are_refused(tokenizer):
 
 def test_settings_are_stored_and_read(tmp_path):
     config = BertConfig(max_position_embeddings=64)
-    assert settings_of(BertConfig()) == ask.DEFAULTS
+    assert settings_of(BertConfig()) == DEFAULTS
     small = settings_of(config)
     assert (small["max_seq_length"], small["max_query_length"], small["doc_stride"]) == (64, 16, 22)
     args = SquadArguments(output_dir="x", config_name="mini", tokenizer_name="y", max_seq_length=50, n_best_size=3)
     config.null_score_diff_threshold = 3.0
     store_settings(config, args, {"eval_null_score_diff_threshold": 1.5})
-    assert not hasattr(config, "null_score_diff_threshold")
+    assert not hasattr(config, "null_score_diff_threshold") and stored_threshold(config) is None
     args.version_2_with_negative = True
     store_settings(config, args, {"eval_null_score_diff_threshold": 1.5})
     config.save_pretrained(tmp_path)
     config = BertConfig.from_pretrained(tmp_path)
-    assert config.null_score_diff_threshold == 1.5
-    assert settings_of(config) == ask.DEFAULTS | {"max_seq_length": 50, "n_best_size": 3}
+    assert config.null_score_diff_threshold == stored_threshold(config) == 1.5
+    assert settings_of(config) == DEFAULTS | {"max_seq_length": 50, "n_best_size": 3}
+
+
+@pytest.mark.parametrize("script", ["run_glue.py", "run_ner.py", "run_squad.py", "run_swag.py"])
+def test_no_script_of_fine_tuning_imports_a_command(script):
+    """What a script and a command share belongs to the tasks: run_squad.py stored its threshold through a command."""
+    assert "training.tools" not in (ROOT / script).read_text(encoding="utf-8")
+
+
+def test_only_one_file_reads_or_writes_the_threshold_of_a_config():
+    field = re.compile(r"config(, \"|\.)null_score_diff_threshold|FIELD = \"null_score_diff_threshold")
+    files = [*ROOT.glob("training/**/*.py"), *ROOT.glob("run_*.py")]
+    assert [path.name for path in files if field.search(path.read_text(encoding="utf-8"))] == ["threshold.py"]
 
 
 def test_no_answer_from_a_context_without_text(tokenizer):

@@ -9,7 +9,8 @@ from torch.optim.lr_scheduler import LambdaLR
 import modeling_bert_repro
 from training.engine.batches import Features, step_batches
 from training.engine.control import control_of, with_exact_losses
-from training.engine.loop import predict, training_steps, window_counts
+from training.engine.loop import training_steps, window_counts
+from training.engine.predict import predict
 
 CUTS = [(16, 1), (4, 4), (8, 2), (1, 16)]
 

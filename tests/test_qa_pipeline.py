@@ -19,8 +19,9 @@ from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline, register_
 from tests.helpers.clean_process import run_clean
 from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
+from training.tasks.squad.settings import DEFAULTS
 from training.tasks.squad.squad_data import Question
-from training.tools.ask import DEFAULTS, ask
+from training.tools.ask import ask
 
 CONTEXT = "the old doctor opened a small red house by the river ."
 LENGTHS = {"max_seq_length": 24, "doc_stride": 5, "max_query_length": 6, "max_answer_length": 4, "n_best_size": 7}

@@ -10,15 +10,14 @@ from training.tasks.squad.metrics import (
     exact_match,
     f1_v1,
     f1_v2,
-    find_best_threshold,
     normalize_answer,
     read_numbers,
     read_predictions,
     score,
     squad_metric,
-    threshold_to_use,
 )
 from training.tasks.squad.squad_data import read_squad
+from training.tasks.squad.threshold import find_best_threshold, threshold_to_use
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from tests.helpers.sharded_training import Source, prepared
 from training.arguments import SharedArguments
 from training.engine.batches import Features
 from training.engine.control import control_of
-from training.engine.loop import predict
+from training.engine.predict import predict
 from training.engine.run import Run
 from training.pretraining.evaluation import evaluate
 

@@ -1,4 +1,4 @@
-"""The one training loop, and prediction.
+"""The one training loop.
 
 A loss of a step is a sum over all labelled items of the global batch divided by their count, whatever the
 number of micro-batches and processes: the counts are taken over the whole window before the first forward
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from accelerate.utils import gather_object
 
-from training.engine.batches import IGNORED, Features, dealt
+from training.engine.batches import IGNORED
 from training.engine.checkpoint import save_checkpoint
 from training.engine.phases import phase_at, phases_of, scheduled
 from training.engine.run import Run
@@ -173,47 +173,3 @@ def _not_finite(run: Run, model, window: list[dict], index: int, total_steps: in
 
 def _step_seed(seed: int, step: int, rank: int) -> int:
     return int(np.random.SeedSequence([seed, step, rank]).generate_state(1, np.uint64)[0] >> 1)
-
-
-@torch.no_grad()
-def predict(run: Run, model, features: Features, batch_size: int, per_token: bool = False) -> dict:
-    """The model's outputs for every row of ``features``, in their order, on every process.
-
-    Rows of like length share a batch; batches are dealt to the processes in turn.
-
-    Args:
-        per_token: outputs are (B, L, ...) and come back as one array per row, cut to the row's real length;
-            otherwise they are (B, ...) and come back stacked.
-
-    Returns:
-        One entry per output field, e.g. ``logits``; and ``loss``, the mean over all labelled items, if the
-        features have labels.
-    """
-    model.eval()
-    order = np.argsort(-features.lengths, kind="stable")
-    batches = [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
-    mine = dealt(batches, run)
-    rows, loss, items = [], 0.0, 0
-    with run.progress(len(mine), "evaluating") as bar:
-        for indices, counts in mine:
-            batch = {k: v.to(run.device) for k, v in features.collate(indices).items()}
-            outputs = model(**batch)
-            bar.update()
-            if not counts:
-                continue
-            if outputs.get("loss") is not None:
-                count = int(labelled_items(batch))
-                loss += float(outputs.loss) * count
-                items += count
-            fields = {name: value.float().cpu().numpy() for name, value in outputs.items() if name.endswith("logits")}
-            for place, i in enumerate(indices):
-                length = features.lengths[i] if per_token else None
-                rows.append((i, {name: value[place][:length] for name, value in fields.items()}))
-    rows = sorted(gather_object(rows), key=lambda row: row[0])
-    results = {name: [row[name] for _, row in rows] for name in rows[0][1]}
-    if not per_token:
-        results = {name: np.stack(column) for name, column in results.items()}
-    totals = gather_object([(loss, items)])
-    if any(count for _, count in totals):
-        results["loss"] = sum(s for s, _ in totals) / sum(count for _, count in totals)
-    return results

@@ -18,9 +18,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from transformers.utils import ModelOutput
 
 from tokenization.packed_files import numbered_lines
 from training.engine.batches import Features
+from training.engine.predict import predict_alone
 from training.tasks.overlapping_rows import rows_around
 
 PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
@@ -121,12 +123,10 @@ def _too_long(length: int, room: int, remedy: str) -> ValueError:
 # --- rows to vectors -------------------------------------------------------------------------------------
 
 
-@torch.no_grad()
 def extract(
     model, lines: list[list[Row]], layers: list[int], pad_token_id: int, batch_size: int, device: torch.device
 ) -> Iterator[tuple[list[int], np.ndarray]]:
     """(ids (L,), vectors (L, layers, H) float32) of every line in order. Rows of like length share a batch."""
-    model.eval()
     block: list[list[Row]] = []
     for number, line in enumerate(lines, 1):
         block.append(line)
@@ -139,19 +139,24 @@ def extract(
             block = []
 
 
-def _vectors(model, rows, layers, pad_token_id, batch_size, device) -> list[np.ndarray]:
+def _vectors(
+    model: torch.nn.Module,
+    rows: list[Row],
+    layers: list[int],
+    pad_token_id: int,
+    batch_size: int,
+    device: torch.device,
+) -> list[np.ndarray]:
+    """One array (L, layers, H) per row."""
+
+    def chosen_layers(outputs: ModelOutput) -> dict[str, torch.Tensor]:
+        states = outputs.hidden_states  # embeddings, layer 1, ..., the last layer
+        return {"vectors": torch.stack([states[layer if layer < 0 else layer + 1] for layer in layers], dim=2)}
+
     columns = {name: [getattr(row, name) for row in rows] for name in ("input_ids", "token_type_ids")}
     features = Features(columns, pad_token_id)
-    order = np.argsort(-features.lengths, kind="stable")
-    found: list[np.ndarray] = [np.empty(0)] * len(rows)
-    for begin in range(0, len(order), batch_size):
-        indices = order[begin : begin + batch_size]
-        batch = {name: tensor.to(device) for name, tensor in features.collate(indices).items()}
-        states = model(**batch, output_hidden_states=True).hidden_states  # embeddings, layer 1, ..., the last
-        chosen = torch.stack([states[layer if layer < 0 else layer + 1] for layer in layers], dim=2).float().cpu()
-        for i, vectors in zip(indices, chosen.numpy()):
-            found[i] = vectors[: features.lengths[i]]
-    return found
+    found = predict_alone(model, features, batch_size, device, chosen_layers, output_hidden_states=True)
+    return found["vectors"]
 
 
 def pool(ids: list[int], vectors: np.ndarray, pooling: str) -> np.ndarray:

@@ -17,44 +17,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
-from transformers import AutoModelForQuestionAnswering, AutoTokenizer
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer, PreTrainedModel
 
 from tokenization.packed_files import read_text
 from tokenization.special_tokens import check_special_tokens
 from training.engine.batches import Features
 from training.engine.initial_weights import load_network
+from training.engine.predict import predict_alone
 from training.tasks.squad.answers import Answers, find_answers
+from training.tasks.squad.settings import settings_of
 from training.tasks.squad.squad_data import Question, Windows, build_windows, check_lengths
-
-DEFAULTS = {
-    "max_seq_length": 384,
-    "doc_stride": 128,
-    "max_query_length": 64,
-    "max_answer_length": 30,
-    "n_best_size": 20,
-}
-
-
-def store_settings(config, args, results: dict) -> None:
-    """Let ``config`` say how its model was evaluated, so that it is asked in the same way.
-
-    Args:
-        results: of the evaluation; in version 2 they tell the threshold above which nothing is answered.
-    """
-    config.question_answering = {name: getattr(args, name) for name in DEFAULTS}
-    vars(config).pop("null_score_diff_threshold", None)  # of an earlier fine-tuning
-    if args.version_2_with_negative:
-        config.null_score_diff_threshold = results["eval_null_score_diff_threshold"]
-
-
-def settings_of(config) -> dict[str, int]:
-    """The settings stored, for other models ``DEFAULTS`` cut down to the positions that the model has."""
-    longest = min(DEFAULTS["max_seq_length"], config.max_position_embeddings)
-    query = min(DEFAULTS["max_query_length"], longest // 4)
-    stride = min(DEFAULTS["doc_stride"], max(1, (longest - query - 3) // 2))
-    fitting = {"max_seq_length": longest, "max_query_length": query, "doc_stride": stride}
-    return DEFAULTS | fitting | getattr(config, "question_answering", {})
+from training.tasks.squad.threshold import stored_threshold
 
 
 def ask(
@@ -76,25 +49,17 @@ def ask(
     windows = build_windows(questions, tokenizer, *lengths)
     logits = window_logits(model, windows, tokenizer.pad_token_id, batch_size)
     if threshold is None:
-        threshold = getattr(model.config, "null_score_diff_threshold", None)
+        threshold = stored_threshold(model.config)
     options = {} if threshold is None else {"version_2_with_negative": True, "null_score_diff_threshold": threshold}
     return find_answers(questions, windows, *logits, **settings, **options)
 
 
-@torch.no_grad()
-def window_logits(model, windows: Windows, pad_token_id: int, batch_size: int) -> tuple[list, list]:
-    """Start and end logits of every window, one array each; windows of like length share a batch."""
-    model.eval()
-    features = Features(windows.columns(), pad_token_id)
-    order = np.argsort(-features.lengths, kind="stable")
-    start, end = ([np.empty(0)] * len(features) for _ in "se")
-    for first in range(0, len(order), batch_size):
-        indices = order[first : first + batch_size]
-        outputs = model(**{name: tensor.to(model.device) for name, tensor in features.collate(indices).items()})
-        for rows, logits in ((start, outputs.start_logits), (end, outputs.end_logits)):
-            for i, row in zip(indices, logits.float().cpu().numpy()):
-                rows[i] = row[: features.lengths[i]]
-    return start, end
+def window_logits(
+    model: PreTrainedModel, windows: Windows, pad_token_id: int, batch_size: int
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Start and end logits of every window: for each window one float32 array (L,)."""
+    logits = predict_alone(model, Features(windows.columns(), pad_token_id), batch_size, model.device)
+    return logits["start_logits"], logits["end_logits"]
 
 
 def records(questions: Sequence[Question], answers: Answers) -> Iterator[dict]:

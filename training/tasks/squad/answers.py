@@ -24,6 +24,7 @@ import numpy as np
 
 from training.tasks.squad import metrics
 from training.tasks.squad.squad_data import Question, Windows, max_context
+from training.tasks.squad.threshold import threshold_to_use
 
 WHITE = " \t\r\n\u202f"  # what Google's reader splits words at
 WHITE_SPACE = re.compile(f"[{WHITE}]")
@@ -54,7 +55,7 @@ class Answers:
 
         In version 2 the best scores are those over all thresholds: they come from ``spans``, for the search can
         empty an answer but not bring back one that ``threshold`` emptied. ``null_score_diff_threshold`` is the one
-        to store with the model (``metrics.threshold_to_use``), ``at_best_...`` are the scores with it and
+        to store with the model (``threshold.threshold_to_use``), ``at_best_...`` are the scores with it and
         ``at_0_...`` those with 0. ``at_best_f1`` is below ``best_f1`` if the official search, whose threshold is
         ``best_f1_thresh``, ends among equal odds.
         """
@@ -64,7 +65,7 @@ class Answers:
         scores = metrics.score(gold, self.spans, True, self.null_odds, self.threshold)
         results = {"exact_match": scores["exact"], **scores}
         f1 = {id_: metrics.score_of("f1", answers, self.spans[id_]) for id_, answers in gold.items()}
-        best = metrics.threshold_to_use(f1, self.null_odds, {id_: bool(texts) for id_, texts in gold.items()})
+        best = threshold_to_use(f1, self.null_odds, {id_: bool(texts) for id_, texts in gold.items()})
         for name, threshold in (("at_0", 0.0), ("at_best", best)):
             scores = metrics.score(gold, self.spans, True, self.null_odds, threshold)
             results |= {f"{name}_exact": scores["exact"], f"{name}_f1": scores["f1"]}

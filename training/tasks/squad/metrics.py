@@ -5,9 +5,7 @@ counts for its best gold answer. Predictions and gold answers are keyed by quest
 answer "there is none".
 """
 
-import itertools
 import json
-import math
 import re
 import string
 import sys
@@ -16,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tokenization.packed_files import read_text
+from training.tasks.squad.threshold import apply_threshold, find_best_threshold
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -123,8 +122,8 @@ def _score_v2(
     exact, f1 = (
         {id_: score_of(name, answers, predictions[id_]) for id_, answers in gold.items()} for name in ("exact", "f1")
     )
-    exact_now = _apply_threshold(exact, null_odds, has_answer, threshold)
-    f1_now = _apply_threshold(f1, null_odds, has_answer, threshold)
+    exact_now = apply_threshold(exact, null_odds, has_answer, threshold)
+    f1_now = apply_threshold(f1, null_odds, has_answer, threshold)
     result = _averages(exact_now, f1_now, list(gold))
     for prefix, wanted in (("HasAns", True), ("NoAns", False)):
         ids = [id_ for id_ in gold if has_answer[id_] is wanted]
@@ -144,17 +143,6 @@ def score_of(name: str, gold: Sequence[str], prediction: str) -> float:
     return max(measure(prediction, answer) for answer in [a for a in gold if normalize_answer(a)] or [""])
 
 
-def _apply_threshold(
-    scores: Mapping[str, float],
-    null_odds: Mapping[str, float] | None,
-    has_answer: Mapping[str, bool],
-    threshold: float | None,
-) -> dict[str, float]:
-    if null_odds is None or threshold is None:
-        return dict(scores)
-    return {id_: float(not has_answer[id_]) if null_odds[id_] > threshold else one for id_, one in scores.items()}
-
-
 def _averages(exact: Mapping[str, float], f1: Mapping[str, float], ids: Sequence[str]) -> dict[str, float]:
     total = len(ids)
     return {
@@ -162,50 +150,6 @@ def _averages(exact: Mapping[str, float], f1: Mapping[str, float], ids: Sequence
         "f1": 100.0 * sum(f1[id_] for id_ in ids) / total,
         "total": total,
     }
-
-
-def find_best_threshold(
-    predictions: Mapping[str, str],
-    scores: Mapping[str, float],
-    null_odds: Mapping[str, float],
-    has_answer: Mapping[str, bool],
-) -> tuple[float, float]:
-    """The best average score, in percent, over all thresholds on the null odds, and the lowest such threshold.
-
-    Starts with every answer empty and lets questions answer in the order of their odds (``find_best_thresh``).
-    As officially, a question that would be right either way changes nothing, and among equal odds the search
-    may stop half-way.
-    """
-    current = best = float(sum(not has for has in has_answer.values()))
-    threshold = 0.0
-    for id_ in sorted((id_ for id_ in null_odds if id_ in scores), key=null_odds.__getitem__):
-        if has_answer[id_]:
-            current += scores[id_]
-        elif predictions[id_]:
-            current -= 1
-        if current > best:
-            best, threshold = current, null_odds[id_]
-    return 100.0 * best / len(scores), threshold
-
-
-def threshold_to_use(
-    scores: Mapping[str, float], null_odds: Mapping[str, float], has_answer: Mapping[str, bool]
-) -> float:
-    """The lowest threshold at which answers score best.
-
-    The official search tells another one in two cases: it may stop among equal odds, which no threshold separates,
-    and where no answer at all scores best it tells 0. Here that is a threshold below all odds.
-
-    Args:
-        scores: by question id, of the answers before any threshold.
-    """
-    threshold = math.nextafter(min(null_odds[id_] for id_ in scores) - 1.0, -math.inf)
-    current = best = 0.0
-    for odds, ids in itertools.groupby(sorted(scores, key=null_odds.__getitem__), key=null_odds.__getitem__):
-        current += sum(scores[id_] - (not has_answer[id_]) for id_ in ids)
-        if current > best:
-            best, threshold = current, odds
-    return threshold
 
 
 def read_predictions(path: str | Path) -> dict[str, str]:

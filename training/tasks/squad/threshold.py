@@ -1,0 +1,105 @@
+"""The no-answer threshold of SQuAD 2.0: how it is applied, found, stored and read.
+
+The null odds of a question are the score of "no answer" minus the score of its best span (``answers.py``). The
+answer is the empty string where the null odds are above a threshold; the span is the answer elsewhere. The threshold
+passes through four stages:
+
+1. Applied in an evaluation: ``--null_score_diff_threshold`` (0 by default) decides which answers run_squad.py
+   writes to predictions.json, and ``apply_threshold`` does the same to scores.
+2. Found after the last evaluation. ``find_best_threshold`` is the search of the official script and gives the
+   reported ``best_exact``, ``best_f1`` and their ``..._thresh``. ``threshold_to_use`` finds the threshold that is
+   worth storing, for F1; the two differ in the cases that its docstring names. Both searches need the answers from
+   before any threshold, because they can only empty an answer and never restore one. The threshold is chosen on the
+   questions that it is then measured on, so the scores with it are slightly too good.
+3. Stored by run_squad.py: ``store_threshold`` writes it to the model's config, under the name of Google's flag,
+   ``null_score_diff_threshold``. A model that was last fine-tuned on SQuAD 1.1 has none.
+4. Read when the model is asked: ``stored_threshold`` for ``python -m training ask``. The question-answering pipeline
+   of ``modeling_bert_repro`` reads the same field of the config by itself, since it imports nothing of ``training``.
+
+In the searches, "scores" are between 0 and 1 by question id, for the answers before any threshold, and a question
+without an answer scores 1 where its answer is empty.
+"""
+
+import itertools
+import math
+from collections.abc import Mapping
+
+from transformers import PretrainedConfig
+
+FIELD = "null_score_diff_threshold"  # in the model's config; the evaluation reports it as eval_ + this name
+
+
+def apply_threshold(
+    scores: Mapping[str, float],
+    null_odds: Mapping[str, float] | None,
+    has_answer: Mapping[str, bool],
+    threshold: float | None,
+) -> dict[str, float]:
+    """The scores after answers with null odds above the threshold were emptied; without null odds or a threshold, a
+    copy of the scores."""
+    if null_odds is None or threshold is None:
+        return dict(scores)
+    return {id_: float(not has_answer[id_]) if null_odds[id_] > threshold else one for id_, one in scores.items()}
+
+
+def find_best_threshold(
+    predictions: Mapping[str, str],
+    scores: Mapping[str, float],
+    null_odds: Mapping[str, float],
+    has_answer: Mapping[str, bool],
+) -> tuple[float, float]:
+    """The search of the official script (``find_best_thresh`` of evaluate-v2.0.py), with its results.
+
+    It starts with every answer empty and lets the questions answer in the order of their null odds. As in the
+    official script, a question that would be right either way changes nothing, and among questions with equal null
+    odds the search may stop in the middle.
+
+    Returns:
+        The best average score, in percent, over all thresholds, and the lowest threshold that reaches it; 0 as the
+        threshold if no answer at all scores best.
+    """
+    current = best = float(sum(not has for has in has_answer.values()))
+    threshold = 0.0
+    for id_ in sorted((id_ for id_ in null_odds if id_ in scores), key=null_odds.__getitem__):
+        if has_answer[id_]:
+            current += scores[id_]
+        elif predictions[id_]:
+            current -= 1
+        if current > best:
+            best, threshold = current, null_odds[id_]
+    return 100.0 * best / len(scores), threshold
+
+
+def threshold_to_use(
+    scores: Mapping[str, float], null_odds: Mapping[str, float], has_answer: Mapping[str, bool]
+) -> float:
+    """The lowest threshold with which the answers really reach their best average score.
+
+    The official search returns another threshold in two cases: it may stop among questions with equal null odds,
+    which no threshold separates; and where no answer at all scores best, it returns 0. In the second case this
+    function returns a threshold below all null odds.
+    """
+    threshold = math.nextafter(min(null_odds[id_] for id_ in scores) - 1.0, -math.inf)
+    current = best = 0.0
+    for odds, ids in itertools.groupby(sorted(scores, key=null_odds.__getitem__), key=null_odds.__getitem__):
+        current += sum(scores[id_] - (not has_answer[id_]) for id_ in ids)
+        if current > best:
+            best, threshold = current, odds
+    return threshold
+
+
+def store_threshold(config: PretrainedConfig, version_2_with_negative: bool, results: Mapping[str, float]) -> None:
+    """Write the threshold that the evaluation found to ``config``; in version 1.1, remove that of an earlier
+    fine-tuning, with which the model would leave questions unanswered.
+
+    Args:
+        results: of the last evaluation; version 2 has ``eval_null_score_diff_threshold`` in them.
+    """
+    vars(config).pop(FIELD, None)
+    if version_2_with_negative:
+        setattr(config, FIELD, results[f"eval_{FIELD}"])
+
+
+def stored_threshold(config: PretrainedConfig) -> float | None:
+    """The threshold stored with a model; None for a model that answers every question."""
+    return getattr(config, FIELD, None)
