@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.provenance import provenance
 from modeling_bert_repro import BertForMaskedLM
 from training.engine.initial_weights import load_network
-from training.engine.run import write_json
+from training.files.atomic import write_json
 from training.pretraining.corpus import Corpus
 from training.pretraining.instances import PretrainingInstances
 

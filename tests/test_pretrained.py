@@ -19,7 +19,7 @@ from tests.helpers import short_runs
 from training.arguments import PretrainingArguments, parse_arguments
 from training.engine.initial_weights import load_network, weights_sha256
 from training.engine.run import report_errors
-from training.files.tables import sha256
+from training.files.hashing import sha256
 from training.pretraining import preparation
 from training.tools import ask
 

@@ -14,6 +14,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from training.engine.curves import read_events
 from training.engine.phases import phases_of, scheduled
+from training.files.atomic import write_text
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 EMBEDDED = "documentation carried by this Python installation"
@@ -155,7 +156,7 @@ def write_model_card(
         sections[3] += "\n\n![training curves](training_curves.png)"
     data = metadata(kind, run, datasets, metrics, title, language, license, held_out)
     path = folder / "README.md"
-    ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n").save(path)
+    write_text(path, str(ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n")))
     return path
 
 

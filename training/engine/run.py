@@ -23,6 +23,7 @@ from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast_
 from tqdm import tqdm
 from transformers.utils import is_torch_xla_available, logging
 
+from training.files.atomic import write_json
 from training.files.hub_upload import check_access, upload
 
 PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "safetensors")
@@ -298,16 +299,6 @@ def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{device.type}, {platform.machine()}, {torch.get_num_threads()} threads"
-
-
-def write_json(path: Path, content: dict) -> None:
-    """Write beside the target, then rename: a reader never sees half a file, also after a power cut."""
-    draft = path.with_name(path.name + ".tmp")
-    with open(draft, "w", encoding="utf-8") as file:
-        file.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
 
 
 def report_errors(main: Callable[[], None]) -> int:

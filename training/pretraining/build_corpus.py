@@ -19,7 +19,7 @@ import numpy as np
 import tokenizers
 
 from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
-from training.files.tables import sha256
+from training.files.hashing import sha256
 from training.pretraining.corpus import (
     FORMAT,
     Corpus,

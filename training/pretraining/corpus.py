@@ -21,7 +21,8 @@ from typing import IO, Any
 import numpy as np
 
 from tokenization.fingerprint import tokenizer_sha256
-from training.files.tables import sha256
+from training.files.atomic import sync, write_json
+from training.files.hashing import sha256
 
 FORMAT = 1  # raise it when the files or the rules of training/pretraining/sentences.py change
 _OFFSETS = np.dtype("<i8")
@@ -241,6 +242,7 @@ class ShardWriter:
         if self.target.exists():
             self.target.rmdir()  # it is empty: build_corpus looked
         os.rename(self.folder, self.target)
+        sync(self.target.parent)
         forget_progress(self.target)  # only now: killed at any line before, the build goes on from there
 
     def _count_unigrams(self, vocab_size: int) -> np.ndarray:
@@ -267,16 +269,6 @@ def _locked(folder: Path) -> int:
         os.close(descriptor)
         raise ValueError(f"{folder}: another process is building this corpus; wait until it is done") from None
     return descriptor
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write `content` so that `path` holds either the old or the new version, also after a power cut."""
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def forget_progress(folder: Path) -> None:

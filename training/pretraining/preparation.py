@@ -30,7 +30,7 @@ from training.engine.models import (
 )
 from training.engine.phases import Phase, phases_of, scheduled
 from training.engine.run import Run
-from training.files.tables import sha256
+from training.files.hashing import sha256
 from training.pretraining.build_corpus import build_corpus, check_text, encode_share
 from training.pretraining.corpus import Corpus
 from training.pretraining.documents import check_files, read_documents
