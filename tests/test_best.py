@@ -10,8 +10,9 @@ from safetensors.torch import load_file, save_file
 
 import run_glue
 from tests.helpers.glue_runs import events, train
-from training.arguments import GlueArguments, parse_arguments
+from training.arguments import GlueArguments
 from training.engine.best import Best, deciding_metric
+from training.engine.flags import parse_arguments
 from training.files import atomic
 from training.files.atomic import damage
 from training.tasks import fine_tuning

@@ -17,21 +17,13 @@ from accelerate.utils import gather_object
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from training.arguments import flags_with
 from training.engine.fsdp import full_optimizer_state, full_weights, is_sharded, load_full_state
 from training.engine.run import Run
 from training.files import atomic
 from training.files.atomic import damage
 from training.files.hashing import checksums
 
-# What must not change between a checkpoint and the run that goes on from it: all of these decide which data, which
-# learning rate and which dropout masks a step sees.
-FIXED_FLAGS = (
-    *("seed", "learning_rate", "weight_decay", "warmup_steps", "max_grad_norm", "model_impl", "max_seq_length"),
-    *("objective", "short_seq_prob", "mlm_probability", "mask_replace_prob", "random_replace_prob"),
-    *("whole_word_mask", "max_predictions_per_seq", "max_train_documents", "validation_split"),
-    *("task_name", "group_by_length", "max_train_samples", "doc_stride", "max_query_length", "version_2_with_negative"),
-    *("optimizer", "context", "mixed_tags", "feature_based", "lstm_size", "unpad_inputs", "fast_dropout"),
-)
 # Facts of run.json that must not change either, and how a run that differs in them is called.
 STARTED_WITH = {
     "tokenizer_sha256": "with another tokenizer; resume with the one that it was started with",
@@ -57,7 +49,7 @@ def save_checkpoint(run: Run, step: int, total_steps: int, model, optimizer, sch
             "total_steps": total_steps,
             "global_batch_size": run.facts.get("phases", run.global_batch_size),
             "sharded": is_sharded(model),
-            "flags": {name: getattr(run.args, name) for name in FIXED_FLAGS if hasattr(run.args, name)},
+            "flags": {name: getattr(run.args, name) for name in flags_with("fixed") if hasattr(run.args, name)},
             "data_sha256": checksums(run.facts.get("data")),
             **{name: run.facts.get(name) for name in STARTED_WITH},
             "metrics_bytes": _size(run.output_dir / "metrics.jsonl"),

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from transformers import AutoTokenizer
 
+from training.arguments import flags_with
 from training.engine.curves import BLUE, VERMILION, dress
 from training.engine.phases import phase_at, phases_of, scheduled
 from training.pretraining.corpus import Corpus
@@ -22,10 +23,7 @@ from training.pretraining.instances import PretrainingInstances
 from training.pretraining.masking import IGNORED, continuation_pieces
 from training.pretraining.segments import IS_NEXT, NOT_NEXT
 
-SETTINGS = (
-    "max_seq_length objective short_seq_prob mlm_probability mask_replace_prob random_replace_prob whole_word_mask "
-    "max_predictions_per_seq"
-).split()
+SETTINGS = flags_with("instance")
 _SAMPLE = 200_000  # documents, sentences or instances looked at, at most
 
 
