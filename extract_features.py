@@ -29,7 +29,8 @@ from tqdm import tqdm
 from transformers import AutoTokenizer
 
 import modeling_bert_repro
-from training.arguments import FeatureArguments, parse_arguments
+from training.arguments import FeatureArguments
+from training.engine.flags import parse_arguments
 from training.engine.initial_weights import load_network
 from training.engine.models import check_fit, checkpoint_config
 from training.engine.run import report_errors

@@ -28,8 +28,9 @@ from transformers import AutoTokenizer, BertConfig
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
-from training.arguments import GlueArguments, parse_arguments
+from training.arguments import GlueArguments
 from training.engine.best import deciding_metric
+from training.engine.flags import parse_arguments
 from training.engine.models import config_labels, load_config
 from training.engine.predict import predict
 from training.engine.run import already_finished, check_output_dir, report_errors, start_run

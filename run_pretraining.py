@@ -28,9 +28,10 @@ from transformers import AutoTokenizer
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tokenization.bert_tokenizer import write_vocab
 from tokenization.train_wordpiece import train_wordpiece
-from training.arguments import PretrainingArguments, parse_arguments
+from training.arguments import PretrainingArguments
 from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
 from training.engine.curves import draw_curves
+from training.engine.flags import parse_arguments
 from training.engine.invariance import verify_invariance
 from training.engine.loop import training_steps
 from training.engine.model_card import write_model_card

@@ -26,6 +26,7 @@ scores, files of answers, thresholds, questions to a finished model.
 """
 
 import copy
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -33,9 +34,10 @@ from transformers import AutoTokenizer, BertConfig
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
-from training.arguments import SquadArguments, parse_arguments
+from training.arguments import SquadArguments
 from training.engine.batches import Features
 from training.engine.best import deciding_metric
+from training.engine.flags import parse_arguments
 from training.engine.models import load_config
 from training.engine.predict import predict
 from training.engine.run import already_finished, check_output_dir, report_errors, start_run
@@ -60,7 +62,8 @@ def main(argv: list[str] | None = None) -> None:
     data = load_questions(args)  # before start_run: a mistake in the data leaves no half-made output folder behind
     metric = deciding_metric(args, *data.metric_names(args.version_2_with_negative), "train" in data.questions)
     setting = Setting(data.name, data.describe(), metric, data.constants())
-    args.cache_dir = args.cache_dir or str(Path(args.output_dir) / "features")  # one for all runs of a series
+    cache = args.cache_dir or str(Path(args.output_dir) / "features")  # one for all runs of a series
+    args = dataclasses.replace(args, cache_dir=cache)
     run_all(args, setting, lambda one: run_one(one, tokenizer, config, data, setting))
 
 

@@ -23,7 +23,7 @@ from benchmarks.provenance import provenance
 from modeling_bert_repro import BertForMaskedLM
 from training.engine.batches import IGNORED
 from training.engine.initial_weights import load_network
-from training.engine.run import write_json
+from training.files.atomic import write_json
 from training.pretraining.corpus import Corpus
 from training.pretraining.instances import InstanceSettings, PretrainingInstances
 

@@ -13,9 +13,7 @@ hashes of the source files. benchmarks/picture.py draws it.
 
 import argparse
 import gc
-import json
 import multiprocessing
-import os
 import statistics
 import sys
 import time
@@ -42,6 +40,7 @@ from benchmarks.workloads import (
     smallest,
     with_padding,
 )
+from training.files.atomic import write_json
 
 GROUPS = ("pretraining", "finetuning", "inference", "smallest", "memory")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -209,13 +208,6 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     return args
 
 
-def write(record: dict[str, Any], path: Path) -> None:
-    """Whole or not at all: a run that is cut off leaves what it had."""
-    draft = path.with_name(path.name + ".tmp")
-    draft.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    os.replace(draft, path)
-
-
 def main(argv: list[str] | None = None) -> None:
     args, started = parse(argv), time.perf_counter()
     device = torch.device(args.device)
@@ -244,7 +236,7 @@ def main(argv: list[str] | None = None) -> None:
         print("\n".join(map(show, found)), flush=True)
         record["results"] += [{"group": group, **row} for row in found]
         record["seconds"] = round(time.perf_counter() - started, 1)
-        write(record, output)
+        write_json(output, record)  # after every row: a run that is cut off leaves what it had
 
 
 if __name__ == "__main__":

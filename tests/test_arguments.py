@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from training import arguments
-from training.arguments import GlueArguments, PretrainingArguments, SharedArguments, SquadArguments, parse_arguments
+from training.arguments import SCRIPTS, GlueArguments, PretrainingArguments, SharedArguments, SquadArguments, flags_with
+from training.engine.flags import NATURES, flag, natures, parse_arguments
 
 ROOT = Path(__file__).parent.parent
 
@@ -93,11 +94,10 @@ def imported_files(path: Path, found: set[Path]) -> set[Path]:
     """The file and those of ``training`` that it imports, and what these import."""
     found.add(path)
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").startswith("training")):
-            module = (node.module or "").removeprefix("training").removeprefix(".")
-            for name in [module] if module else [alias.name for alias in node.names]:
-                file = ROOT / "training" / f"{name}.py"
-                if file not in found:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("training"):
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            for file in [ROOT.joinpath(*name.split(".")).with_suffix(".py") for name in names]:
+                if file.is_file() and file not in found:
                     imported_files(file, found)
     return found
 
@@ -132,3 +132,38 @@ def test_a_script_accepts_no_flag_that_it_never_looks_at(script, cls):
     files = imported_files(ROOT / script, set()) - {ROOT / "training" / "arguments.py"}
     read = set().union(*map(flags_read, files))
     assert {field.name for field in dataclasses.fields(getattr(arguments, cls))} - read == set()
+
+
+def test_a_flag_has_one_nature_in_all_scripts():
+    """ "instance" is about pre-training alone; fine-tuning has a --max_seq_length too."""
+    found: dict[str, set] = {}
+    for cls in SCRIPTS.values():
+        for name, words in natures(cls).items():
+            found.setdefault(name, set()).add(frozenset(words - {"instance"}))
+    assert {name: kinds for name, kinds in found.items() if len(kinds) > 1} == {}
+    assert all(flags_with(nature) for nature in NATURES)
+    assert not set(flags_with("fixed")) & set(flags_with("free"))
+
+
+def test_a_redefined_flag_keeps_the_nature_of_its_base():
+    assert (
+        natures(PretrainingArguments)["learning_rate"] == natures(SharedArguments)["learning_rate"] == {"fixed", "card"}
+    )
+    assert natures(PretrainingArguments)["max_eval_instances"] == set()
+
+
+def test_an_unknown_nature_is_refused():
+    with pytest.raises(ValueError, match=r"'Help\.': expected natures out of fixed, free, .*; got fxied"):
+        flag(1, "Help.", "fxied card")
+
+
+def test_nobody_changes_the_flags_once_they_are_parsed():
+    """run.json, a series and a resumed run compare them; dataclasses.replace makes others."""
+    files = [*ROOT.glob("*.py"), *(ROOT / "training").rglob("*.py")]
+    changed = []
+    for path in files:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+            written = [ast.unparse(target) for target in targets if isinstance(target, ast.Attribute)]
+            changed += [(path.name, text) for text in written if text.startswith(("args.", "run.args.", "self.args."))]
+    assert changed == []

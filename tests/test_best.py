@@ -10,10 +10,11 @@ from safetensors.torch import load_file, save_file
 
 import run_glue
 from tests.helpers.glue_runs import events, train
-from training.arguments import GlueArguments, parse_arguments
-from training.engine import checkpoint
+from training.arguments import GlueArguments
 from training.engine.best import Best, deciding_metric
-from training.engine.checkpoint import damage
+from training.engine.flags import parse_arguments
+from training.files import atomic
+from training.files.atomic import damage
 from training.tasks import fine_tuning
 from training.tasks.classification import glue, sources
 
@@ -120,8 +121,8 @@ def test_best_weights_are_sealed_and_damaged_ones_refused(fake_run):
 
 def test_best_weights_reach_the_disk_before_they_count(fake_run, monkeypatch):
     best, events = best_of(fake_run), []
-    sync, replace = checkpoint._sync, os.replace
-    monkeypatch.setattr(checkpoint, "_sync", lambda path: (events.append(path.name), sync(path)))
+    sync, replace = atomic.sync, os.replace
+    monkeypatch.setattr(atomic, "sync", lambda path: (events.append(path.name), sync(path)))
     monkeypatch.setattr(os, "replace", lambda a, b: (events.append("rename"), replace(a, b)))
     add_all(best, [0.1])
     assert events == ["model.safetensors", "manifest.json", "checkpoint-best-1.incomplete", "rename", "run"]

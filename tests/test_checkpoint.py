@@ -9,15 +9,15 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR
 
 from modeling_bert_repro import BertForSequenceClassification
-from training.engine import checkpoint
 from training.engine.checkpoint import (
-    damage,
     find_checkpoint,
     load_checkpoint,
     resume,
     save_checkpoint,
     save_model_folder,
 )
+from training.files import atomic
+from training.files.atomic import damage
 
 
 @pytest.fixture
@@ -150,8 +150,8 @@ def test_everything_is_synced_before_it_counts(fake_run, parts, monkeypatch):
     """After a power cut a checkpoint is whole or absent: files, manifest, folder, then the rename, then its folder."""
     run, events = fake_run(), []
     run.log(event="train", step=1)
-    sync, replace = checkpoint._sync, os.replace
-    monkeypatch.setattr(checkpoint, "_sync", lambda path: (events.append(path.name), sync(path)))
+    sync, replace = atomic.sync, os.replace
+    monkeypatch.setattr(atomic, "sync", lambda path: (events.append(path.name), sync(path)))
     monkeypatch.setattr(os, "replace", lambda a, b: (events.append("rename"), replace(a, b)))
     folder = save_checkpoint(run, 7, 20, *parts())
     files = {path.name for path in folder.iterdir()}

@@ -299,12 +299,13 @@ def test_what_counts_as_done_is_synced_before(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", lambda a, b: (events.append("replace"), replace(a, b)))
     monkeypatch.setattr(os, "rename", lambda a, b: (events.append("rename"), rename(a, b)))
     writer.append(np.array([7, 8]), np.array([2]), np.array([1]), events=3)
-    progress = ["tokens.bin", "sentences.bin", "documents.bin", "progress.json.tmp", "replace"]
+    progress = ["tokens.bin", "sentences.bin", "documents.bin", "progress.json.tmp", "replace", "c.building"]
     writer.commit()
     assert events == progress
     writer.finish({"special_ids": []}, 9)
     writer.close()
-    assert events[5:] == [*progress, "unigrams.bin", "manifest.json.tmp", "replace", "rename"]
+    finished = ["unigrams.bin", "manifest.json.tmp", "replace", "c.building", "rename", tmp_path.name]
+    assert events[6:] == [*progress, *finished]
 
 
 def test_a_full_disk_is_named(tmp_path, tokenizer, monkeypatch):

@@ -14,7 +14,8 @@ from transformers import AutoTokenizer, BertConfig
 
 import extract_features
 import modeling_bert_repro
-from training.arguments import FeatureArguments, parse_arguments
+from training.arguments import FeatureArguments
+from training.engine.flags import parse_arguments
 from training.engine.run import report_errors
 from training.tasks.feature_extraction import Row, parse_layers, read_lines
 

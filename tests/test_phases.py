@@ -5,7 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from training.arguments import PretrainingArguments, parse_arguments
+from training.arguments import PretrainingArguments
+from training.engine.flags import parse_arguments
 from training.engine.phases import Phase, described, phase_at, phases_of, scheduled
 from training.pretraining.phased_batches import phase_batches, planned_phases
 

@@ -16,10 +16,11 @@ import extract_features
 import modeling_bert_repro
 import run_pretraining
 from tests.helpers import short_runs
-from training.arguments import PretrainingArguments, parse_arguments
+from training.arguments import PretrainingArguments
+from training.engine.flags import parse_arguments
 from training.engine.initial_weights import load_network, weights_sha256
 from training.engine.run import report_errors
-from training.files.tables import sha256
+from training.files.hashing import sha256
 from training.pretraining.network import build_model
 from training.tools import ask
 

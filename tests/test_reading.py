@@ -9,8 +9,8 @@ import shutil
 import numpy as np
 import pytest
 
-from training.engine.checkpoint import damage
 from training.engine.curves import read_events
+from training.files.atomic import damage
 from training.pretraining.corpus import CorpusWriter, read_manifest
 from training.pretraining.documents import read_documents
 from training.tools import audit

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from training.engine.run import check_output_dir, commit, report_errors, versions, write_json
+from training.engine.run import check_output_dir, commit, report_errors, versions
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(fake_run):
@@ -44,14 +44,6 @@ def test_versions_and_commit():
     assert found["torch"].startswith("2.")
     assert found["python"].startswith("3.")
     assert len(commit().rstrip("+")) == 12 or commit() == "unknown"
-
-
-def test_writing_leaves_whole_files_only(tmp_path):
-    target = tmp_path / "a.json"
-    write_json(target, {"x": 1})
-    with pytest.raises(TypeError):
-        write_json(target, {"x": object()})
-    assert json.loads(target.read_text()) == {"x": 1}
 
 
 def test_a_users_mistake_is_one_line_and_status_2(capsys, monkeypatch):

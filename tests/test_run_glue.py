@@ -15,9 +15,10 @@ from transformers import BertConfig, pipeline
 
 import run_glue
 from tests.helpers.glue_runs import events, train
-from training.arguments import GlueArguments, parse_arguments
+from training.arguments import GlueArguments
 from training.builtin_data import documentation
 from training.engine import checkpoint
+from training.engine.flags import parse_arguments
 from training.engine.run import report_errors
 from training.tasks import fine_tuning
 from training.tasks.classification import submission

@@ -16,7 +16,8 @@ from transformers import AutoModelForTokenClassification, AutoTokenizer, BertCon
 import modeling_bert_repro
 import run_ner
 from tests.helpers.tagged_text import CONLL, write
-from training.arguments import NerArguments, parse_arguments
+from training.arguments import NerArguments
+from training.engine.flags import parse_arguments
 from training.engine.run import report_errors
 from training.tasks import fine_tuning
 from training.tasks.ner import tagged_text

@@ -21,8 +21,9 @@ import run_squad
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
 from tests.helpers.squad_examples import squad_content
 from training.__main__ import main as run_command
-from training.arguments import SquadArguments, parse_arguments
+from training.arguments import SquadArguments
 from training.builtin_data import documentation
+from training.engine.flags import parse_arguments
 from training.engine.run import report_errors
 from training.tasks import fine_tuning
 from training.tasks.squad import squad_data, window_cache

@@ -17,7 +17,8 @@ from transformers import AutoModelForMultipleChoice, AutoTokenizer, BertConfig
 
 import modeling_bert_repro
 import run_swag
-from training.arguments import SwagArguments, parse_arguments
+from training.arguments import SwagArguments
+from training.engine.flags import parse_arguments
 from training.engine.run import report_errors
 from training.tasks import fine_tuning
 from training.tools.report import read_runs, tables

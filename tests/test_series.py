@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 
 import run_glue
 from tests.helpers.glue_runs import train
-from training.arguments import GlueArguments, parse_arguments
+from training.arguments import GlueArguments
+from training.engine.flags import parse_arguments
 from training.tasks import fine_tuning, seeds
 from training.tasks.classification.glue import baselines
 from training.tasks.classification.sources import load_data

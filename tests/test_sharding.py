@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining
 
 from tests.helpers.sharded_training import prepared, train
-from training.engine.checkpoint import damage, load_checkpoint
+from training.engine.checkpoint import load_checkpoint
+from training.files.atomic import damage
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent

@@ -16,10 +16,11 @@ from torch.optim.lr_scheduler import LambdaLR
 from modeling_bert_repro import BertForSequenceClassification
 from training.engine import signals
 from training.engine.batches import Features, step_batches
-from training.engine.checkpoint import damage, resume, save_checkpoint
+from training.engine.checkpoint import resume, save_checkpoint
 from training.engine.loop import training_steps
 from training.engine.run import report_errors
 from training.engine.signals import STOPPED, StopSignals
+from training.files.atomic import damage
 
 ROOT = Path(__file__).parent.parent
 

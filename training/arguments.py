@@ -3,15 +3,11 @@
 Steps are optimiser steps everywhere; lengths count the special tokens.
 """
 
-import difflib
 import math
-import re
-import sys
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Literal
 
-from transformers import HfArgumentParser
-
+from training.engine.flags import flag, natures
 from training.engine.phases import phases_of
 
 CONFIG_SIZES = {
@@ -26,52 +22,55 @@ CONFIG_SIZES = {
 }
 
 
-def _flag(default, help_text: str, **more):
-    if isinstance(default, list):
-        return field(default_factory=lambda: list(default), metadata={"help": help_text, **more})
-    return field(default=default, metadata={"help": help_text, **more})
-
-
 @dataclass
 class SharedArguments:
-    output_dir: str = field(metadata={"help": "Folder of this run: logs, checkpoints, finished model."})
-    seed: int = _flag(42, "Seed of weights, data order, masks and dropout.")
-    num_train_epochs: float = _flag(3.0, "Passes over the training data; the last batch is filled up.")
-    max_steps: int = _flag(-1, "Optimiser steps; overrides --num_train_epochs when positive.")
-    per_device_train_batch_size: int = _flag(32, "Sequences per device in one forward pass.")
-    per_device_eval_batch_size: int = _flag(64, "The same for evaluation.")
-    gradient_accumulation_steps: int = _flag(1, "Forward passes per optimiser step.")
-    learning_rate: float = _flag(5e-5, "Peak learning rate, reached after the warm-up.")
-    weight_decay: float = _flag(0.01, "Decoupled weight decay; biases and LayerNorm are exempt.")
-    optimizer: Literal["adamw", "bert_adamw"] = _flag(
-        "adamw", "torch's AdamW, or bert_adamw: as Google ran it, without bias correction."
+    output_dir: str = field(
+        metadata={"help": "Folder of this run: logs, checkpoints, finished model.", "nature": "free"}
     )
-    warmup_steps: float = _flag(0.1, "Linear warm-up: a count of steps, or a share of all steps if below 1.")
-    max_grad_norm: float = _flag(1.0, "Clip the global gradient norm to this; 0 turns clipping off.")
-    mixed_precision: Literal["no", "bf16", "fp16"] | None = _flag(
+    seed: int = flag(42, "Seed of weights, data order, masks and dropout.", "fixed card series")
+    num_train_epochs: float = flag(3.0, "Passes over the training data; the last batch is filled up.", "card")
+    max_steps: int = flag(-1, "Optimiser steps; overrides --num_train_epochs when positive.", "card")
+    per_device_train_batch_size: int = flag(32, "Sequences per device in one forward pass.", "card")
+    per_device_eval_batch_size: int = flag(64, "The same for evaluation.", "free")
+    gradient_accumulation_steps: int = flag(1, "Forward passes per optimiser step.", "card")
+    learning_rate: float = flag(5e-5, "Peak learning rate, reached after the warm-up.", "fixed card")
+    weight_decay: float = flag(0.01, "Decoupled weight decay; biases and LayerNorm are exempt.", "fixed card")
+    optimizer: Literal["adamw", "bert_adamw"] = flag(
+        "adamw", "torch's AdamW, or bert_adamw: as Google ran it, without bias correction.", "fixed"
+    )
+    warmup_steps: float = flag(
+        0.1, "Linear warm-up: a count of steps, or a share of all steps if below 1.", "fixed card"
+    )
+    max_grad_norm: float = flag(1.0, "Clip the global gradient norm to this; 0 turns clipping off.", "fixed card")
+    mixed_precision: Literal["no", "bf16", "fp16"] | None = flag(
         None, "Autocast type; left out, what the launcher was configured with, else no."
     )
-    logging_steps: int = _flag(50, "Write a training record every so many steps.")
-    eval_steps: int = _flag(0, "Evaluate every so many steps; 0: once per epoch.")
-    save_steps: int = _flag(500, "Write a checkpoint every so many steps; 0: only the finished model.")
-    save_total_limit: int = _flag(2, "Checkpoints kept; the oldest goes after a new one stands. 0: all.")
-    resume_from_checkpoint: str | None = _flag(None, "'auto' (newest complete one, if any) or a folder.")
-    report_to: Literal["none", "tensorboard"] = _flag("none", "Also send the records there.")
-    dataloader_num_workers: int = _flag(0, "Processes that make batches; 0: the training process.")
-    torch_compile: bool = _flag(False, "Compile the model with torch.compile.")
-    gradient_checkpointing: bool = _flag(False, "Compute layers again in the backward pass: less memory, more time.")
-    model_impl: Literal["repro", "transformers"] = _flag(
-        "repro", "The network: this project's, or transformers' own as a control."
+    logging_steps: int = flag(50, "Write a training record every so many steps.", "free")
+    eval_steps: int = flag(0, "Evaluate every so many steps; 0: once per epoch.", "choice")
+    save_steps: int = flag(500, "Write a checkpoint every so many steps; 0: only the finished model.", "free")
+    save_total_limit: int = flag(2, "Checkpoints kept; the oldest goes after a new one stands. 0: all.", "free")
+    resume_from_checkpoint: str | None = flag(None, "'auto' (newest complete one, if any) or a folder.", "free")
+    report_to: Literal["none", "tensorboard"] = flag("none", "Also send the records there.", "free")
+    dataloader_num_workers: int = flag(0, "Processes that make batches; 0: the training process.", "free")
+    torch_compile: bool = flag(False, "Compile the model with torch.compile.")
+    gradient_checkpointing: bool = flag(False, "Compute layers again in the backward pass: less memory, more time.")
+    model_impl: Literal["repro", "transformers"] = flag(
+        "repro", "The network: this project's, or transformers' own as a control.", "fixed start"
     )
-    unpad_inputs: Literal["auto", "true", "false"] = _flag(
+    unpad_inputs: Literal["auto", "true", "false"] = flag(
         "auto",
         "Compute no padding: where that pays, always, never. But for never, span losses leave it out too.",
+        "fixed",
     )
-    fast_dropout: bool = _flag(True, "On a CPU, draw fewer random numbers for dropout; other masks than torch's.")
-    push_to_hub: bool = _flag(False, "Upload the finished model, its card and its records to the Hub; no predictions.")
-    hub_model_id: str | None = _flag(None, "Repository name for --push_to_hub.")
-    hub_private_repo: bool = _flag(True, "Whether that repository is private; one that exists keeps its visibility.")
-    hub_dry_run: bool = _flag(False, "With --push_to_hub: list the files that would be uploaded, and upload nothing.")
+    fast_dropout: bool = flag(
+        True, "On a CPU, draw fewer random numbers for dropout; other masks than torch's.", "fixed"
+    )
+    push_to_hub: bool = flag(
+        False, "Upload the finished model, its card and its records to the Hub; no predictions.", "free later"
+    )
+    hub_model_id: str | None = flag(None, "Repository name for --push_to_hub.", "free later")
+    hub_private_repo: bool = flag(True, "Whether that repository is private; one that exists keeps its visibility.")
+    hub_dry_run: bool = flag(False, "With --push_to_hub: list the files that would be uploaded, and upload nothing.")
 
     def __post_init__(self):
         _at_least(self, 1, "per_device_train_batch_size", "per_device_eval_batch_size")
@@ -90,48 +89,54 @@ class SharedArguments:
 
 @dataclass
 class PretrainingArguments(SharedArguments):
-    train_file: list[str] = _flag(
-        [], "Text: .txt (blank line between documents), .jsonl, .parquet; .gz and .xz of these.", nargs="+"
+    train_file: list[str] = flag(
+        [], "Text: .txt (blank line between documents), .jsonl, .parquet; .gz and .xz of these.", "data", nargs="+"
     )
-    validation_file: list[str] = _flag([], "Held-out text; else --validation_split of documents.", nargs="+")
-    validation_split: float = _flag(0.02, "Share of the documents held out without --validation_file.")
-    dataset_name: str | None = _flag(None, "A data set of the Hub with a 'text' column, one document a row.")
-    dataset_config_name: str | None = _flag(None, "Its configuration.")
-    streaming: bool = _flag(False, "Read the Hub data set as a stream.")
-    max_train_documents: int | None = _flag(None, "Use only the first documents.")
-    tokenizer_name: str | None = _flag(None, "Folder or Hub name of a tokenizer; else one is learnt.")
-    vocab_size: int = _flag(8192, "Pieces of the vocabulary to learn without --tokenizer_name.")
-    cased: bool = _flag(False, "Learn a cased vocabulary.")
-    config_name: str | None = _flag(
-        None, f"{'|'.join(CONFIG_SIZES)}, or a folder with config.json; new random weights. Default: mini."
+    validation_file: list[str] = flag([], "Held-out text; else --validation_split of documents.", "data", nargs="+")
+    validation_split: float = flag(0.02, "Share of the documents held out without --validation_file.", "fixed")
+    dataset_name: str | None = flag(None, "A data set of the Hub with a 'text' column, one document a row.", "data")
+    dataset_config_name: str | None = flag(None, "Its configuration.", "data")
+    streaming: bool = flag(False, "Read the Hub data set as a stream.")
+    max_train_documents: int | None = flag(None, "Use only the first documents.", "fixed")
+    tokenizer_name: str | None = flag(None, "Folder or Hub name of a tokenizer; else one is learnt.", "start")
+    vocab_size: int = flag(8192, "Pieces of the vocabulary to learn without --tokenizer_name.")
+    cased: bool = flag(False, "Learn a cased vocabulary.")
+    config_name: str | None = flag(
+        None,
+        f"{'|'.join(CONFIG_SIZES)}, or a folder with config.json; new random weights. Default: mini.",
+        "card start",
     )
-    model_name_or_path: str | None = _flag(None, "A checkpoint to continue from.")
-    objective: Literal["mlm_nsp", "mlm", "ltr"] = _flag("mlm_nsp", "What is predicted.")
-    max_seq_length: int | None = _flag(None, "Length of an instance. Default: 128.")
-    phases: str | None = _flag(
+    model_name_or_path: str | None = flag(None, "A checkpoint to continue from.", "card start")
+    objective: Literal["mlm_nsp", "mlm", "ltr"] = flag("mlm_nsp", "What is predicted.", "fixed card instance")
+    max_seq_length: int | None = flag(None, "Length of an instance. Default: 128.", "fixed card instance")
+    phases: str | None = flag(
         None, "Lengths one after the other, LENGTH:SHARE[:BATCH[xACCUMULATION]],...: 128:0.9:32,512:0.1:8x4."
     )
-    mlm_probability: float = _flag(0.15, "Share of the tokens to predict.")
-    mask_replace_prob: float = _flag(0.8, "Share of those that become [MASK].")
-    random_replace_prob: float = _flag(0.1, "Share of those that become a random piece; the rest stay.")
-    whole_word_mask: bool = _flag(False, "Mask all pieces of a word together.")
-    short_seq_prob: float = _flag(0.1, "Share of the instances with a shorter target length.")
-    max_predictions_per_seq: int | None = _flag(None, "Upper bound on predicted positions per instance.")
-    max_eval_instances: int = _flag(2048, "Held-out instances per evaluation.")
-    static_shapes: bool = _flag(
+    mlm_probability: float = flag(0.15, "Share of the tokens to predict.", "fixed card instance")
+    mask_replace_prob: float = flag(0.8, "Share of those that become [MASK].", "fixed instance")
+    random_replace_prob: float = flag(
+        0.1, "Share of those that become a random piece; the rest stay.", "fixed instance"
+    )
+    whole_word_mask: bool = flag(False, "Mask all pieces of a word together.", "fixed card instance")
+    short_seq_prob: float = flag(0.1, "Share of the instances with a shorter target length.", "fixed instance")
+    max_predictions_per_seq: int | None = flag(
+        None, "Upper bound on predicted positions per instance.", "fixed instance"
+    )
+    max_eval_instances: int = flag(2048, "Held-out instances per evaluation.")
+    static_shapes: bool = flag(
         False, "The same shapes in every training step, for compilers that want them (TPUs; untested there)."
     )
-    verify_invariance: bool = _flag(
-        False, "First replay a batch in other micro-batches and in one process; refuse to train if they differ."
+    verify_invariance: bool = flag(
+        False, "First replay a batch in other micro-batches and in one process; refuse to train if they differ.", "free"
     )
-    peak_tflops: float | None = _flag(
-        None, "Peak of one device, to measure utilisation by. Default: a short matrix product at the start."
+    peak_tflops: float | None = flag(
+        None, "Peak of one device, to measure utilisation by. Default: a short matrix product at the start.", "free"
     )
 
-    num_train_epochs: float = _flag(1.0, "Passes over the training text.")
-    learning_rate: float = _flag(1e-4, "Peak learning rate (paper, A.2).")
-    warmup_steps: float = _flag(0.01, "Linear warm-up: count, or share below 1 (paper: 10,000 of 1,000,000).")
-    eval_steps: int = _flag(500, "Evaluate every so many steps; 0: only at the end.")
+    num_train_epochs: float = flag(1.0, "Passes over the training text.")
+    learning_rate: float = flag(1e-4, "Peak learning rate (paper, A.2).")
+    warmup_steps: float = flag(0.01, "Linear warm-up: count, or share below 1 (paper: 10,000 of 1,000,000).")
+    eval_steps: int = flag(500, "Evaluate every so many steps; 0: only at the end.")
 
     def __post_init__(self):
         super().__post_init__()
@@ -187,21 +192,23 @@ class PretrainingArguments(SharedArguments):
 
 @dataclass
 class FineTuningArguments(SharedArguments):
-    model_name_or_path: str | None = _flag(None, "A pre-trained checkpoint: folder or Hub name.")
-    config_name: str | None = _flag(None, "Random weights instead: a size, or a folder with config.json.")
-    tokenizer_name: str | None = _flag(None, "Folder or Hub name of the tokenizer; default: the model's.")
-    dataset_name: str | None = _flag(None, "A data set of the Hub.")
-    dataset_config_name: str | None = _flag(None, "Its configuration.")
-    train_file: str | None = _flag(None, "Training data of one's own.")
-    validation_file: str | None = _flag(None, "Validation data of one's own.")
-    max_train_samples: int | None = _flag(None, "Use only the first training examples.")
-    max_eval_samples: int | None = _flag(None, "Use only the first validation examples.")
-    group_by_length: bool = _flag(False, "Fill each optimiser step with examples of like length.")
-    load_best_model_at_end: bool = _flag(False, "Keep the weights of the best evaluation, not the last.")
-    metric_for_best_model: str | None = _flag(None, "What decides; default: that of the paper.")
-    early_stopping_patience: int = _flag(0, "Stop after so many evaluations without a better one; 0: never.")
-    seeds: int | None = _flag(None, "So many runs, from --seed on, each in a sub-folder, and their statistics.")
-    compare_to: str | None = _flag(None, "Output folder of other --seeds or --paper; compare run by run.")
+    model_name_or_path: str | None = flag(None, "A pre-trained checkpoint: folder or Hub name.", "card start")
+    config_name: str | None = flag(None, "Random weights instead: a size, or a folder with config.json.", "card start")
+    tokenizer_name: str | None = flag(None, "Folder or Hub name of the tokenizer; default: the model's.", "start")
+    dataset_name: str | None = flag(None, "A data set of the Hub.", "data")
+    dataset_config_name: str | None = flag(None, "Its configuration.", "data")
+    train_file: str | None = flag(None, "Training data of one's own.", "data")
+    validation_file: str | None = flag(None, "Validation data of one's own.", "data")
+    max_train_samples: int | None = flag(None, "Use only the first training examples.", "fixed")
+    max_eval_samples: int | None = flag(None, "Use only the first validation examples.")
+    group_by_length: bool = flag(False, "Fill each optimiser step with examples of like length.", "fixed")
+    load_best_model_at_end: bool = flag(False, "Keep the weights of the best evaluation, not the last.")
+    metric_for_best_model: str | None = flag(None, "What decides; default: that of the paper.", "choice")
+    early_stopping_patience: int = flag(0, "Stop after so many evaluations without a better one; 0: never.")
+    seeds: int | None = flag(
+        None, "So many runs, from --seed on, each in a sub-folder, and their statistics.", "series"
+    )
+    compare_to: str | None = flag(None, "Output folder of other --seeds or --paper; compare run by run.", "series")
 
     @property
     def many_runs(self) -> bool:
@@ -238,13 +245,15 @@ class FineTuningArguments(SharedArguments):
 
 @dataclass
 class GlueArguments(FineTuningArguments):
-    task_name: str | None = _flag(None, "cola|sst2|mrpc|stsb|qqp|mnli|qnli|rte|wnli|ax.")
-    data_dir: str | None = _flag(None, "Folder with the official train.tsv, dev.tsv, test.tsv.")
-    test_file: str | None = _flag(None, "Data of one's own to predict.")
-    max_seq_length: int = _flag(128, "Longer inputs are cut, the longer sentence first.")
-    do_predict: bool = _flag(False, "Write predictions for the test split.")
-    write_submission: bool = _flag(False, "Write them for the GLUE server; see python -m training submission.")
-    paper: bool = _flag(False, "The paper's search: 4 learning rates, --seeds restarts of each (5), best on dev.")
+    task_name: str | None = flag(None, "cola|sst2|mrpc|stsb|qqp|mnli|qnli|rte|wnli|ax.", "fixed card data")
+    data_dir: str | None = flag(None, "Folder with the official train.tsv, dev.tsv, test.tsv.", "data")
+    test_file: str | None = flag(None, "Data of one's own to predict.", "later")
+    max_seq_length: int = flag(128, "Longer inputs are cut, the longer sentence first.", "fixed card")
+    do_predict: bool = flag(False, "Write predictions for the test split.", "later")
+    write_submission: bool = flag(False, "Write them for the GLUE server; see python -m training submission.", "later")
+    paper: bool = flag(
+        False, "The paper's search: 4 learning rates, --seeds restarts of each (5), best on dev.", "series"
+    )
 
     def __post_init__(self):
         super().__post_init__()
@@ -261,18 +270,20 @@ class GlueArguments(FineTuningArguments):
 
 @dataclass
 class SquadArguments(FineTuningArguments):
-    version_2_with_negative: bool = _flag(False, "The data has questions without an answer (SQuAD 2.0).")
-    max_seq_length: int = _flag(384, "Length of a window: question, its part of the context, specials.")
-    doc_stride: int = _flag(128, "Tokens from the start of one window to the start of the next.")
-    max_query_length: int = _flag(64, "Longer questions are cut.")
-    max_answer_length: int = _flag(30, "Longest answer, in tokens.")
-    n_best_size: int = _flag(20, "Candidates kept per question.")
-    null_score_diff_threshold: float = _flag(0.0, "Answer nothing if null minus best score is above this.")
-    answer_alignment: Literal["offsets", "google"] = _flag(
+    version_2_with_negative: bool = flag(False, "The data has questions without an answer (SQuAD 2.0).", "fixed card")
+    max_seq_length: int = flag(384, "Length of a window: question, its part of the context, specials.", "fixed card")
+    doc_stride: int = flag(128, "Tokens from the start of one window to the start of the next.", "fixed card")
+    max_query_length: int = flag(64, "Longer questions are cut.", "fixed")
+    max_answer_length: int = flag(30, "Longest answer, in tokens.")
+    n_best_size: int = flag(20, "Candidates kept per question.")
+    null_score_diff_threshold: float = flag(0.0, "Answer nothing if null minus best score is above this.")
+    answer_alignment: Literal["offsets", "google"] = flag(
         "offsets", "From tokens back to text: by character offsets, or as google-research/bert does."
     )
-    cache_dir: str | None = _flag(None, "Where tokenised windows are kept, by content; default: OUTPUT_DIR/features.")
-    num_train_epochs: float = _flag(2.0, "Passes over the training windows.")
+    cache_dir: str | None = flag(
+        None, "Where tokenised windows are kept, by content; default: OUTPUT_DIR/features.", "free"
+    )
+    num_train_epochs: float = flag(2.0, "Passes over the training windows.")
 
 
 TaggerLayers = Literal[
@@ -282,13 +293,17 @@ TaggerLayers = Literal[
 
 @dataclass
 class NerArguments(FineTuningArguments):
-    test_file: str | None = _flag(None, "More data to predict; scored if it has tags.")
-    max_seq_length: int = _flag(512, "Length of a row: a sentence and what fits of its document around it.")
-    context: Literal["document", "sentence"] = _flag("document", "What the model sees around a sentence.")
-    mixed_tags: bool = _flag(False, "Accept files where some entities begin with B- and others with I-.")
-    feature_based: TaggerLayers | None = _flag(None, "Freeze BERT; train a BiLSTM on these layers (paper, Table 7).")
-    lstm_size: int = _flag(768, "Units of that LSTM in each direction.")
-    per_device_train_batch_size: int = _flag(8, "Rows per device in one forward pass; a row may hold many sentences.")
+    test_file: str | None = flag(None, "More data to predict; scored if it has tags.", "later")
+    max_seq_length: int = flag(
+        512, "Length of a row: a sentence and what fits of its document around it.", "fixed card"
+    )
+    context: Literal["document", "sentence"] = flag("document", "What the model sees around a sentence.", "fixed card")
+    mixed_tags: bool = flag(False, "Accept files where some entities begin with B- and others with I-.", "fixed")
+    feature_based: TaggerLayers | None = flag(
+        None, "Freeze BERT; train a BiLSTM on these layers (paper, Table 7).", "fixed card"
+    )
+    lstm_size: int = flag(768, "Units of that LSTM in each direction.", "fixed card")
+    per_device_train_batch_size: int = flag(8, "Rows per device in one forward pass; a row may hold many sentences.")
 
     def __post_init__(self):
         super().__post_init__()
@@ -297,10 +312,10 @@ class NerArguments(FineTuningArguments):
 
 @dataclass
 class SwagArguments(FineTuningArguments):
-    test_file: str | None = _flag(None, "More data to predict; scored if it has labels.")
-    max_seq_length: int = _flag(128, "Longer inputs are cut, the longer of context and ending first.")
-    per_device_train_batch_size: int = _flag(16, "Examples, of all their choices, per device in one forward pass.")
-    learning_rate: float = _flag(2e-5, "Peak learning rate (paper, section 4.4).")
+    test_file: str | None = flag(None, "More data to predict; scored if it has labels.", "later")
+    max_seq_length: int = flag(128, "Longer inputs are cut, the longer of context and ending first.", "fixed card")
+    per_device_train_batch_size: int = flag(16, "Examples, of all their choices, per device in one forward pass.")
+    learning_rate: float = flag(2e-5, "Peak learning rate (paper, section 4.4).")
 
 
 @dataclass
@@ -308,59 +323,33 @@ class FeatureArguments:
     model_name_or_path: str = field(metadata={"help": "A checkpoint: folder or Hub name."})
     input_file: str = field(metadata={"help": "One text a line; ' ||| ' separates the two of a pair. Also .gz, .xz."})
     output_file: str = field(metadata={"help": "What to write: .jsonl, or .npz for NumPy."})
-    tokenizer_name: str | None = _flag(None, "Folder or Hub name of the tokenizer; default: the model's.")
-    layers: str = _flag("-1,-2,-3,-4", "-1 is the last layer, 0 the first; the layer before the first: embeddings.")
-    pooling: Literal["none", "cls", "mean"] = _flag("none", "Every token's vector, the [CLS]'s, or their mean.")
-    max_seq_length: int = _flag(128, "Longest input of the model.")
-    long_lines: Literal["error", "window", "cut"] = _flag(
+    tokenizer_name: str | None = flag(None, "Folder or Hub name of the tokenizer; default: the model's.")
+    layers: str = flag("-1,-2,-3,-4", "-1 is the last layer, 0 the first; the layer before the first: embeddings.")
+    pooling: Literal["none", "cls", "mean"] = flag("none", "Every token's vector, the [CLS]'s, or their mean.")
+    max_seq_length: int = flag(128, "Longest input of the model.")
+    long_lines: Literal["error", "window", "cut"] = flag(
         "error", "Longer lines: refuse, read in overlapping windows, or cut as the original does."
     )
-    batch_size: int = _flag(32, "Inputs in one forward pass.")
-    model_impl: Literal["repro", "transformers"] = _flag("repro", "The network: this project's, or transformers'.")
+    batch_size: int = flag(32, "Inputs in one forward pass.")
+    model_impl: Literal["repro", "transformers"] = flag("repro", "The network: this project's, or transformers'.")
 
     def __post_init__(self):
         _at_least(self, 1, "batch_size")
 
 
-def parse_arguments(cls: type, argv: list[str] | None = None):
-    """Parse ``argv`` (default: the command line) into ``cls``.
-
-    Exits with status 2 and one line for an unknown flag or a value out of range.
-    """
-    needed = " ".join(f"--{f.name} {f.name.split('_')[-1].upper()}" for f in fields(cls) if _required(f))
-    parser = HfArgumentParser(cls, allow_abbrev=False, usage=f"%(prog)s {needed} [flags]; --help lists the flags")
-    try:
-        args, unknown = parser.parse_args_into_dataclasses(
-            _joined(sys.argv[1:] if argv is None else argv), return_remaining_strings=True, look_for_args_file=False
-        )
-    except ValueError as error:
-        parser.error(str(error))
-    if unknown:
-        parser.error(_unknown_flags(cls, unknown))
-    return args
+SCRIPTS = {
+    "run_pretraining.py": PretrainingArguments,
+    "run_glue.py": GlueArguments,
+    "run_squad.py": SquadArguments,
+    "run_ner.py": NerArguments,
+    "run_swag.py": SwagArguments,
+}
 
 
-def _required(flag) -> bool:
-    return flag.default is MISSING and flag.default_factory is MISSING
-
-
-def _joined(argv: list[str]) -> list[str]:
-    """``--layers=-1,-2`` for ``--layers -1,-2``: argparse takes the value for a flag of its own."""
-    words: list[str] = []
-    for word in argv:
-        if words and words[-1].startswith("--") and re.fullmatch(r"-\d+(,-?\d+)+", word):
-            words[-1] += f"={word}"
-        else:
-            words.append(word)
-    return words
-
-
-def _unknown_flags(cls: type, unknown: list[str]) -> str:
-    known = [f"--{f.name}" for f in fields(cls)]
-    name = unknown[0].split("=")[0]
-    close = difflib.get_close_matches(name.replace("-", "_").replace("__", "--", 1), known, n=1)
-    hint = f"; did you mean {close[0]}?" if close else "; --help lists the flags"
-    return f"unknown argument {' '.join(unknown)}{hint}"
+def flags_with(nature: str) -> tuple[str, ...]:
+    """Names of the flags of all ``SCRIPTS`` that have a nature (see ``NATURES``), in the order of --help."""
+    named = [name for cls in SCRIPTS.values() for name, found in natures(cls).items() if nature in found]
+    return tuple(dict.fromkeys(named))
 
 
 def _at_least(args, bound: float, *names: str) -> None:

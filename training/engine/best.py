@@ -13,9 +13,10 @@ from pathlib import Path
 
 from safetensors.torch import load_file
 
-from training.engine.checkpoint import damage, sealed_folder
+from training.engine.checkpoint import disk_errors_explained
 from training.engine.fsdp import full_weights, is_sharded, load_full_weights
 from training.engine.run import Run
+from training.files.atomic import damage, sealed_folder
 
 
 class Best:
@@ -79,7 +80,8 @@ class Best:
         self.run.accelerator.wait_for_everyone()
         weights = full_weights(self.run, model)
         if self.run.is_main:
-            with sealed_folder(self.run, self._folder(step).name) as draft:
+            folder = self._folder(step)
+            with disk_errors_explained(self.run, folder.name), sealed_folder(folder) as draft:
                 self.run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
             # A run resumed from its newest checkpoint needs what was the best by then.
             by_then = [kept for kept in self._kept() if kept <= _newest_checkpoint(self.run.output_dir)]

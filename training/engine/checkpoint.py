@@ -5,7 +5,6 @@ file) and renamed to ``checkpoint-<step>``: under that name it is whole. It hold
 ``model.safetensors``, so ``from_pretrained`` opens it, and ``training_state.pt``.
 """
 
-import json
 import os
 import re
 import shutil
@@ -18,19 +17,13 @@ from accelerate.utils import gather_object
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
+from training.arguments import flags_with
 from training.engine.fsdp import full_optimizer_state, full_weights, is_sharded, load_full_state
 from training.engine.run import Run
-from training.files.tables import sha256
+from training.files import atomic
+from training.files.atomic import damage
+from training.files.hashing import checksums
 
-# What must not change between a checkpoint and the run that goes on from it: all of these decide which data, which
-# learning rate and which dropout masks a step sees.
-FIXED_FLAGS = (
-    *("seed", "learning_rate", "weight_decay", "warmup_steps", "max_grad_norm", "model_impl", "max_seq_length"),
-    *("objective", "short_seq_prob", "mlm_probability", "mask_replace_prob", "random_replace_prob"),
-    *("whole_word_mask", "max_predictions_per_seq", "max_train_documents", "validation_split"),
-    *("task_name", "group_by_length", "max_train_samples", "doc_stride", "max_query_length", "version_2_with_negative"),
-    *("optimizer", "context", "mixed_tags", "feature_based", "lstm_size", "unpad_inputs", "fast_dropout"),
-)
 # Facts of run.json that must not change either, and how a run that differs in them is called.
 STARTED_WITH = {
     "tokenizer_sha256": "with another tokenizer; resume with the one that it was started with",
@@ -56,19 +49,19 @@ def save_checkpoint(run: Run, step: int, total_steps: int, model, optimizer, sch
             "total_steps": total_steps,
             "global_batch_size": run.facts.get("phases", run.global_batch_size),
             "sharded": is_sharded(model),
-            "flags": {name: getattr(run.args, name) for name in FIXED_FLAGS if hasattr(run.args, name)},
-            "data_sha256": _checksums(run.facts.get("data")),
+            "flags": {name: getattr(run.args, name) for name in flags_with("fixed") if hasattr(run.args, name)},
+            "data_sha256": checksums(run.facts.get("data")),
             **{name: run.facts.get(name) for name in STARTED_WITH},
             "metrics_bytes": _size(run.output_dir / "metrics.jsonl"),
             "optimizer": moments,
             "scheduler": scheduler.state_dict(),
             "scaler": scaler.state_dict() if scaler else None,
         }
-        with sealed_folder(run, target.name) as draft:
+        with disk_errors_explained(run, target.name), atomic.sealed_folder(target) as draft:
             run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
             torch.save(state, draft / "training_state.pt")
             if state["metrics_bytes"]:
-                _sync(run.output_dir / "metrics.jsonl")  # the checkpoint says how much of it belongs to it
+                atomic.sync(run.output_dir / "metrics.jsonl")  # the checkpoint says how much of it belongs to it
         _drop_old(run, step)
     run.saved_step = step
     run.accelerator.wait_for_everyone()
@@ -161,68 +154,23 @@ def save_model_folder(run: Run, model) -> None:
     run.accelerator.wait_for_everyone()
     weights = full_weights(run, model)
     if run.is_main:
-        with _draft(run, "model") as draft:  # else a process that is killed leaves half-written files in there
+        with disk_errors_explained(run, "model"), atomic.whole_files(run.output_dir, "model") as draft:
             run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
-            for path in sorted(draft.iterdir()):
-                _sync(path)
-                os.replace(path, run.output_dir / path.name)
-            draft.rmdir()
     run.accelerator.wait_for_everyone()
 
 
 @contextmanager
-def sealed_folder(run: Run, name: str) -> Iterator[Path]:
-    """An empty folder to write in. What was written is synced, given its manifest, and renamed to ``name``, where it
-    takes the place of a folder of that name; ``damage`` tells later whether it is still whole.
-
-    Raises:
-        OSError: it could not be written; the draft is gone.
-    """
-    target = run.output_dir / name
-    with _draft(run, name) as draft:
-        yield draft
-        _seal(draft)
-        if target.exists():  # left by a run that was stopped and has come back to the same step
-            shutil.rmtree(target)
-        os.replace(draft, target)
-        _sync(run.output_dir)
-
-
-@contextmanager
-def _draft(run: Run, name: str) -> Iterator[Path]:
-    """An empty folder to write in, gone if that fails."""
-    draft = run.output_dir / f"{name}.incomplete"
+def disk_errors_explained(run: Run, name: str) -> Iterator[None]:
+    """Turn an error of writing the folder ``name`` into an OSError that names the free space and the remedy."""
     try:
-        shutil.rmtree(draft, ignore_errors=True)
-        draft.mkdir()
-        yield draft
+        yield
     except (OSError, RuntimeError, SafetensorError) as error:  # torch.save raises RuntimeError on a full disk
-        shutil.rmtree(draft, ignore_errors=True)
         standing = [path.name for path in _checkpoints(run.output_dir)[-1:]] or ["no earlier checkpoint"]
         free = shutil.disk_usage(run.output_dir).free
         raise OSError(
             f"{run.output_dir / name} could not be written ({error}); {free:,} bytes are free there, {standing[0]} "
             "stands. Make room, then go on with --resume_from_checkpoint auto"
         ) from error
-
-
-def damage(folder: Path) -> str | None:
-    """What is wrong with a folder that ``sealed_folder`` wrote, in words; None if it is whole."""
-    if not folder.is_dir():
-        return "no such folder"
-    manifest = folder / "manifest.json"
-    if not manifest.is_file():
-        return "it has no manifest.json, so it was not written to its end"
-    try:
-        expected = json.loads(manifest.read_text(encoding="utf-8"))["sha256"].items()
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        return f"its manifest.json cannot be read ({error})"
-    for name, digest in expected:
-        if not (folder / name).is_file():
-            return f"{name} is missing"
-        if sha256(folder / name) != digest:
-            return f"{name} does not match its checksum"
-    return None
 
 
 def _check_same_run(run: Run, folder: Path, state: dict, total_steps: int) -> None:
@@ -234,7 +182,7 @@ def _check_same_run(run: Run, folder: Path, state: dict, total_steps: int) -> No
         raise ValueError(
             f"{folder} belongs to a run with other settings ({', '.join(changed)}); resume with the same ones"
         )
-    if state["data_sha256"] != _checksums(run.facts.get("data")):
+    if state["data_sha256"] != checksums(run.facts.get("data")):
         raise ValueError(f"{folder} belongs to a run on other data; resume with the files that it was started with")
     for name, other in STARTED_WITH.items():
         if name in state and state[name] != run.facts.get(name):  # an older version did not record them
@@ -259,34 +207,11 @@ def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model) -> 
         raise ValueError(f"{folder} holds a model of another configuration ({', '.join(changed)}); resume with its own")
 
 
-def _checksums(data) -> list[str]:
-    """Every value called ``sha256`` in a description of data, in order."""
-    if isinstance(data, dict):
-        return [v for k, value in data.items() for v in ([value] if k == "sha256" else _checksums(value))]
-    return [v for value in data for v in _checksums(value)] if isinstance(data, list | tuple) else []
-
-
 def _cut_metrics(run: Run, size: int) -> None:
     metrics = run.output_dir / "metrics.jsonl"
     if run.is_main and _size(metrics) > size:
         os.truncate(metrics, size)
     run.accelerator.wait_for_everyone()
-
-
-def _seal(folder: Path) -> None:
-    files = sorted(path for path in folder.iterdir() if path.is_file())
-    digests = {path.name: sha256(path) for path in files}
-    (folder / "manifest.json").write_text(json.dumps({"sha256": digests}, indent=2), encoding="utf-8")
-    for path in (*files, folder / "manifest.json", folder):
-        _sync(path)
-
-
-def _sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _drop_old(run: Run, step: int) -> None:

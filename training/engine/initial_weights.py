@@ -14,7 +14,7 @@ from transformers.utils import (
     cached_file,
 )
 
-from training.files.tables import sha256
+from training.files.hashing import sha256
 
 # The order in which transformers looks for them; an index lists the files of a checkpoint that is split.
 WEIGHT_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHTS_INDEX_NAME)

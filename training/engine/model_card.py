@@ -12,8 +12,10 @@ from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
+from training.arguments import flags_with
 from training.engine.curves import read_events
 from training.engine.phases import phases_of, scheduled
+from training.files.atomic import write_text
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 EMBEDDED = "documentation carried by this Python installation"
@@ -41,12 +43,6 @@ RESULTS = {
     "eval_NoAns_f1": ("f1", "F1 of questions that have none, per cent"),
     "eval_best_f1": ("f1", "F1 at the best no-answer threshold, per cent"),
 }
-HYPERPARAMETERS = (
-    *("config_name", "model_name_or_path", "objective", "task_name", "max_seq_length", "num_train_epochs", "max_steps"),
-    *("per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "warmup_steps", "weight_decay"),
-    *("max_grad_norm", "mlm_probability", "whole_word_mask", "doc_stride", "version_2_with_negative", "seed"),
-    *("context", "feature_based", "lstm_size"),
-)
 TASKS = {  # kind: (pipeline_tag, name of the task on the Hub, tags)
     "pretraining": ("fill-mask", "Masked language modelling", ["bert", "fill-mask", "pre-training"]),
     "glue": ("text-classification", "Text classification", ["bert", "text-classification"]),
@@ -155,7 +151,7 @@ def write_model_card(
         sections[3] += "\n\n![training curves](training_curves.png)"
     data = metadata(kind, run, datasets, metrics, title, language, license, held_out)
     path = folder / "README.md"
-    ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n").save(path)
+    write_text(path, str(ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n")))
     return path
 
 
@@ -297,7 +293,7 @@ def training(run: dict) -> str:
     if run.get("command"):
         lines += ["```bash", shlex.join(["python", *run["command"]]), "```", ""]
     lines += ["| hyperparameter | value |", "|---|---|"]
-    for name in HYPERPARAMETERS:
+    for name in flags_with("card"):
         value = run["flags"].get(name)
         if value is not None and not (name == "max_steps" and value < 0):
             lines.append(f"| `{name}` | {value} |")

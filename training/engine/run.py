@@ -23,18 +23,13 @@ from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast_
 from tqdm import tqdm
 from transformers.utils import is_torch_xla_available, logging
 
+from training.arguments import flags_with
+from training.files.atomic import write_json
 from training.files.hub_upload import check_access, upload
 
 PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "safetensors")
 # Set by torchrun, by MPI's launchers, by Slurm's srun; the first one counts: srun may have started torchruns.
 PROCESS_COUNTS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
-
-# Flags that may differ between the starts of a command: they do not shape a finished run.
-FREE_FLAGS = {
-    *("output_dir", "resume_from_checkpoint", "report_to", "dataloader_num_workers", "per_device_eval_batch_size"),
-    *("logging_steps", "save_steps", "save_total_limit", "cache_dir", "push_to_hub", "hub_model_id"),
-    *("verify_invariance", "peak_tflops"),
-}
 
 
 class Run:
@@ -254,7 +249,7 @@ def already_finished(args) -> bool:
 
 def changed_flags(then: dict, args) -> list[str]:
     """The flags that shape a run and differ from those in its run.json, each as "name before -> now"."""
-    now = {name: value for name, value in dataclasses.asdict(args).items() if name not in FREE_FLAGS}
+    now = {name: value for name, value in dataclasses.asdict(args).items() if name not in flags_with("free")}
     # A flag that an older version did not know is taken to have had its value of today.
     return [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
 
@@ -298,16 +293,6 @@ def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{device.type}, {platform.machine()}, {torch.get_num_threads()} threads"
-
-
-def write_json(path: Path, content: dict) -> None:
-    """Write beside the target, then rename: a reader never sees half a file, also after a power cut."""
-    draft = path.with_name(path.name + ".tmp")
-    with open(draft, "w", encoding="utf-8") as file:
-        file.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
 
 
 def report_errors(main: Callable[[], None]) -> int:

@@ -1,8 +1,5 @@
 """Data sets of the Hub."""
 
-import hashlib
-import json
-
 
 def load_from_hub(name: str, config_name: str | None, instead: str) -> dict:
     """split -> ``datasets.Dataset``; where there is no validation split, the test split takes its place.
@@ -31,8 +28,3 @@ def load_from_hub(name: str, config_name: str | None, instead: str) -> dict:
     if "validation" not in splits:
         raise ValueError(f"--dataset_name {name}: expected the splits train, validation or test; got {list(found)}")
     return splits
-
-
-def digest(content) -> str:
-    """SHA-256 of what was read, by which a resumed run knows its data."""
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()

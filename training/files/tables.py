@@ -6,7 +6,6 @@ at `\\n` only: the texts contain U+2028 and U+0085, which `str.splitlines` would
 """
 
 import csv
-import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -165,9 +164,3 @@ def _collect(
     if not table.lines:
         raise ValueError(f"{path}: expected rows below the header, got none")
     return table
-
-
-def sha256(path: Path) -> str:
-    """Of a file's bytes."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

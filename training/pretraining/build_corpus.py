@@ -20,7 +20,7 @@ import tokenizers
 from transformers import PreTrainedTokenizerBase
 
 from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
-from training.files.tables import sha256
+from training.files.hashing import sha256
 from training.pretraining.corpus import (
     FORMAT,
     Corpus,

@@ -22,7 +22,8 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from tokenization.fingerprint import tokenizer_sha256
-from training.files.tables import sha256
+from training.files.atomic import sync, write_json
+from training.files.hashing import sha256
 
 FORMAT = 1  # increase it when the files or the rules of training/pretraining/sentences.py change
 _OFFSETS = np.dtype("<i8")
@@ -254,6 +255,7 @@ class CorpusWriter:
         if self.target.exists():
             self.target.rmdir()  # build_corpus has checked that it is empty
         os.rename(self.folder, self.target)
+        sync(self.target.parent)
         forget_progress(self.target)  # last, because a build that is killed before this line continues from it
 
     def _count_unigrams(self, vocab_size: int) -> np.ndarray:
@@ -281,16 +283,6 @@ def _locked(folder: Path) -> int:
         os.close(descriptor)
         raise ValueError(f"{folder}: another process is building this corpus; wait until it is done") from None
     return descriptor
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Replace `path` in one step: even after a power cut it holds either the old or the new content."""
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(content, file, indent=1, ensure_ascii=False)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def forget_progress(folder: Path) -> None:

@@ -24,6 +24,7 @@ from transformers import PreTrainedTokenizerBase
 
 from tokenization.fingerprint import tokenizer_sha256
 from tokenization.special_tokens import check_special_tokens
+from training.arguments import flags_with
 from training.engine.batches import IGNORED
 from training.pretraining.corpus import Corpus
 from training.pretraining.masking import MaskingRule, mask_batch, masking_rule, random_bits
@@ -34,16 +35,6 @@ OBJECTIVES = ("mlm_nsp", "mlm", "ltr")
 # are then enough to know where any epoch begins, however late it is. Order and masks are new in every epoch.
 VARIANTS = 10
 _SEGMENT_STREAM, _SHUFFLE_STREAM, _MASK_STREAM = 1, 2, 3
-# Flags of run_pretraining.py that are fields of `InstanceSettings` and the same for all phases of a run.
-SHARED_FLAGS = (
-    "objective",
-    "short_seq_prob",
-    "mlm_probability",
-    "mask_replace_prob",
-    "random_replace_prob",
-    "whole_word_mask",
-    "max_predictions_per_seq",
-)
 
 
 @dataclass(frozen=True)
@@ -93,7 +84,7 @@ def settings_of(flags: Mapping[str, Any], max_seq_length: int, held_out: bool = 
 
     held_out: the settings for its held-out text, whose instances do not depend on the seed and never change.
     """
-    shared = {name: flags[name] for name in SHARED_FLAGS}
+    shared = {name: flags[name] for name in flags_with("instance") if name != "max_seq_length"}
     seed = 0 if held_out else flags["seed"]
     return InstanceSettings(seed=seed, max_seq_length=max_seq_length, fixed=held_out, **shared)
 

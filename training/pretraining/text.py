@@ -13,7 +13,7 @@ from typing import Any
 from training.arguments import PretrainingArguments
 from training.builtin_data import documentation
 from training.engine.run import Run
-from training.files.tables import sha256
+from training.files.hashing import sha256
 from training.pretraining.documents import check_files, read_documents
 from training.pretraining.sentences import split_sentences
 

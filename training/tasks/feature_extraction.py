@@ -10,7 +10,6 @@ piece takes its vector from where it stands deepest in context.
 """
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from transformers.utils import ModelOutput
 from tokenization.packed_files import numbered_lines
 from training.engine.batches import Features
 from training.engine.predict import predict_alone
+from training.files.atomic import whole_file
 from training.tasks.overlapping_rows import rows_around
 
 PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
@@ -201,9 +201,8 @@ def write_npz(path: Path, lines: Iterable, layers: list[int], pooling: str) -> N
 
 def write(path: Path, lines: Iterable, layers: list[int], pooling: str, to_tokens: Callable) -> None:
     """By the name's ending; beside the target first, so that a half file never has its name."""
-    draft = path.with_name(path.name + ".tmp")
-    if path.suffix == ".npz":
-        write_npz(draft, lines, layers, pooling)
-    else:
-        write_jsonl(draft, lines, layers, pooling, to_tokens)
-    os.replace(draft, path)
+    with whole_file(path) as draft:
+        if path.suffix == ".npz":
+            write_npz(draft, lines, layers, pooling)
+        else:
+            write_jsonl(draft, lines, layers, pooling, to_tokens)

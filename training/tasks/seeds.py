@@ -19,7 +19,8 @@ from transformers.utils import is_torch_xla_available
 
 from training.engine.best import goodness
 from training.engine.initial_weights import weights_sha256
-from training.engine.run import changed_flags, read_results, write_json
+from training.engine.run import changed_flags, read_results
+from training.files.atomic import write_json
 from training.tasks.student_t import mean_interval, t_test
 
 PAPER_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # section 4.1, with batches of 32 and 3 epochs

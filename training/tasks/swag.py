@@ -20,8 +20,9 @@ import numpy as np
 import torch
 
 from training.engine.batches import Features
-from training.files.hub_datasets import digest, load_from_hub
-from training.files.tables import read_table, sha256
+from training.files.hashing import digest, sha256
+from training.files.hub_datasets import load_from_hub
+from training.files.tables import read_table
 from training.tasks.classification.metrics import accuracy
 
 CONTEXT, START, LABEL = "sent1", "sent2", "label"

@@ -15,15 +15,16 @@ from typing import Any
 import numpy as np
 from transformers import AutoTokenizer
 
+from training.arguments import flags_with
 from training.engine.batches import IGNORED
 from training.engine.curves import BLUE, VERMILION, dress
 from training.engine.phases import phase_at, phases_of, scheduled
 from training.pretraining.corpus import Corpus
-from training.pretraining.instances import SHARED_FLAGS, PretrainingInstances, settings_of
+from training.pretraining.instances import PretrainingInstances, settings_of
 from training.pretraining.masking import continuation_pieces
 from training.pretraining.segments import IS_NEXT, NOT_NEXT
 
-SETTINGS = ("max_seq_length", *SHARED_FLAGS)
+SETTINGS = flags_with("instance")
 _SAMPLE = 200_000  # documents, sentences or instances looked at, at most
 
 

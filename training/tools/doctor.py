@@ -18,7 +18,8 @@ from typing import Any
 from training.engine.curves import read_events, series
 from training.engine.phases import phase_at, phases_of, scheduled
 from training.engine.reference_curves import FILE, references, settings_of
-from training.engine.run import Run, write_json
+from training.engine.run import Run
+from training.files.atomic import write_json
 from training.pretraining.corpus import Corpus
 from training.tools.audit import Line, read_run, repeated_share
 

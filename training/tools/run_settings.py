@@ -8,25 +8,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from training.arguments import GlueArguments, NerArguments, PretrainingArguments, SquadArguments, SwagArguments
-from training.engine.run import FREE_FLAGS
-
-ARGUMENTS = {
-    "run_pretraining.py": PretrainingArguments,
-    "run_glue.py": GlueArguments,
-    "run_squad.py": SquadArguments,
-    "run_ner.py": NerArguments,
-    "run_swag.py": SwagArguments,
-}
-# Where a run began; these make the columns of the report.
-START_FLAGS = {"model_name_or_path", "config_name", "tokenizer_name", "model_impl"}
-# Where data lies: what it is, is compared by its hash.
-DATA_FLAGS = {"data_dir", "train_file", "validation_file", "dataset_name", "dataset_config_name", "task_name"}
-# What is done with a finished run, or with data that it was neither trained nor scored on.
-LATER_FLAGS = {"test_file", "do_predict", "write_submission", "push_to_hub", "hub_model_id"}
-SERIES_FLAGS = {"seed", "seeds", "compare_to", "paper"}
-CHOICE_FLAGS = {"eval_steps", "metric_for_best_model"}  # they matter only where the best checkpoint is chosen
-NOT_SHAPING = FREE_FLAGS | START_FLAGS | DATA_FLAGS | LATER_FLAGS | SERIES_FLAGS
+from training.arguments import SCRIPTS, flags_with
 
 WORDS: dict[str, Callable[[Any], str]] = {
     "learning_rate": lambda value: f"learning rate {short(value)}",
@@ -50,11 +32,12 @@ def shape(facts: dict) -> dict[str, Any]:
         facts: the content of its run.json.
     """
     flags = _flags(facts)
-    settings = {name: value for name, value in flags.items() if name not in NOT_SHAPING}
+    others = {name for nature in ("free", "start", "data", "later", "series") for name in flags_with(nature)}
+    settings = {name: value for name, value in flags.items() if name not in others}
     if settings.get("max_steps", -1) > 0:
         del settings["num_train_epochs"]
     if not settings.get("load_best_model_at_end") and not settings.get("early_stopping_patience"):
-        settings = {name: value for name, value in settings.items() if name not in CHOICE_FLAGS}
+        settings = {name: value for name, value in settings.items() if name not in flags_with("choice")}
     settings["mixed_precision"] = facts.get("mixed_precision") or settings.get("mixed_precision") or "no"
     settings["processes"] = facts.get("processes", 1)
     return settings | _data(facts, flags)
@@ -97,7 +80,7 @@ def short(value: Any) -> str:
 
 
 def _flags(facts: dict) -> dict[str, Any]:
-    fields = dataclasses.fields(ARGUMENTS[facts["script"]])
+    fields = dataclasses.fields(SCRIPTS[facts["script"]])
     defaults = {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
     return defaults | facts["flags"]
 
@@ -112,7 +95,7 @@ def _data(facts: dict, flags: dict[str, Any]) -> dict[str, str]:
         known = [str(part.get("sha256") or part.get("fingerprint") or "")[:8] for part in parts]
         found[title] = " and ".join(known)
     if not all(found.values()):
-        found |= {name: flags[name] for name in sorted(DATA_FLAGS) if flags.get(name) is not None}
+        found |= {name: flags[name] for name in sorted(flags_with("data")) if flags.get(name) is not None}
     return found
 
 

@@ -5,13 +5,12 @@ One of: the official files (`--task_name`, `--data_dir`), files of one's own (`-
 alone, or `--dataset_name`), or the embedded tasks, which are the default.
 """
 
-import hashlib
-import json
 from dataclasses import replace
 from pathlib import Path
 
 from training.builtin_data import documentation
-from training.files.tables import read_table, sha256
+from training.files.hashing import digest, sha256
+from training.files.tables import read_table
 from training.tasks.classification.glue import (
     ACCURACY,
     CORRELATIONS,
@@ -216,8 +215,7 @@ def _embedded(name: str, split: str) -> Examples:
     rows = make[name](split)
     columns = Columns(task.texts[0], "label", None)
     texts = tuple([row[column] for row in rows] for column in columns.texts)
-    digest = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
-    facts = {"source": "the documentation of this Python installation", "sha256": digest}
+    facts = {"source": "the documentation of this Python installation", "sha256": digest(rows)}
     index = [str(i) for i in range(len(rows))]
     return Examples(texts, [row["label"] for row in rows], index, lambda i: f"{name} row {i}", facts, columns)
 

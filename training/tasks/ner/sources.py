@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from training.files.hub_datasets import digest, load_from_hub
-from training.files.tables import sha256
+from training.files.hashing import digest, sha256
+from training.files.hub_datasets import load_from_hub
 from training.tasks.ner.tagged_text import Sentence, Split, one_document_each, read_conll, to_bio
 
 WORDS, TAGS, DOCUMENTS = ("tokens", "words"), ("ner_tags", "tags", "ner", "labels"), ("document_id", "doc_id")

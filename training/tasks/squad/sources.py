@@ -1,12 +1,10 @@
 """Where ``run_squad.py``'s questions come from: files, the Hub, or the documentation in this Python."""
 
-import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from training.builtin_data import documentation
-from training.files.tables import sha256
+from training.files.hashing import digest, sha256
 from training.tasks.squad.squad_data import Question, parse_squad, read_squad
 
 SPLITS = ("train", "validation")
@@ -68,8 +66,7 @@ def load_questions(args) -> Data:
         name = "the documentation carried by this Python installation"
         documents = {split: documentation.question_answering(split) for split in SPLITS}
         questions = {split: parse_squad(document, name, negative) for split, document in documents.items()}
-        hashes = {split: hashlib.sha256(json.dumps(document).encode()) for split, document in documents.items()}
-        facts = {split: {"source": name, "sha256": hashes[split].hexdigest()} for split in SPLITS}
+        facts = {split: {"source": name, "sha256": digest(documents[split])} for split in SPLITS}
     limits = {"train": args.max_train_samples, "validation": args.max_eval_samples}
     questions = {split: part[: limits[split]] for split, part in questions.items()}
     return Data(name, questions, facts)

@@ -7,8 +7,6 @@ cuts. Whatever changes, another file is made; none is ever wrong, and any may be
 
 import hashlib
 import json
-import os
-import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import tokenizers
 
+from training.files.atomic import whole_file
 from training.tasks.squad import squad_data
 from training.tasks.squad.squad_data import Question, Windows, build_windows
 
@@ -97,14 +96,8 @@ def save_windows(path: Path, windows: Windows) -> None:
         "span_counts": np.array([len(one) for one in spans.values()]),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".incomplete")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, **columns)
-        os.replace(draft, path)
-    except BaseException:
-        os.unlink(draft)
-        raise
+    with whole_file(path, shared=True) as draft, open(draft, "wb") as file:
+        np.savez(file, **columns)
 
 
 def load_windows(path: Path) -> Windows:

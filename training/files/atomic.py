@@ -1,0 +1,122 @@
+"""Files and folders that are whole under their name, or not there: also after a kill or a power cut.
+
+Everything is written to a draft beside its target, synced, and renamed. A rename within one folder replaces the target
+in one step (POSIX), but it may reach the disk before the content does, and it is lost with the power unless the folder
+itself is synced: hence the three calls of ``sync`` below.
+"""
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from training.files.hashing import sha256
+
+
+def sync(path: Path) -> None:
+    """Wait until the content of a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def whole_file(path: Path, shared: bool = False) -> Iterator[Path]:
+    """The path of a draft to write; afterwards it takes the place of ``path``, or is removed if an error was raised.
+
+    Args:
+        shared: other processes may write the same file at the same time, so that each needs a draft of its own.
+    """
+    draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp" if shared else f"{path.name}.tmp")
+    try:
+        yield draft
+        sync(draft)
+        os.replace(draft, path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text`` in UTF-8; ``path`` holds either the old content or the new."""
+    with whole_file(path) as draft:
+        draft.write_text(text, encoding="utf-8")
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write ``content`` as indented JSON; ``path`` holds either the old content or the new."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def draft_folder(path: Path) -> Iterator[Path]:
+    """An empty folder ``<path>.incomplete`` to write in, which is removed if an error was raised."""
+    draft = path.with_name(f"{path.name}.incomplete")
+    shutil.rmtree(draft, ignore_errors=True)  # left by a process that was killed
+    try:
+        draft.mkdir()
+        yield draft
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def sealed_folder(path: Path) -> Iterator[Path]:
+    """An empty draft folder to write in; afterwards it takes the place of ``path``.
+
+    ``manifest.json`` is added, with the SHA-256 of every file, so that ``damage`` can tell whether it is still whole.
+    """
+    with draft_folder(path) as draft:
+        yield draft
+        files = sorted(file for file in draft.iterdir() if file.is_file())
+        manifest = draft / "manifest.json"
+        digests = {file.name: sha256(file) for file in files}
+        manifest.write_text(json.dumps({"sha256": digests}, indent=2) + "\n", encoding="utf-8")
+        for file in (*files, manifest, draft):
+            sync(file)
+        if path.exists():  # left by a run that was stopped and has come back to the same step
+            shutil.rmtree(path)
+        os.replace(draft, path)
+        sync(path.parent)
+
+
+@contextmanager
+def whole_files(folder: Path, name: str) -> Iterator[Path]:
+    """The empty draft folder ``<folder>/<name>.incomplete``; afterwards its files move to ``folder``, one by one.
+
+    Each of them is whole there, but a process that is killed meanwhile leaves some of them old and some new.
+    """
+    with draft_folder(folder / name) as draft:
+        yield draft
+        for path in sorted(draft.iterdir()):
+            sync(path)
+            os.replace(path, folder / path.name)
+        draft.rmdir()
+        sync(folder)
+
+
+def damage(folder: Path) -> str | None:
+    """What is wrong with a folder that ``sealed_folder`` wrote, in words; None if it is whole."""
+    if not folder.is_dir():
+        return "no such folder"
+    manifest = folder / "manifest.json"
+    if not manifest.is_file():
+        return "it has no manifest.json, so it was not written to its end"
+    try:
+        expected = json.loads(manifest.read_text(encoding="utf-8"))["sha256"].items()
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        return f"its manifest.json cannot be read ({error})"
+    for name, digest in expected:
+        if not (folder / name).is_file():
+            return f"{name} is missing"
+        if sha256(folder / name) != digest:
+            return f"{name} does not match its checksum"
+    return None
