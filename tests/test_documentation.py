@@ -1,6 +1,6 @@
 """The documentation against the project: links, files, names, flags, commands, and the code in it.
 
-Conventions that this file checks, in README.md, CONTRIBUTING.md, docs/ and the headers of the scripts:
+Conventions that this file checks, in every page of `PAGES` and the headers of the scripts:
 - `training/engine/optimizer.py: create_optimizer` names something that stands in that file.
 - A command with ... in it is a sketch: its flags must exist, but it need not parse.
 
@@ -22,6 +22,7 @@ from transformers import BertConfig, dynamic_module_utils
 
 from modeling_bert_repro import BertForPreTraining
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
+from tests.helpers.figures import PAGES
 from tokenization import build_tokenizer
 from training import arguments
 from training.__main__ import COMMANDS
@@ -30,7 +31,6 @@ from training.tasks.classification import glue
 from training.tasks.classification.sources import load_data
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
 SCRIPTS = sorted({*ROOT.glob("*.py")} - {ROOT / "setup.py"})
 SOURCES = [
     *SCRIPTS,
@@ -184,7 +184,7 @@ def test_ci_runs_the_commands_of_the_readme():
 
 def test_mistakes_are_noticed(capsys):
     """Each check on a text with one mistake in it, beside its right form."""
-    assert broken_links("[a](docs/log.md#x) [b](https://c) [d](docs/nothing.md)", ROOT) == ["docs/nothing.md"]
+    assert broken_links("[a](docs/lab/log.md#x) [b](https://c) [d](docs/nothing.md)", ROOT) == ["docs/nothing.md"]
     assert missing_files("`training/engine/loop.py`, tests/test_nothing.py, run_nothing.py") == [
         "tests/test_nothing.py",
         "run_nothing.py",
