@@ -182,6 +182,11 @@ def test_ci_runs_the_commands_of_the_readme():
     assert "make test" in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
+def test_the_readme_lists_every_command():
+    table = (ROOT / "README.md").read_text().partition("| command | what it does |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(COMMANDS)
+
+
 def test_mistakes_are_noticed(capsys):
     """Each check on a text with one mistake in it, beside its right form."""
     assert broken_links("[a](docs/lab/log.md#x) [b](https://c) [d](docs/nothing.md)", ROOT) == ["docs/nothing.md"]
