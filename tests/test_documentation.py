@@ -85,6 +85,15 @@ def missing_names(text: str) -> list[str]:
     ]
 
 
+def missing_tests(text: str) -> list[str]:
+    """Of `tests/test_x.py -k word`: those whose word stands in no name of a test of that file."""
+    return [
+        f"{file} -k {word}"
+        for file, word in re.findall(r"`(tests/\w+\.py) -k (\w+)", text)
+        if not re.search(rf"^def test_\w*{word}", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+
+
 def flags_of_parsers(paths) -> set[str]:
     found = set()
     for path in paths:
@@ -155,6 +164,7 @@ def test_links_files_and_names_exist(path):
     assert not broken_links(text, path.parent)
     assert not missing_files(text)
     assert not missing_names(text)
+    assert not missing_tests(text)
 
 
 @by_name([*PAGES, *SCRIPTS, *ROOT.glob("examples/*.sh")])
@@ -196,6 +206,9 @@ def test_mistakes_are_noticed(capsys):
     ]
     assert missing_names("`training/engine/loop.py: training_steps` `training/engine/loop.py: nothing`") == [
         "training/engine/loop.py: nothing"
+    ]
+    assert missing_tests("`tests/test_masking.py -k mask_mix` `tests/test_masking.py -k nothing`") == [
+        "tests/test_masking.py -k nothing"
     ]
     assert unknown_flags("`--seed --max-steps --nothing` a -- b") == ["--nothing"]
     right = "    python run_glue.py --model_name_or_path m --task_name mrpc --output_dir out\n"
