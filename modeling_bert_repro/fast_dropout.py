@@ -1,7 +1,7 @@
 """Dropout that spends less on random numbers, for CPUs; used in training where `config.fast_dropout` is set.
 
 torch draws one double for every value that may be dropped. On a CPU that is most of dropout's time, and dropout most
-of attention's in training (docs/performance.md). Here one 64-bit draw decides four values, 16 bits each. The masks
+of attention's in training (docs/lab/performance.md). Here one 64-bit draw decides four values, 16 bits each. The masks
 are other ones than torch's from the same seed, so the switch is off unless somebody sets it. It has no effect on
 other devices, on small tensors, under torch.compile and torch.func, and on left-to-right attention.
 """

@@ -22,7 +22,7 @@ from .unpadding import Tokens, attend_unpadded, find_tokens, packed_tokens
 if TYPE_CHECKING:
     from .modeling_bert import AttentionFunction, BertModel, BertSelfAttention, HeadReads
 
-# Below this share of padding the gain is lost in the noise of a step (docs/performance.md).
+# Below this share of padding the gain is lost in the noise of a step (docs/lab/performance.md).
 SMALLEST_SHARE = 0.1
 
 

@@ -1,6 +1,6 @@
 """The documentation against the project: links, files, names, flags, commands, and the code in it.
 
-Conventions that this file checks, in README.md, CONTRIBUTING.md, docs/ and the headers of the scripts:
+Conventions that this file checks, in every page of `PAGES` and the headers of the scripts:
 - `training/engine/optimizer.py: create_optimizer` names something that stands in that file.
 - A command with ... in it is a sketch: its flags must exist, but it need not parse.
 
@@ -22,6 +22,7 @@ from transformers import BertConfig, dynamic_module_utils
 
 from modeling_bert_repro import BertForPreTraining
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
+from tests.helpers.figures import PAGES
 from tokenization import build_tokenizer
 from training import arguments
 from training.__main__ import COMMANDS
@@ -31,7 +32,6 @@ from training.tasks.classification import glue
 from training.tasks.classification.sources import load_data
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
 SCRIPTS = sorted({*ROOT.glob("*.py")} - {ROOT / "setup.py"})
 SOURCES = [
     *SCRIPTS,
@@ -83,6 +83,15 @@ def missing_names(text: str) -> list[str]:
         for file, name in re.findall(r"`([\w/.]+\.py):\s(\w+)`", text)
         if not (ROOT / file).is_file()
         or not re.search(rf"^ *(def|class) {name}\b|^{name}\b.* = ", (ROOT / file).read_text(), re.MULTILINE)
+    ]
+
+
+def missing_tests(text: str) -> list[str]:
+    """Of `tests/test_x.py -k word`: those whose word stands in no name of a test of that file."""
+    return [
+        f"{file} -k {word}"
+        for file, word in re.findall(r"`(tests/\w+\.py) -k (\w+)", text)
+        if not re.search(rf"^def test_\w*{word}", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
     ]
 
 
@@ -156,6 +165,7 @@ def test_links_files_and_names_exist(path):
     assert not broken_links(text, path.parent)
     assert not missing_files(text)
     assert not missing_names(text)
+    assert not missing_tests(text)
 
 
 @by_name([*PAGES, *SCRIPTS, *ROOT.glob("examples/*.sh")])
@@ -183,15 +193,23 @@ def test_ci_runs_the_commands_of_the_readme():
     assert "make test" in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
+def test_the_readme_lists_every_command():
+    table = (ROOT / "README.md").read_text().partition("| command | what it does |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(COMMANDS)
+
+
 def test_mistakes_are_noticed(capsys):
     """Each check on a text with one mistake in it, beside its right form."""
-    assert broken_links("[a](docs/log.md#x) [b](https://c) [d](docs/nothing.md)", ROOT) == ["docs/nothing.md"]
+    assert broken_links("[a](docs/lab/log.md#x) [b](https://c) [d](docs/nothing.md)", ROOT) == ["docs/nothing.md"]
     assert missing_files("`training/engine/loop.py`, tests/test_nothing.py, run_nothing.py") == [
         "tests/test_nothing.py",
         "run_nothing.py",
     ]
     assert missing_names("`training/engine/loop.py: training_steps` `training/engine/loop.py: nothing`") == [
         "training/engine/loop.py: nothing"
+    ]
+    assert missing_tests("`tests/test_masking.py -k mask_mix` `tests/test_masking.py -k nothing`") == [
+        "tests/test_masking.py -k nothing"
     ]
     assert unknown_flags("`--seed --max-steps --nothing` a -- b") == ["--nothing"]
     right = "    python run_glue.py --model_name_or_path m --task_name mrpc --output_dir out\n"

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import provenance, tables
-from tests.helpers.figures import STALE, all_figures, blocks_of, mistakes, output_of, printed, value_of
+from tests.helpers.figures import PAGES, STALE, all_figures, blocks_of, mistakes, output_of, printed, value_of
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
 MUTATIONS = 50
 
 

@@ -1,6 +1,7 @@
 """Who may import whom: the floors of the house, from the bottom up."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -57,6 +58,18 @@ def test_floors(part):
     allowed = {None, part, "training", *FLOORS[part]}
     wrong = {(path.name, name) for path in files_of(part) for name in imported(path) if part_of(name) not in allowed}
     assert wrong == set()
+
+
+def test_architecture_lists_these_floors():
+    """The table of docs/architecture.md, in which "all of `training`" stands for every room but its own."""
+    table = (ROOT / "docs/architecture.md").read_text().partition("<!-- floors -->\n")[2].partition("\n\n")[0]
+    listed = {}
+    for row in table.splitlines()[2:]:
+        part, _, imports = row.strip("| ").split(" | ")
+        names = set(re.findall(r"`([\w.]+)`", imports))
+        rooms = {room for room in FLOORS if room.startswith("training.")} - {part.strip("`")}
+        listed[part.strip("`")] = names - {"training"} | (rooms if "training" in names else set())
+    assert listed == FLOORS
 
 
 def test_every_file_of_training_is_in_a_room():

@@ -40,6 +40,12 @@ from benchmarks.provenance import out_of_date
 from training.tools import report
 
 ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    path
+    for pattern in ("*.md", ".github/**/*.md", "docs/**/*.md")
+    for path in ROOT.glob(pattern)
+    if ROOT / "docs/runs" not in path.parents  # model cards, which their runs wrote
+)
 RECORDS = ("benchmarks/results", "docs/runs", "training", ".")
 STALE = "measured before the code changed"
 UNITS = r"(?:%|per\s?cent\b|times\b|ms\b|s\b|seconds?\b|minutes?\b|hours?\b|[kKMG]B\b|[kMG]\b|GFLOP|nats\b|points?\b)"

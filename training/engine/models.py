@@ -70,7 +70,7 @@ def checkpoint_config(name: str) -> BertConfig:
 
 
 def set_switches(config: BertConfig, args) -> None:
-    """What makes this project's network faster (docs/performance.md), as the flags say. Never saved with a model."""
+    """Apply the flags that make this network faster (docs/lab/performance.md). They are never saved with a model."""
     unpad_inputs = {"auto": "auto", "true": True, "false": False}[args.unpad_inputs]
     config.update({"unpad_inputs": unpad_inputs, "fast_dropout": args.fast_dropout})
 
