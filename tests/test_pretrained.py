@@ -199,9 +199,8 @@ TOKENIZER_OR_SHAPE = {"AutoTokenizer", "AutoConfig", "BertConfig"}
 
 def test_networks_are_loaded_in_one_place_only():
     """A `from_pretrained` of a network somewhere else would again put random weights in the place of missing ones."""
-    paths = {*ROOT.glob("*.py"), *ROOT.glob("training/**/*.py"), *ROOT.glob("benchmarks/*.py")}
     found = []
-    for path in sorted(paths):
+    for path in sorted([*ROOT.glob("*.py"), *ROOT.glob("training/**/*.py"), *ROOT.glob("benchmarks/*.py")]):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "from_pretrained":
                 owner = ast.unparse(node.func.value)

@@ -1,4 +1,4 @@
-"""Text to ids and back: the readable reference, the fast tokenizer, and the learning of a vocabulary.
+"""Tokenization: the readable reference, the fast tokenizer, and learning a vocabulary.
 
 `train_wordpiece` is in the module of that name: `from tokenization.train_wordpiece import train_wordpiece`.
 """
@@ -16,7 +16,7 @@ from .wordpiece import (
     whitespace_tokenize,
 )
 
-# Google's tokenization_test.py says `import tokenization` and asks for these three.
+# Google's tokenization_test.py runs `import tokenization` and uses these three functions.
 from .wordpiece import _is_control as _is_control
 from .wordpiece import _is_punctuation as _is_punctuation
 from .wordpiece import _is_whitespace as _is_whitespace
@@ -40,7 +40,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """transformers takes a second to import: only those who build a tokenizer wait for it."""
+    """Import bert_tokenizer when one of its names is used, because transformers takes a second to import."""
     if name in ("BertTokenizer", "build_tokenizer", "write_vocab"):
         from . import bert_tokenizer
 

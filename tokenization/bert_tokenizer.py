@@ -1,4 +1,4 @@
-"""transformers' BertTokenizer for a vocabulary of one's own."""
+"""Make a BertTokenizer of transformers from a vocabulary, and save it with its vocab.txt."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,15 +10,18 @@ from tokenizers.models import WordPiece
 
 from .wordpiece import load_vocab
 
-# Names of transformers -> the tokens that a vocabulary may lack; it only has to have [UNK].
+# Attributes of transformers -> tokens that a vocabulary may lack. Only [UNK] is required.
 OPTIONAL_TOKENS = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
 
 
 class BertTokenizer(transformers.BertTokenizer):
-    """transformers' class, which saves tokenizer.json only, plus the vocab.txt that older readers want.
+    """transformers' class, with a `save_pretrained` that also writes vocab.txt besides tokenizer.json.
 
-    Google's code, TensorFlow and older libraries read vocab.txt. The class keeps its name: a saved folder asks for
-    "BertTokenizer" and opens without this package. `from_pretrained` opens one as this class.
+    Google's code, TensorFlow and older libraries read vocab.txt. The name of the class stays the same because a saved
+    folder records it: the folder then opens without this package, as transformers' class. `from_pretrained` of this
+    class opens a folder as this class.
+
+    Encoding raises ValueError for lone surrogates, and for special tokens that the vocabulary does not have.
     """
 
     def _encode_plus(
@@ -29,7 +32,7 @@ class BertTokenizer(transformers.BertTokenizer):
         try:
             return super()._encode_plus(text, text_pair, add_special_tokens, *args, **kwargs)
         except TypeError as error:
-            # the library's words for half a surrogate pair are "TextEncodeInput must be Union[...]"
+            # for a lone surrogate the library only says "TextEncodeInput must be Union[...]"
             for string in _strings((text, text_pair)):
                 if any("\ud800" <= char <= "\udfff" for char in string):
                     shown = ascii(string[:80])
@@ -37,7 +40,7 @@ class BertTokenizer(transformers.BertTokenizer):
             raise
 
     def _check_ends(self, otherwise: str) -> None:
-        """ValueError without [CLS] and [SEP]: transformers would put rows 2 and 3 there, whatever these hold."""
+        """ValueError without [CLS] or [SEP]: transformers would use the ids 2 and 3, whatever these rows are."""
         if missing := [OPTIONAL_TOKENS[name] for name in ("cls_token", "sep_token") if getattr(self, name) is None]:
             raise ValueError(f"the vocabulary has no row for {', '.join(missing)}; add it, or {otherwise}")
 
@@ -49,15 +52,15 @@ class BertTokenizer(transformers.BertTokenizer):
         filename_prefix: str | None = None,
     ) -> tuple[str, ...]:
         self._check_ends("write only vocab.txt, with write_vocab")
-        # here and not in save_pretrained, which has uploaded the folder by the time it returns
+        # Here and not in save_pretrained, which uploads the folder before it returns.
         names = super()._save_pretrained(save_directory, file_names, legacy_format, filename_prefix)
         return (*names, *self.save_vocabulary(save_directory, filename_prefix))
 
-    # The type that transformers' base class names; its class in between, the parent of BertTokenizer, narrows it.
+    # The types are those of the base class PreTrainedTokenizerBase, which the parent of BertTokenizer narrows.
     def save_vocabulary(  # type: ignore[override]
         self, save_directory: str | os.PathLike[str], filename_prefix: str | None = None
     ) -> tuple[str, ...]:
-        """Write vocab.txt as `write_vocab` does; returns its path, or no path where there is nothing to write."""
+        """Write vocab.txt as `write_vocab` does, and return its path, or no path if nothing is written."""
         path = write_vocab(self, save_directory, filename_prefix)
         return () if path is None else (path,)
 
@@ -67,12 +70,12 @@ def write_vocab(
     folder: str | os.PathLike[str],
     filename_prefix: str | None = None,
 ) -> str | None:
-    """Writes [prefix-]vocab.txt into the folder, one piece a line in the order of ids; returns its path.
+    """Write [prefix-]vocab.txt into the folder, one piece per line in the order of ids, and return its path.
 
-    For any BertTokenizer, such as one that AutoTokenizer opened. Tokens that a user added are not WordPiece
-    vocabulary: they are in tokenizer.json only, as in the vocab.txt of earlier versions of transformers.
-    Writes nothing and returns None for tokenizers of another kind, which a BERT checkpoint may have:
-    byte-pair ones, and BertJapaneseTokenizer, which writes its own vocab.txt.
+    It works for any BertTokenizer, for instance one that AutoTokenizer opened. Tokens that a user added are not part of
+    the WordPiece vocabulary: as in earlier versions of transformers, they are in tokenizer.json only. For other kinds
+    of tokenizers that a BERT checkpoint may have, nothing is written and None is returned: byte-pair encodings, and
+    BertJapaneseTokenizer, which writes its own vocab.txt.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None or not isinstance(backend.model, WordPiece):
@@ -92,14 +95,15 @@ def build_tokenizer(
     tokenize_chinese_chars: bool = True,
     strip_accents: bool | None = None,
 ) -> BertTokenizer:
-    """A transformers.BertTokenizer over the vocabulary; its save_pretrained also writes vocab.txt.
+    """A `BertTokenizer` with the given vocabulary.
 
-    vocab: path of a vocab.txt, pieces in the order of their ids, or piece -> id.
-    model_max_length: where `truncation=True` cuts, [CLS] and [SEP] counted: max_position_embeddings.
-    strip_accents: None follows do_lower_case, as Google's code does.
-    Only [UNK] is needed to tokenize. Of the other special tokens, one without a row is None in the tokenizer, and
-    what needs it raises ValueError: padding [PAD], encoding with special tokens [CLS] and [SEP], masking [MASK].
-    Raises ValueError: missing file, empty or repeated pieces, ids with gaps, no row for [UNK].
+    vocab: path of a vocab.txt, a sequence of pieces in the order of their ids, or a mapping from pieces to ids.
+    model_max_length: the length to which `truncation=True` cuts, including [CLS] and [SEP]; usually
+        max_position_embeddings of the network.
+    strip_accents: None means the value of do_lower_case, as in Google's code.
+    Tokenizing needs only [UNK]. Another special token that has no row is None in the tokenizer, and whatever needs it
+    raises ValueError: padding needs [PAD], encoding with special tokens [CLS] and [SEP], and masking [MASK].
+    Raises ValueError for a missing file, empty or repeated pieces, ids with gaps, and a vocabulary without [UNK].
     """
     if isinstance(vocab, str | os.PathLike):
         ids = load_vocab(vocab)
@@ -112,7 +116,7 @@ def build_tokenizer(
     _check_ids(ids)
     if "[UNK]" not in ids:
         raise ValueError("vocab: no row for [UNK]; add it, or learn a vocabulary with train_wordpiece")
-    # Left to itself, transformers adds rows for the missing ones behind the vocabulary.
+    # By default, transformers would append rows for the missing tokens to the vocabulary.
     present: dict[str, Any] = {name: token if token in ids else None for name, token in OPTIONAL_TOKENS.items()}
     return BertTokenizer(
         vocab=ids,

@@ -1,4 +1,4 @@
-"""What tells one tokenizer from another: its content, not the state of its last call."""
+"""Identify a tokenizer by its content, without the state of its last call."""
 
 import hashlib
 import json
@@ -6,9 +6,9 @@ from typing import Any
 
 
 def tokenizer_json(tokenizer: Any) -> str:
-    """The content of tokenizer.json in canonical form.
+    """The content of tokenizer.json in canonical form, for any tokenizer of transformers with a `backend_tokenizer`.
 
-    Truncation and padding are left out: they are the state of the last call, not part of the vocabulary.
+    Truncation and padding are set to null: they are the state of the last call and do not identify the tokenizer.
     """
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     content["truncation"] = content["padding"] = None
@@ -16,5 +16,5 @@ def tokenizer_json(tokenizer: Any) -> str:
 
 
 def tokenizer_sha256(tokenizer: Any) -> str:
-    """SHA-256 of `tokenizer_json`, by which a corpus and a checkpoint know their tokenizer."""
+    """SHA-256 of `tokenizer_json`, by which a corpus and a checkpoint recognise their tokenizer."""
     return hashlib.sha256(tokenizer_json(tokenizer).encode()).hexdigest()

@@ -1,13 +1,14 @@
-"""What the `tokenizers` library says of a character where Python's unicodedata says otherwise.
+"""Characters whose Unicode properties differ between the `tokenizers` library and Python's unicodedata.
 
-Google's rules ask for Unicode categories, and so give other pieces under other versions of Unicode. The library's
-tables are those of Unicode 8 (2015) for categories and decompositions, and of Unicode 17 for letter case. With
-these differences taken over, the reference gives the library's pieces for every code point, on any Python. The
-tests compare all of Unicode, so a change in the library or in Python shows.
+Google's rules use Unicode categories, so their results depend on the version of Unicode. The library's tables are
+those of Unicode 8 (2015) for categories and decompositions, and of Unicode 17 for letter case. With the tables of this
+file the reference gives the same pieces as the library for every code point, on any Python. The tests compare all of
+Unicode, so they notice a change in the library or in Python.
 """
 
-# Younger than the library's tables: a letter without decomposition, whatever became of it. Between the marks, signs and
-# format characters that matter, a range may run over others: nothing is asked of those.
+# Characters that are younger than the library's tables. The library treats them as letters without a decomposition.
+# The ranges cover the marks, signs and format characters for which that matters. Other characters that lie between
+# them do no harm: Google's rules treat them like letters in any case.
 YOUNGER = frozenset(
     chr(code)
     for first, last in (
@@ -24,10 +25,10 @@ YOUNGER = frozenset(
     for code in range(first, last + 1)
 )
 
-# Category in Unicode 8, changed since.
+# Categories in Unicode 8 that have changed since.
 CHANGED = {"\u166d": "Po", "\u1734": "Mn", "\U000111c9": "Po", "\U0001171e": "Mn"}
 
-# Capitals that Python 3.11 (Unicode 14) does not know yet.
+# Capital letters that Python 3.11 (Unicode 14) does not know.
 LOWER = {
     chr(capital + i): chr(small + i)
     for capital, small, count in (
@@ -38,7 +39,8 @@ LOWER = {
     for i in range(count)
 }
 
-# Ideographs, each a word of its own; Hangul and kana are not. The sixth range begins at 0x2B820 in Google's code.
+# Ideographs, each of which is a word by itself; Hangul and kana are not among them. The sixth range begins at 0x2B820
+# in Google's code.
 CJK_RANGES = (
     (0x4E00, 0x9FFF),
     (0x3400, 0x4DBF),

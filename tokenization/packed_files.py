@@ -1,8 +1,8 @@
-"""The one place that opens files which may be compressed: .xz and .gz, of one or several streams.
+"""Open files that may be compressed: .xz and .gz, of one or several streams.
 
-Every reader of the project takes its bytes or lines from here, so that a damaged file is refused in the same words
-everywhere, and never read as a shorter one. A file that was cut exactly between two streams is a whole file of fewer
-streams: nothing in it tells of the rest.
+Every reader of the project gets its bytes or lines from here, so that a damaged file always gives the same error and
+is never read as if it were shorter. One kind of damage cannot be noticed: a file that was cut exactly between two
+streams is a complete file of fewer streams.
 """
 
 import contextlib
@@ -21,17 +21,17 @@ _BLOCK = 1 << 20
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
-    """The suffix of the content: ".jsonl" for a.jsonl and for a.jsonl.xz."""
+    """The suffix without that of the compression: ".jsonl" for a.jsonl and for a.jsonl.xz."""
     path = Path(path)
     return Path(path.stem).suffix if path.suffix in PACKED else path.suffix
 
 
 @contextlib.contextmanager
 def open_packed(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """The content of a file as a binary stream, unpacked if its name ends in .xz or .gz.
+    """Open a file as a binary stream of its content, unpacked if its name ends in .xz or .gz.
 
     Raises:
-        ValueError: the file cannot be opened, or the content proves damaged while the block reads it.
+        ValueError: the file cannot be opened, or it turns out to be damaged while it is read.
     """
     try:
         raw = open(path, "rb")  # noqa: SIM115 - closed below
@@ -45,23 +45,23 @@ def open_packed(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def unpacked(path: str | os.PathLike[str], raw: IO[bytes]) -> IO[bytes]:
-    """The content of `raw`, which is the opened file `path`. Reading it raises one of DAMAGE."""
+    """The unpacked content of `raw`, the opened file `path`. If it is damaged, reading raises one of DAMAGE."""
     suffix = Path(path).suffix
     if suffix == ".xz":
         return io.BufferedReader(_Xz(raw), _BLOCK)
     if suffix == ".gz":
-        return cast("IO[bytes]", gzip.GzipFile(fileobj=raw, mode="rb"))  # a stream, though not declared as one
+        return cast("IO[bytes]", gzip.GzipFile(fileobj=raw, mode="rb"))  # it is a stream, but its type does not say so
     return raw
 
 
 def damaged(path: str | os.PathLike[str], error: Exception, line: int | None = None) -> ValueError:
-    """The one wording for an `error` of DAMAGE; `line` is the first line that could not be unpacked."""
+    """The ValueError for an `error` of DAMAGE; `line` is the first line that could not be unpacked, from 1."""
     place = f"{path}:{line}" if line else f"{path}"
     return ValueError(f"{place}: damaged {Path(path).suffix} file ({error}); download or pack it again")
 
 
 def numbered_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, text without its line end); a byte-order mark is taken off.
+    """Yield (line number from 1, text without its line end); a byte-order mark is removed.
 
     Raises:
         ValueError: the file is missing, damaged or not UTF-8.
@@ -71,7 +71,7 @@ def numbered_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
 
 
 def decoded_lines(path: str | os.PathLike[str], stream: IO[bytes]) -> Iterator[tuple[int, str]]:
-    """`numbered_lines` of a stream that is already open; `path` is for the messages."""
+    """Like `numbered_lines`, for a stream that is already open; `path` is used in error messages."""
     number = 0
     try:
         for number, raw in enumerate(stream, 1):
@@ -104,10 +104,10 @@ def _not_utf8(place: str, error: UnicodeDecodeError, column: int) -> ValueError:
 
 
 class _Xz(io.RawIOBase):
-    """The content of all streams of an .xz.
+    """The content of all streams of an .xz file.
 
-    `lzma.open` takes a damaged second stream for the end of the file. And it also accepts the older .lzma format,
-    which has no checksum, so that a flipped byte could turn a stream of the one format into one of the other.
+    `lzma.open` is not used because it treats a damaged second stream as the end of the file. It also accepts the older
+    .lzma format, which has no checksum, so that a flipped byte could turn a stream of one format into the other.
     """
 
     def __init__(self, raw: IO[bytes]):
@@ -115,13 +115,15 @@ class _Xz(io.RawIOBase):
         self.decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ)
 
     def readable(self) -> bool:
+        """True, as io.BufferedReader requires."""
         return True
 
-    def readinto(self, buffer: Any) -> int:  # a memoryview; the type that its base declares came with Python 3.12
+    def readinto(self, buffer: Any) -> int:  # a memoryview; the declared type, Buffer, came with Python 3.12
+        """Fill `buffer` from the unpacked content and return the number of bytes, 0 at the end; may raise DAMAGE."""
         while True:
             block = b""
             if self.decoder.eof:
-                block = self.decoder.unused_data.lstrip(b"\0")  # streams may be padded
+                block = self.decoder.unused_data.lstrip(b"\0")  # there may be padding after a stream
                 while not block and (more := self.raw.read(_BLOCK)):
                     block = more.lstrip(b"\0")
                 if not block:

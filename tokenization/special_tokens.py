@@ -1,8 +1,11 @@
-"""Which special tokens training needs. A vocabulary without them still tokenizes."""
+"""The special tokens that training needs. A vocabulary without them can still tokenize."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-# What a special token is for -> its attribute in transformers, its usual spelling
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+# purpose of a special token -> (its attribute in transformers, its usual spelling)
 NEEDED_TOKENS = {
     "padding": ("pad_token", "[PAD]"),
     "the beginning of every input": ("cls_token", "[CLS]"),
@@ -11,8 +14,8 @@ NEEDED_TOKENS = {
 }
 
 
-def check_special_tokens(tokenizer: Any, masking: bool = False) -> None:
-    """Raise ValueError unless the tokenizer has the tokens that inputs are made of, and with `masking` [MASK]."""
+def check_special_tokens(tokenizer: "PreTrainedTokenizerBase", masking: bool = False) -> None:
+    """Raise ValueError unless the tokenizer has [PAD], [CLS] and [SEP] and, with `masking`, [MASK]."""
     for purpose, (name, spelling) in NEEDED_TOKENS.items():
         if getattr(tokenizer, name) is None and (masking or name != "mask_token"):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Texts out of files, one at a time: .txt, .jsonl, .parquet, and .xz or .gz of the first two."""
+"""Read texts from files, one at a time: .txt, .jsonl, .parquet, and .xz or .gz of the first two."""
 
 import importlib.util
 import json
@@ -14,11 +14,12 @@ FORMS = ".txt, .jsonl, .txt.xz, .txt.gz, .jsonl.xz, .jsonl.gz or .parquet"
 
 
 def read_texts(files: Iterable[str | os.PathLike[str]], progress: bool = True) -> Iterator[str]:
-    """Yields each line of the .txt files, each `text` field of the .jsonl and .parquet files.
+    """Yield each line of the .txt files and each `text` field of the .jsonl and .parquet files.
 
-    One line (or one batch of parquet rows) is in memory at a time. All paths are checked before the first
-    file is read. ValueError names the file, and the line where there is one: missing or empty file, unknown
-    form, bytes that are not UTF-8, broken JSON, no `text` field, damaged archive.
+    One line (or one batch of parquet rows) is in memory at a time. All paths are checked before the first file is read.
+    progress: show a progress bar if standard error is a terminal.
+    Raises ValueError, which names the file and, if possible, the line, for a missing or empty file, an unknown form,
+    bytes that are not UTF-8, malformed JSON, a missing `text` field, or damaged compression.
     """
     paths = [Path(file) for file in files]
     if not paths:
@@ -26,7 +27,7 @@ def read_texts(files: Iterable[str | os.PathLike[str]], progress: bool = True) -
     for path in paths:
         _check(path)
     total = sum(path.stat().st_size for path in paths)
-    # disable=None: no bar where stderr is not a terminal
+    # disable=None means that tqdm shows no bar unless stderr is a terminal.
     with tqdm(total=total, unit="B", unit_scale=True, desc="reading", disable=None if progress else True) as bar:
         for path in paths:
             yield from (_parquet_texts if path.suffix == ".parquet" else _line_texts)(path, bar.update)

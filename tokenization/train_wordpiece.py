@@ -2,10 +2,10 @@
 
     python -m tokenization.train_wordpiece --train_file a.txt b.txt.xz --vocab_size 30522 --output_dir vocab
 
-The merging is the `tokenizers` library's: byte-pair merges with "##" on continuations (Google never published
-its own learner). The same text gives the same bytes, which the library alone does not do: it numbers the
-"##x" pieces in the order of a hash map that is seeded anew in each process, and breaks ties by those numbers. So
-words are counted here, and every single character has its number before the library sees a word.
+The pieces are merged by the `tokenizers` library: byte-pair merges, with "##" on continuations (Google never
+published its own trainer). The same text always gives the same vocabulary. The library alone does not guarantee this:
+it numbers the "##x" pieces in the order of a hash map that is seeded anew in each process, and breaks ties by these
+numbers. Therefore words are counted here, and every single character gets its number before the library sees a word.
 """
 
 import argparse
@@ -24,15 +24,15 @@ from .text_files import FORMS, read_texts
 Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 LAYOUTS = {
-    # Rows 0 to 103 of Google's uncased vocabulary. Its other unused rows, 104 to 998, are left to pieces.
+    # Rows 0 to 103 of Google's uncased vocabulary. Its other unused rows, 104 to 998, are given to pieces.
     "google": ["[PAD]", *(f"[unused{i}]" for i in range(99)), "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
     "compact": ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
 }
-# Below this the 99 unused rows would be more than a tenth of the vocabulary.
+# In a smaller vocabulary, the 99 unused rows would be about a tenth of it or more.
 GOOGLE_LAYOUT_FROM = 1000
-# Distinct space-separated strings held before they are folded into the count of clean words.
+# The number of distinct space-separated strings that are kept before their words are counted; it bounds the memory.
 RAW_LIMIT = 500_000
-# The tokenizer's own limit: a longer word is one [UNK] and can teach no piece.
+# The tokenizer encodes a longer word as one [UNK], so nothing can be learnt from it.
 MAX_WORD_LENGTH = 100
 
 logger = logging.getLogger(__name__)
@@ -49,17 +49,18 @@ def train_wordpiece(
     limit_alphabet: int = 1000,
     progress: bool = True,
 ) -> list[str]:
-    """Learns a vocabulary; returns its pieces in the order of their ids.
+    """Learn a vocabulary and return its pieces in the order of their ids.
 
-    files_or_texts: a path, or a list or tuple of paths (see `read_texts` for the forms); any other iterable
-        (a generator, `iter(list)`, a data set's column) gives texts.
-    vocab_size: rows of the vocabulary, special and unused ones included. Fewer come back, with a warning,
-        when no pair of pieces occurs min_frequency times any more.
+    files_or_texts: a path, or a list or tuple of paths (see `read_texts` for the forms). Any other iterable (a
+        generator, `iter(list)`, the column of a data set) is an iterable of texts.
+    vocab_size: number of rows of the vocabulary, including special and unused ones. There are fewer, and a warning, if
+        no pair of pieces occurs min_frequency times any more.
     output_dir: also save a tokenizer there (vocab.txt, tokenizer.json, tokenizer_config.json).
-    layout: "google" ([PAD] 0, [UNK] 100, [CLS] 101, [SEP] 102, [MASK] 103, [unused] between), "compact"
-        ([PAD] 0 to [MASK] 4), or None: google from 1,000 rows on.
-    limit_alphabet: keep the most frequent characters (ties: lower code point). Words with others are [UNK].
-    Raises ValueError for unreadable files, texts without words, a vocab_size that cannot hold the alphabet.
+    layout: "google" ([PAD] 0, [UNK] 100, [CLS] 101, [SEP] 102, [MASK] 103, [unused] rows between [PAD] and [UNK]),
+        "compact" ([PAD] 0 to [MASK] 4), or None, which means google for 1,000 rows or more.
+    limit_alphabet: number of characters to keep, the most frequent ones (on a tie, those with lower code points). A
+        word with another character becomes [UNK].
+    Raises ValueError for unreadable files, texts without words, or a vocab_size that cannot hold the alphabet.
     """
     if layout is None:
         layout = "google" if vocab_size >= GOOGLE_LAYOUT_FROM else "compact"
@@ -93,10 +94,10 @@ def _texts(source: Source, progress: bool) -> Iterator[str]:
 
 
 def count_words(texts: Iterable[str], do_lower_case: bool = True) -> Counter[str]:
-    """Counts of what BertTokenizer hands to WordPiece: cleaned, split at spaces and punctuation.
+    """Count the words that BertTokenizer passes to WordPiece: cleaned, and split at spaces and punctuation.
 
-    Cleaning knows no context beyond a space, so it runs once for each distinct string between spaces. Memory
-    grows with the number of distinct words, not with the length of the texts.
+    Cleaning never depends on what is beyond a space, so each distinct string between spaces is cleaned once. Memory
+    grows with the number of distinct words, not with the length of the texts. Raises ValueError for lone surrogates.
     """
     normalizer = normalizers.BertNormalizer(lowercase=do_lower_case)
     split = pre_tokenizers.BertPreTokenizer()
@@ -116,7 +117,7 @@ def count_words(texts: Iterable[str], do_lower_case: bool = True) -> Counter[str
             raise ValueError(
                 f"text {number}: lone surrogate {text[error.start]!r} at {error.start}; it is no character"
             ) from error
-        # not str.split(): it also parts at control characters, which the normaliser deletes
+        # str.split() without a separator would also split at control characters, which the normaliser deletes.
         raw.update(text.replace("\n", " ").replace("\t", " ").replace("\r", " ").split(" "))
         if len(raw) > RAW_LIMIT:
             fold()
@@ -161,7 +162,7 @@ def _learn(
 
 
 def _repeated(usable: list[str], words: Counter[str], chunk: int = 10_000) -> Iterator[str]:
-    """The library takes text, not counts: each word as often as it was seen."""
+    """Yield each word as often as it occurred, in texts of about `chunk` words, because the library takes no counts."""
     pending: list[str] = []
     for word in usable:
         full, rest = divmod(words[word], chunk)
@@ -175,7 +176,7 @@ def _repeated(usable: list[str], words: Counter[str], chunk: int = 10_000) -> It
 
 
 def main(argv: list[str] | None = None) -> None:
-    """The command line: learn a vocabulary and save the tokenizer. `argv` is that of the process by default."""
+    """The command line: learn a vocabulary and save the tokenizer. argv: by default the arguments of the process."""
     parser = argparse.ArgumentParser(
         prog="python -m tokenization.train_wordpiece",
         description="Learn a WordPiece vocabulary and save it as a tokenizer folder.",
@@ -185,7 +186,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--vocab_size", "--vocab-size", type=int, required=True)
     parser.add_argument("--output_dir", "--output-dir", required=True)
     parser.add_argument("--cased", action="store_true", help="keep case and accents")
-    parser.add_argument("--layout", choices=sorted(LAYOUTS), help="default: google from 1,000 rows on")
+    parser.add_argument("--layout", choices=sorted(LAYOUTS), help="default: google for 1,000 rows or more")
     parser.add_argument("--min_frequency", "--min-frequency", type=int, default=2)
     parser.add_argument("--limit_alphabet", "--limit-alphabet", type=int, default=1000)
     args = parser.parse_args(argv)

@@ -1,12 +1,12 @@
-"""WordPiece as BERT defines it, in plain Python: the readable reference, and oracle of the fast tokenizer.
+"""WordPiece as BERT defines it, in plain Python: the readable reference, against which the fast tokenizer is tested.
 
     text --BasicTokenizer--> words --WordpieceTokenizer--> pieces --vocabulary--> ids
 
     "Café, naïveté!"  ->  cafe , naivete !  ->  cafe , naive ##te !  ->  7668 1010 15743 2618 999
 
-Names and call shapes are those of tokenization.py in google-research/bert. Where Google's rules depend on the
-version of Python (final sigma, Unicode tables), this follows what the `tokenizers` library does, because
-released models are run with it; docs/tokenization.md has the list.
+Names and signatures are those of tokenization.py in google-research/bert. Where Google's rules depend on the version
+of Python (final sigma, Unicode tables), this module does what the `tokenizers` library does, because published models
+are used with it; docs/tokenization.md lists the differences.
 """
 
 import itertools
@@ -26,8 +26,9 @@ class BasicTokenizer:
     """Cleans text and splits it into words: at spaces, and around punctuation and CJK ideographs.
 
     do_lower_case: lower the case and, unless strip_accents is False, drop accents.
-    never_split: words that are kept as they are where they stand between spaces, such as "[MASK]".
-    strip_accents: None follows do_lower_case, as in Google's code.
+    never_split: words that are kept unchanged if they stand between spaces, such as "[MASK]".
+    tokenize_chinese_chars: make each CJK ideograph a word.
+    strip_accents: None means the value of do_lower_case, as in Google's code.
     """
 
     def __init__(
@@ -59,13 +60,14 @@ class BasicTokenizer:
         if self.strip_accents:
             word = _strip_accents(word)
         if self.do_lower_case:
-            # one character at a time: str.lower() knows the final sigma, Python 2 and Rust do not
+            # Characters are lower-cased one by one because str.lower() of a word treats a final sigma differently,
+            # which Python 2 and the library do not.
             word = "".join(LOWER.get(char) or char.lower() for char in word)
         return word
 
 
 class WordpieceTokenizer:
-    """Cuts words into pieces of the vocabulary, greedily: the longest piece that fits, again and again."""
+    """Splits words into pieces of the vocabulary greedily: each piece is the longest one that fits."""
 
     def __init__(
         self,
@@ -78,7 +80,11 @@ class WordpieceTokenizer:
         self.max_input_chars_per_word = max_input_chars_per_word
 
     def tokenize(self, text: str | bytes) -> list[str]:
-        """Cuts "unaffable" into un ##aff ##able. A word not so cut, or too long: unk_token."""
+        """The pieces of the words of a text, such as un ##aff ##able for "unaffable".
+
+        A word that cannot be split, or that is longer than max_input_chars_per_word, gives unk_token. Raises ValueError
+        for bytes that are not UTF-8 and for lone surrogates.
+        """
         return [piece for word in whitespace_tokenize(convert_to_unicode(text)) for piece in self._pieces(word)]
 
     def _pieces(self, word: str) -> list[str]:
@@ -88,10 +94,9 @@ class WordpieceTokenizer:
         start = 0
         while start < len(word):
             prefix = "##" if start else ""
-            for end in range(len(word), start, -1):
-                if prefix + word[start:end] in self.vocab:
-                    break
-            else:
+            ends = range(len(word), start, -1)
+            end = next((end for end in ends if prefix + word[start:end] in self.vocab), None)
+            if end is None:
                 return [self.unk_token]
             pieces.append(prefix + word[start:end])
             start = end
@@ -99,10 +104,10 @@ class WordpieceTokenizer:
 
 
 class FullTokenizer:
-    """Text to pieces, pieces to ids and back.
+    """Converts text to pieces, pieces to ids, and ids to pieces.
 
-    never_split: strings such as "[MASK]" that are one piece wherever the text has them, as special tokens are in
-        transformers. Google's code has no such strings: "[MASK]" is the pieces [ mask ].
+    never_split: strings such as "[MASK]" that are one piece wherever they occur in the text, like the special tokens of
+        transformers. Google's code has no such strings and splits "[MASK]" into the pieces [ mask ].
     """
 
     def __init__(
@@ -144,7 +149,10 @@ class FullTokenizer:
 
 
 def load_vocab(vocab_file: str | os.PathLike[str]) -> dict[str, int]:
-    """Piece -> id, from a file with one piece a line. ValueError for a missing, empty or malformed file."""
+    """Read the ids of pieces from a file with one piece per line.
+
+    Raises ValueError for a missing or empty file, an empty or repeated piece, and bytes that are not UTF-8.
+    """
     if not os.path.isfile(vocab_file):
         raise ValueError(f"{vocab_file}: expected a vocabulary file, one piece a line; there is no such file")
     vocab: dict[str, int] = {}
@@ -167,22 +175,22 @@ def load_vocab(vocab_file: str | os.PathLike[str]) -> dict[str, int]:
 
 
 def convert_by_vocab(vocab: Mapping[Key, Value], items: Iterable[Key]) -> list[Value]:
-    """KeyError for an item that the vocabulary does not have, as in Google's code."""
+    """Look up each item; KeyError for one that the vocabulary does not have, as in Google's code."""
     return [vocab[item] for item in items]
 
 
 def convert_tokens_to_ids(vocab: Mapping[str, int], tokens: Iterable[str]) -> list[int]:
-    """`convert_by_vocab` for pieces."""
+    """The ids of pieces; KeyError for an unknown piece."""
     return convert_by_vocab(vocab, tokens)
 
 
 def convert_ids_to_tokens(inv_vocab: Mapping[int, str], ids: Iterable[int]) -> list[str]:
-    """`convert_by_vocab` for ids."""
+    """The pieces of ids; KeyError for an unknown id."""
     return convert_by_vocab(inv_vocab, ids)
 
 
 def convert_to_unicode(text: str | bytes) -> str:
-    """The text as str; bytes are read as UTF-8. ValueError for other bytes, and for lone surrogates."""
+    """The text as str; bytes are decoded as UTF-8. Raises ValueError for other bytes and for lone surrogates."""
     if isinstance(text, bytes):
         try:
             return text.decode("utf-8")
@@ -202,7 +210,7 @@ def whitespace_tokenize(text: str) -> list[str]:
 
 
 def _clean(text: str) -> str:
-    """Drops NUL, U+FFFD and control characters; every kind of white space becomes a space."""
+    """Remove NUL, U+FFFD and control characters, and replace every white space character by a space."""
     return "".join(
         " " if _is_whitespace(char) else char for char in text if char not in "\0\ufffd" and not _is_control(char)
     )
@@ -246,12 +254,12 @@ def _is_whitespace(char: str) -> bool:
 
 
 def _is_control(char: str) -> bool:
-    # Co, private use: the library drops it, Google's code keeps it and so makes its word an [UNK]
+    # The library deletes private-use characters (Co). Google's code keeps them, and their words become [UNK].
     return char not in "\t\n\r" and _category(char) in ("Cc", "Cf", "Co")
 
 
 def _is_punctuation(char: str) -> bool:
-    """Unicode's punctuation, and every other ASCII sign: ^, $ and ` part words as well."""
+    """Whether words are split at this character: Unicode punctuation and all ASCII signs, for instance ^, $ and `."""
     return _is_ascii_sign(char) or _category(char).startswith("P")
 
 

@@ -1,13 +1,13 @@
-"""Docstrings of Python source files as plain English: parse, clean, cut into summary, prose and parameters.
+"""Read docstrings from Python source files as plain English: summary, prose and parameters.
 
-Files are parsed with `ast` and never imported: no side effects, and a package that is broken or slow to import
-still reads. The work is divided over child processes that run this file (standard library only, so each starts
-in 50 ms, unlike a fork or spawn of a script that has torch loaded).
+Files are parsed with `ast` and never imported, so there are no side effects, and packages that are broken or slow to
+import can be read too. The work is divided among child processes that run this file. It uses the standard library only,
+so that a child starts in 50 ms, unlike a fork or spawn of a script that has loaded torch.
 
-What is kept. A language model of English should spend its steps on sentences, so doctest sessions, literal and
-code blocks, formulas, tables, references and signatures go, and the mark-up around words (roles, back-quotes,
-asterisks, links) is reduced to the words. Parameter lists stay, in one form whatever the style (numpydoc, Google,
-Sphinx): `axis (int, optional): Axis along which the sum is taken.`
+A language model of English should be trained on sentences. Therefore doctest sessions, literal and code blocks,
+formulas, tables, references and signatures are removed, and the mark-up around words (roles, back-quotes, asterisks,
+links) is reduced to the words. Lists of parameters are kept, in one form for all styles (numpydoc, Google, Sphinx):
+`axis (int, optional): Axis along which the sum is taken.`
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ SKIPPED_FOLDERS = {
     *("test", "tests", "testing", "benchmarks", "site-packages", "dist-packages"),
     *("vendored", "externals", "third_party", "idlelib", "lib2to3", "turtledemo"),
 }
-# Two hundred models that repeat one another: a quarter of the time, 8 % of the documents left after deduplication.
+# Two hundred models with similar texts: reading them takes a quarter of the time, and they would be only 8 % of the
+# documents after near-duplicates are removed.
 SKIPPED_MODULES = ("transformers.models.",)
-# Functions by which numpy and torch document what is written in C.
+# Functions with which numpy and torch document their functions that are written in C.
 DOCUMENTING_CALLS = {"add_newdoc", "add_docstr", "add_docstr_all"}
 
 PARAMETER_SECTIONS = {"parameters", "other parameters", "args", "arguments", "keyword args", "keyword arguments"}
@@ -67,6 +68,8 @@ _INLINE = [
 
 @dataclass
 class Parameter:
+    """One documented parameter; `type` is empty if the docstring names none."""
+
     name: str
     type: str
     description: str
@@ -78,8 +81,11 @@ class Parameter:
 
 @dataclass
 class Docstring:
-    """One documented thing. `prose` are the paragraphs after the summary, in order, parameters left out;
-    `fingerprint` holds hashes of a fixed quarter of its five-word sequences, to find near-duplicates by."""
+    """The documentation of one module, class, function or topic.
+
+    prose: the paragraphs after the summary, in order, without the parameters. fingerprint: hashes of about a quarter of
+    its five-word sequences (see `fingerprint`), by which near-duplicates are found.
+    """
 
     module: str
     name: str
@@ -90,12 +96,13 @@ class Docstring:
     fingerprint: list[int] = field(default_factory=list)
 
     def paragraphs(self) -> list[str]:
+        """The summary, the prose, then one paragraph for each parameter."""
         return [self.summary, *self.prose, *map(str, self.parameters)]
 
 
 def plain(text: str) -> str:
-    """Mark-up reduced to its words, white space to single blanks."""
-    if not _MARKED.search(text):  # most texts, and a search costs a tenth of the substitutions
+    """The text without mark-up, with every run of white space replaced by one blank."""
+    if not _MARKED.search(text):  # true for most texts, and ten times faster than the substitutions
         return " ".join(text.split())
     for pattern, replacement in _INLINE:
         text = pattern.sub(replacement, text)
@@ -103,20 +110,21 @@ def plain(text: str) -> str:
 
 
 def is_prose(text: str) -> bool:
-    """At least four words of letters, and letters and blanks for four fifths of the characters."""
+    """Whether a text has at least four words, and letters and blanks are at least four fifths of its characters."""
     letters = sum(map(len, re.findall(r"[A-Za-z ]+", text)))
     return letters >= 0.8 * len(text) and len(re.findall(r"[A-Za-z]{2,}", text)) >= 4
 
 
 def indent(line: str) -> int:
+    """The number of white space characters at the start of the line."""
     return len(line) - len(line.lstrip())
 
 
 def without_code(lines: list[str]) -> list[str]:
-    """Lines left when doctests, fenced and literal blocks, directives and tables are gone."""
+    """The lines without doctests, fenced and literal blocks, directives and tables."""
     kept: list[str] = []
     fenced = doctest = False
-    block = None  # indentation of the line whose deeper block is being dropped
+    block = None  # while a block is skipped: the indentation of the line above it, which its lines exceed
     for line in lines:
         stripped = line.strip()
         if stripped.startswith(("```", "~~~")):
@@ -144,7 +152,7 @@ def without_code(lines: list[str]) -> list[str]:
 
 
 def sections(lines: list[str]) -> Iterator[tuple[str, bool, list[str]]]:
-    """(lower-case title or "", whether underlined as in numpydoc, lines) in order."""
+    """Yield (lower-case title or "", whether it is underlined as in numpydoc, lines) of the sections in order."""
     title, underlined = "", False
     body: list[str] = []
     position = 0
@@ -166,7 +174,7 @@ def sections(lines: list[str]) -> Iterator[tuple[str, bool, list[str]]]:
 
 
 def paragraphs(lines: list[str]) -> list[str]:
-    """Blocks between blank lines, and list items, each joined to one line and cleaned; only prose is kept."""
+    """The blocks between blank lines and the list items, each joined into one line, if they are prose."""
     blocks: list[list[str]] = [[]]
     for line in lines:
         stripped = line.strip()
@@ -182,14 +190,17 @@ def paragraphs(lines: list[str]) -> list[str]:
 
 
 def parameter(lines: list[str], underlined: bool) -> Parameter | None:
-    """One entry of a parameter section; None where it is not `name: description` with prose to describe it."""
+    """One entry of a section of parameters; None unless it has a name and a description in prose.
+
+    underlined: the section is in the style of numpydoc.
+    """
     pattern = _NUMPY_ENTRY if underlined else _GOOGLE_ENTRY
     match = _SPHINX_ENTRY.match(lines[0].strip()) or pattern.match(lines[0].strip())
     if not match:
         return None
     first = match.groupdict().get("text") or ""
     rest: list[str] = []
-    for line in lines[1:]:  # the description ends with its first paragraph: lists of choices follow it
+    for line in lines[1:]:  # only the first paragraph is the description; lists of choices may follow
         if not line.strip():
             if rest or first:
                 break
@@ -203,7 +214,7 @@ def parameter(lines: list[str], underlined: bool) -> Parameter | None:
 
 
 def parameters(lines: list[str], underlined: bool) -> list[Parameter]:
-    """The entries of a section: each begins at the section's own (smallest) indentation."""
+    """The entries of a section of parameters; each begins with a line of the smallest indentation."""
     margin = min((indent(line) for line in lines if line.strip()), default=0)
     entries: list[list[str]] = []
     for line in lines:
@@ -216,14 +227,17 @@ def parameters(lines: list[str], underlined: bool) -> list[Parameter]:
 
 
 def fingerprint(text: str) -> list[int]:
-    """CRC-32 of those five-word sequences whose CRC is divisible by 4: the same quarter in every text."""
+    """The sorted CRC-32 of the five-word sequences, as far as it is divisible by 4.
+
+    Whether a sequence is kept does not depend on the text around it, so that fingerprints can be compared.
+    """
     words = re.findall(r"[a-z]{2,}", text.lower())
     hashes = {zlib.crc32(" ".join(words[i : i + 5]).encode()) for i in range(len(words) - 4)}
     return sorted(value for value in hashes if value % 4 == 0)
 
 
 def read_docstring(text: str, module: str, name: str, kind: str) -> Docstring | None:
-    """A raw docstring as a Docstring, or None where less than MIN_CHARACTERS of English are left of it."""
+    """Parse a raw docstring; None if fewer than MIN_CHARACTERS characters of English are left of it."""
     prose: list[str] = []
     entries: list[Parameter] = []
     for title, underlined, lines in sections(without_code(cleandoc(text).splitlines())):
@@ -241,7 +255,7 @@ def read_docstring(text: str, module: str, name: str, kind: str) -> Docstring | 
 
 
 def raw_docstrings(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
-    """(name, kind, text) of a module, its classes, functions and methods; not of functions inside functions."""
+    """Yield (name, kind, text) for a module, its classes, functions and methods, but not for nested functions."""
     waiting: list[tuple[str, ast.AST]] = [("", tree)]
     while waiting:
         prefix, node = waiting.pop()
@@ -260,7 +274,10 @@ def raw_docstrings(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
 
 
 def documenting_call(call: ast.Call) -> Iterator[tuple[str, str, str]]:
-    """add_newdoc("numpy", "abs", text) of numpy, add_docstr(torch.abs, text) of torch."""
+    """Yield (name, kind, text) of a call such as numpy's add_newdoc("numpy", "abs", text).
+
+    torch's form is add_docstr(torch.abs, text). Other calls yield nothing.
+    """
     if getattr(call.func, "id", getattr(call.func, "attr", "")) not in DOCUMENTING_CALLS or len(call.args) < 2:
         return
     *_, target, text = call.args
@@ -271,20 +288,22 @@ def documenting_call(call: ast.Call) -> Iterator[tuple[str, str, str]]:
 
 
 def raw_topics(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
-    """pydoc_data/topics.py is one dictionary: title -> chapter of the language reference."""
+    """Yield (title, "topic", text) of pydoc_data/topics.py, a dictionary of chapters of the language reference."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
             yield from ((name, "topic", text) for name, text in ast.literal_eval(node.value).items())
 
 
 def read_file(path: str, module: str) -> list[Docstring]:
-    """The Docstrings of one source file, in the order of their names. A file that this Python cannot parse (a
-    template, another version's syntax) documents nothing here and gives none."""
+    """The docstrings of one source file, sorted by name.
+
+    A file that this Python cannot parse (a template, or the syntax of another version) gives none.
+    """
     source = Path(path).read_bytes()
     if not _LONG_STRING.search(source) and not module.startswith("pydoc_data"):
         return []
     try:
-        with warnings.catch_warnings():  # invalid escapes in other people's strings
+        with warnings.catch_warnings():  # for invalid escapes in the strings of other projects
             warnings.simplefilter("ignore")
             tree = ast.parse(source)
     except (SyntaxError, ValueError):
@@ -295,8 +314,11 @@ def read_file(path: str, module: str) -> list[Docstring]:
 
 
 def source_files(root: Path, package: str) -> Iterator[tuple[str, str]]:
-    """(path, dotted module name) of the package's .py files, sorted. Left out are tests, vendored code and
-    private folders (notes to colleagues; a third of torch), but not numpy's _core, which holds its functions."""
+    """Yield (path, dotted module name) of the package's .py files, sorted by name in each folder.
+
+    Tests, vendored code and private folders are left out. The docstrings of private code are written for its
+    developers, and they are a third of torch's. The exception is _core, which holds the functions of numpy.
+    """
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(
             name for name in folders if name not in SKIPPED_FOLDERS and (name[0] != "_" or name == "_core")
@@ -312,8 +334,12 @@ def source_files(root: Path, package: str) -> Iterator[tuple[str, str]]:
 
 
 def read_files(files: list[tuple[str, str]], workers: int | None = None) -> list[Docstring]:
-    """Docstrings of (path, module) files, sorted by module and name, read by `workers` child processes
-    (default: one per core that this process may use, at most 8)."""
+    """The docstrings of the files, given as (path, module), sorted by module and name.
+
+    workers: number of child processes that read them. The default is one for each core that this process may use, at
+        most 8.
+    Raises RuntimeError if a child fails.
+    """
     workers = workers or min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
     by_size = sorted(files, key=lambda file: (-os.path.getsize(file[0]), file))
     children = []
@@ -337,7 +363,9 @@ def read_files(files: list[tuple[str, str]], workers: int | None = None) -> list
 
 
 def main() -> None:
-    gc.disable()  # halves the time: a syntax tree is many objects and no garbage before it goes
+    """The main function of a child process: (path, module) pairs on stdin, docstrings on stdout, both as JSON."""
+    # Without garbage collection this takes half the time: syntax trees are many objects that are all still in use.
+    gc.disable()
     sys.stdin.reconfigure(encoding="utf-8")
     sys.stdout.reconfigure(encoding="utf-8")
     records = [asdict(document) for path, module in json.load(sys.stdin) for document in read_file(path, module)]

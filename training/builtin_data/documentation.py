@@ -1,22 +1,22 @@
-"""The embedded default: real English for every script, from the user's own Python installation, offline.
+"""The built-in data of every script: real English from the user's own Python installation, without a network.
 
-The text is the documentation that an installation carries: `pydoc_data.topics` (chapters of the language
-reference) and the docstrings of the standard library and of those PACKAGES that are installed. Docstrings also
-hold labelled data that are true by construction: which body belongs to which summary, what kind of thing is
-described, and what each parameter means.
+The text is the documentation that an installation contains: `pydoc_data.topics` (chapters of the language reference)
+and the docstrings of the standard library and of those PACKAGES that are installed. Docstrings also provide labelled
+data whose labels are correct by construction: which body belongs to which summary, whether a class, a function or a
+method is described, and what each parameter means.
 
     python -m training builtin_data --output_dir D     # corpus.txt, {pair,kind}_{train,validation}.tsv, qa_*.json
 
-Splits. A module's docstrings are on one side, decided by a hash of the module's name (VALIDATION_SHARE in 100 are
-held out). Of the held-out ones, those whose function or class name also occurs in training, or that share more
-than LEAK_SHARE of their five-word sequences with it, are not used. `documents` (for pre-training) are the
-documents of the training side only: pre-training may read the texts of the tasks' training examples, never those
-of their validation examples. Whoever holds out documents for evaluating pre-training takes them from `documents`.
+Splits: all docstrings of a module are in the same split, which a hash of the module's name decides (VALIDATION_SHARE
+in 100 are held out). A held-out docstring is not used if the name of its function or class also occurs in training, or
+if more than LEAK_SHARE of its five-word sequences do. `documents`, for pre-training, are the documents of the training
+split only: pre-training may read the texts of the tasks' training examples, but never those of their validation
+examples. The documents that are held out to evaluate pre-training are also taken from `documents`.
 
-Near-duplicates. Packages repeat themselves (each of transformers' models documents the same arguments): a
-document that shares more than NEAR_DUPLICATE_SHARE of its five-word sequences with earlier ones is dropped.
+Near-duplicates: packages repeat themselves (all models of transformers document the same arguments). A document is
+left out if more than NEAR_DUPLICATE_SHARE of its five-word sequences occur in earlier ones.
 
-What is read depends on what is installed; scripts record the hash of the text. Nothing of it is committed.
+The text depends on what is installed, so scripts record its hash. None of it is stored in the repository.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ VALIDATION_SHARE = 12
 NEAR_DUPLICATE_SHARE = 0.5
 LEAK_SHARE = 0.2
 
-BODY_WORDS = 60  # a pair of summary and body is about 100 word pieces
+BODY_WORDS = 60  # with it, a pair of summary and body has about 100 word pieces
 CONTEXT_CHARACTERS = 500
 ANSWER_WORDS = 20
 QUESTIONS = (
@@ -56,25 +56,30 @@ _SENTENCE_END = re.compile(r"(?<=[a-z0-9)\]'\"])[.!?](?= +[A-Z(\[`'\"])")
 
 
 class Library(NamedTuple):
+    """The documentation of this installation in its two splits."""
+
     train: list[Docstring]
     validation: list[Docstring]
 
 
 def share_seen(document: Docstring, seen: set[int]) -> float:
+    """The share, from 0 to 1, of the document's fingerprint that is in `seen`."""
     return sum(value in seen for value in document.fingerprint) / max(1, len(document.fingerprint))
 
 
 def short_name(document: Docstring) -> str:
+    """The last part of the dotted name of what is described."""
     return (document.name or document.module).rsplit(".", 1)[-1]
 
 
 def is_held_out(document: Docstring) -> bool:
+    """Whether the document's module is in the validation split; topics never are."""
     number = int(hashlib.sha256(document.module.encode()).hexdigest(), 16)
     return document.kind != "topic" and number % 100 < VALIDATION_SHARE
 
 
 def split_library(found: list[Docstring]) -> Library:
-    """Near-duplicates dropped, then cut by module as the header says. The order of `found` is kept."""
+    """Remove near-duplicates and split by module, as the docstring of this file says. The order of `found` is kept."""
     seen: set[int] = set()
     names: set[str] = set()
     train: list[Docstring] = []
@@ -96,10 +101,13 @@ def split_library(found: list[Docstring]) -> Library:
 
 @lru_cache(maxsize=2)
 def library(include_packages: bool = True) -> Library:
-    """All documents of this installation; about 15 s with twelve packages, 2 s without, then remembered."""
+    """All documents of this installation, cached. The first call takes about 15 s with twelve packages, 2 s without.
+
+    Raises ValueError if the standard library has no Python sources.
+    """
     files = list(source_files(Path(sysconfig.get_path("stdlib")), ""))
     for package in PACKAGES if include_packages else ():
-        specification = importlib.util.find_spec(package)  # finds, does not import
+        specification = importlib.util.find_spec(package)  # does not import the package
         for folder in (specification and specification.submodule_search_locations) or ():
             files += source_files(Path(folder), package)
     found = read_files(files)
@@ -112,27 +120,31 @@ def library(include_packages: bool = True) -> Library:
 
 
 def side(split: str, include_packages: bool) -> list[Docstring]:
+    """The documents of a split, "train" or "validation"; ValueError for another name."""
     if split not in Library._fields:
         raise ValueError(f"expected split 'train' or 'validation', got {split!r}")
     return getattr(library(include_packages), split)
 
 
 def documents(include_packages: bool = True) -> list[list[str]]:
-    """Documents for pre-training, each a list of paragraphs without line breaks, at least 200 characters in all:
-    summary, prose, then one paragraph for each parameter. Validation documents of the tasks are not among them.
-    As in the tasks, the order is by hash: the first N are a sample of all."""
+    """Documents for pre-training, each a list of paragraphs without line breaks, as `Docstring.paragraphs` gives them.
+
+    A document has at least 200 characters. Documents of the tasks' validation splits are not among them. As in the
+    tasks, the order is that of a hash, so that the first N are a random sample of all.
+    """
     return sorted(
         (document.paragraphs() for document in side("train", include_packages)), key=lambda d: stable_hash(*d)
     )
 
 
 def first_sentence(text: str) -> str:
+    """The first sentence with its full stop; the whole text if no end of a sentence is found."""
     end = _SENTENCE_END.search(text)
     return text[: end.end()] if end else text
 
 
 def pair(document: Docstring) -> tuple[str, str] | None:
-    """(summary line, start of the body); None where either is too short to tell anything."""
+    """(first sentence, first BODY_WORDS words of the rest); None if either has too few words, or the first too many."""
     summary = first_sentence(document.summary)
     rest = [document.summary[len(summary) :].strip(), *document.paragraphs()[1:]]
     words = " ".join(rest).split()
@@ -142,25 +154,27 @@ def pair(document: Docstring) -> tuple[str, str] | None:
 
 
 def pair_examples(split: str, include_packages: bool = True) -> list[dict]:
-    """Does this body belong to this summary? dicts of sentence1 (summary), sentence2 (body) and label (1: yes).
+    """Does this body belong to this summary? Dicts of sentence1 (summary), sentence2 (body) and label (1 for yes).
 
-    Every summary and every body occurs twice, once with each label, so that neither alone tells anything and the
-    labels are balanced exactly. The wrong body is from the same package, half its documents away, so that the
-    package's subject and style do not tell either, but (modules being neighbours) almost always from another
-    module. Weighing shared words by their rarity answers 88 % of the validation pairs; with the next docstring
-    of the same module as the wrong body it answers 74 %, with any docstring 90 %."""
+    Every summary and every body occurs twice, once with each label, so that neither of them alone predicts the label
+    and the labels are balanced exactly. The wrong body comes from the same package, so that subject and style of the
+    package do not predict the label either. Its distance is half of the package's documents, so that it is almost
+    always from another module. A baseline that counts shared words, weighted by their rarity, is right for 88 % of
+    the validation pairs; it would be for 74 % if the wrong body were the next docstring of the module, and for 90 %
+    if it were any docstring.
+    """
     by_package: dict[str, list[tuple[str, str]]] = {}
     seen: set[str] = set()
     for document in side(split, include_packages):
         package = document.module.split(".")[0]
         both = pair(document)
-        if both and seen.isdisjoint(both):  # a text that two share would make wrong pairs right
+        if both and seen.isdisjoint(both):  # if two documents had the same text, a pair with label 0 could be correct
             seen.update(both)
             by_package.setdefault(package if package in PACKAGES else "", []).append(both)
     examples = []
     for pairs in by_package.values():
         half = len(pairs) // 2
-        if not half:  # there is no other body
+        if not half:  # a single pair, for which there is no wrong body
             continue
         for (summary, body), (_, other) in zip(pairs, pairs[half:] + pairs[:half], strict=True):
             examples.append({"sentence1": summary, "sentence2": body, "label": 1})
@@ -169,8 +183,11 @@ def pair_examples(split: str, include_packages: bool = True) -> list[dict]:
 
 
 def classification_examples(split: str, include_packages: bool = True) -> list[dict]:
-    """What is described here? dicts of sentence (summary and start of the body) and label ("class", "function" or
-    "method"), as many of each label. Logistic regression on words and word pairs answers 73 %."""
+    """What is described here? Dicts with sentence (the first BODY_WORDS words) and label.
+
+    The label is "class", "function" or "method", and there are equally many of each. A logistic regression on words and
+    pairs of words is right for 73 %.
+    """
     by_kind: dict[str, list[dict]] = {"class": [], "function": [], "method": []}
     for document in side(split, include_packages):
         kind = "method" if document.kind == "function" and "." in document.name else document.kind
@@ -179,16 +196,17 @@ def classification_examples(split: str, include_packages: bool = True) -> list[d
             by_kind[kind].append({"sentence": " ".join(words[:BODY_WORDS]), "label": kind})
     for examples in by_kind.values():
         examples.sort(key=lambda example: stable_hash(example["sentence"]))
-    rows = zip(*by_kind.values(), strict=False)  # as long as the shortest
+    rows = zip(*by_kind.values(), strict=False)  # stops at the end of the shortest list, which balances the labels
     return [example for row in rows for example in row]
 
 
 def stable_hash(*parts: str) -> str:
+    """SHA-256 of the parts; unlike hash(), it is the same in every process."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def contexts(entries: list[Parameter]) -> list[list[Parameter]]:
-    """Neighbouring parameters in groups that fit CONTEXT_CHARACTERS, each group of at least two."""
+    """Groups of two or more neighbouring parameters that fit into CONTEXT_CHARACTERS characters."""
     groups: list[list[Parameter]] = [[]]
     for entry in entries:
         if len(str(entry)) > CONTEXT_CHARACTERS // 2:
@@ -205,7 +223,11 @@ def answer(entry: Parameter) -> str:
 
 
 def paragraph(document: Docstring, group: list[Parameter], known: set[str]) -> dict:
-    """One SQuAD paragraph: the group's descriptions in a row, a question for each that is not in `known`."""
+    """One paragraph in the form of SQuAD: the descriptions of the group, joined, and questions about them.
+
+    There is no question whose answer is in `known` or has more than ANSWER_WORDS words, and there are none at all if
+    two parameters have the same name.
+    """
     context = " ".join(map(str, group))
     questions = []
     start = 0
@@ -222,17 +244,18 @@ def paragraph(document: Docstring, group: list[Parameter], known: set[str]) -> d
 
 
 def question_answering(split: str, include_packages: bool = True) -> dict:
-    """What does this parameter mean? In the form of SQuAD 1.1; an article is the documentation of one function.
+    """What does this parameter mean? Questions in the form of SQuAD 1.1; an article documents one function.
 
-    A context describes two or more parameters, so that the answer depends on the question. The answer is the
-    first sentence of the parameter's description. No answer of the validation side occurs in training."""
+    A context describes two or more parameters, so that the answer depends on the question. The answer is the first
+    sentence of the parameter's description. No answer of the validation split occurs in the training split.
+    """
     known = set()
     if split == "validation":
         known = {answer(entry) for document in side("train", include_packages) for entry in document.parameters}
     articles: dict[str, dict] = {}
     for document in side(split, include_packages):
         title = f"{document.module}.{document.name}"
-        # A name can be defined twice in a module, for two systems say, with the same words about its parameters.
+        # A module may define a name twice, for two systems for instance, and describe its parameters in the same words.
         made = {one["context"]: one for one in articles.get(title, {}).get("paragraphs", ())}
         made |= {one["context"]: one for one in (paragraph(document, g, known) for g in contexts(document.parameters))}
         if kept := [one for one in made.values() if one["qas"]]:
@@ -241,13 +264,13 @@ def question_answering(split: str, include_packages: bool = True) -> dict:
 
 
 def write_tsv(path: Path, examples: list[dict]) -> None:
-    """Tab-separated with a header and no quoting, as GLUE's files are; the texts hold no tabs or line breaks."""
+    """Write tab-separated values with a header and no quoting, as in GLUE; the texts have no tabs or line breaks."""
     rows = [list(examples[0]), *(list(map(str, example.values())) for example in examples)]
     path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Write the corpus and the tasks into --output_dir."""
+    """The command line: write the corpus and the tasks into --output_dir."""
     parser = argparse.ArgumentParser(
         prog="python -m training builtin_data",
         description=__doc__,
