@@ -22,7 +22,7 @@ ProblemType = Literal["regression", "single_label_classification", "multi_label_
 
 
 def runs_eagerly() -> bool:
-    """Whether plain autograd records the operations; the autograd functions here work in no torch.compile or torch.func."""
+    """Whether plain autograd records the operations. Under torch.compile and torch.func, autograd functions fail."""
     return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
 
 
