@@ -1,9 +1,9 @@
-"""Lengths in tokens of fine-tuning data, as the benchmarks draw them: histograms in results/lengths.json.
+"""Histograms of the lengths of fine-tuning data in tokens, from which benchmarks draw: results/lengths.json.
 
     BERT_REPRO_DATA=DIR python benchmarks/lengths.py
 
-DIR holds glue/MRPC, glue/SST-2, squad/*.json.xz and assets/uncased_vocab.txt. Lengths count [CLS] and [SEP]; GLUE is
-cut at 128 tokens, SQuAD at windows of 384 with a stride of 128. Only counts are stored, no text.
+DIR contains glue/MRPC, glue/SST-2, squad/*.json.xz and assets/uncased_vocab.txt. Lengths include [CLS] and [SEP]. GLUE
+is cut at 128 tokens; SQuAD is read in windows of 384 tokens with a stride of 128. Only counts are stored, no text.
 """
 
 import hashlib
@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from transformers import PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -30,6 +32,7 @@ SQUAD = {"train": "squad/train-v1.1.reconstructed.json.xz", "dev": "squad/dev-v1
 
 
 def histogram(lengths: Iterable[int], limit: int, source: Path) -> dict[str, Any]:
+    """The counts of the lengths, and the share of real tokens if every row is padded to ``limit``."""
     counts = Counter(lengths)
     total = sum(length * count for length, count in counts.items())
     return {
@@ -41,20 +44,23 @@ def histogram(lengths: Iterable[int], limit: int, source: Path) -> dict[str, Any
     }
 
 
-def glue_lengths(folder: Path, tokenizer: Any, task: str, split: str) -> dict[str, Any]:
+def glue_lengths(folder: Path, tokenizer: PreTrainedTokenizerBase, task: str, split: str) -> dict[str, Any]:
+    """The histogram of a split of a GLUE task."""
     path = official_files(GLUE_TASKS[task], folder / "glue" / GLUE[task], with_test=False)[split]
     texts = read_examples(GLUE_TASKS[task], path, labelled=True).texts
     encoded = tokenizer(*texts, truncation="longest_first", max_length=128, return_attention_mask=False)
     return histogram((len(row) for row in encoded["input_ids"]), 128, path)
 
 
-def squad_lengths(folder: Path, tokenizer: Any, split: str) -> dict[str, Any]:
+def squad_lengths(folder: Path, tokenizer: PreTrainedTokenizerBase, split: str) -> dict[str, Any]:
+    """The histogram of the windows of a split of SQuAD 1.1."""
     path = folder / SQUAD[split]
     windows = build_windows(read_squad(path), tokenizer)
     return histogram((len(row) for row in windows.input_ids), 384, path)
 
 
 def main() -> None:
+    """The command."""
     folder = os.environ.get("BERT_REPRO_DATA")
     if not folder:
         raise SystemExit("BERT_REPRO_DATA is not set: expected the folder of the data sets")

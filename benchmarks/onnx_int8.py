@@ -1,9 +1,9 @@
-"""A fine-tuned classifier in torch, in ONNX and in ONNX with 8-bit integers: its scores on a development set, and time.
+"""Scores on a development set and times of a fine-tuned classifier in torch, in ONNX and in ONNX with 8-bit integers.
 
     python benchmarks/onnx_int8.py --model runs/mrpc --task_name mrpc --data_dir MRPC
 
-Needs pip install -e '.[train,onnx]'. Batches of 32 rows of like length; seconds are the best of three passes, CPU time.
-Written to results/onnx_int8.json.
+It needs pip install -e '.[train,onnx]'. Batches hold 32 rows of similar length. Seconds are CPU time, the best of three
+passes. The record is written to results/onnx_int8.json.
 """
 
 import argparse
@@ -11,7 +11,9 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -24,6 +26,7 @@ from benchmarks.provenance import provenance
 from examples.export_onnx import main as export
 from modeling_bert_repro import BertForSequenceClassification
 from training.arguments import GlueArguments
+from training.engine.batches import Features
 from training.engine.initial_weights import load_network
 from training.tasks.classification import glue
 from training.tasks.classification.sources import load_data
@@ -31,16 +34,18 @@ from training.tasks.classification.sources import load_data
 RESULTS = Path(__file__).parent / "results" / "onnx_int8.json"
 
 
-def batches(features) -> list[tuple[np.ndarray, dict[str, torch.Tensor]]]:
-    """Rows and what the network is given, labels left out."""
+def batches(features: Features) -> list[tuple[np.ndarray, dict[str, torch.Tensor]]]:
+    """For every batch the indices of its rows, and the inputs of the network without labels."""
     order = np.argsort(-features.lengths, kind="stable")
     parts = [order[i : i + 32] for i in range(0, len(order), 32)]
     names = ("input_ids", "token_type_ids", "attention_mask")
     return [(rows, {name: features.collate(rows)[name] for name in names}) for rows in parts]
 
 
-def measure(compute, work, task, labels) -> dict[str, float]:
-    """`compute` takes a batch and returns its logits, (B, C)."""
+def measure(
+    compute: Callable[[Any], np.ndarray], work: list[tuple[np.ndarray, Any]], task: glue.Task, labels: list
+) -> dict[str, float]:
+    """The task's scores and the CPU seconds; `compute` takes a batch and returns its logits (B, C)."""
     best = float("inf")
     for _ in range(3):
         start = time.process_time()
@@ -51,6 +56,7 @@ def measure(compute, work, task, labels) -> dict[str, float]:
 
 
 def main() -> None:
+    """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("--model", "--task_name", "--data_dir"):
         parser.add_argument(name, required=True)

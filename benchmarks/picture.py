@@ -1,9 +1,9 @@
-"""The table of benchmarks/step.py as a picture.
+"""Draw the table of benchmarks/step.py.
 
     python benchmarks/picture.py step_cpu.json speed.png
 
-A bar is a median ratio to transformers' speed, its whisker the smallest and the largest. The smallest cases, where
-both are alike, and peak memory, where less is better, are left to the table.
+A bar is the median ratio to transformers' speed; its whisker reaches from the smallest to the largest ratio. The
+picture leaves out the smallest cases, in which both are equally fast, and peak memory, of which less is better.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 GROUPS = ("pretraining", "finetuning", "inference")
-COLOURS = {"padded to the longest": "#56A0D3", "rows of like length": "#B5B5B5"}  # else, as most scripts do: blue
+COLOURS = {"padded to the longest": "#56A0D3", "rows of like length": "#B5B5B5"}  # blue for the others
 NAMES = {"stock": "stock", "stock, padded to the longest": "padded to the longest row of a random batch"}
 
 
@@ -37,7 +37,11 @@ def draw(record: dict, path: Path) -> None:
         axes.annotate(
             f"{row['ratio']:.2f}  {peer}",
             (row["ratio"] + high, place),
-            **{"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": 9, "color": "#333333"},
+            xytext=(6, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+            color="#333333",
         )
         places.setdefault(row["workload"], []).append(place)
         place, last = place + 1, row["workload"]
@@ -56,9 +60,10 @@ def draw(record: dict, path: Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
+    """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("record", type=Path, help="what benchmarks/step.py wrote")
-    parser.add_argument("picture", type=Path, help="where to: .png or .svg")
+    parser.add_argument("record", type=Path, help="a record of benchmarks/step.py")
+    parser.add_argument("picture", type=Path, help="the file to write, .png or .svg")
     args = parser.parse_args(argv)
     draw(json.loads(args.record.read_text(encoding="utf-8")), args.picture)
 

@@ -1,10 +1,10 @@
-"""Pre-training runs of one vocabulary compared: masked-LM loss on the very same held-out instances.
+"""Compare pre-training runs of one vocabulary: masked-LM loss on the same held-out instances.
 
     python benchmarks/pretraining_comparison.py runs/base runs/mlm runs/wwm runs/phases runs/long
 
-What a run itself evaluates are instances of its own kind: pairs or packed text, single pieces or whole words masked,
-128 or 512 tokens, whose losses differ by their nature. Here every network predicts all kinds, in float32 without
-dropout; the held-out corpus is the first run's. Written to results/pretraining_comparison.json.
+A run evaluates instances of its own kind: pairs or packed text, single pieces or whole words masked, 128 or 512 tokens.
+The losses of different kinds cannot be compared. Here every network predicts all kinds, in float32 without dropout, on
+the held-out corpus of the first run. The record is written to results/pretraining_comparison.json.
 """
 
 import argparse
@@ -40,7 +40,7 @@ KINDS = {
 
 @torch.inference_mode()
 def masked_loss(model: BertForMaskedLM, batches: Iterable[dict[str, torch.Tensor]]) -> tuple[float, int]:
-    """Nats a prediction, and the number of predictions."""
+    """The mean loss per prediction in nats, and the number of predictions."""
     total, count = 0.0, 0
     for batch in batches:
         labels = batch["labels"]
@@ -52,13 +52,14 @@ def masked_loss(model: BertForMaskedLM, batches: Iterable[dict[str, torch.Tensor
 
 
 def batches(instances: PretrainingInstances, positions: int) -> Iterable[dict[str, torch.Tensor]]:
-    """As many instances as make `positions` tokens, at most one epoch."""
+    """Yield as many instances as contain `positions` tokens, at most one epoch."""
     count = min(positions // instances.settings.max_seq_length, instances.epoch_size(0))
     for start in range(0, count, 16):
         yield instances.batch(start, min(start + 16, count))
 
 
 def settings_of(folder: Path) -> dict:
+    """The settings of a run that the record contains."""
     facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     names = ("objective", "whole_word_mask", "phases", "max_seq_length", "per_device_train_batch_size", "seed")
     return {"commit": facts["commit"], "total_steps": facts["total_steps"]} | {
@@ -67,8 +68,11 @@ def settings_of(folder: Path) -> dict:
 
 
 def main(argv: list[str] | None = None) -> None:
+    """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", type=Path, help="output folders of run_pretraining.py, of one tokenizer")
+    parser.add_argument(
+        "runs", nargs="+", type=Path, help="output folders of run_pretraining.py with the same tokenizer"
+    )
     parser.add_argument("--positions", type=int, default=2048 * 128, help="held-out tokens of each kind")
     parser.add_argument("--output", type=Path, default=RESULTS)
     args = parser.parse_args(argv)

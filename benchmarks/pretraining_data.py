@@ -1,14 +1,14 @@
-"""How fast is the pre-training data? Builder, plan and batches, with JSON results.
+"""How fast is the pre-training data? This measures builder, plan and batches, and writes JSON.
 
     python benchmarks/pretraining_data.py --train_file wiki.txt.xz books.txt.xz --vocab uncased_vocab.txt
     python benchmarks/pretraining_data.py ... --part memory --repeat 10     # a corpus ten times as large
 
 builder  build_corpus, end to end, against the bare `encode_batch_fast` of the same text on the same cores
 plan     time and bytes of an epoch's plan per million sentences
-batches  ready batches per core, against transformers' DataCollatorForLanguageModeling, which only masks
-memory   peak resident memory of the builder and of the plan on the text repeated
+batches  finished batches per core, against transformers' DataCollatorForLanguageModeling, which only masks
+memory   peak resident memory of the builder and of the plan for a text that is repeated
 
-Wall times depend on what else the machine does; CPU times (of the process and its workers) hardly do.
+Wall times depend on the load of the machine; CPU times, of the process and its workers, hardly do.
 """
 
 import argparse
@@ -39,7 +39,7 @@ PARTS = ("builder", "plan", "batches", "memory")
 
 
 def measured(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
-    """(result, wall and CPU seconds of this process and its finished children)."""
+    """The result of `work`, and the wall and CPU seconds of this process and its finished children."""
 
     def cpu() -> float:
         return sum(
@@ -53,7 +53,8 @@ def measured(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
 
 
 def bare_encoding(lines: list[str], tokenizer: BertTokenizer) -> int:
-    """Number of tokens of `lines` from the tokenizers library alone, 2,000 lines a call, on all cores."""
+    """Encode `lines` with the tokenizers library alone, 2,000 lines per call, on all cores; returns the number of
+    tokens."""
     backend = load_backend(tokenizer_json(tokenizer))
     count = 0
     for start in range(0, len(lines), 2000):
@@ -63,6 +64,7 @@ def bare_encoding(lines: list[str], tokenizer: BertTokenizer) -> int:
 
 
 def bench_builder(files: list[Path], tokenizer: BertTokenizer, workers: int, folder: Path) -> dict[str, Any]:
+    """Building the corpus against the bare tokenizer."""
     lines = [line for document in read_documents(files) for line in document]
     tokens, bare = measured(lambda: bare_encoding(lines, tokenizer))
     corpus, ours = measured(lambda: build_corpus(files, tokenizer, folder / "corpus", workers))
@@ -77,6 +79,7 @@ def bench_builder(files: list[Path], tokenizer: BertTokenizer, workers: int, fol
 
 
 def bench_plan(corpus: Corpus, tokenizer: BertTokenizer) -> dict[str, Any]:
+    """Time and bytes of the plan of an epoch."""
     millions, results = corpus.num_sentences / 1e6, {"sentences": corpus.num_sentences}
     for objective in ("mlm_nsp", "mlm"):
         for length in (128, 512):
@@ -99,6 +102,7 @@ def bench_plan(corpus: Corpus, tokenizer: BertTokenizer) -> dict[str, Any]:
 
 
 def bench_batches(corpus: Corpus, tokenizer: BertTokenizer) -> dict[str, Any]:
+    """Million tokens per second and core in finished batches."""
     size = 256
     results: dict[str, Any] = {"batch_size": size}
 
@@ -135,8 +139,10 @@ def bench_batches(corpus: Corpus, tokenizer: BertTokenizer) -> dict[str, Any]:
 def bench_memory(
     files: list[Path], tokenizer: BertTokenizer, workers: int, repeat: int, folder: Path
 ) -> dict[str, Any]:
+    """Peak memory of building and planning a text that is repeated ``repeat`` times."""
+
     def peaks() -> tuple[int, int]:
-        """Megabytes of this process, and of its largest finished child."""
+        """Peak megabytes of this process, and of its largest finished child."""
         who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
         return tuple(round(resource.getrusage(which).ru_maxrss / 1024) for which in who)
 
@@ -155,12 +161,13 @@ def bench_memory(
 
 
 def main() -> None:
+    """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--train_file", type=Path, nargs="+", required=True)
     parser.add_argument("--vocab", type=str, required=True, help="vocab.txt")
     parser.add_argument("--part", choices=PARTS, nargs="+", default=PARTS[:3])
     parser.add_argument("--workers", type=int, default=os.cpu_count())
-    parser.add_argument("--repeat", type=int, default=10, help="for the part memory")
+    parser.add_argument("--repeat", type=int, default=10, help="for the part memory: how often the text is repeated")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results/pretraining_data.json"))
     args = parser.parse_args()
 
@@ -170,7 +177,7 @@ def main() -> None:
     origin = provenance("benchmarks/pretraining_data.py")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        if "memory" in args.part:  # first: the peak of a process never falls
+        if "memory" in args.part:  # measured first, because the peak of a process never falls
             results["memory"] = origin | bench_memory(args.train_file, tokenizer, args.workers, args.repeat, folder)
         if "builder" in args.part:
             results["builder"] = origin | bench_builder(args.train_file, tokenizer, args.workers, folder)
@@ -180,7 +187,7 @@ def main() -> None:
                 if name in args.part:
                     results[name] = origin | bench(corpus, tokenizer)
     if all("sources" in part for name, part in results.items() if name != "machine"):
-        results.pop("machine", None)  # where older parts were measured; each part names its own now
+        results.pop("machine", None)  # older records name the machine once for all parts; now each part names its own
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(results, indent=1))

@@ -1,7 +1,7 @@
-"""Where a benchmark's figures come from: command, versions, machine, and a hash of every source file that took part.
+"""The origin of a benchmark's figures: command, versions, machine, and a hash of every source file involved.
 
-A record is out of date when one of its source files has changed since, or when it names none, as records older than
-this file do. The pages that quote such a record have to say so (tests/helpers/figures.py).
+A record is out of date if one of its source files has changed since, or if it names no source files, like records that
+are older than this module. Pages that quote such a record must say so (tests/helpers/figures.py).
 """
 
 import hashlib
@@ -18,15 +18,15 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "onnxruntime")
-ASIDE = {"tests", "benchmarks/provenance.py"}  # imported beside what is measured
+ASIDE = {"tests", "benchmarks/provenance.py"}  # may be imported but are not measured
 
 
 def provenance(script: str, argv: Sequence[str] | None = None) -> dict[str, Any]:
-    """What a record says about how it came to be.
+    """The part of a record that says how it was made.
 
     Args:
         script: path of the benchmark from the root of the project.
-        argv: its arguments; default: those of this process.
+        argv: its arguments, by default those of this process.
     """
     return {
         "command": shlex.join(["python", script, *map(str, sys.argv[1:] if argv is None else argv)]),
@@ -52,9 +52,9 @@ def source_files(script: str) -> list[str]:
 
 
 def out_of_date(record: dict[str, Any]) -> list[str]:
-    """Why a record's figures are older than the code: the changed files, or that it names none; empty if they are not.
+    """The reasons why a record is out of date, such as changed files; empty if it is up to date.
 
-    A record without sources of its own is one whose parts were measured one by one, each with its sources.
+    A record without its own sources consists of parts that were measured separately, each with its sources.
     """
     parts = [record] if "sources" in record else list(record.values())
     reasons = []
@@ -71,11 +71,12 @@ def out_of_date(record: dict[str, Any]) -> list[str]:
 
 
 def sha256(path: Path) -> str:
+    """The hash of a file, in hexadecimal."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def commit() -> str:
-    """The commit of the working tree, "-dirty" behind it if tracked files differ."""
+    """The commit of the working tree, with "-dirty" appended if tracked files differ from it."""
 
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True).stdout.strip()
@@ -84,6 +85,7 @@ def commit() -> str:
 
 
 def versions() -> dict[str, str]:
+    """The versions of Python and of the installed packages in PACKAGES."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -94,6 +96,7 @@ def versions() -> dict[str, str]:
 
 
 def processor() -> str:
+    """The model name of the processor, or what else the platform tells about it."""
     info = Path("/proc/cpuinfo")
     names = [line for line in info.read_text().splitlines() if "model name" in line] if info.exists() else []
     return names[0].split(":", 1)[1].strip() if names else platform.processor() or platform.machine()

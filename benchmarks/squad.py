@@ -1,15 +1,15 @@
-"""How fast are SQuAD's windows, their cache, and the post-processing? With JSON results.
+"""How fast are SQuAD's windows, their cache and the post-processing? The results are written as JSON.
 
     BERT_REPRO_DATA=DIR python benchmarks/squad.py
 
-DIR holds squad/{train-v1.1.reconstructed,dev-v1.1}.json.xz and assets/uncased_vocab.txt. The post-processing searches
-random logits, which are harder than those of a trained model: the n best spans lie anywhere.
+DIR contains squad/{train-v1.1.reconstructed,dev-v1.1}.json.xz and assets/uncased_vocab.txt. The post-processing
+searches random logits, which take longer than those of a trained model, because the n best spans are anywhere.
 
-windows     reading the training file, tokenising, cutting at 384/128/64; peak memory of the process
-cache       the same windows written, then read back
-answers     n-best spans of the dev questions, by both alignments; and the official score
+windows     reading the training file, tokenising it and cutting it at 384/128/64; peak memory of the process
+cache       writing the same windows and reading them back
+answers     n-best spans of the development questions, with both alignments; and the official score
 
-Wall times depend on what else the machine does; CPU times (of the process and its threads) hardly do.
+Wall times depend on the load of the machine; CPU times, of the process and its threads, hardly do.
 """
 
 import json
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from transformers import PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -37,17 +38,19 @@ LENGTHS = (384, 128, 64)
 
 
 def measured(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
-    """(result, wall and CPU seconds of this process)."""
+    """The result of `work`, and the wall and CPU seconds of this process."""
     wall, used = time.perf_counter(), time.process_time()
     result = work()
     return result, {"wall_s": round(time.perf_counter() - wall, 2), "cpu_s": round(time.process_time() - used, 2)}
 
 
 def peak_mb() -> int:
+    """The peak resident memory of this process in megabytes."""
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 
 
-def bench_windows(path: Path, tokenizer: Any, scratch: Path) -> dict[str, Any]:
+def bench_windows(path: Path, tokenizer: PreTrainedTokenizerBase, scratch: Path) -> dict[str, Any]:
+    """Reading, cutting and caching the questions of a file."""
     before = peak_mb()
     questions, reading = measured(lambda: read_squad(path))
     windows, building = measured(lambda: build_windows(questions, tokenizer, *LENGTHS, with_answers=True))
@@ -64,7 +67,8 @@ def bench_windows(path: Path, tokenizer: Any, scratch: Path) -> dict[str, Any]:
     return results | {"cache": {"fingerprint": hashing, "read_with_fingerprint": loading, "megabytes": size}}
 
 
-def bench_answers(path: Path, tokenizer: Any) -> dict[str, Any]:
+def bench_answers(path: Path, tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """Searching and scoring the answers to the questions of a file, from random logits."""
     questions = read_squad(path)
     windows = build_windows(questions, tokenizer, *LENGTHS)
     rng = np.random.default_rng(0)
@@ -78,6 +82,7 @@ def bench_answers(path: Path, tokenizer: Any) -> dict[str, Any]:
 
 
 def main() -> None:
+    """The command."""
     folder = os.environ.get("BERT_REPRO_DATA")
     if not folder:
         raise SystemExit("BERT_REPRO_DATA is not set: expected the folder of the data sets")

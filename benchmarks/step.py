@@ -1,14 +1,14 @@
-"""Steps of this project's classes side by side with transformers', in one process, alternating.
+"""Compare the speed of this project's classes with transformers' in one process, in alternation.
 
-    python benchmarks/step.py                              # all of it, under 15 minutes on 2 cores
+    python benchmarks/step.py                              # everything, under 15 minutes on 2 cores
     python benchmarks/step.py --only pretraining smallest
     python benchmarks/step.py --device cuda                # adds Large, length 512 and torch.compile
 
-Every repetition times every arm once, in turn; a ratio is that of the two speeds in one repetition. The table shows
-medians, the smallest and largest ratio, and the ratio to be reached. Speeds are real tokens a second: padding counts
-as nothing. --dtype auto takes the type with the faster matrix products on this machine; both networks use it. Written
-to results/step_<device>.json after each workload: the table with versions, commit, device, threads, the command and
-hashes of the source files. benchmarks/picture.py draws it.
+Every repetition times every arm once, in turn; a ratio compares two speeds of the same repetition. The table shows
+medians, the smallest and the largest ratio, and the target. Speeds are real tokens per second: padding does not count.
+--dtype auto selects the type with the faster matrix products on this machine, for both networks. After each workload,
+results/step_<device>.json is written: the table with versions, commit, device, threads, the command and hashes of the
+source files. benchmarks/picture.py draws it.
 """
 
 import argparse
@@ -49,12 +49,13 @@ CLASSIFY = "BertForSequenceClassification"
 
 
 def synchronise(device: torch.device) -> None:
+    """Wait for the work of a CUDA device, so that the clock measures it."""
     if device.type == "cuda":
         torch.cuda.synchronize()
 
 
 def matrix_peak(device: torch.device, dtype: torch.dtype, size: int) -> float:
-    """Operations a second of a square matrix product, the best of 10."""
+    """Operations per second of a square matrix product, the best of 10."""
     left, right = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     best = float("inf")
     for _ in range(10):
@@ -67,7 +68,8 @@ def matrix_peak(device: torch.device, dtype: torch.dtype, size: int) -> float:
 
 
 def workloads(group: str, setting: Setting, tiny: bool) -> list[Callable[[], Workload]]:
-    """What makes the workloads of a group; each is made when its turn comes, the networks of the last are then gone."""
+    """Functions that make the workloads of a group, so that the networks of only one workload are in memory at a
+    time."""
     cuda = setting.device.type == "cuda"
     shrink, few = (16, 4) if tiny else (1, 32)
     size = "tiny" if tiny else "base" if cuda else "small"
@@ -97,7 +99,7 @@ def workloads(group: str, setting: Setting, tiny: bool) -> list[Callable[[], Wor
 
 
 def speeds(workload: Workload, repetitions: int, device: torch.device) -> dict[str, list[float]]:
-    """Real tokens a second of every arm in every repetition, after one that is not counted."""
+    """Real tokens per second of every arm in every repetition; one repetition before these is not counted."""
     found: dict[str, list[float]] = {name: [] for name in workload.arms}
     for repetition in range(-1, repetitions):
         for name, prepare in workload.arms.items():
@@ -112,7 +114,7 @@ def speeds(workload: Workload, repetitions: int, device: torch.device) -> dict[s
 
 
 def rows_of(workload: Workload, found: dict[str, list[float]], peak: float, device: str) -> list[dict[str, Any]]:
-    """One row for each arm of transformers'."""
+    """One row of the table for each of transformers' arms."""
     own, *others = found
     rows = []
     for other in others:
@@ -139,7 +141,7 @@ def rows_of(workload: Workload, found: dict[str, list[float]], peak: float, devi
 
 
 def memory_row(setting: Setting, tiny: bool, rows: int) -> dict[str, Any]:
-    """Peak memory of a pre-training step, each network in a process of its own."""
+    """The row of the table for the peak memory of a pre-training step; each network runs in its own process."""
     size, rows, length = ("tiny", 2, 16) if tiny else ("base", rows, 512)
     peaks = []
     for which in range(2):
@@ -163,7 +165,7 @@ HEADS = ("workload / against", "ours", "stock", "ratio", "range", "aim", "", "of
 
 
 def show(row: dict[str, Any]) -> str:
-    """A line of the table; speeds in tokens a second, memory in MB."""
+    """A line of the table, with speeds in tokens per second and memory in MB."""
     name = f"{row['workload']} / {row['against']}"
     memory = "ours_bytes" in row
     if memory:
@@ -180,6 +182,7 @@ def show(row: dict[str, Any]) -> str:
 
 
 def environment(args: argparse.Namespace, setting: Setting, peaks: dict[str, float]) -> dict[str, Any]:
+    """The part of the record that describes the measurement."""
     found = provenance("benchmarks/step.py", args.argv)
     if setting.device.type == "cuda":
         found["device"] = torch.cuda.get_device_name()
@@ -192,14 +195,17 @@ def environment(args: argparse.Namespace, setting: Setting, peaks: dict[str, flo
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
+    """The arguments of the command; ``argv`` itself is kept for the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--dtype", choices=("auto", *DTYPES), default="auto")
     parser.add_argument("--only", choices=GROUPS, nargs="+", default=GROUPS)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--memory_rows", type=int, help="sequences of 512 tokens; default: 8, on CUDA 32")
-    parser.add_argument("--torch_dropout", action="store_true", help="ours with torch's dropout on CPUs too")
-    parser.add_argument("--tiny", action="store_true", help="toy networks and lengths: does everything run?")
+    parser.add_argument("--torch_dropout", action="store_true", help="use torch's dropout in our classes on CPUs too")
+    parser.add_argument(
+        "--tiny", action="store_true", help="use tiny networks and lengths, to test that everything runs"
+    )
     parser.add_argument("--output", type=Path, help="default: results/step_<device>.json")
     args = parser.parse_args(argv)
     args.argv = sys.argv[1:] if argv is None else argv
@@ -209,6 +215,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 
 def main(argv: list[str] | None = None) -> None:
+    """The command."""
     args, started = parse(argv), time.perf_counter()
     device = torch.device(args.device)
     matrix = 128 if args.tiny else 8192 if args.device == "cuda" else 2048

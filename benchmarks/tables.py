@@ -1,10 +1,10 @@
-"""Recorded results as Markdown tables, as the pages hold them.
+"""Print recorded results as the Markdown tables that the pages contain.
 
     python benchmarks/tables.py step_cpu.json                           # a record of benchmarks/results/
     python benchmarks/tables.py docs/runs/mini-14000:1000,14000         # held-out scores of a pre-training run, by step
 
-Several records make one table each, several runs one table together. tests/test_figures.py compares what stands between
-<!-- python benchmarks/tables.py NAME --> and <!-- end --> on a page with what this prints.
+Each record makes its own table; several runs share a table. tests/test_figures.py compares the text of a page between
+<!-- python benchmarks/tables.py NAME --> and <!-- end --> with the output of this command.
 """
 
 import argparse
@@ -17,13 +17,14 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 
 def markdown(head: Iterable[str], rows: Iterable[Iterable[str]], text_columns: int = 1) -> str:
-    """The first columns hold text, the others numbers, which stand at the right."""
+    """A Markdown table; the first ``text_columns`` contain text, the others numbers, which are aligned right."""
     head = list(head)
     lines = [head, ["---"] * text_columns + ["---:"] * (len(head) - text_columns), *rows]
     return "".join(f"|{'|'.join(row)}|\n" if row is lines[1] else f"| {' | '.join(row)} |\n" for row in lines)
 
 
 def steps(record: dict) -> str:
+    """The table of step_<device>.json."""
     rows = []
     for row in record["results"]:
         memory = "ours_bytes" in row
@@ -37,6 +38,7 @@ def steps(record: dict) -> str:
 
 
 def vocabulary(record: dict) -> str:
+    """The table of vocabulary_coverage.json."""
     rows = []
     for row in record["results"]:
         shares = [f"{100 * row[key]:.{digits}f}" for key, digits in (("whole_share", 2), ("unknown_share", 4))]
@@ -45,11 +47,13 @@ def vocabulary(record: dict) -> str:
 
 
 def comparison(record: dict) -> str:
+    """The table of pretraining_comparison.json."""
     rows = [[name, *(f"{loss:.3f}" for loss in run["masked_loss"].values())] for name, run in record["runs"].items()]
     return markdown(("run", *record["predictions"]), rows)
 
 
 def onnx(record: dict) -> str:
+    """The table of onnx_int8.json."""
     names = {"torch": "torch", "model": "ONNX", "model_int8": "ONNX, 8-bit"}
     rows = []
     for key, name in names.items():
@@ -60,6 +64,7 @@ def onnx(record: dict) -> str:
 
 
 def data(record: dict) -> str:
+    """The table of pretraining_data.json."""
     build, large = record["builder"], record["memory"]
     plan, batches = record["plan"]["mlm_nsp_128"], record["batches"]["million_tokens_per_s_and_core"]
     speed = build["build_corpus"]["tokens_per_s"] / 1e6
@@ -93,6 +98,7 @@ BATCHES = (
 
 
 def real_tokens(record: dict) -> str:
+    """The table of lengths.json."""
     rows = []
     for name, row in record["lengths"].items():
         rows.append([name, str(row["padded_to"]), f"{100 * row['share_of_real_tokens']:.1f}"])
@@ -112,7 +118,9 @@ TABLES: dict[str, Callable[[dict], str]] = {
 
 
 def held_out(runs: list[str]) -> str:
-    """Of each run FOLDER:STEP,STEP the scores at these steps, and the pieces read until then (padding included)."""
+    """For each run FOLDER:STEP,STEP the scores at these steps and the pieces read until then, including padding.
+
+    Raises ValueError if the run was not evaluated at a step."""
     rows = []
     for run in runs:
         folder, _, wanted = run.partition(":")
@@ -132,7 +140,7 @@ def held_out(runs: list[str]) -> str:
 
 
 def output(words: list[str]) -> str:
-    """What the command prints for these arguments."""
+    """What the command prints for these arguments. Raises ValueError for an unknown record or run."""
     if all(":" in word for word in words):
         return held_out(words)
     unknown = [word for word in words if word not in TABLES]
@@ -142,6 +150,7 @@ def output(words: list[str]) -> str:
 
 
 def main(argv: list[str] | None = None) -> None:
+    """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "records", nargs="+", metavar="RECORD", help=f"{', '.join(TABLES)}, or FOLDER:STEP,STEP of a run"

@@ -1,9 +1,9 @@
-"""How well vocabularies fit a text that they were not learned from: pieces per word, unknown and whole words.
+"""How well do vocabularies fit a text that they were not learned from? Pieces per word, unknown and whole words.
 
     python benchmarks/vocabulary_coverage.py --vocab ours=vocab-30522/vocab.txt google=uncased_vocab.txt \\
         --text_file wiki_heldout.txt books_heldout.txt --output benchmarks/results/vocabulary_coverage.json
 
-A word is what BERT splits off at spaces and punctuation; a punctuation mark is a word of its own.
+Words are separated as in BERT, at spaces and punctuation; each punctuation mark is a word.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from tokenization.text_files import read_texts
 
 
 def coverage(tokenizer: transformers.BertTokenizer, texts: Iterable[str]) -> dict[str, float | int]:
-    """Counts over all the texts, and their ratios. Shares are fractions of words."""
+    """Counts over all texts, and their ratios; shares are fractions of the words."""
     words = pieces = unknown = whole = 0
     used: set[int] = set()
     for text in texts:
@@ -31,7 +31,7 @@ def coverage(tokenizer: transformers.BertTokenizer, texts: Iterable[str]) -> dic
         words += len(set(cut))
         pieces += len(cut)
         unknown += encoded["input_ids"].count(tokenizer.unk_token_id)
-        # a word stays whole when its piece is neither [UNK] nor followed by another of the same word
+        # A word is whole if its piece is not [UNK] and is neither preceded nor followed by a piece of the same word.
         whole += sum(
             token != tokenizer.unk_token_id and cut[i - 1 : i] != [word] and cut[i + 1 : i + 2] != [word]
             for i, (token, word) in enumerate(zip(encoded["input_ids"], cut, strict=True))
@@ -48,6 +48,7 @@ def coverage(tokenizer: transformers.BertTokenizer, texts: Iterable[str]) -> dic
 
 
 def parse_arguments() -> argparse.Namespace:
+    """The arguments of the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.add_argument("--vocab", nargs="+", required=True, metavar="NAME=VOCAB.TXT")
     parser.add_argument("--text_file", nargs="+", required=True)
@@ -60,6 +61,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def main() -> None:
+    """The command."""
     args = parse_arguments()
     vocabs = dict(vocab.split("=", 1) for vocab in args.vocab)
     rows = []

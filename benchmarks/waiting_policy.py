@@ -1,15 +1,15 @@
-"""How the threads of OpenMP should wait for one another: steps a second of the demo's pre-training, two threads.
+"""How should the threads of OpenMP wait for each other? Steps per second of the demo's pre-training with two threads.
 
-    python benchmarks/waiting_policy.py                       # on a machine that does nothing else
+    python benchmarks/waiting_policy.py                       # on an otherwise idle machine
     python benchmarks/waiting_policy.py --seconds 1 --repetitions 1 --settings default passive --output tried.json
 
-torch's CPU wheels use GNU's OpenMP (libgomp). A thread that has done its part spins for GOMP_SPINCOUNT turns before it
-sleeps. By default these are 300,000; OMP_WAIT_POLICY=passive makes them 0 and active some thousand millions. Spinning
-answers faster where cores are free; beside another busy process it takes time that the other thread needs.
+torch's CPU wheels use GNU's OpenMP (libgomp). A thread that has finished its part spins for GOMP_SPINCOUNT turns
+before it sleeps. The default is 300,000; OMP_WAIT_POLICY=passive sets it to 0 and active to some thousand millions. On
+free cores a spinning thread reacts faster; beside another busy process it takes time that the other thread needs.
 
-Each setting is measured idle and beside one busy process, which this program starts and ends. The variables are read
-when OpenMP starts, so each measurement is a process of its own; the settings take turns, so that what else the machine
-does falls on all of them. Written to results/waiting_policy.json.
+Each setting is measured on the idle machine and beside one busy process, which this program starts and ends. OpenMP
+reads the variables when it starts, so each measurement runs in its own process. The settings take turns, so that other
+load on the machine affects all of them. The record is written to results/waiting_policy.json.
 """
 
 import argparse
@@ -46,8 +46,8 @@ NEIGHBOURS = {"idle": 0, "beside one busy process": 1}
 
 @contextlib.contextmanager
 def busy(processes: int) -> Iterator[None]:
-    """So many processes that compute and do nothing else, for as long as the block lasts."""
-    code = f"import os\nwhile os.getppid() == {os.getpid()}: sum(range(100_000))"  # ends with this process in any case
+    """Keep this number of processes busy with computing while the block runs."""
+    code = f"import os\nwhile os.getppid() == {os.getpid()}: sum(range(100_000))"  # it also ends if this process dies
     started = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(processes)]
     try:
         yield
@@ -58,7 +58,7 @@ def busy(processes: int) -> Iterator[None]:
 
 
 def steps_per_second(seconds: float) -> float:
-    """Optimiser steps of this process, for so long, after a few that are not counted."""
+    """Optimiser steps per second of this process, measured for this time after a few steps that are not counted."""
     torch.set_num_threads(THREADS)
     setting = Setting(torch.device("cpu"), torch.float32, vocab_size=VOCAB_SIZE)
     own = make_sides("BertForPreTraining", bert_config(SIZE, VOCAB_SIZE), setting, True, sparse_prediction=True)[0]
@@ -74,7 +74,7 @@ def steps_per_second(seconds: float) -> float:
 
 
 def measured(variables: dict[str, str], seconds: float) -> float:
-    """`steps_per_second` in a process of its own with these variables and no others of their kind."""
+    """`steps_per_second` in a separate process with these variables and no others of OpenMP."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_", "KMP_"))}
     command = [sys.executable, __file__, "--only_measure", "--seconds", str(seconds)]
     done = subprocess.run(command, env=kept | variables, capture_output=True, text=True)
@@ -89,8 +89,9 @@ def environment(argv: list[str], seconds: float) -> dict:
 
 
 def main(argv: list[str] | None = None) -> None:
+    """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=20.0, help="the length of each measurement")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--settings", choices=SETTINGS, nargs="+", default=[*SETTINGS])
     parser.add_argument("--only_measure", action="store_true", help="measure in this process and print the number")
@@ -114,7 +115,9 @@ def main(argv: list[str] | None = None) -> None:
                 name: {"median": statistics.median(values), "range": [min(values), max(values)]}
                 for name, values in rates.items()
             }
-        write_json(args.output, record)  # after every round: one that is cut off leaves what it had
+        write_json(
+            args.output, record
+        )  # after every round, so that an interrupted measurement keeps the finished rounds
     print(json.dumps(record["steps_per_second"], indent=1))
 
 

@@ -1,7 +1,7 @@
-"""What `benchmarks/step.py` measures: this project's classes and transformers' with equal weights, on equal work.
+"""The workloads of `benchmarks/step.py`: this project's classes and transformers', with equal weights and equal work.
 
-A workload has arms; an arm prepares the batches of a repetition and returns the work on them and how many real tokens
-it is. Batches hold random token ids: the time of a step depends on lengths, not on words.
+A workload has several arms. An arm prepares the batches of a repetition and returns the work on them and the number of
+their real tokens. Batches contain random token ids, because the time of a step depends on lengths and not on words.
 """
 
 import json
@@ -25,11 +25,13 @@ LENGTHS = Path(__file__).parent / "results" / "lengths.json"
 VOCAB_SIZE = 30522
 MASKED_SHARE = 0.15
 MEGABATCH = 50  # transformers' LengthGroupedSampler sorts 50 batches at a time
-# What is to be reached, as ratios to transformers' speed; of base also a share of the measured matrix peak.
+# Targets, as ratios to transformers' speed; for some sizes also as a share of the measured peak of matrix products.
 PRETRAINING_TARGETS = {"base": 1.6, "small": 2.8, "mini": 4.2}
 PEAK_TARGETS = {("cpu", "base"): 0.88, ("cuda", "large"): 0.5}
 GPU_TARGET = 1.4
-TARGETS = {  # the last one against rows of like length, before it padded to the longest, before that to the limit
+# The last target is against rows of similar length, the one before it against padding to the longest row, and the one
+# before that against padding to the limit.
+TARGETS = {
     ("fine-tuning", "mrpc"): (3.2, 1.35, 1.1),
     ("fine-tuning", "sst2"): (7.0, 1.9, 1.1),
     ("fine-tuning", "squad"): (4.0, 2.0, 1.1),
@@ -38,11 +40,13 @@ TARGETS = {  # the last one against rows of like length, before it padded to the
 }
 MEMORY_TARGET = 0.7
 Batch = dict[str, torch.Tensor]
-Work = tuple[Callable[[], None], int]  # what is timed, and its real tokens
+Work = tuple[Callable[[], None], int]  # the function to time, and the number of its real tokens
 
 
 @dataclass(frozen=True)
 class Setting:
+    """What all workloads of a measurement share."""
+
     device: torch.device
     dtype: torch.dtype  # float32, or the type of autocast
     compile: bool = False
@@ -52,19 +56,20 @@ class Setting:
 
 @dataclass
 class Side:
-    """One network and what trains it."""
+    """One network and its optimiser; None for inference."""
 
     model: torch.nn.Module
     setting: Setting
     optimizer: torch.optim.Optimizer | None
 
     def forward(self, batch: Batch):
+        """The outputs of the network, with autocast if the type is not float32."""
         enabled = self.setting.dtype != torch.float32
         with torch.autocast(self.setting.device.type, self.setting.dtype, enabled=enabled):
             return self.model(**batch)
 
     def work(self, batches: list[Batch], training: bool) -> Work:
-        """Optimiser steps on, or predictions of, the batches."""
+        """Optimiser steps on the batches, or predictions for them."""
         tokens = int(sum(batch["attention_mask"].sum() for batch in batches))
         batches = [{key: tensor.to(self.setting.device) for key, tensor in batch.items()} for batch in batches]
 
@@ -83,15 +88,20 @@ class Side:
 
 
 class Workload(NamedTuple):
+    """A row of the table, or several that share the first arm."""
+
     name: str
-    arms: dict[str, Callable[[int], Work]]  # the first is this project's; the argument is the repetition
+    arms: dict[
+        str, Callable[[int], Work]
+    ]  # the first one is this project's; the argument is the number of the repetition
     facts: dict[str, int | str]
-    targets: dict[str, float]  # by arm: the ratio aimed for
+    targets: dict[str, float]  # the target ratio of each arm
     flops: float | None = None  # of one repetition of the first arm
 
 
 def make_sides(class_name: str, config: BertConfig, setting: Setting, training: bool, **switches: bool) -> list[Side]:
-    """[ours, transformers'], the same weights, sdpa, fused AdamW; ours switched as the scripts do."""
+    """[ours, transformers'] with the same weights, sdpa and fused AdamW; ours with the switches that the scripts
+    set."""
     torch.manual_seed(0)
     own = getattr(modeling_bert_repro, class_name)._from_config(deepcopy(config), attn_implementation="sdpa")
     stock = getattr(transformers, class_name)._from_config(config, attn_implementation="sdpa")
@@ -111,13 +121,13 @@ def make_sides(class_name: str, config: BertConfig, setting: Setting, training: 
 
 
 def stored_lengths(name: str) -> tuple[np.ndarray, int]:
-    """Every length of a data set (`benchmarks/lengths.py`), one entry a row of it, and what scripts pad it to."""
+    """The lengths of all rows of a data set (`benchmarks/lengths.py`), and the length that scripts pad it to."""
     stored = json.loads(LENGTHS.read_text(encoding="utf-8"))["lengths"][name]
     return np.repeat([int(length) for length in stored["counts"]], list(stored["counts"].values())), stored["padded_to"]
 
 
 def padded_batch(generator: np.random.Generator, lengths: np.ndarray, pad_to: int, vocab_size: int) -> Batch:
-    """Rows of these lengths, padded on the right with zeros to `pad_to`, (B, pad_to)."""
+    """Rows of these lengths, padded on the right with zeros: (B, pad_to)."""
     real = np.arange(pad_to) < np.asarray(lengths)[:, None]
     ids = generator.integers(5, vocab_size, real.shape) * real
     segments = real & (np.arange(pad_to) >= np.asarray(lengths)[:, None] // 2)
@@ -126,7 +136,7 @@ def padded_batch(generator: np.random.Generator, lengths: np.ndarray, pad_to: in
 
 
 def pretraining_batch(generator: np.random.Generator, rows: int, length: int, vocab_size: int) -> Batch:
-    """Full rows, 15 % of the positions labelled."""
+    """Rows without padding, with labels at 15 % of the positions."""
     batch = padded_batch(generator, np.full(rows, length), length, vocab_size)
     labels = torch.full((rows, length), IGNORED)
     for row in range(rows):
@@ -136,6 +146,7 @@ def pretraining_batch(generator: np.random.Generator, rows: int, length: int, vo
 
 
 def labelled(generator: np.random.Generator, class_name: str, batch: Batch, lengths: np.ndarray) -> Batch:
+    """The batch with random labels for a class of the network."""
     if class_name == "BertForQuestionAnswering":
         ends = torch.from_numpy(generator.integers(1, lengths))
         return batch | {"start_positions": ends // 2, "end_positions": ends}
@@ -146,7 +157,7 @@ def labelled(generator: np.random.Generator, class_name: str, batch: Batch, leng
 
 
 def pretraining(size: str, rows: int, length: int, setting: Setting) -> Workload:
-    """Masked LM and next sentence, forward, backward and AdamW."""
+    """Masked LM and next-sentence prediction: forward pass, backward pass and AdamW."""
     config = bert_config(size, setting.vocab_size, max_position_embeddings=max(512, length))
     own, stock = make_sides("BertForPreTraining", config, setting, True, sparse_prediction=True)
     target = GPU_TARGET if setting.device.type == "cuda" else PRETRAINING_TARGETS.get(size)
@@ -171,11 +182,11 @@ def pretraining(size: str, rows: int, length: int, setting: Setting) -> Workload
 def with_padding(
     data: str, class_name: str, size: str, rows: int, setting: Setting, training: bool, shrink: int = 1
 ) -> Workload:
-    """Against three ways to pad for transformers' class. Ours trains on random rows; it predicts sorted ones, as
-    `training/engine/predict.py: predict` does.
+    """Compare with three ways of padding for transformers' class. Ours trains on random rows, and predicts for sorted
+    rows as `training/engine/predict.py: predict` does.
 
-    Batches of sorted rows differ in length by design: each repetition takes three of them, a short, a middle and a
-    long one. shrink divides all lengths, for a quick look.
+    Batches of sorted rows differ in length, so each repetition uses three of them: a short one, a middle one and a
+    long one. ``shrink`` divides all lengths, for a quick test.
     """
     lengths, limit = stored_lengths(data)
     lengths, limit = np.maximum(2, lengths // shrink), limit // shrink
@@ -213,7 +224,7 @@ def with_padding(
 
 
 def smallest(size: str, length: int, setting: Setting, training: bool) -> Workload:
-    """One row without padding: what the switch costs where it cannot help."""
+    """One row without padding, which shows the cost of the switch where it cannot help."""
     own, stock = make_sides("BertForSequenceClassification", bert_config(size, setting.vocab_size), setting, training)
 
     def arm(side: Side) -> Callable[[int], Work]:
@@ -233,10 +244,11 @@ def smallest(size: str, length: int, setting: Setting, training: bool) -> Worklo
 
 
 def count_flops(config: BertConfig, lengths: list[int], labelled_tokens: int) -> float:
-    """Multiplications and additions of the matrix products that our pre-training step does.
+    """The number of multiplications and additions in the matrix products of our pre-training step.
 
-    Vocabulary and end of the last layer at labelled positions only, and [CLS], which is not among them. The backward
-    pass takes twice the forward's. Softmax, LayerNorm, GELU, embeddings and AdamW are not counted.
+    The vocabulary is computed at labelled positions only, and the end of the last layer at these and at [CLS], which
+    has no label. The backward pass takes twice as many as the forward pass. Softmax, LayerNorm, GELU, embeddings and
+    AdamW are not counted.
     """
     hidden, layers = config.hidden_size, config.num_hidden_layers
     tokens, read = sum(lengths), labelled_tokens + len(lengths)
@@ -251,9 +263,9 @@ def count_flops(config: BertConfig, lengths: list[int], labelled_tokens: int) ->
 
 
 def peak_memory(which: int, size: str, rows: int, length: int, setting: Setting) -> int:
-    """Peak bytes of a process that does two pre-training steps; `which`: 0 ours, 1 transformers'.
+    """The peak bytes of this process after two pre-training steps; `which` is 0 for our network, 1 for transformers'.
 
-    Call it in a process of its own. On CUDA the allocator's peak, else the resident memory.
+    Call it in a new process. On CUDA this is the peak of the allocator, otherwise that of the resident memory.
     """
     config = bert_config(size, setting.vocab_size, max_position_embeddings=max(512, length))
     side = make_sides("BertForPreTraining", config, setting, True, sparse_prediction=True)[which]
@@ -262,6 +274,6 @@ def peak_memory(which: int, size: str, rows: int, length: int, setting: Setting)
         side.work([pretraining_batch(generator, rows, length, setting.vocab_size)], True)[0]()
     if setting.device.type == "cuda":
         return torch.cuda.max_memory_allocated()
-    # Not getrusage: its peak is inherited from the process that started this one.
+    # The peak of getrusage cannot be used, because it is inherited from the process that started this one.
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(status.split("VmHWM:")[1].split()[0]) * 1024

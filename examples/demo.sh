@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# What pre-training is worth, shown on the documentation of this very Python installation, offline: learn a
-# vocabulary, pre-train, fine-tune on sentence pairs and on questions, and do the same fine-tuning from random weights.
+# Shows offline what pre-training is worth, on the documentation of this Python installation: learn a vocabulary,
+# pre-train, fine-tune on sentence pairs and on questions, and repeat the fine-tuning from random weights.
 #   make demo            or, with the requirements installed:  DEMO_DIR=demo bash examples/demo.sh
-# Stopped? Start it again: finished parts are kept, the part that was interrupted goes on.
+# If it was stopped, start it again: finished parts are kept, and the interrupted part continues.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 OUT=${DEMO_DIR:-demo} STEPS=${DEMO_STEPS:-2000} EXAMPLES=${DEMO_EXAMPLES:-4000}
 export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=true TRANSFORMERS_VERBOSITY=error
 
-part() { # part NAME SCRIPT FLAGS...: run the script into $OUT/NAME unless it has finished there
+part() { # part NAME SCRIPT FLAGS...: run the script with output to $OUT/NAME, unless that run has finished
   local folder=$OUT/$1 script=$2
   shift 2
   [ -f "$folder/all_results.json" ] && return
@@ -18,9 +18,9 @@ part() { # part NAME SCRIPT FLAGS...: run the script into $OUT/NAME unless it ha
 }
 
 echo "== The pre-training comes first and says after 20 steps how long it will take on this machine."
-echo "== The four fine-tunings behind it take about two thirds of that again."
+echo "== The four fine-tuning runs after it take about two thirds of that time together."
 
-# The smallest network: in five minutes more steps are worth more than more layers.
+# The smallest network, because in five minutes more steps help more than more layers.
 part pretrained run_pretraining.py --config_name tiny --max_seq_length 64 --per_device_train_batch_size 64 \
   --max_steps "$STEPS" --learning_rate 2e-3 --warmup_steps 0.1 --eval_steps 500 --logging_steps 50 --save_steps 500
 

@@ -1,6 +1,6 @@
-"""Export a fine-tuned classifier to ONNX, and to 8-bit integers, and compare what they compute.
+"""Export a fine-tuned classifier to ONNX, in floats and in 8-bit integers, and compare their outputs with torch's.
 
-python examples/export_onnx.py DIR OUT      # DIR: what run_glue.py left; needs pip install -e '.[onnx]'
+python examples/export_onnx.py DIR OUT      # DIR: an output folder of run_glue.py; needs pip install -e '.[onnx]'
 """
 
 import sys
@@ -18,6 +18,7 @@ TEXTS = ["One short sentence.", "A longer one, so that the first is padded.", "T
 
 
 def main(folder: str, target: str) -> None:
+    """Write model.onnx and model_int8.onnx to ``target``, and print the largest difference between the logits."""
     tokenizer, model = AutoTokenizer.from_pretrained(folder), BertForSequenceClassification.from_pretrained(folder)
     seen, new = (dict(tokenizer(texts, padding=True, return_tensors="pt")) for texts in (TEXTS[:2], TEXTS))
     sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=model.config.max_position_embeddings)}
@@ -25,7 +26,7 @@ def main(folder: str, target: str) -> None:
     whole, small = Path(target) / "model.onnx", Path(target) / "model_int8.onnx"
     torch.onnx.export(model.eval(), (), whole, dynamo=True, **options)
     graph = onnx.load(whole)
-    del graph.graph.value_info[:]  # torch writes shapes there that onnxruntime takes for contradictions
+    del graph.graph.value_info[:]  # the shapes that torch writes there contradict those that onnxruntime infers
     quantize_dynamic(graph, small)
     for path in (whole, small):
         session = InferenceSession(path, providers=["CPUExecutionProvider"])

@@ -1,4 +1,4 @@
-"""Learn a WordPiece vocabulary and look at it. The text is the documentation that Python carries with it.
+"""Learn a WordPiece vocabulary and use it. The text is the documentation that is part of Python.
 
 python examples/learn_a_vocabulary.py my_tokenizer
 """
@@ -27,5 +27,7 @@ print(tokenizer.decode(encoded["input_ids"]))
 start, end = encoded["offset_mapping"][encoded.input_ids.index(tokenizer.sep_token_id) + 1]
 print(f"the second text begins with {text[start:end]!r}")
 
-reference = FullTokenizer(Path(folder) / "vocab.txt")  # the same in plain Python, to read and to check against
+reference = FullTokenizer(
+    Path(folder) / "vocab.txt"
+)  # the same algorithm in plain Python, easy to read and to compare with
 assert reference.tokenize(text) == tokenizer.tokenize(text)

@@ -1,6 +1,6 @@
-"""Open one saved folder in three ways and compare what they compute.
+"""Open a saved folder in three ways and compare the hidden states.
 
-python examples/load_anywhere.py DIR      # DIR: what --output_dir of a script holds at its end
+python examples/load_anywhere.py DIR      # DIR: the --output_dir of a finished run
 """
 
 import sys
@@ -12,6 +12,7 @@ from modeling_bert_repro import BertModel
 
 
 def main(folder: str) -> None:
+    """Print, for each way to open the folder, the largest difference from the first one."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     texts = ["One short sentence.", "A longer one, so that the first is padded."]
     batch = tokenizer(texts, padding=True, return_tensors="pt")

@@ -1,4 +1,4 @@
-"""Train on with transformers' own Trainer: our heads take `num_items_in_batch`, so accumulation is exact.
+"""Continue training with transformers' Trainer: our heads use `num_items_in_batch`, so accumulation is exact.
 
 python examples/transformers_trainer.py DIR NEW_DIR      # DIR: a folder saved by run_pretraining.py
 """
@@ -12,6 +12,7 @@ from modeling_bert_repro import BertForMaskedLM
 
 
 def main(folder: str, new_folder: str) -> None:
+    """Train the masked language model of ``folder`` for a few steps and save it in ``new_folder``."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     encoded = tokenizer(list(topics.values())[:64], truncation=True, max_length=64, return_token_type_ids=False)
     arguments = TrainingArguments(

@@ -1,9 +1,9 @@
-"""Dropout that spends less on random numbers, for CPUs; used in training where `config.fast_dropout` is set.
+"""Dropout that needs fewer random numbers, for CPUs; used in training if `config.fast_dropout` is set.
 
-torch draws one double for every value that may be dropped. On a CPU that is most of dropout's time, and dropout most
-of attention's in training (docs/lab/performance.md). Here one 64-bit draw decides four values, 16 bits each. The masks
-are other ones than torch's from the same seed, so the switch is off unless somebody sets it. It has no effect on
-other devices, on small tensors, under torch.compile and torch.func, and on left-to-right attention.
+torch draws one double for every value that may be dropped. On a CPU these draws take most of the time of dropout, and
+dropout takes most of the time of attention in training (docs/lab/performance.md). Here one 64-bit draw decides
+four values, with 16 bits each. The same seed gives other masks than torch's, so the switch is off by default. It has no
+effect on other devices, on small tensors, under torch.compile and torch.func, and on left-to-right attention.
 """
 
 import math
@@ -17,20 +17,20 @@ from transformers import BertConfig
 
 from .losses import runs_eagerly
 
-STEPS = 1 << 16  # probabilities are multiples of 1 / STEPS; the scale is that of the multiple, so the mean is exact
-BLOCK = 1 << 16  # values of attention's weights: several tensors of that size fit a core's cache
-SMALLEST = 1 << 15  # values; for fewer, what a Python function costs autograd is more than what is saved
+STEPS = 1 << 16  # p is rounded to a multiple of 1 / STEPS; the scale uses the rounded p, so the mean is exact
+BLOCK = 1 << 16  # attention weights; several tensors of this size fit into the cache of a core
+SMALLEST = 1 << 15  # values; for fewer, the overhead of a Python function in autograd exceeds the gain
 
 
 def drops_fast(config: BertConfig, values: Tensor) -> bool:
-    """Whether the switch is on, and the functions of this file can be used for these values."""
+    """Whether the switch is on and the functions of this file can be used for these values."""
     return bool(getattr(config, "fast_dropout", False)) and values.device.type == "cpu" and runs_eagerly()
 
 
 def draw(shape: torch.Size, dropped: int) -> Tensor:
-    """bool, False in `dropped` of STEPS cases."""
+    """A bool tensor whose elements are False with probability `dropped` / STEPS."""
     draws = torch.empty((shape.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
-    # dropped of the STEPS values of an int16 lie below the threshold
+    # Of the STEPS values of an int16, `dropped` are below this threshold.
     return (draws.view(torch.int16)[: shape.numel()] >= dropped - STEPS // 2).view(shape)
 
 
@@ -39,11 +39,11 @@ class FastDropout(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, dropped: int) -> Tensor:
-        """`values` of any shape with `dropped` of STEPS elements set to 0, and the others scaled up."""
+        """`values` of any shape, each element set to 0 with probability `dropped` / STEPS, and the others scaled up."""
         kept = draw(values.shape, dropped)
         ctx.save_for_backward(kept)
         ctx.scale = STEPS / (STEPS - dropped)
-        return kept.to(values.dtype).mul_(values).mul_(ctx.scale)  # where() takes twice as long
+        return kept.to(values.dtype).mul_(values).mul_(ctx.scale)  # torch.where takes twice as long
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
@@ -61,23 +61,24 @@ def fast_dropout(values: Tensor, p: float) -> Tensor:
 
 
 class BertDropout(nn.Dropout):
-    """nn.Dropout that looks at `config.fast_dropout`."""
+    """nn.Dropout that uses `fast_dropout` in training if `config.fast_dropout` is set."""
 
     def __init__(self, p: float, config: BertConfig):
         super().__init__(p)
         self.config = config
 
     def forward(self, values: Tensor) -> Tensor:
-        """`values` of any shape, in training with elements dropped."""
+        """`values` of any shape; in training, elements are dropped and the others scaled up."""
         if self.training and drops_fast(self.config, values):
             return fast_dropout(values, self.p)
         return super().forward(values)
 
 
 class DropoutAttention(torch.autograd.Function):
-    """softmax(scores) dropped, times value; of the (B, N, L, L) tensors it keeps the softmax and a mask in bytes.
+    """Attention with dropout: dropout(softmax(scores)) times value.
 
-    A few sequences at a time, so that what is written once is read again from a core's cache.
+    Of the (B, N, L, L) tensors only the softmax and a bool mask are kept for the backward pass. A few sequences are
+    processed at a time, so that intermediate results are still in the cache when they are read again.
     """
 
     @staticmethod
@@ -86,7 +87,7 @@ class DropoutAttention(torch.autograd.Function):
     ) -> Tensor:
         """The context (B, N, L, D) of query, key and value (B, N, L, D).
 
-        mask: (B, 1, L, L) or broadcastable, bool, True where a position is attended to.
+        mask: bool, (B, 1, L, L) or broadcastable to it, True where a position is attended to; None for everywhere.
         """
         size = (*query.shape[:3], key.shape[2])
         ctx.rows = max(1, BLOCK // math.prod(size[1:]))
@@ -106,7 +107,7 @@ class DropoutAttention(torch.autograd.Function):
         """The gradients of query, key and value (B, N, L, D) from that of the context (B, N, L, D)."""
         states = ctx.saved_tensors
         blocks = (len(states) - 3) // 2
-        if torch.is_grad_enabled():  # create_graph=True: once more by torch's own operations, with the same masks
+        if torch.is_grad_enabled():  # create_graph=True: recompute with torch's operations and the same masks
             query, key, value = states[:3]
             weights = attention_weights(torch.matmul(query * ctx.scaling, key.transpose(2, 3)), ctx.mask)
             kept = torch.cat(states[3 + blocks :]).to(weights.dtype) * ctx.scale
@@ -128,9 +129,11 @@ class DropoutAttention(torch.autograd.Function):
 
 
 def attention_weights(scores: Tensor, attended: Tensor | None) -> Tensor:
-    """Softmax of scores (B, N, L, L), which it overwrites, over what is attended to: a bool mask, None for everything.
+    """Softmax of scores (B, N, L, L) over the positions where `attended` (bool; None for all) is True.
 
-    Queries that attend to nothing get weights of 0, as in sdpa.
+    The scores are overwritten.
+
+    Queries that attend to no position get weights of 0, as in sdpa.
     """
     if attended is None:
         return F.softmax(scores, dim=-1)
@@ -140,7 +143,9 @@ def attention_weights(scores: Tensor, attended: Tensor | None) -> Tensor:
 
 
 def joined(parts: list[Tensor]) -> Tensor:
-    """(B, N, L, D) of its blocks, in memory (B, L, N, D) as linear layers have it; a single one is left as it is."""
+    """(B, N, L, D) from its blocks of sequences, with the memory layout of (B, L, N, D), which the linear layers use.
+
+    A single block is returned as it is."""
     return parts[0] if len(parts) == 1 else torch.cat([part.transpose(1, 2) for part in parts]).transpose(1, 2)
 
 
@@ -149,13 +154,15 @@ def fast_dropout_attention(
     query: Tensor,  # (B, N, L, D)
     key: Tensor,
     value: Tensor,
-    attention_mask: Tensor | None,  # bool (sdpa's) or additive (eager's, or the caller's own)
+    attention_mask: Tensor | None,  # bool (from sdpa) or additive (from eager or from the caller)
     dropout: float,
     scaling: float,
     keep_weights: bool = True,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention written out, as sdpa on a CPU does with dropout; (B, L, N, D) and, for eager, weights (B, N, L, L)."""
+    """Attention by separate operations, like sdpa on a CPU with dropout.
+
+    Returns the context (B, L, N, D) and the weights (B, N, L, L); None for the weights if `DropoutAttention` ran."""
     size, dropped = query.shape[:3].numel() * key.shape[2], round(dropout * STEPS)
     additive = None if attention_mask is None or attention_mask.dtype == torch.bool else attention_mask
     if not keep_weights and additive is None and size >= SMALLEST and 0 < dropped < STEPS:

@@ -1,10 +1,11 @@
-"""The seam between plain BERT and what makes it fast: real tokens only, the last layer where it is read, fast dropout.
+"""The interface between plain BERT and its fast path.
 
-`modeling_bert.py` calls three functions of this file and the methods of a `Layout`; nothing else of the fast path is
-known there. All of it is off until a switch of the config (or an argument of the call) turns it on: with
-`config.unpad_inputs` and `config.fast_dropout` unset, none of this code changes a shape, a number or a random draw.
+The fast path computes real tokens only, computes the last layer only at the positions that a head reads, and has a
+faster dropout. `modeling_bert.py` knows nothing of it but three functions of this file and the methods of a `Layout`.
+Everything is off until a switch of the config or an argument of the call turns it on: with `config.unpad_inputs` and
+`config.fast_dropout` unset, none of this code changes a shape, a number or a random draw.
 
-Shapes: B batch, L length, H hidden size, T computed tokens, R rows that the last layer goes on with.
+Shapes: B batch, L length, H hidden size, T computed tokens, R rows that the last layer computes.
 """
 
 from functools import partial
@@ -22,7 +23,7 @@ from .unpadding import Tokens, attend_unpadded, find_tokens, packed_tokens
 if TYPE_CHECKING:
     from .modeling_bert import AttentionFunction, BertModel, BertSelfAttention, HeadReads
 
-# Below this share of padding the gain is lost in the noise of a step (docs/lab/performance.md).
+# With less padding than this share, the gain is smaller than the noise in the time of a step (docs/lab/performance.md).
 SMALLEST_SHARE = 0.1
 
 
@@ -33,22 +34,22 @@ class Layout(NamedTuple):
     """
 
     shape: tuple[int, int]  # B, L
-    tokens: Tokens | None = None  # the computed tokens; None: all B * L positions
-    read: Tensor | None = None  # (R,) int64 into the flattened B * L positions: what a head reads; None: all
-    rows: Tensor | None = None  # (R,) the same as rows of the flattened hidden states
+    tokens: Tokens | None = None  # the computed tokens; None for all B * L positions
+    read: Tensor | None = None  # (R,) int64, the flattened positions that a head reads; None for all
+    rows: Tensor | None = None  # (R,) the same positions as rows of the flattened hidden states
 
     def all_rows(self) -> "Layout":
-        """The layout of every layer but the last."""
+        """The layout of every layer except the last, which computes all rows."""
         return self._replace(rows=None)
 
     def keep_rows(self, hidden_states: Tensor) -> Tensor:
-        """(B, L, H) or (1, T, H) -> (1, R, H): the rows that are read, in the last layer; in others all of them."""
+        """The rows that are read, (1, R, H), of (B, L, H) or (1, T, H) in the last layer; all rows in other layers."""
         if self.rows is None:
             return hidden_states
         return hidden_states.flatten(0, 1).index_select(0, self.rows).unsqueeze(0)
 
     def lay_back(self, hidden_states: Tensor) -> Tensor:
-        """The last layer's states as (B, L, H), with zeros at the positions that were not computed."""
+        """The last layer's hidden states as (B, L, H), with zeros at the positions that were not computed."""
         index = self.read if self.read is not None else None if self.tokens is None else self.tokens.cells
         if index is None:
             return hidden_states
@@ -66,7 +67,7 @@ class Layout(NamedTuple):
         inputs_embeds: Tensor | None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPoolingAndCrossAttentions:
-        """What follows in `BertModel.forward`, for the positions of this layout."""
+        """The remainder of `BertModel.forward`, computed at the positions of this layout."""
         mask, tokens = None, self.tokens
         if tokens is not None:
             if position_ids is None and kwargs.get("cu_seq_lens_q") is not None:
@@ -93,9 +94,9 @@ def choose_layout(
     reads: "HeadReads | None",
     options: dict[str, Any],
 ) -> Layout | None:
-    """Which positions of inputs (B, L) or (B, L, H) are computed; None: all of them in every layer, as in plain BERT.
+    """The positions of inputs (B, L) or (B, L, H) to compute; None for all of them in every layer, as in plain BERT.
 
-    Raises ValueError for an unpad_inputs that is no switch and for bad packing (`cu_seq_lens_q` among the options).
+    Raises ValueError for an unknown value of unpad_inputs and for invalid packing (`cu_seq_lens_q` among the options).
     """
     shape = (inputs.shape[0], inputs.shape[1])
     switch, cu_seq_lens = model.find_switch(unpad_inputs), options.get("cu_seq_lens_q")
@@ -122,11 +123,11 @@ def choose_tokens(
     reads: "HeadReads | None",
     options: dict[str, Any],
 ) -> Tokens | None:
-    """The real tokens of a batch, those with a label and, for the pooler, the first of every sequence.
+    """The real tokens of a batch, the tokens with a label and, for the pooler, the first token of every sequence.
 
-    None where padding is not worth removing ("auto") or cannot be removed: without a mask (B, L), in a trace (it would
-    hold the lengths of its example for ever), on devices that compile anew for every length or hold no numbers (meta),
-    and in attention back-ends without a form for it.
+    Returns None if removing the padding is not worthwhile ("auto") or not possible. It is not possible without a mask
+    (B, L); in a trace, which would contain the lengths of its example as constants; on devices that compile again for
+    every new length or that hold no values (meta); and with attention back-ends that cannot skip padding.
     """
     config = model.config
     implementation = config._attn_implementation
@@ -147,7 +148,7 @@ def choose_tokens(
 
 
 def positions_read(model: "BertModel", inputs: Tensor, reads: "HeadReads") -> Tensor:
-    """(R,) of the flattened B * L positions: those with a label and, for the pooler, the first of every sequence."""
+    """(R,) flattened positions: those with a label and, for the pooler, the first one of every sequence."""
     if reads.labelled is None:
         return torch.arange(inputs.shape[0], device=inputs.device) * inputs.shape[1]
     read = reads.labelled
@@ -158,7 +159,7 @@ def positions_read(model: "BertModel", inputs: Tensor, reads: "HeadReads") -> Te
 
 
 def leaves_layers_alone(model: "BertModel", options: dict[str, Any]) -> bool:
-    """Whether nobody asked for something that needs every layer in padded shapes: recorded states, chunking."""
+    """False if the caller asked for something that needs padded shapes in every layer: recorded states or chunking."""
     config = model.config
     for name in ("output_hidden_states", "output_attentions"):
         asked = options.get(name)
@@ -170,7 +171,7 @@ def leaves_layers_alone(model: "BertModel", options: dict[str, Any]) -> bool:
 def choose_attention(
     attend: "AttentionFunction", module: "BertSelfAttention", query: Tensor, layout: Layout | None
 ) -> "AttentionFunction":
-    """The attention function of the back-end, or a faster one with its signature."""
+    """The attention function of the back-end, or a faster one with the same signature."""
     name = module.config._attn_implementation
     drops = module.training and module.dropout.p > 0 and not module.is_causal
     if drops and name in ("eager", "sdpa") and drops_fast(module.config, query):
@@ -181,5 +182,5 @@ def choose_attention(
 
 
 def choose_dropout(p: float, config: BertConfig) -> nn.Dropout:
-    """torch's dropout, which looks at `config.fast_dropout` at every call in training."""
+    """torch's dropout, which in training reads `config.fast_dropout` at every call."""
     return BertDropout(p, config)

@@ -1,10 +1,10 @@
 """The losses of the heads.
 
-Every loss is a sum over labelled items divided by a count. The count is the batch's own unless
-`num_items_in_batch` gives that of the whole optimiser step (all micro-batches, all processes): then the losses of
-the micro-batches add up to exactly the loss of the undivided batch, and so do the gradients. A mean in each
-micro-batch, as in transformers' heads, is wrong by the spread of the counts. Items without a label carry -100;
-without any labelled item the loss is 0.
+Every loss is a sum over labelled items divided by a count. By default this is the count of the batch itself. If
+`num_items_in_batch` gives the count of the whole optimiser step (all micro-batches, all processes), the losses of the
+micro-batches add up to exactly the loss of the undivided batch, and so do the gradients. Taking a mean in each
+micro-batch, as transformers' heads do, gives another result as soon as the counts differ. Items without a label have
+the label -100; if no item has a label, the loss is 0.
 """
 
 from collections.abc import Callable
@@ -15,33 +15,34 @@ from torch import Tensor
 from torch.nn import functional as F
 
 IGNORED = -100
-LARGE = 1 << 20  # values; fewer are no trouble for torch's function
-BLOCK = 1 << 17
+LARGE = 1 << 20  # logits; for fewer, torch's function is fast enough
+BLOCK = 1 << 17  # logits that are processed at a time, so that they stay in the cache of a core
 Count = int | Tensor | None
 ProblemType = Literal["regression", "single_label_classification", "multi_label_classification"]
 
 
 def runs_eagerly() -> bool:
-    """Whether plain autograd records the operations; torch.compile and torch.func need functions of their own form."""
+    """Whether plain autograd records the operations. Under torch.compile and torch.func, autograd functions fail."""
     return not (torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active())
 
 
 def per_item(total: Tensor, count: int | Tensor) -> Tensor:
-    """`total` over `count`; over 1 where the count is 0, because an empty sum is 0 and not 0/0."""
-    return total / torch.as_tensor(count).clamp(min=1).to(total.device)  # the count may have been made on another one
+    """`total` divided by `count`; a count of 0 is replaced by 1, so that the loss of no items is 0 instead of NaN."""
+    return total / torch.as_tensor(count).clamp(min=1).to(total.device)  # the count may be on another device
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
-    """Cast fp16 and bf16 logits to float32, as a sum over thousands of items does not fit them; leave others alone."""
+    """Cast fp16 and bf16 logits to float32, because sums over many items overflow or lose digits; leave other types."""
     return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
 
 
 class LargeCrossEntropy(torch.autograd.Function):
-    """Summed cross-entropy of logits (M, V) in blocks that stay in a core's cache.
+    """Summed cross-entropy of logits (M, V), computed in blocks that stay in the cache of a core.
 
-    torch writes the logarithms (M, V) in the forward pass, zeros (M, V) and their gradient in the backward pass. Fresh
-    memory of that size costs a CPU more than the arithmetic. Here the gradient is all that is written. Where the
-    gradient is differentiated in its turn (`create_graph=True`), it is computed by torch's own operations.
+    torch writes the log-probabilities (M, V) in the forward pass, and zeros (M, V) and their gradient in the backward
+    pass. On a CPU, allocating and writing that much memory takes longer than the arithmetic. Here the gradient is the
+    only tensor of that size. If the gradient itself is differentiated (`create_graph=True`), torch's operations
+    compute it.
     """
 
     @staticmethod
@@ -56,7 +57,7 @@ class LargeCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        """The gradient of the logits (M, V): softmax minus one-hot label, 0 for items without a label."""
+        """The gradient of the logits (M, V): softmax minus the one-hot label, and 0 for items without a label."""
         logits, targets, counts, sizes = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph=True
             shares = at_least_float32(logits).softmax(1)
@@ -71,7 +72,9 @@ class LargeCrossEntropy(torch.autograd.Function):
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, count: Count = None, ignored: int = IGNORED) -> Tensor:
-    """Cross-entropy of logits (items, C), summed over the labelled items of labels (items,), over a count."""
+    """Cross-entropy of logits (items, C) with labels (items,), summed over the labelled items and divided by `count`.
+
+    The default count is the number of labelled items."""
     if logits.device.type == "cpu" and logits.numel() >= LARGE and runs_eagerly():
         total = LargeCrossEntropy.apply(logits, labels, ignored)
     else:
@@ -80,7 +83,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, count: Count = None, ignored: 
 
 
 def find_problem_type(num_labels: int, labels: Tensor) -> ProblemType:
-    """transformers' rule for a config without problem_type: one output is regression, integers are classes."""
+    """transformers' rule for a config without problem_type: one output means regression, integer labels are classes."""
     if num_labels == 1:
         return "regression"
     integers = labels.dtype in (torch.long, torch.int)
@@ -91,8 +94,9 @@ def classification_loss(logits: Tensor, labels: Tensor, problem_type: str, count
     """Loss of BertForSequenceClassification for logits (B, C).
 
     regression: labels (B,) or (B, C), squared error; single_label_classification: labels (B,) of class ids;
-    multi_label_classification: labels (B, C) of 0 and 1. The count is that of label elements. Raises ValueError
-    for another problem_type and for labels that do not match the logits.
+    multi_label_classification: labels (B, C) of 0 and 1. The default count is the number of label elements; for class
+    ids, that of the labelled items. Raises ValueError for another problem_type and for labels that do not match the
+    logits.
     """
     if problem_type == "single_label_classification":
         return cross_entropy(logits, labels.view(-1), count)

@@ -1,4 +1,4 @@
-"""The `question-answering` pipeline, which transformers 5 no longer has.
+"""The `question-answering` pipeline, which transformers 5 no longer contains.
 
     import transformers
     from modeling_bert_repro.qa_pipeline import register_question_answering
@@ -8,9 +8,9 @@
     answer(question="Who wrote it?", context="It was written by Ada.")
     # {"score": 0.97, "start": 18, "end": 21, "answer": "Ada"}
 
-Long contexts are read in windows; the answer is the best span of all windows, where a span counts in the window in
-which its first token has the most context (google-research/bert, run_squad.py). The best spans with different texts
-share the score: it is a softmax over the sums of their start and end logits.
+Long contexts are read in windows, and the answer is the best span of all windows. A span counts only in the window in
+which its first token has the most context (google-research/bert, run_squad.py). The score is a softmax over the best
+spans with different texts, applied to the sums of their start and end logits.
 """
 
 import unicodedata
@@ -27,36 +27,37 @@ NO_ANSWER = {"start": 0, "end": 0, "answer": ""}
 
 
 def register_question_answering() -> None:
-    """Let `transformers.pipeline("question-answering", ...)` make this pipeline, in this process only."""
+    """Make `transformers.pipeline("question-answering", ...)` return this pipeline, in this process only."""
     pipelines.PIPELINE_REGISTRY.register_pipeline(
         TASK, pipeline_class=QuestionAnsweringPipeline, pt_model=AutoModelForQuestionAnswering, type="text"
     )
-    # Newer versions refuse the names of former tasks before they look into the registry.
+    # Newer versions of transformers reject the names of removed tasks before they look into the registry.
     getattr(pipelines, "REMOVED_TASKS", {}).pop(TASK, None)
 
 
 class QuestionAnsweringPipeline(ChunkPipeline):
     """Extractive question answering with models that pair texts as BERT does: [CLS] question [SEP] context [SEP].
 
-    Called with `question=` and `context=`, each a string or both lists; or with a dict of these two, or a list,
-    generator or data set of such dicts. Returns one result a question, or a list of them for `top_k` above 1.
+    It is called with `question=` and `context=`, both strings or both lists; or with a dict of these two, or a list,
+    generator or data set of such dicts. It returns one result per question, or a list of results if `top_k` is above 1.
     A result holds `score` (0 to 1), `answer`, and its `start` and `end` characters: answer = context[start:end].
 
-    Options, here or at a call; their defaults are those that the model was fine-tuned with, if its config says so
-    (`question_answering`), else those of the paper's SQuAD runs:
+    The options can be given to the constructor or to a call. Their defaults are the values that the model was
+    fine-tuned with, if its config has them (`question_answering`), and otherwise those of Google's SQuAD runs:
 
-        top_k: how many results (1), of those that share the score (20, in the config n_best_size)
-        max_answer_len: longest answer in tokens (30)
-        max_seq_len, doc_stride, max_question_len: of a window, its step, and the question, in tokens (384, 128, 64)
-        handle_impossible_answer: also allow the answer "" at 0, 0; default: if the config has a threshold for it
+        top_k: the number of results (1), at most the number of spans in the softmax (20; n_best_size in the config)
+        max_answer_len: the length of the longest answer, in tokens (30)
+        max_seq_len, doc_stride, max_question_len: the length of a window, the step from one window to the next and the
+            length of the question, in tokens (384, 128, 64)
+        handle_impossible_answer: also allow the answer "" at 0, 0; by default only if there is a threshold for it
         null_score_diff_threshold: answer "" if the score of [CLS] minus that of the best span is above this;
-            default: the config's, else 0
+            by default the one in the config, otherwise 0
     """
 
-    tokenizer: Any  # transformers declares slow tokenizers and None only
+    tokenizer: Any  # transformers declares only slow tokenizers and None
 
     def __init__(self, *args: Any, **kwargs: Any):
-        """Raises ValueError for a tokenizer that is slow, pads on the left or pairs texts otherwise."""
+        """Raises ValueError for a tokenizer that is slow, pads on the left or pairs texts in another way."""
         super().__init__(*args, **kwargs)
         tokenizer = self.tokenizer
         if tokenizer is None or not tokenizer.is_fast or tokenizer.padding_side != "right":
@@ -97,7 +98,7 @@ class QuestionAnsweringPipeline(ChunkPipeline):
             inputs = {"question": question, "context": context}
             if isinstance(question, list) and isinstance(context, list) and len(question) == len(context):
                 inputs = [{"question": q, "context": c} for q, c in zip(question, context)]
-        # The base class looks into the first element of a list, to tell chats.
+        # The base class reads the first element of a list, to recognise chats; an empty list has none.
         return [] if isinstance(inputs, list) and not inputs else super().__call__(inputs, **options)
 
     def _setting(self, name: str, default: int) -> int:
@@ -110,7 +111,7 @@ class QuestionAnsweringPipeline(ChunkPipeline):
         doc_stride: int | None = None,
         max_question_len: int | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Yield the model's inputs (1, length) for one window after the other, and what `postprocess` needs to know.
+        """Yield, window by window, the inputs of the model (1, length) and the information that `postprocess` needs.
 
         Raises ValueError for an example without question or context, and for a length that leaves no room for context.
         """
@@ -142,7 +143,7 @@ class QuestionAnsweringPipeline(ChunkPipeline):
             }
 
     def _encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        # The text is never read as markup: a "[SEP]" in it stays five characters.
+        # The text is never read as markup: a "[SEP]" in it is tokenised as five ordinary characters.
         options = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
         coded = self.tokenizer(text, return_offsets_mapping=True, **options)
         return coded["input_ids"], coded["offset_mapping"]
@@ -161,7 +162,7 @@ class QuestionAnsweringPipeline(ChunkPipeline):
         handle_impossible_answer: bool | None = None,
         threshold: float | None = None,
     ) -> dict[str, Any] | list[dict[str, Any]]:
-        """The best answers of all windows of one example, best first; a single one for `top_k` 1."""
+        """The best answers from all windows of one example, best first; a single result if `top_k` is 1."""
         stored = getattr(self.model.config, "null_score_diff_threshold", None)
         if handle_impossible_answer is None:
             handle_impossible_answer = stored is not None or threshold is not None
@@ -173,7 +174,7 @@ class QuestionAnsweringPipeline(ChunkPipeline):
             null = min(float(window["start"][0, 0] + window["end"][0, 0]) for window in outputs)
             best = entries[0]["score"] if entries else -torch.inf
             entries = sorted([*entries, {"score": null, **NO_ANSWER}], key=lambda entry: -entry["score"])
-            # The threshold decides which comes first; the scores may say otherwise.
+            # The threshold decides whether "" comes first, even if the scores disagree.
             first = next(entry for entry in entries if (entry["answer"] == "") == (null - best > threshold))
             entries = [first, *(entry for entry in entries if entry is not first)]
         scores = torch.tensor([entry["score"] for entry in entries], dtype=torch.float64).softmax(0).tolist()
@@ -198,8 +199,10 @@ def _check(example: Any) -> tuple[str, str]:
 
 
 def _max_context(starts: list[int], counts: list[int]) -> list[Tensor]:
-    """Which tokens of each window count there: those whose smaller side of context is largest in it (of equals, the
-    longer window, then the earlier)."""
+    """For each window a bool tensor: which of its tokens count in this window (Google's `_check_is_max_context`).
+
+    A token counts in the window in which the smaller of its left and right context is largest; of equal windows, in
+    the longer one, then in the earlier one."""
     first, count = (torch.tensor(values, dtype=torch.float64)[:, None] for values in (starts, counts))
     left = torch.arange(starts[-1] + counts[-1], dtype=torch.float64) - first  # (W, T)
     right = count - 1 - left
@@ -209,8 +212,11 @@ def _max_context(starts: list[int], counts: list[int]) -> list[Tensor]:
 
 
 def _best_spans(outputs: list[dict[str, Any]], wanted: int, max_answer_len: int) -> list[dict[str, Any]]:
-    """The best spans with different texts, best first; of equal scores the earlier window, start, end."""
-    places: list[tuple[int, int]] = []  # of every row of the table below: window, token in it
+    """The best spans with different texts, best first; equal scores are ordered by window, start and end."""
+    # `training/tasks/squad/answers.py` searches in the same way, and `tests/test_qa_pipeline.py` compares the two. This
+    # file cannot import that one, because a saved pipeline takes it along into processes without `training`; and
+    # `training` imports nothing of this package, so that it also works when this one is replaced by transformers.
+    places: list[tuple[int, int]] = []  # for every row of the table of scores: the window, and the token in it
     rows = [torch.empty(0, max_answer_len, dtype=torch.float64)]
     for w, output in enumerate(outputs):
         begin, counted = output["window"]["begin"], output["window"]["counted"]
@@ -229,7 +235,7 @@ def _best_spans(outputs: list[dict[str, Any]], wanted: int, max_answer_len: int)
         spans, context = outputs[w]["window"]["spans"], outputs[w]["context"]
         begin, end = spans[token][0], spans[token + place % max_answer_len][1]
         while end < len(context) and unicodedata.category(context[end]) == "Mn":
-            end += 1  # an uncased tokenizer drops accents written apart, so a token can end before its accent
+            end += 1  # an uncased tokenizer drops combining accents, so a token can end before its accent
         text = context[begin:end]
         if text and text not in found:
             found[text] = {"score": score, "start": begin, "end": end, "answer": text}

@@ -1,6 +1,6 @@
-"""A padded batch <-> its real tokens laid end to end, and attention between them.
+"""Conversion between a padded batch and its real tokens laid end to end, and attention among these tokens.
 
-Linear layers, LayerNorm, GELU and dropout then run on (1, T, H) in place of (B, L, H); attention never crosses from
+Linear layers, LayerNorm, GELU and dropout then run on (1, T, H) instead of (B, L, H); attention never crosses from
 one sequence into the next. With unpadding off, none of this code is executed.
 
 Shapes: B batch, L length, H hidden size, N heads, D head size, T computed tokens.
@@ -22,32 +22,32 @@ class Tokens(NamedTuple):
     A named tuple, because accelerate then moves its tensors to a layer's device like any other argument.
     """
 
-    cells: Tensor  # (T,) int64 into the flattened B * L positions
-    place: Tensor  # (T,) int64 into the flattened blocks of attention, sequences x longest
-    limits: Tensor  # (sequences + 1,) int32: sequence i is tokens limits[i] .. limits[i + 1]
-    mask: Tensor  # (sequences, longest) bool: what the blocks of attention attend to
-    attends_to_all: bool  # False: some computed tokens are padding, which nothing attends to
-    runs: tuple[tuple[int, int], ...]  # neighbours of equal length: (sequences, length)
+    cells: Tensor  # (T,) int64 indices into the flattened B * L positions
+    place: Tensor  # (T,) int64 indices into the flattened attention blocks (sequences, longest)
+    limits: Tensor  # (sequences + 1,) int32: sequence i is the tokens limits[i] to limits[i + 1] - 1
+    mask: Tensor  # (sequences, longest) bool: the positions of the attention blocks that are attended to
+    attends_to_all: bool  # False if some computed tokens are padding, which no token attends to
+    runs: tuple[tuple[int, int], ...]  # consecutive sequences of equal length: (number of sequences, length)
     shape: tuple[int, int]  # B, L
     sequences: int
     longest: int
 
     @property
     def positions(self) -> Tensor:
-        """(1, T): 0, 1, ... within each sequence."""
+        """(1, T): the position of each token within its sequence, counted from 0."""
         return (self.place % self.longest).unsqueeze(0)
 
     def unpad(self, values: Tensor) -> Tensor:
-        """(B, L, ...) -> (1, T, ...)"""
+        """(B, L, ...) -> (1, T, ...): the values of the computed tokens."""
         return values.flatten(0, 1).index_select(0, self.cells).unsqueeze(0)
 
     def rows_at(self, positions: Tensor) -> Tensor:
-        """(R,) of the flattened B * L positions -> which of the T tokens stand there; they must have been computed."""
+        """The indices (R,) among the T tokens of flattened positions (R,), all of which must be computed."""
         rows = positions.new_full((self.shape[0] * self.shape[1],), -1)
         return rows.index_copy(0, self.cells, torch.arange(len(self.cells), device=rows.device))[positions]
 
     def to_blocks(self, values: Tensor) -> Tensor:
-        """(T, N, D) -> (sequences, N, longest, D), each sequence from the start of its row, zeros after it."""
+        """(T, N, D) -> (sequences, N, longest, D): each sequence at the beginning of its row, followed by zeros."""
         blocks = values.new_zeros(self.sequences * self.longest, *values.shape[1:])
         blocks = blocks.index_copy(0, self.place, values)
         return blocks.view(self.sequences, self.longest, *values.shape[1:]).transpose(1, 2)
@@ -57,11 +57,18 @@ class Tokens(NamedTuple):
 def find_tokens(
     attention_mask: Tensor, kept: Tensor | None, smallest_share: float, kept_may_be_padding: bool
 ) -> Tokens | None:
-    """Tokens of a mask (B, L), sequences in the order of their lengths.
+    """The computed tokens of a batch with a padding mask (B, L), its sequences sorted by length.
 
-    None if no padding would be left out, or less than the share; if a sequence has no real token (every back-end has
-    its own idea of what it then attends to); if kept positions are padding and that cannot be computed. The counts
-    are the one thing that the host must know: it waits for a CUDA device here and once more for the index.
+    The host needs the counts of tokens, so it waits for a CUDA device here and a second time for the index.
+
+    Args:
+        kept: (B, L) bool, positions to compute although they may be padding; None if there are none.
+        smallest_share: the share of padding, from 0 to 1, that must be exceeded for unpadding to be worthwhile.
+        kept_may_be_padding: whether the attention back-end can compute padding that no token attends to.
+
+    Returns:
+        None if the share of padding is too small; if a sequence has no real token, because the back-ends differ in
+        what such a sequence attends to; or if kept positions are padding and the back-end cannot compute these.
     """
     attended = attention_mask.bool()
     computed = attended if kept is None else attended | kept
@@ -82,7 +89,15 @@ def find_tokens(
 
 @torch.compiler.disable
 def packed_tokens(cu_seq_lens: Tensor, attention_mask: Tensor | None, longest: int) -> Tokens:
-    """Tokens of one row (1, T) that holds several sequences: 0, their cumulative lengths, T."""
+    """The tokens of one row (1, T) that holds several sequences.
+
+    Args:
+        cu_seq_lens: (sequences + 1,) the cumulative lengths of the sequences, from 0 to T.
+        longest: the greatest length allowed.
+
+    Raises:
+        ValueError: the cumulative lengths do not rise from 0, a sequence is too long, or there is an attention mask.
+    """
     limits = cu_seq_lens.tolist()
     lengths = [stop - start for start, stop in pairwise(limits)]
     if not lengths or limits[0] != 0 or min(lengths) < 1:
@@ -98,7 +113,13 @@ def packed_tokens(cu_seq_lens: Tensor, attention_mask: Tensor | None, longest: i
 
 
 def lay_out(lengths: list[int], index: Tensor, shape: tuple[int, int], attended: Tensor | None) -> Tokens:
-    """Tokens of sequences with these lengths, in this order. attended: (T,) bool, None for all."""
+    """The tokens of sequences with these lengths, in this order.
+
+    Args:
+        index: (T,) int64, the tokens' positions in the flattened B * L positions.
+        shape: B and L.
+        attended: (T,) bool, which of the tokens are attended to; None for all of them.
+    """
     device, longest = index.device, max(lengths)
     limits = torch.tensor([0, *accumulate(lengths)], device=device)
     rank = torch.arange(len(lengths), device=device).repeat_interleave(limits.diff(), output_size=len(index))
@@ -122,12 +143,14 @@ def attend_unpadded(
     scaling: float,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention within each sequence: (1, T, N, D) and no weights, for the back-ends eager, sdpa and flash.
+    """Attention within each sequence, for the back-ends eager, sdpa and flash: (1, T, N, D), without the weights.
 
-    flash_attention_*: transformers' variable-length call. sdpa on a CPU: one call for each length, without a mask or
-    copies (1.3 to 2.8 times faster than blocks, forward and backward). sdpa on CUDA in half precision without
-    attention dropout: torch's own variable-length kernel, which has no dropout. Everything else: blocks of the
-    longest length with a mask, in which only attention sees padding.
+    - flash_attention_*: transformers' call with variable lengths.
+    - sdpa on a CPU: one call for each length, without a mask and without copies (1.3 to 2.8 times faster than
+      blocks, forward and backward).
+    - sdpa on CUDA in half precision without attention dropout: torch's own kernel for variable lengths, which does
+      not support dropout.
+    - In all other cases: blocks of the longest length with a mask. Only the attention itself then computes padding.
     """
     implementation = module.config._attn_implementation
     if implementation.startswith("flash_attention"):
@@ -155,11 +178,11 @@ def fits_varlen_kernel(query: Tensor, dropout: float, is_causal: bool) -> bool:
 
 
 def varlen_attention(tokens: Tokens, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """(T, N, D) through `torch.nn.attention.varlen`; its default scale is ours, 1 / sqrt(D)."""
-    from torch.nn.attention import varlen  # loads CUDA kernels' registrations, which a CPU process does not need
+    """(T, N, D) through `torch.nn.attention.varlen`; its default scale is BERT's, 1 / sqrt(D)."""
+    from torch.nn.attention import varlen  # importing it registers CUDA kernels, which a CPU process does not need
 
     limits, longest = tokens.limits, tokens.longest
-    # It returns a pair only where it is asked for more than the context.
+    # The declared type includes a pair, which is returned only if more than the context is asked for.
     return cast("Tensor", varlen.varlen_attn(query, key, value, limits, limits, longest, longest))
 
 
@@ -172,10 +195,10 @@ def attend_by_length(
     value: Tensor,
     **options: float,
 ) -> Tensor:
-    """(T, N, D), one unmasked call for each run of equal lengths."""
+    """(T, N, D), with one unmasked call for each run of sequences of equal length."""
     sizes = [sequences * length for sequences, length in tokens.runs]
     contexts = []
-    # split rather than slices: its backward is one concatenation, not a tensor of T rows for every slice.
+    # The backward pass of split is a single concatenation; that of slices makes a tensor of T rows for each slice.
     for run, *states in zip(tokens.runs, query.split(sizes), key.split(sizes), value.split(sizes)):
         shape = (*run, *query.shape[1:])
         context, _ = attend(module, *(part.view(shape).transpose(1, 2) for part in states), None, **options)
@@ -192,7 +215,7 @@ def attend_in_blocks(
     value: Tensor,
     **options: float,
 ) -> Tensor:
-    """(T, N, D) through padded blocks (sequences, N, longest, D) and a mask in the back-end's form."""
+    """(T, N, D), computed in padded blocks (sequences, N, longest, D) with a mask in the form of the back-end."""
     length = tokens.longest
     mask = tokens.mask[:, None, None, :].expand(-1, -1, length, -1)
     if module.is_causal:

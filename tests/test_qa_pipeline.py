@@ -97,6 +97,46 @@ def test_answers_are_those_of_the_post_processing(tokenizer, threshold, batch_si
         assert 0 < list(expected.predictions.values()).count("") < len(questions)
 
 
+class RandomLogits(torch.nn.Module):
+    """Start and end logits that depend on the window alone: whole numbers, so that many spans have equal scores."""
+
+    def __init__(self, config: BertConfig, seed: int):
+        super().__init__()
+        self.config, self.seed, self.device = config, seed, torch.device("cpu")
+
+    def forward(self, input_ids, **_):
+        rows = []
+        for ids in input_ids.tolist():
+            rng = np.random.default_rng([self.seed, *(token for token in ids if token)])  # 0 is padding
+            rows.append(torch.from_numpy(rng.integers(-3, 4, (2, 64))[:, : len(ids)]).float())
+        start, end = torch.stack(rows, dim=1)
+        return transformers.utils.ModelOutput(start_logits=start, end_logits=end)
+
+
+@pytest.mark.parametrize("wanted", [1, 7, 1000])
+@pytest.mark.parametrize("seed", range(3))
+def test_both_searches_give_the_same_n_best_on_random_logits(tokenizer, wanted, seed):
+    """Span by span and in the same order, also among equal scores."""
+    settings = LENGTHS | {"n_best_size": wanted}
+    stock = network(tokenizer, settings)
+    model, questions = RandomLogits(stock.config, seed), random_questions(12)
+    expected = ask(model, tokenizer, questions).nbest
+    pipe = QuestionAnsweringPipeline(model=stock, tokenizer=tokenizer, device="cpu")
+    pipe.model = model
+    ties = 0
+    for question in questions:
+        windows = [
+            pipe._forward(row) for row in pipe.preprocess({"question": question.text, "context": question.context})
+        ]
+        found = qa_pipeline._best_spans(windows, wanted, settings["max_answer_length"])
+        assert [(one["answer"], one["start"], one["end"], one["score"]) for one in found] == [
+            (one["text"], one["start"], one["end"], one["start_logit"] + one["end_logit"])
+            for one in expected[question.id]
+        ]
+        ties += len(found) - len({one["score"] for one in found})
+    assert ties > 0 or wanted == 1
+
+
 def test_forms_of_calls(tokenizer):
     model = sure_of(network(tokenizer), tokenizer, "red")
     pipe = QuestionAnsweringPipeline(model=model, tokenizer=tokenizer, device="cpu")

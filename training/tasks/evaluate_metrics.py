@@ -1,7 +1,7 @@
-"""The metrics of GLUE and of entities as `evaluate.Metric`s that need no network.
+"""The metrics of GLUE and of named entities as `evaluate.Metric`s that need no internet connection.
 
-`evaluate.load("glue", "mrpc")` downloads its code; here it is `GlueMetric("mrpc")`, with the same
-call and the same keys. Needs the package `evaluate`; the scripts use `training.tasks.classification.metrics` directly.
+`evaluate.load("glue", "mrpc")` downloads its code; `GlueMetric("mrpc")` is called in the same way and returns the
+same keys. It needs the package `evaluate`; the scripts use `training.tasks.classification.metrics` directly.
 """
 
 import datasets
@@ -15,7 +15,7 @@ _CITATION = "Wang et al. 2018, GLUE: A Multi-Task Benchmark and Analysis Platfor
 
 
 class _NumberMetric(evaluate.Metric):
-    """``names``: rows of METRICS to compute over numbers."""
+    """A metric over numbers; ``names`` are the entries of METRICS to compute."""
 
     names: tuple[str, ...] = ()
 

@@ -5,8 +5,8 @@ A line is one input of the model; " ||| " separates the two texts of a pair:
     the river ||| an old house   ->   [CLS] the river [SEP] an old house [SEP]
                            type ids     0    0    0     0   1   1    1     1
 
-A line longer than the model is refused, cut as the original does, or read in overlapping windows, in which every
-piece takes its vector from where it stands deepest in context.
+A line longer than the model allows is refused, cut as in the original, or read in overlapping windows; every piece then
+takes its vector from the window in which it has the most context on both sides.
 """
 
 import json
@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from transformers import PreTrainedTokenizerBase
 from transformers.utils import ModelOutput
 
 from tokenization.packed_files import numbered_lines
@@ -30,7 +31,7 @@ PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
 
 @dataclass
 class Row:
-    """One input of the model, and which of its positions are those of the line's pieces that it speaks for."""
+    """One input of the model; ``kept`` are the positions whose vectors are used for the line."""
 
     input_ids: list[int]
     token_type_ids: list[int]
@@ -38,7 +39,9 @@ class Row:
 
 
 def parse_layers(text: str, num_layers: int) -> list[int]:
-    """The numbers of "-1,-2". Raises ValueError for what is no layer of a network of ``num_layers``."""
+    """The layer numbers in a text such as "-1,-2".
+
+    Raises ValueError unless a network of ``num_layers`` has them all."""
     if not re.fullmatch(r"-?\d+(,-?\d+)*", text):
         raise ValueError(f"--layers: expected numbers with commas between them, such as -1,-2; got {text!r}")
     layers = [int(part) for part in text.split(",")]
@@ -53,11 +56,14 @@ def parse_layers(text: str, num_layers: int) -> list[int]:
 # --- lines to rows ---------------------------------------------------------------------------------------
 
 
-def read_lines(path: str | Path, tokenizer, max_seq_length: int, long_lines: str = "error") -> list[list[Row]]:
-    """The rows of every line of a file (plain, .gz, .xz); an empty line is [CLS] [SEP], no line is left out.
+def read_lines(
+    path: str | Path, tokenizer: PreTrainedTokenizerBase, max_seq_length: int, long_lines: str = "error"
+) -> list[list[Row]]:
+    """The rows of every line of a file (plain, .gz or .xz). An empty line becomes [CLS] [SEP]; no line is left out.
 
     Raises:
-        ValueError: by file and line: not UTF-8, or too long and not to be read in windows or cut; an empty file.
+        ValueError: with file and line: the line is not UTF-8, or it is too long and ``long_lines`` neither reads it in
+            windows nor cuts it; or the file is empty.
     """
     if max_seq_length < 4:
         raise ValueError(f"--max_seq_length must be at least 4, with [CLS] and [SEP]; got {max_seq_length}")
@@ -79,13 +85,13 @@ def read_lines(path: str | Path, tokenizer, max_seq_length: int, long_lines: str
     return rows
 
 
-def _pieces(tokenizer, texts: list[str], chunk: int = 1000) -> Iterator[list[int]]:
+def _pieces(tokenizer: PreTrainedTokenizerBase, texts: list[str], chunk: int = 1000) -> Iterator[list[int]]:
     for begin in range(0, len(texts), chunk):
         part = texts[begin : begin + chunk]
         yield from tokenizer(part, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
 
 
-def _single(pieces: list[int], tokenizer, max_seq_length: int, long_lines: str) -> list[Row]:
+def _single(pieces: list[int], tokenizer: PreTrainedTokenizerBase, max_seq_length: int, long_lines: str) -> list[Row]:
     room, cls, sep = max_seq_length - 2, tokenizer.cls_token_id, tokenizer.sep_token_id
     if len(pieces) > room and long_lines == "error":
         raise _too_long(len(pieces), room, "window or --long_lines cut")
@@ -100,16 +106,16 @@ def _single(pieces: list[int], tokenizer, max_seq_length: int, long_lines: str) 
         part = pieces[first : first + room]
         begin, end = parts[numbers[0]][0] - first + 1, parts[numbers[-1]][1] - first + 1
         rows.append(Row([cls, *part, sep], [0] * (len(part) + 2), slice(begin, end)))
-    # The line's own [CLS] and [SEP] are those of its first and last window.
+    # The [CLS] of the line is that of its first window, and its [SEP] that of the last.
     rows[0].kept, rows[-1].kept = slice(0, rows[0].kept.stop), slice(rows[-1].kept.start, None)
     return rows
 
 
-def _pair(a: list[int], b: list[int], tokenizer, max_seq_length: int, long_lines: str) -> Row:
+def _pair(a: list[int], b: list[int], tokenizer: PreTrainedTokenizerBase, max_seq_length: int, long_lines: str) -> Row:
     room, cls, sep = max_seq_length - 3, tokenizer.cls_token_id, tokenizer.sep_token_id
     if len(a) + len(b) > room and long_lines != "cut":
         raise _too_long(len(a) + len(b), room, "cut (windows are for single texts)")
-    while len(a) + len(b) > room:  # the longer one first, as `_truncate_seq_pair`
+    while len(a) + len(b) > room:  # shorten the longer text first, like `_truncate_seq_pair`
         a, b = (a[:-1], b) if len(a) > len(b) else (a, b[:-1])
     return Row([cls, *a, sep, *b, sep], [0] * (len(a) + 2) + [1] * (len(b) + 1), slice(None))
 
@@ -124,9 +130,15 @@ def _too_long(length: int, room: int, remedy: str) -> ValueError:
 
 
 def extract(
-    model, lines: list[list[Row]], layers: list[int], pad_token_id: int, batch_size: int, device: torch.device
+    model: torch.nn.Module,
+    lines: list[list[Row]],
+    layers: list[int],
+    pad_token_id: int,
+    batch_size: int,
+    device: torch.device,
 ) -> Iterator[tuple[list[int], np.ndarray]]:
-    """(ids (L,), vectors (L, layers, H) float32) of every line in order. Rows of like length share a batch."""
+    """Yield (ids (L,), vectors (L, layers, H) float32) of every line, in order; see ``predict_alone`` for the
+    batches."""
     block: list[list[Row]] = []
     for number, line in enumerate(lines, 1):
         block.append(line)
@@ -160,7 +172,9 @@ def _vectors(
 
 
 def pool(ids: list[int], vectors: np.ndarray, pooling: str) -> np.ndarray:
-    """(1, layers, H): the vector of [CLS], or the mean over all pieces with [CLS] and [SEP]; or all of them."""
+    """Pool vectors (pieces, layers, H): "cls" and "mean" give (1, layers, H), "none" leaves them as they are.
+
+    The mean includes [CLS] and [SEP]."""
     return {"none": vectors, "cls": vectors[:1], "mean": vectors.mean(axis=0, keepdims=True)}[pooling]
 
 
@@ -168,8 +182,9 @@ def pool(ids: list[int], vectors: np.ndarray, pooling: str) -> np.ndarray:
 
 
 def write_jsonl(path: Path, lines: Iterable, layers: list[int], pooling: str, to_tokens: Callable) -> None:
-    """The original's layout, one object a line: ``{"linex_index": 0, "features": [{"token": "[CLS]", "layers":
-    [{"index": -1, "values": [...]}, ...]}, ...]}``; with pooling one entry a line, its token "[CLS]" or "mean"."""
+    """Write the original's layout, one JSON object per line: ``{"linex_index": 0, "features": [{"token": "[CLS]",
+    "layers": [{"index": -1, "values": [...]}, ...]}, ...]}``; with pooling, every line has one entry with the token
+    "[CLS]" or "mean"."""
     with open(path, "w", encoding="utf-8") as file:
         for number, (ids, vectors) in enumerate(lines):
             tokens = {"none": to_tokens(ids), "cls": to_tokens(ids[:1]), "mean": ["mean"]}[pooling]
@@ -185,8 +200,9 @@ def _rounded(vector: np.ndarray) -> list[float]:
 
 
 def write_npz(path: Path, lines: Iterable, layers: list[int], pooling: str) -> None:
-    """NumPy arrays ``vectors`` and ``layers``: with pooling (lines, layers, H); else (pieces, layers, H) of all lines,
-    where line i has the pieces ``offsets[i]`` to ``offsets[i + 1]``, whose ids are ``input_ids``."""
+    """Write NumPy arrays ``vectors`` and ``layers``. With pooling, the vectors are (lines, layers, H). Without it, they
+    are (pieces, layers, H) for all lines together: line i has the pieces ``offsets[i]`` to ``offsets[i + 1] - 1``, and
+    ``input_ids`` are their ids."""
     kept, all_ids, offsets = [], [], [0]
     for ids, vectors in lines:
         kept.append(pool(ids, vectors, pooling))
@@ -200,7 +216,7 @@ def write_npz(path: Path, lines: Iterable, layers: list[int], pooling: str) -> N
 
 
 def write(path: Path, lines: Iterable, layers: list[int], pooling: str, to_tokens: Callable) -> None:
-    """By the name's ending; beside the target first, so that a half file never has its name."""
+    """Write .npz or .jsonl, as the name ends; the file gets its name when it is complete."""
     with whole_file(path) as draft:
         if path.suffix == ".npz":
             write_npz(draft, lines, layers, pooling)

@@ -1,4 +1,4 @@
-"""What the fine-tuning scripts share: the network with its new head, the training with its evaluations, the folder."""
+"""The parts that all fine-tuning scripts share: building the network, training with evaluations, saving the folder."""
 
 import copy
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from transformers import BertConfig
+from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization.fingerprint import tokenizer_sha256
 from training.engine.batches import Features, evaluation_due, step_batches, steps_for
@@ -19,10 +19,11 @@ from training.engine.loop import training_steps
 from training.engine.model_card import write_model_card
 from training.engine.models import config_labels, set_switches
 from training.engine.optimizer import create_optimizer, linear_schedule
+from training.engine.run import Run
 
 
 class Tuned(NamedTuple):
-    """A prepared model; ``results`` and ``outcome`` are what ``evaluate`` returned for just its weights."""
+    """A prepared model; ``results`` and ``outcome`` are what ``evaluate`` returned for its current weights."""
 
     model: Any
     results: dict
@@ -32,27 +33,30 @@ class Tuned(NamedTuple):
 
 
 def build_model(
-    run, cls: type, config: BertConfig, before: BertConfig, head: tuple[str, ...], training: bool, **more: Any
+    run: Run, cls: type, config: BertConfig, before: BertConfig, head: tuple[str, ...], training: bool, **more: Any
 ):
-    """The network that the flags ask for, with a new head unless the checkpoint's fits; a line says which.
+    """The network that the flags ask for. Its head is new unless the checkpoint's fits; a printed line says which.
 
     Args:
-        config: with the task's labels.
-        before: the checkpoint's.
-        head: what the names of the weights that a checkpoint may lack begin with.
-        more: for ``cls``.
+        config: the config of the model to build, with the labels of the task.
+        before: the config of the checkpoint.
+        head: prefixes of weights that may be newly initialised.
+        training: whether there is training data.
+        more: further arguments of ``cls``.
 
     Raises:
-        ValueError: as ``load_network``, or there is no training that could make use of new weights.
+        ValueError: as in ``load_network``; or weights are newly initialised and there is no training data.
     """
     args, why, names = run.args, "", config_labels(before)
-    config = copy.deepcopy(config)  # the model's own, which saving changes; other runs read theirs from the same one
+    config = copy.deepcopy(
+        config
+    )  # a copy, because saving changes it and other runs of a series start from the same config
     if args.config_name:
         model, new = cls(config, **more), ["all weights"]
     else:
         model, new, absent = load_network(cls, args.model_name_or_path, head, run, config=config, **more)
         kept = hasattr(model, "classifier") and "classifier.weight" not in new
-        if kept and names and set(names) != set(config.label2id):  # as many classes, but others
+        if kept and names and set(names) != set(config.label2id):  # the same number of classes, but other ones
             torch.nn.init.normal_(model.classifier.weight, std=config.initializer_range)
             torch.nn.init.zeros_(model.classifier.bias)
             new += ["classifier.bias", "classifier.weight"]
@@ -63,7 +67,7 @@ def build_model(
     run.say(f"newly initialised: {', '.join(new)}{why}" if new else "the head is the checkpoint's")
     if cls.__module__.startswith("modeling_bert_repro"):
         if args.model_impl == "transformers":
-            # With the very same weights, the new ones too: transformers would draw others
+            # The control gets the same new weights too; transformers would draw others.
             model = control_of(model, spans_over_padding=args.unpad_inputs == "false")
         else:
             set_switches(model.config, args)
@@ -73,17 +77,22 @@ def build_model(
 
 
 def fine_tune(
-    run, model, tokenizer, train: Features | None, evaluate: Callable[[Any, int], tuple[dict, Any]], metric: str
+    run: Run,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    train: Features | None,
+    evaluate: Callable[[Any, int], tuple[dict, Any]],
+    metric: str,
 ) -> Tuned:
-    """Train as the flags say: evaluations, checkpoints, the best weights if they are wanted.
+    """Train as the flags say, with evaluations and checkpoints; restore the best weights if that is asked for.
 
     Args:
         model: not yet prepared by Accelerate.
-        tokenizer: that of the data.
-        train: what is trained on; without it the model is only evaluated.
-        evaluate: (prepared model, optimiser steps done) -> results to record, {} if there is nothing to evaluate; and
-            what else the script makes of an evaluation, answers say.
-        metric: key of the results that tells the best evaluation.
+        tokenizer: the one that the data was tokenised with.
+        train: the training data; without it the model is only evaluated.
+        evaluate: (prepared model, optimiser steps done) -> the results to record, {} if there is nothing to evaluate,
+            and whatever else the script makes of an evaluation, for example answers.
+        metric: the key of the results by which the best evaluation is chosen.
     """
     args, size = run.args, run.global_batch_size
     if train:
@@ -104,6 +113,7 @@ def fine_tune(
         return results, outcome
 
     batches = step_batches(train, run, done, total_steps) if train else []
+    last, stopped_early = total_steps, False
     seconds, started = 0.0, time.perf_counter()
     for step in training_steps(run, model, optimizer, scheduler, batches, total_steps, done):
         seconds += time.perf_counter() - started
@@ -111,15 +121,16 @@ def fine_tune(
             record = {"epoch": round(step.index * size / len(train), 3), "loss": step.loss}
             run.log(event="train", step=step.index, **record, learning_rate=step.lr, grad_norm=step.grad_norm)
         if evaluation_due(run, step.index, len(train)) and step.index < total_steps:
-            last, (results, outcome) = step.index, evaluated(step.index)
-            if best.add(last, results, model):
+            results, outcome = evaluated(step.index)
+            if best.add(step.index, results, model):
+                last, stopped_early = step.index, True
                 break
         if args.save_steps and step.index % args.save_steps == 0:
             save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler)
         started = time.perf_counter()
-    else:
-        last, (results, outcome) = total_steps, evaluated(total_steps)
-        best.add(last, results, model)
+    if not stopped_early:
+        results, outcome = evaluated(total_steps)
+        best.add(total_steps, results, model)
     if args.load_best_model_at_end:
         results = best.restore(model)
         if best.step != last:
@@ -129,16 +140,20 @@ def fine_tune(
     return Tuned(model, results | speed, outcome, bool(train), best)
 
 
-def save_folder(run, tuned: Tuned, tokenizer, write_vocab: Callable, kind: str, data_name: str) -> None:
-    """The finished folder: model, tokenizer, curves, model card.
+def save_folder(
+    run: Run, tuned: Tuned, tokenizer: PreTrainedTokenizerBase, write_vocab: Callable, kind: str, data_name: str
+) -> None:
+    """Write the finished folder: model, tokenizer, curves and model card.
 
     Args:
-        write_vocab: (tokenizer, folder) -> None.
-        kind: of the card.
+        write_vocab: (tokenizer, folder) -> None, writes vocab.txt.
+        kind: the kind of model card.
+        data_name: the data set that the card names.
     """
     save_model_folder(run, tuned.model)
     if run.is_main:
-        tokenizer.backend_tokenizer.no_truncation()  # else what a call asked for would travel in tokenizer.json
+        # Otherwise the settings of the last call would be saved in tokenizer.json.
+        tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
         tokenizer.save_pretrained(run.output_dir)
         write_vocab(tokenizer, run.output_dir)
@@ -147,8 +162,8 @@ def save_folder(run, tuned: Tuned, tokenizer, write_vocab: Callable, kind: str, 
         write_model_card(run.output_dir, kind=kind, datasets=[data_name], metrics=tuned.results)
 
 
-def finish(run, tuned: Tuned) -> None:
-    """Record the results: the run is over, and what only its going on would need is removed."""
+def finish(run: Run, tuned: Tuned) -> None:
+    """Record the results, which ends the run, and remove the files that only a continuation would need."""
     run.finish(tuned.results)
     tuned.best.clear()
     run.say(f"finished: {run.output_dir}")

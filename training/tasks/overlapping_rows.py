@@ -1,12 +1,13 @@
-"""Rows of a text that is longer than the model: every part of it is read with as much around it as fits."""
+"""Overlapping rows for a text that is longer than the model: every part is read with as much context as fits."""
 
 from collections.abc import Iterable
 
 
 def rows_around(parts: Iterable[tuple[int, int]], num_tokens: int, room: int) -> dict[int, list[int]]:
-    """The stretch of ``room`` tokens around each part of a text, as even on both sides as the text's ends allow.
+    """For each part of a text, the stretch of ``room`` tokens around it.
 
-    Parts with the same stretch share it: a text of up to ``room`` tokens is one row, whatever its parts are.
+    The part is in the middle of its stretch, unless the stretch would reach beyond an end of the text. Parts with the
+    same stretch share a row: a text of up to ``room`` tokens is one row, whatever its parts are.
 
         text     t0 t1 t2 t3 t4 t5 t6 t7 t8 t9     parts (0, 2) (2, 6) (6, 10), room 6
         part 0   t0 t1 .. .. .. ..                 -> row 0: t0 ... t5
@@ -14,10 +15,11 @@ def rows_around(parts: Iterable[tuple[int, int]], num_tokens: int, room: int) ->
         part 2               .. .. t6 t7 t8 t9     -> row 2: t4 ... t9
 
     Args:
-        parts: (first, beyond last) token of each, of 1 to ``room`` tokens, in the order of the text.
+        parts: of each part the first token and the one after the last; 1 to ``room`` tokens, in the order of the text.
 
     Returns:
-        first token of a stretch -> numbers of its parts; the stretch ends ``room`` tokens later, or with the text.
+        The first token of each stretch -> the numbers of its parts. A stretch ends after ``room`` tokens or with the
+        text.
     """
     rows: dict[int, list[int]] = {}
     for number, (begin, end) in enumerate(parts):

@@ -1,8 +1,9 @@
-"""One run or many of one setting, and what they say together: `--seeds N`, `--paper`, `--compare_to DIR`.
+"""A single run, or a series of runs of one setting with its statistics: `--seeds N`, `--paper`, `--compare_to DIR`.
 
-A run has a sub-folder of its own, as if started alone. The command may be stopped and given again: finished runs are
-read, not repeated, an unfinished one goes on from its checkpoint. ``summary.json`` in the output folder holds every
-run, the statistics over the seeds of each learning rate, the best run on the development set, and the comparison.
+Each run of a series has its own sub-folder, as if it had been started alone. The command may be stopped and started
+again: finished runs are read instead of repeated, and an unfinished one continues from its checkpoint.
+``summary.json`` in the output folder contains every run, the statistics over the seeds of each learning rate, the best
+run on the development set, and the comparison.
 """
 
 import dataclasses
@@ -34,10 +35,10 @@ class Setting:
     """What the runs of a series have in common.
 
     Attributes:
-        name: of the task or data.
-        facts: on the data, as run.json has them: under "splits" those of each split.
-        metric: key of the results that tells the best run.
-        constants: key of the results -> what a model scores that always says the same; these keys make the table.
+        name: of the task or of the data.
+        facts: about the data, as in run.json; "splits" has those of each split.
+        metric: the key of the results by which the best run is chosen.
+        constants: key of the results -> the score of a model with constant predictions; these keys are in the table.
     """
 
     name: str
@@ -47,10 +48,10 @@ class Setting:
 
 
 def run_all(args, setting: Setting, run_one: Callable[..., dict]) -> None:
-    """The run that the flags describe, or the series of them.
+    """Do the run, or the series of runs, that the flags describe.
 
     Args:
-        run_one: does the run that its flags describe and returns its results.
+        run_one: takes the flags of one run, does it and returns its results.
     """
     if args.many_runs:
         run_series(args, setting, run_one)
@@ -59,10 +60,11 @@ def run_all(args, setting: Setting, run_one: Callable[..., dict]) -> None:
 
 
 def run_series(args, setting: Setting, run_one: Callable[..., dict]) -> dict:
-    """Do the runs that are not there yet; write and print the summary, and return it.
+    """Do the runs that are not finished yet; write, print and return the summary.
 
     Raises:
-        ValueError: a sub-folder holds a run that differs (see ``finished``); --compare_to cannot be compared with.
+        ValueError: a sub-folder holds a run with other settings (see ``finished``); or the runs of --compare_to are not
+            comparable.
     """
     folder, plans = Path(args.output_dir), planned(args)
     weights = weights_sha256(args.model_name_or_path) if args.model_name_or_path else None
@@ -73,7 +75,7 @@ def run_series(args, setting: Setting, run_one: Callable[..., dict]) -> dict:
         name = Path(plan.output_dir).name
         _say(f"--- run {number} of {len(plans)}: {name}{' is there already' if results else ''}")
         if results is None:
-            torch.compiler.reset()  # else torch.compile gives up after some networks of the same class
+            torch.compiler.reset()  # otherwise torch.compile gives up after several networks of the same class
             results = run_one(plan)
         runs.append({"folder": name, "seed": plan.seed, "learning_rate": plan.learning_rate, "results": results})
     summary = summarise(runs, setting)
@@ -89,7 +91,7 @@ def run_series(args, setting: Setting, run_one: Callable[..., dict]) -> dict:
 
 
 def planned(args) -> list:
-    """The flags of every run, in order."""
+    """The flags of every run, in order. Raises ValueError for --paper with another batch size than the paper's."""
     size = args.per_device_train_batch_size * args.gradient_accumulation_steps * _processes()
     paper = getattr(args, "paper", False)
     if paper and size != PAPER_BATCH:
@@ -108,7 +110,7 @@ def planned(args) -> list:
 
 
 def finished(plan, setting: Setting, weights: dict | None) -> dict | None:
-    """The results of a run that has been done; None if it has not, or not to its end.
+    """The results of a finished run; None if it was not started or not finished.
 
     Raises:
         ValueError: the folder holds a run with other flags, processes, precision or initial weights, or on other data.
@@ -118,7 +120,7 @@ def finished(plan, setting: Setting, weights: dict | None) -> dict | None:
         return None
     facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     changed = changed_flags(facts["flags"], plan)
-    # None: an older version recorded no hash for a name on the Hub
+    # A missing value counts as equal: older versions recorded no hash for a name on the Hub.
     changed += [name for name, value in _launch(plan, weights).items() if (facts.get(name) or value) != value]
     if not changed and facts.get("data") != json.loads(json.dumps(setting.facts)):
         changed = ["the data"]
@@ -128,10 +130,10 @@ def finished(plan, setting: Setting, weights: dict | None) -> dict | None:
 
 
 def _launch(plan, weights: dict | None) -> dict:
-    """What shapes a run besides its flags and data, under the names that run.json has for it."""
+    """What shapes a run besides its flags and data, under its names in run.json."""
     precision = plan.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
     found = {"mixed_precision": precision, "initial_weights": weights}
-    if not is_torch_xla_available():  # whose processes no variable counts
+    if not is_torch_xla_available():  # no environment variable tells the number of XLA processes
         found["processes"] = _processes()
     return found
 
@@ -144,7 +146,7 @@ def _processes() -> int:
 
 
 def summarise(runs: list[dict], setting: Setting) -> dict:
-    """What ``summary.json`` holds, but for the comparison."""
+    """The content of ``summary.json`` without the comparison."""
     constant, metric = setting.constants, setting.metric
     settings = []
     for rate in dict.fromkeys(run["learning_rate"] for run in runs):
@@ -159,15 +161,16 @@ def summarise(runs: list[dict], setting: Setting) -> dict:
 
 
 def statistics(values: list[float | None], constant: float) -> dict:
-    """Of one metric over the runs of a setting.
+    """Statistics of one metric over the runs of a setting.
 
     Args:
-        values: None, the correlation of constant predictions, counts as 0.
-        constant: what predicting one class, or one score, always would give. A run no better is degenerate.
+        values: one per run; None (the correlation of constant predictions) counts as 0.
+        constant: the score of constant predictions. A run that is not better is degenerate.
 
     Returns:
-        n, mean, std (of a sample: n - 1), median, max, interval (the 95 % confidence interval of the mean, Student's
-        t), degenerate (share), undefined (how many values were None). std and interval are None for one run.
+        n, mean, std (of a sample: divided by n - 1), median, max, interval (the 95 % confidence interval of the mean,
+        Student's t), degenerate (the share of the runs), undefined (the number of None values). std and interval are
+        None for a single run.
     """
     known = np.array([0.0 if value is None else value for value in values])
     return {
@@ -183,11 +186,12 @@ def statistics(values: list[float | None], constant: float) -> dict:
 
 
 def compare(ours: list[dict], theirs: list[dict], metrics: list[str]) -> dict:
-    """Run by run, ours minus theirs, for runs of the same seed (and learning rate, where a seed has several).
+    """Paired differences, ours minus theirs, of runs with the same seed, and learning rate if a seed has several runs.
 
     Returns:
-        pairs, and for every metric: mean_difference, interval (the 95 % confidence interval of it, Student's t), wins,
-        losses, sign_test_p (exact, two-sided, ties left out), t_test_p (paired; None if all differences are equal).
+        pairs (their number), and for every metric: mean_difference, interval (its 95 % confidence interval, Student's
+        t), wins, losses, sign_test_p (exact, two-sided, without ties), t_test_p (paired; None if all differences are
+        equal).
     """
     pairs = [(run["results"], other["results"]) for run, other in _pairs(ours, theirs)]
     compared: dict = {"pairs": len(pairs)}
@@ -206,7 +210,7 @@ def compare(ours: list[dict], theirs: list[dict], metrics: list[str]) -> dict:
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """Two-sided p-value of the exact binomial test of wins against losses being equally likely."""
+    """The two-sided p-value of the exact binomial test that wins and losses are equally likely."""
     n = wins + losses
     return min(1.0, 2 * sum(math.comb(n, k) for k in range(min(wins, losses) + 1)) / 2**n)
 
@@ -237,7 +241,7 @@ def _read_other(folder: str, plans: list, setting: Setting) -> dict:
 
 
 def _validation(setting: Setting) -> dict:
-    """Which examples the results are about."""
+    """What identifies the examples that the runs are evaluated on."""
     facts = setting.facts["splits"]
     splits = [split for split in facts if split.startswith("validation")]
     return {s: {name: facts[s].get(name) for name in ("examples", "sha256", "fingerprint")} for s in splits}
@@ -247,7 +251,7 @@ def _validation(setting: Setting) -> dict:
 
 
 def table(summary: dict) -> str:
-    """The summary as text, one line per metric and learning rate."""
+    """The summary as a text table, with one line per metric and learning rate."""
     head = ("learning rate", "metric", "n", "mean", "std", "median", "max", INTERVAL, "degenerate")
     rows = [head]
     for setting in summary["settings"]:
@@ -270,7 +274,7 @@ def table(summary: dict) -> str:
 
 
 def _undefined(summary: dict) -> list[str]:
-    """A line for each metric that some runs leave undefined, which the table counts as 0."""
+    """A line for each metric that is undefined in some runs; the table counts these as 0."""
     counts = {}
     for setting in summary["settings"]:
         for name, s in setting["metrics"].items():

@@ -1,7 +1,7 @@
 """Student's t distribution without scipy: p-value, quantile, and the confidence interval of a mean.
 
-A handful of seeds needs this distribution: the interval of the normal distribution, and the percentile bootstrap too,
-are far too narrow for three to ten values.
+A few seeds need this distribution: for three to ten values, the interval of the normal distribution and that of the
+percentile bootstrap are far too narrow.
 """
 
 import functools
@@ -16,14 +16,14 @@ LEVEL = 0.95
 def two_sided_p(t: float, degrees: float) -> float:
     """The probability that a t-distributed value is at least as far from 0 as t, on either side."""
     square = t * t
-    if square < 1:  # the other form would lose a small t beside the degrees of freedom
+    if square < 1:  # the other form would lose the digits of a t that is small compared with the degrees of freedom
         return 1 - incomplete_beta(0.5, degrees / 2, square / (degrees + square))
     return incomplete_beta(degrees / 2, 0.5, degrees / (degrees + square))
 
 
 @functools.cache
 def two_sided_quantile(level: float, degrees: float) -> float:
-    """The t such that a t-distributed value lies between -t and t with the probability ``level``."""
+    """The t such that a t-distributed value lies between -t and t with probability ``level``."""
     if not 0 < level < 1 or degrees <= 0:
         raise ValueError(f"expected a level between 0 and 1 and degrees of freedom above 0; got {level}, {degrees}")
     low, high = 0.0, 1.0
@@ -35,7 +35,7 @@ def two_sided_quantile(level: float, degrees: float) -> float:
 
 
 def mean_interval(values: Sequence[float] | np.ndarray, level: float = LEVEL) -> list[float] | None:
-    """The confidence interval of the mean of independent values; None for fewer than two, which have no spread."""
+    """The confidence interval of the mean of independent values; None for fewer than two values."""
     if len(values) < 2:
         return None
     mean, half = np.mean(values), np.std(values, ddof=1) / math.sqrt(len(values))
@@ -44,7 +44,7 @@ def mean_interval(values: Sequence[float] | np.ndarray, level: float = LEVEL) ->
 
 
 def t_test(values: Sequence[float] | np.ndarray) -> float | None:
-    """The two-sided p-value of the mean being 0; None for fewer than two values or equal ones."""
+    """The two-sided p-value of the test that the mean is 0; None for fewer than two values or if all are equal."""
     if len(values) < 2 or np.ptp(values) == 0:
         return None
     return two_sided_p(float(np.mean(values) / (np.std(values, ddof=1) / math.sqrt(len(values)))), len(values) - 1)
@@ -54,7 +54,7 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
     """The regularised incomplete beta function I_x(a, b), by its continued fraction (DLMF 8.17.22)."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
-    if x > (a + 1) / (a + b + 2):  # the fraction converges fast on the other side only
+    if x > (a + 1) / (a + b + 2):  # the fraction converges fast only on the other side
         return 1 - incomplete_beta(b, a, 1 - x)
     front = a * math.log(x) + b * math.log1p(-x) + math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     return math.exp(front) / a / _fraction(a, b, x)

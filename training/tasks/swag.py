@@ -1,4 +1,4 @@
-"""Multiple choice: SWAG, or other questions in its layout, from the file to the model and back.
+"""Multiple choice: SWAG or other questions in its layout, from the file to the model and back to predictions.
 
 A row of SWAG's val.csv (some columns left out) becomes one input for each ending (paper, section 4.4):
 
@@ -18,7 +18,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from transformers import PreTrainedTokenizerBase
 
+from training.arguments import SwagArguments
 from training.engine.batches import Features
 from training.files.hashing import digest, sha256
 from training.files.hub_datasets import load_from_hub
@@ -34,7 +36,8 @@ FILES = (
 
 @dataclass
 class Examples:
-    """One split. ``endings`` holds C texts a row, ``labels`` which of them is right, None where that is hidden."""
+    """One split. Each row of ``endings`` holds C texts; ``labels`` are the indices of the right ones, None if
+    hidden."""
 
     contexts: list[str]
     endings: list[list[str]]
@@ -46,6 +49,7 @@ class Examples:
         return len(self.contexts)
 
     def first(self, count: int | None) -> "Examples":
+        """The first ``count`` examples; all of them for None."""
         cut = slice(count)
         labels = None if self.labels is None else self.labels[cut]
         return replace(
@@ -55,18 +59,22 @@ class Examples:
 
 @dataclass
 class Data:
+    """The examples of a run by split; ``name`` of the data set, or "custom"."""
+
     name: str
     splits: dict[str, Examples] = field(default_factory=dict)
 
     def describe(self) -> dict:
+        """The facts for run.json: sources, counts and hashes."""
         return {"splits": {split: {"examples": len(part)} | part.facts for split, part in self.splits.items()}}
 
     def constants(self) -> dict[str, float]:
-        """Key of the results -> the score of a model that always takes the ending that is most often right."""
+        """The results of a model that always chooses the ending number that is most often right."""
         labels = self.splits["validation"].labels if "validation" in self.splits else []
         return {"eval_accuracy": max(map(labels.count, labels)) / len(labels)} if labels else {}
 
     def summary(self) -> str:
+        """One line per split for the user."""
         return "\n".join(
             f"{split}: {len(part):,} examples of {len(part.endings[0])} endings, "
             f"{'with' if part.labels else 'without'} labels, {part.facts['source']}"
@@ -82,6 +90,7 @@ class ChoiceFeatures(Features):
         self.lengths = np.array([max(map(len, choices)) for choices in columns["input_ids"]])
 
     def collate(self, indices) -> dict[str, torch.Tensor]:
+        """The examples at ``indices``, padded on the right to the longest sequence: (B, C, L) and labels (B,)."""
         names = ("input_ids", "token_type_ids")
         flat = {name: [choice for i in indices for choice in self.columns[name][i]] for name in names}
         rows = Features(flat, self.pad_token_id)
@@ -94,11 +103,11 @@ class ChoiceFeatures(Features):
 # --- reading ---------------------------------------------------------------------------------------------
 
 
-def load_data(args) -> Data:
-    """The examples that the flags ask for.
+def load_data(args: SwagArguments) -> Data:
+    """Read the examples that the flags ask for.
 
     Raises:
-        ValueError: flags that contradict each other; data that are missing or malformed, by file and line.
+        ValueError: flags that contradict each other; data that is missing or malformed, with file and line.
     """
     files = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
     files = {split: path for split, path in files.items() if path}
@@ -123,10 +132,10 @@ def read_swag(path: str | Path, labelled: bool = True) -> Examples:
     """A table with the columns sent1, sent2 (may be absent), ending0, ending1, ..., and label.
 
     Args:
-        labelled: without it the label column may be absent, or hold -1 or nothing.
+        labelled: if False, the label column may be absent, or contain -1 or nothing.
 
     Raises:
-        ValueError: by file and line, for whatever is not such a table.
+        ValueError: with file and line, if the file is not such a table.
     """
     may_be_null = () if labelled else (LABEL,)
     table = read_table(path, lambda header: find_columns(header, labelled), may_be_null=may_be_null)
@@ -188,13 +197,14 @@ def _from_hub(rows, source: str, split: str) -> Examples:
 # --- to the model, and back ------------------------------------------------------------------------------
 
 
-def features(data: Data, tokenizer, max_length: int) -> dict[str, ChoiceFeatures]:
-    """split -> token ids of every choice, the longer of context and ending cut first, and labels if there are any.
-    A "[SEP]" in a text is text."""
+def features(data: Data, tokenizer: PreTrainedTokenizerBase, max_length: int) -> dict[str, ChoiceFeatures]:
+    """For every split the token ids of every choice, and the labels if there are any.
+
+    If a pair is too long, the longer of context and ending is cut first. A "[SEP]" in a text is read as text."""
     return {split: _tokenized(part, tokenizer, max_length) for split, part in data.splits.items()}
 
 
-def _tokenized(examples: Examples, tokenizer, max_length: int) -> ChoiceFeatures:
+def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ChoiceFeatures:
     choices = len(examples.endings[0])
     columns: dict[str, list] = {"input_ids": [], "token_type_ids": []}
     for start in range(0, len(examples), 5_000):
@@ -217,12 +227,12 @@ def _tokenized(examples: Examples, tokenizer, max_length: int) -> ChoiceFeatures
 
 
 def score(logits: np.ndarray, labels: list[int]) -> dict[str, float]:
-    """Accuracy of logits (n, C)."""
+    """The accuracy of logits (n, C), from 0 to 1."""
     return {"accuracy": accuracy(logits.argmax(axis=1), labels)}
 
 
 def write_predictions(path: Path, examples: Examples, logits: np.ndarray) -> None:
-    """A .csv: the row's index, the number of the ending chosen, and the probability of each."""
+    """Write a .csv file: the row's index, the number of the chosen ending, and the probability of each ending."""
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
     probabilities = shifted / shifted.sum(axis=1, keepdims=True)
     with open(path, "w", encoding="utf-8", newline="") as file:

@@ -1,13 +1,13 @@
-"""Ask a fine-tuned model.
+"""Ask a fine-tuned model questions about a text.
 
     python -m training ask --model runs/squad --question "Who wrote it?" --context "It was written by Ada."
     python -m training ask --model runs/squad --question "Who wrote it?" "When?" --context_file contexts.txt
 
-A context file holds one context or more, with blank lines between them. One JSON object a line is printed for every
-question and context, in their order: the answer, its score (the softmax over the n-best spans), and its first
-character and the one after its last in the context. A model fine-tuned on SQuAD 2.0 may give no answer: "" at 0, 0;
-it does so above the threshold that run_squad.py stored, or --null_score_diff_threshold. Lengths are those that the
-model was fine-tuned with.
+A context file contains one or more contexts, separated by blank lines. For every question and context, in their order,
+one JSON object is printed on a line: the answer, its score (the softmax over the n-best spans), and its position in the
+context: its first character and the one after its last. A model that was fine-tuned on SQuAD 2.0 may give no answer:
+"" at 0, 0. It does so if the null odds are above the threshold that run_squad.py stored, or above
+--null_score_diff_threshold. Windows have the lengths that the model was fine-tuned with.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from transformers import AutoModelForQuestionAnswering, AutoTokenizer, PreTrainedModel
+from transformers import AutoModelForQuestionAnswering, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization.packed_files import read_text
 from tokenization.special_tokens import check_special_tokens
@@ -31,17 +31,18 @@ from training.tasks.squad.threshold import stored_threshold
 
 
 def ask(
-    model,
-    tokenizer,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
     questions: Sequence[Question],
     threshold: float | None = None,
     batch_size: int = 32,
 ) -> Answers:
-    """Answer every question from its context, in windows where it is long.
+    """Answer every question from its context; long contexts are read in windows.
 
     Args:
-        model: an extractive question answering model of the Hugging Face interface.
-        threshold: on the null odds; default: the model's own, and for a model without one (SQuAD 1.1) no limit.
+        model: an extractive question-answering model with the interface of transformers.
+        threshold: no answer is given if the null odds are above it. The default is the one stored with the model;
+            a model without a stored one (SQuAD 1.1) always answers.
     """
     settings = settings_of(model.config)
     lengths = [settings.pop(name) for name in ("max_seq_length", "doc_stride", "max_query_length")]
@@ -63,7 +64,7 @@ def window_logits(
 
 
 def records(questions: Sequence[Question], answers: Answers) -> Iterator[dict]:
-    """What is printed: question, answer, score, start, end; and in version 2 the null odds."""
+    """Yield the objects to print: question, answer, score, start, end, and in version 2 the null odds."""
     for question in questions:
         text, entries = answers.predictions[question.id], answers.nbest[question.id]
         entry = next((entry for entry in entries if entry["text"] == text), {"probability": 0.0, "start": 0, "end": 0})
@@ -75,7 +76,9 @@ def records(questions: Sequence[Question], answers: Answers) -> Iterator[dict]:
 
 
 def read_contexts(path: str | Path) -> list[str]:
-    """The contexts of a text file, blank lines between them. Raises ValueError if there is none or no UTF-8."""
+    """The contexts of a text file, which blank lines separate.
+
+    Raises ValueError if there is none or it is not UTF-8."""
     text = read_text(path).replace("\r\n", "\n")
     contexts = [part.strip("\n") for part in re.split(r"\n[^\S\n]*(?=\n)", text) if part.strip()]
     if not contexts:
@@ -83,8 +86,10 @@ def read_contexts(path: str | Path) -> list[str]:
     return contexts
 
 
-def load(name: str):
-    """Model and tokenizer of a folder or of the Hub. Raises ValueError if they cannot be had, or have no span head."""
+def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Model and tokenizer from a folder or the Hub.
+
+    Raises ValueError if they cannot be loaded or there is no span head."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
         model, new, _ = load_network(AutoModelForQuestionAnswering, name, ("qa_outputs.",))
@@ -100,18 +105,21 @@ def load(name: str):
 
 
 def main(argv: list[str] | None = None) -> None:
+    """The command. Raises ValueError for a mistake in the arguments or the files."""
     parser = argparse.ArgumentParser(
         prog="python -m training ask",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--model", required=True, help="Folder or Hub name of a fine-tuned model.")
-    parser.add_argument("--question", required=True, nargs="+", help="One question or more, each in quotes.")
+    parser.add_argument("--model", required=True, help="The folder or the Hub name of a fine-tuned model.")
+    parser.add_argument("--question", required=True, nargs="+", help="One or more questions, each in quotes.")
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--context", help="The text that holds the answer.")
-    source.add_argument("--context_file", help="A UTF-8 text file of contexts, blank lines between them.")
-    parser.add_argument("--null_score_diff_threshold", type=float, help="Answer nothing above these null odds.")
+    source.add_argument("--context", help="The text that contains the answer.")
+    source.add_argument("--context_file", help="A UTF-8 text file of contexts that are separated by blank lines.")
+    parser.add_argument(
+        "--null_score_diff_threshold", type=float, help="Give no answer if the null odds are above this."
+    )
     args = parser.parse_args(argv)
     contexts = read_contexts(args.context_file) if args.context_file else [args.context]
     model, tokenizer = load(args.model)

@@ -1,7 +1,7 @@
-"""See the data of a run: `python -m training audit DIR` and `... show DIR --step N`.
+"""Inspect the training data of a run: `python -m training audit DIR` and `python -m training show DIR --step N`.
 
-DIR is the output folder of run_pretraining.py: flags, phases and processes come from its run.json, ids from
-DIR/corpus/train.
+DIR is the output folder of run_pretraining.py: flags, phases and processes are read from its run.json,
+and token ids from DIR/corpus/train.
 """
 
 import argparse
@@ -25,16 +25,16 @@ from training.pretraining.masking import continuation_pieces
 from training.pretraining.segments import IS_NEXT, NOT_NEXT
 
 SETTINGS = flags_with("instance")
-_SAMPLE = 200_000  # documents, sentences or instances looked at, at most
+_SAMPLE = 200_000  # the largest number of documents, sentences or instances that is inspected
 
 
 # --- Drawing ------------------------------------------------------------------------------------------------
 
 
 def draw_instance(tokenizer: Any, instance: dict[str, Any], width: int = 110) -> str:
-    """One row of a batch as text: tokens over type ids over labels, in columns, without the padding.
+    """One row of a batch as text, without padding: columns of token, type id and label.
 
-    A label is the token to predict; `.` where nothing is predicted.
+    A label is the token to predict; `.` means that nothing is predicted there.
     """
     length = int(instance["attention_mask"].sum())
     ids, types, labels = (instance[name][:length].tolist() for name in ("input_ids", "token_type_ids", "labels"))
@@ -61,7 +61,9 @@ def draw_instance(tokenizer: Any, instance: dict[str, Any], width: int = 110) ->
 
 
 def step_positions(step: int, rank: int | None, world: int, size: int, accumulation: int) -> list[tuple[int, int, int]]:
-    """(micro-batch, rank, position) of every instance of optimiser step `step` of a phase (counted from 1)."""
+    """(micro-batch, rank, position) of every instance in the optimiser step `step` of a phase, counted from 1.
+
+    Without a rank, those of all processes."""
     found = []
     for micro in range(accumulation):
         for place in range(world) if rank is None else [rank]:
@@ -75,7 +77,7 @@ def step_positions(step: int, rank: int | None, world: int, size: int, accumulat
 
 @dataclass(frozen=True)
 class Line:
-    """One finding: its name, what was measured in words, and whether it is as it should be."""
+    """One finding: its name, the measurement in words, and whether the measurement is good."""
 
     name: str
     text: str
@@ -83,7 +85,7 @@ class Line:
 
 
 def audit(instances: PretrainingInstances, tokenizer: Any) -> tuple[list[Line], dict[str, np.ndarray]]:
-    """(findings, arrays for the picture) about the first epoch of `instances`."""
+    """(findings, arrays for the picture) for the first epoch of `instances`."""
     corpus, plan = instances.corpus, instances.plan(0)
     lengths = plan.a_length + plan.b_length + np.where(plan.b_length > 0, 3, 2)
     lines = [*_corpus_lines(corpus, continuation_pieces(tokenizer), tokenizer.unk_token_id)]
@@ -136,7 +138,9 @@ def _corpus_lines(corpus: Corpus, continuation: np.ndarray, unknown: int) -> lis
 
 
 def repeated_share(tokens: np.ndarray, offsets: np.ndarray, shortest: int) -> float:
-    """Share of the spans of at least `shortest` tokens that equal an earlier one (of the first `_SAMPLE`)."""
+    """The share of spans that equal an earlier one, among those of at least `shortest` tokens in the first `_SAMPLE`.
+
+    Span i consists of the tokens offsets[i] to offsets[i + 1] - 1."""
     seen, count = set(), 0
     for start, stop in zip(offsets[:_SAMPLE].tolist(), offsets[1 : _SAMPLE + 1].tolist()):
         if stop - start >= shortest:
@@ -151,7 +155,7 @@ def _pair_lines(corpus: Corpus, plan: Any) -> list[Line]:
     drawn = plan.label == NOT_NEXT
     a_document, b_document = (np.searchsorted(starts, at[drawn], side="right") for at in (plan.a_start, plan.b_start))
     same = int((a_document == b_document).sum())
-    # How well lengths alone tell the label: a model must not get far without reading.
+    # How well the lengths alone predict the label: a model should not learn much without reading the text.
     edges = [1, 2, 4, 8, 16, 32, 64, 128, 256]
     cell = np.digitize(plan.a_length, edges) * 16 + np.digitize(plan.b_length, edges)
     table = np.bincount(cell * 2 + plan.label, minlength=512).reshape(-1, 2)
@@ -179,7 +183,7 @@ def _pair_lines(corpus: Corpus, plan: Any) -> list[Line]:
 
 
 def _mask_lines(instances: PretrainingInstances) -> tuple[np.ndarray, np.ndarray, list[Line]]:
-    """Measured and wanted shares of ([MASK], random, unchanged), and lines on them."""
+    """The measured and the wanted shares of ([MASK], random, unchanged), and findings about them."""
     rule = instances.rule
     count = min(instances.epoch_size(0), _SAMPLE // instances.settings.max_seq_length * 16)
     mix, real, due, specials = np.zeros(3), 0, 0, 0
@@ -196,11 +200,11 @@ def _mask_lines(instances: PretrainingInstances) -> tuple[np.ndarray, np.ndarray
         specials += int((~rule.maskable[original[chosen]]).sum())
     predicted = mix.sum()
     rate, mix = float(predicted / real), mix / predicted
-    # A random piece is the original one once in R draws, and then reads as unchanged.
+    # One of R random draws is the original piece itself, which then counts as unchanged.
     replaced = rule.random_replace_prob * (1 - 1 / len(rule.replacements))
     wanted = np.array([rule.mask_replace_prob, replaced, 1 - rule.mask_replace_prob - replaced])
     off = float(np.abs(mix - wanted).max())
-    # Whole words need not come out at the exact number.
+    # With whole words, the number cannot always be reached exactly.
     good_rate = predicted == due or (rule.whole_word_mask and 0.9 * due < predicted < due)
     names = ("[MASK]", "random", "unchanged")
     shares = ", ".join(f"{share:.2%} {name} ({asked:.1%})" for share, name, asked in zip(mix, names, wanted))
@@ -220,7 +224,7 @@ def _mask_lines(instances: PretrainingInstances) -> tuple[np.ndarray, np.ndarray
 
 
 def draw_audit(picture: dict[str, np.ndarray], path: Path) -> None:
-    """Lengths, labels, mask mix and token frequencies as one PNG; ValueError without matplotlib."""
+    """Draw lengths, labels, mask mix and token frequencies as one PNG. Raises ValueError if matplotlib is missing."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ValueError("the picture needs the package matplotlib: pip install matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -239,7 +243,7 @@ def draw_audit(picture: dict[str, np.ndarray], path: Path) -> None:
     frequencies.loglog(np.arange(1, len(seen) + 1), seen, color=BLUE, linewidth=2)
     dress(frequencies, "How often each piece occurs", "pieces, the most frequent first")
     for axis in (labels, mix):
-        axis.set_axis_off()  # there are objectives without pairs or masks
+        axis.set_axis_off()  # some objectives have no pairs or no masks
     if "label" in picture:
         shares = np.bincount(picture["label"], minlength=2) / len(picture["label"])
         _draw_shares(labels, ["IsNext", "NotNext"], shares, np.array([0.5, 0.5]))
@@ -267,7 +271,9 @@ def _draw_shares(axis: Any, names: list[str], shares: np.ndarray, wanted: np.nda
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """run.json of the pre-training run in `folder`."""
+    """The content of run.json of the pre-training run in `folder`.
+
+    Raises ValueError if there is none or it is damaged."""
     file = folder / "run.json"
     if not file.is_file():
         raise ValueError(f"{folder}: no run.json; give the --output_dir of a run_pretraining.py")
@@ -283,7 +289,7 @@ def read_run(folder: Path) -> dict[str, Any]:
 
 
 def open_run(folder: Path, flags: dict[str, Any], length: int) -> tuple[PretrainingInstances, Any]:
-    """(training instances of `length`, tokenizer) of the run in `folder`."""
+    """(training instances of `length` tokens, tokenizer) of the run in `folder`."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     corpus = Corpus.open(folder / "corpus" / "train", tokenizer, verify=False)
     return PretrainingInstances(corpus, tokenizer, settings_of(flags, length)), tokenizer
@@ -334,6 +340,7 @@ def _print_step(arguments: argparse.Namespace) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
+    """The commands audit and show; end with status 2 and one line on stderr for a mistake of the user."""
     parser = argparse.ArgumentParser(prog="python -m training", allow_abbrev=False, description=__doc__)
     commands = parser.add_subparsers(required=True)
     for name, command, help_text in (
@@ -346,8 +353,8 @@ def main(argv: list[str] | None = None) -> None:
         sub.add_argument("--seed", type=int, help="default: the seed of the run")
         if name == "show":
             sub.add_argument("--step", type=int, required=True, help="optimiser step, counted from 1")
-            sub.add_argument("--rank", type=int, help="only what this process saw")
-            sub.add_argument("--limit", type=int, default=16, help="instances printed at most")
+            sub.add_argument("--rank", type=int, help="only the instances of this process")
+            sub.add_argument("--limit", type=int, default=16, help="the largest number of instances to print")
     arguments = parser.parse_args(argv)
     try:
         arguments.command(arguments)

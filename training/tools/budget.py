@@ -1,14 +1,14 @@
-"""What fits into the hours at hand? Times a few real steps on this machine.
+"""How much training fits into a number of hours? This command times a few real steps on this machine.
 
     python -m training plan --config_name base --hours 6
     python -m training plan --config_name mini --hours 2 --phases 128:0.9:32,512:0.1:8 -- --mixed_precision bf16
     python -m training plan --hours 24 --launcher "accelerate launch --multi_gpu --num_processes 8"
 
-It runs run_pretraining.py itself, in a process of its own and a temporary folder, on made-up text: the network, the
-optimiser, the batches and the flags (all behind `--` go to the script) are those of the training to come. Of each
-phase the first step is thrown away (allocation, warm-up of the kernels); the median of the others counts. Text of
-your own fills instances a little more or less than made-up text does; that, and evaluation and checkpoints beyond
-the 3 % set aside for them, is the error to expect.
+It runs run_pretraining.py itself, in a separate process and a temporary folder, on made-up text. The network, the
+optimiser, the batches and the flags are those of the planned training; all flags after `--` are passed to the script.
+In each phase the first step is ignored, because it allocates memory and loads kernels; the median of the others
+counts. Two errors are to be expected: real text fills instances a little more or less than made-up text, and
+evaluations and checkpoints may need more or less than the 3 % reserved for them.
 """
 
 import argparse
@@ -29,13 +29,13 @@ from transformers import BertTokenizer
 from training.engine.phases import Phase, described, phases_of, scheduled
 
 SCRIPT = Path(__file__).parents[2] / "run_pretraining.py"
-TIMED_STEPS = 4  # of each phase, the first of them thrown away
-TRAINING_SHARE = 0.97  # of the time; the rest is for evaluation, checkpoints and the start
-PUBLISHED = 1_000_000 * 256  # sequences of the published models
+TIMED_STEPS = 4  # in each phase; the first of them is ignored
+TRAINING_SHARE = 0.97  # the share of the time for training; the rest is for evaluations, checkpoints and the start
+PUBLISHED = 1_000_000 * 256  # sequences that the published models were trained on
 
 
 def write_inputs(folder: Path, vocab_size: int) -> None:
-    """A vocabulary of `vocab_size` words (`vocabulary/`) and documents made of them (`text.txt`)."""
+    """Write a vocabulary of `vocab_size` words to `vocabulary/`, and documents made of them to `text.txt`."""
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     words = [f"w{number}" for number in range(vocab_size - len(specials))]
     BertTokenizer(vocab={word: n for n, word in enumerate([*specials, *words])}).save_pretrained(folder / "vocabulary")
@@ -48,7 +48,7 @@ def write_inputs(folder: Path, vocab_size: int) -> None:
 
 
 def start(flags: Sequence[str], launcher: Sequence[str] = (sys.executable,)) -> None:
-    """Run run_pretraining.py with `flags`; ValueError with its last line when it fails."""
+    """Run run_pretraining.py with `flags`. Raises ValueError with its last line of stderr if it fails."""
     done = subprocess.run([*launcher, str(SCRIPT), *flags], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     if done.returncode:
         message = done.stderr.decode(errors="replace").strip().splitlines()
@@ -58,7 +58,7 @@ def start(flags: Sequence[str], launcher: Sequence[str] = (sys.executable,)) -> 
 def timed_run(
     config_name: str, vocab_size: int, phases: Sequence[Phase], more: Sequence[str], start: Callable
 ) -> tuple[list[dict], dict[str, Any], dict[str, Any]]:
-    """(training records, all_results.json, run.json) of a few steps of each phase."""
+    """Train a few steps of each phase; returns (training records, all_results.json, run.json)."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_inputs(folder, vocab_size)
@@ -89,9 +89,9 @@ def timed_run(
 def plan(
     hours: float, phases: Sequence[Phase], records: list[dict], results: dict[str, Any], facts: dict[str, Any]
 ) -> str:
-    """The table, and what fits into `hours`, from the records of a timed run.
+    """The table of speeds and the training that fits into `hours`, from the records of a timed run.
 
-    Raises ValueError when not even one step of each phase fits.
+    Raises ValueError if not even one step of each phase fits.
     """
     world, lines = facts["processes"], []
     lines.append(f"{facts['device']}, {world} process(es), mixed precision {facts['mixed_precision']}")
@@ -132,12 +132,12 @@ def plan(
 
 
 def main(argv: list[str] | None = None, start: Callable = start) -> None:
-    """The command; tests give a `start` of their own."""
+    """The command; tests pass another `start`."""
     argv = sys.argv[1:] if argv is None else argv
     cut = argv.index("--") if "--" in argv else len(argv)
     parser = argparse.ArgumentParser(prog="python -m training plan", allow_abbrev=False, description=__doc__)
     parser.add_argument("--config_name", default="base", help="a size, or a folder with config.json")
-    parser.add_argument("--hours", type=float, required=True, help="time at hand")
+    parser.add_argument("--hours", type=float, required=True, help="the time available")
     parser.add_argument(
         "--launcher", default=shlex.quote(sys.executable), help="e.g. 'accelerate launch --num_processes 8'"
     )

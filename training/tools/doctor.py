@@ -1,13 +1,13 @@
 """The plateau doctor: why does the loss not fall?
 
-    python -m training doctor RUN_FOLDER                         # run_pretraining.py asks too, after an evaluation
-    python -m training doctor RUN_FOLDER --make_reference mini   # its curve goes into reference_curves.json
+    python -m training doctor RUN_FOLDER                         # run_pretraining.py also does this after evaluations
+    python -m training doctor RUN_FOLDER --make_reference mini   # add its curve to reference_curves.json
 
-A model that knows how often each piece occurs and nothing else reaches a loss of the text's unigram entropy: the
-line. A run sits on it when, after the warm-up, both its last held-out loss and the mean of its training losses
-(masked-LM part) over the window are above the line less 0.25 nats. The window is the last tenth of the steps, with
-at least 5 records. The margin is what position and length alone give away: models that have not begun to use
-context get about so far below the line.
+A model that knows only how often each piece occurs reaches a loss equal to the unigram entropy of the text: the line.
+A run is on the line if, after the warm-up, both its last held-out loss and the mean of its training losses (masked-LM
+part) over a window are higher than 0.25 nats below the line. The window is the last tenth of the steps, with at least
+5 records. The margin of 0.25 is needed because a model also learns from positions and lengths: models that do not use
+context yet get about that far below the line.
 """
 
 import argparse
@@ -26,16 +26,17 @@ from training.tools.audit import Line, read_run, repeated_share
 MARGIN = 0.25  # nats
 FEWEST_RECORDS = 5
 LARGE = 60_000_000  # parameters; base has 110 million, medium 41 million
-# Peak learning rates that train: our own runs for the small ones; the paper's 1e-4 up to RoBERTa's 7e-4 for the others.
+# Peak learning rates that work: for small models in our own runs; for large ones around the paper's 1e-4, up to
+# RoBERTa's 7e-4.
 RATES = {"small": (2e-4, 3e-3), "large": (5e-5, 7e-4)}
 MASK_RATES = (0.1, 0.4)  # 40 %: Wettig et al. 2022
 FEWEST_TOKENS_A_STEP = 2048
-SHORTEST_WARMUP = 50  # steps; and 1 % of all, as in the paper
-PATIENCE = 2.0  # times the tokens that the reference needed
+SHORTEST_WARMUP = 50  # steps; and at least 1 % of all steps, as in the paper
+PATIENCE = 2.0  # multiple of the tokens that the reference run needed
 
 
 def level(events: list[dict], entropy: float, warmup: int) -> tuple[int, int, float] | None:
-    """(last step, steps of the window, mean training loss) of a run that sits on the line; None of any other."""
+    """(last step, steps of the window, mean training loss) of a run that is on the line; None for any other run."""
     name = "mlm_loss" if any("mlm_loss" in event for event in events) else "loss"
     steps, losses = series(events, "train", name)
     after = [(step, loss) for step, loss in zip(steps, losses) if step > warmup]
@@ -52,7 +53,7 @@ def level(events: list[dict], entropy: float, warmup: int) -> tuple[int, int, fl
 
 
 def causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, float]) -> list[Line]:
-    """The usual causes of a plateau, each looked at; repeated: shares of repeated documents and sentences."""
+    """A check of each usual cause of a plateau; ``repeated`` are the shares of repeated documents and sentences."""
     flags, total = facts["flags"], facts["total_steps"]
     phases = scheduled(phases_of(flags), total)
     phase = phase_at(phases, step)
@@ -106,7 +107,8 @@ def warmup_of(flags: Mapping[str, Any], total_steps: int) -> int:
 
 
 def tokens_to_leave(config_name: str) -> tuple[str, int]:
-    """(reference run, tokens it took to leave the line); another size's where this one has no reference."""
+    """(name of the reference run, tokens that it needed to leave the line); of another size if there is none of this
+    size."""
     known = references()
     name = config_name if config_name in known else next(iter(known))
     settings, held_out = known[name]["settings"], known[name]["held_out"]
@@ -119,7 +121,7 @@ def tokens_to_leave(config_name: str) -> tuple[str, int]:
 
 
 def diagnosis(facts: Mapping[str, Any], events: list[dict], corpus: Corpus) -> str | None:
-    """One sentence for a run that sits on the line, with the likely causes; None for any other run."""
+    """A sentence with the likely causes for a run that is on the line; None for any other run."""
     entropy = corpus.unigram_entropy()
     found = level(events, entropy, warmup_of(facts["flags"], facts["total_steps"]))
     if found is None:
@@ -143,13 +145,13 @@ def corpus_spans(corpus: Corpus) -> list[tuple[Any, int]]:
 
 
 def consult(run: Run, corpus: Corpus) -> None:
-    """After an evaluation: say and record the diagnosis of a running training, if there is one."""
+    """After an evaluation of a running training: print and record the diagnosis, if there is one."""
     if not run.is_main:
         return
     events = read_events(run.output_dir / "metrics.jsonl")
     step = events[-1]["step"]
     before = max((event["step"] for event in events if event["event"] == "doctor"), default=0)
-    if step < 2 * before:  # said already; said again when the run is twice as old
+    if step < 2 * before:  # it has been said already, and is said again only when the run is twice as old
         return
     if text := diagnosis(run.facts, events, corpus):
         run.log(event="doctor", step=step, text=text)
@@ -162,7 +164,7 @@ def make_reference(folder: Path, name: str) -> None:
     events = read_events(folder / "metrics.jsonl")
     entropy = next(event["unigram_entropy"] for event in events if event["event"] == "corpus")
     steps, losses = series(events, "train", "mlm_loss")
-    # Centred: a mean over the past alone would lag behind where the curve is steep.
+    # A centred mean, because a mean over the past alone would lag behind where the curve is steep.
     smooth = [sum(near) / len(near) for i in range(len(losses)) if (near := losses[max(0, i - 2) : i + 3])]
     every = max(1, len(steps) // 100)
     held_out = series(events, "eval", "eval_mlm_loss")
@@ -177,6 +179,7 @@ def make_reference(folder: Path, name: str) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
+    """The command; ends with status 2 and one line on stderr for a folder that is not a pre-training run."""
     parser = argparse.ArgumentParser(prog="python -m training doctor", allow_abbrev=False, description=__doc__)
     parser.add_argument("folder", type=Path, metavar="RUN_FOLDER")
     parser.add_argument("--make_reference", metavar="NAME", help="keep the curve of this run as a reference")

@@ -2,13 +2,13 @@
 
     python -m training report RUN_FOLDER... --output_dir report      # or: make report RUNS="a b" OUT=report
 
-Fine-tuning runs of one task stand in one row, where they started from in the columns: random weights, a
-pre-trained folder, transformers' network. Runs that differ in their seed only share a cell: mean ± standard
-deviation (runs). Runs that differ in anything else that shapes a run, such as the learning rate, have rows of their
-own, which name the difference. A score that is undefined, such as the correlation of constant predictions, is called
-so and left out of the mean. The folder of a series (--seeds, --paper) stands for all of its runs. Pre-training runs
-are listed beneath, the first one's held-out loss is drawn beside the bars. Writes report.md and, where matplotlib is
-installed, report.png.
+The table has one row per fine-tuning task, and one column per start: random weights, a pre-trained folder,
+transformers' network. Runs that differ only in their seed share a cell: mean ± standard deviation (number of runs).
+Runs that differ in another setting that shapes a run, such as the learning rate, have separate rows, which name the
+difference. An undefined score, such as the correlation of constant predictions, is shown as undefined and excluded
+from the mean. The folder of a series (--seeds, --paper) stands for all of its runs. Pre-training runs are listed
+below, and the held-out loss of the first one is drawn beside the bars. The command writes report.md and, if matplotlib
+is installed, report.png.
 """
 
 import argparse
@@ -17,6 +17,7 @@ import json
 import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from training.engine.curves import (
     BLUE,
@@ -33,8 +34,9 @@ from training.engine.curves import (
 )
 from training.tools.run_settings import shape, start, told_apart
 
-# script -> (what its task is called, result key -> (what the table calls it, factor to per cent)); of the metrics that
-# a task has, the first one is drawn
+# script -> (name of its task, result key -> (name in the table, factor to per cent)). Only the first of the metrics
+# that
+# a task has is drawn.
 FINE_TUNING = {
     "run_glue.py": (
         "classification",
@@ -55,15 +57,21 @@ FINE_TUNING = {
     ),
     "run_swag.py": ("multiple choice", {"eval_accuracy": ("accuracy", 100)}),
 }
-# What a cell holds: a score in per cent of each run, None where it is undefined
+# The content of a cell: the score of each run in per cent, or None if it is undefined.
 Scores = list[float | None]
 
 
 @dataclass
 class Finished:
-    """A finished run: ``task`` is None for pre-training, ``start`` says which weights it began with.
+    """A finished run.
 
-    ``folder`` is the one that was asked for: its own, or that of its series; ``place`` is its own.
+    Attributes:
+        folder: the folder that the user gave, that of the run or of its series.
+        place: the run's own folder.
+        task: None for pre-training.
+        start: the weights that it started from, in words.
+        facts, results: the contents of run.json and all_results.json.
+
     """
 
     folder: Path
@@ -75,7 +83,7 @@ class Finished:
 
 
 def read_runs(folder: str | Path) -> list[Finished]:
-    """The run in a folder, or those of a series. Raises ValueError, naming the file, where one is not finished."""
+    """The run in a folder, or the runs of a series. Raises ValueError with the file if a run is not finished."""
     folder = Path(folder)
     if not (folder / "summary.json").is_file():
         return [read_run(folder)]
@@ -84,6 +92,7 @@ def read_runs(folder: str | Path) -> list[Finished]:
 
 
 def read_run(folder: Path) -> Finished:
+    """The run in a folder. Raises ValueError with the file if it is not finished or of another script."""
     contents = []
     for name in ("run.json", "all_results.json"):
         try:
@@ -107,10 +116,10 @@ def read_run(folder: Path) -> Finished:
 
 
 def compared(runs: list[Finished]) -> list[Finished]:
-    """The fine-tuning runs; in ``task`` and ``start`` is said what else differs between runs of the same names.
+    """The fine-tuning runs. Where runs with equal ``task`` or ``start`` differ in settings, these name the difference.
 
     Raises:
-        ValueError: two runs differ in nothing, not even in their seed: their mean would count one result twice.
+        ValueError: two runs have equal settings and seeds, so that a mean would count one result twice.
     """
     runs = [run for run in runs if run.task]
     starts = told_apart([run.start for run in runs], [start(run.facts) for run in runs])
@@ -129,7 +138,7 @@ def compared(runs: list[Finished]) -> list[Finished]:
 
 
 def cells(runs: list[Finished]) -> dict[tuple[str, str], dict[str, Scores]]:
-    """(task, metric) -> start -> the scores of its runs in the order of the runs, which ``compared`` returned."""
+    """(task, metric) -> start -> the scores of the runs, in the order of ``runs``, which ``compared`` returned."""
     table: dict[tuple[str, str], dict[str, Scores]] = {}
     for run in runs:
         for key, (metric, factor) in FINE_TUNING[run.facts["script"]][1].items():
@@ -141,6 +150,7 @@ def cells(runs: list[Finished]) -> dict[tuple[str, str], dict[str, Scores]]:
 
 
 def shown(values: Scores | None, digits: int = 1) -> str:
+    """The text of a cell: mean ± standard deviation (number of runs); "" without runs."""
     if not values:
         return ""
     known = [value for value in values if value is not None]
@@ -155,12 +165,12 @@ def shown(values: Scores | None, digits: int = 1) -> str:
 
 
 def starts_of(runs: list[Finished]) -> list[str]:
-    """Where the fine-tuning runs began: random weights first, controls behind what they control."""
+    """The starts of the fine-tuning runs: random weights first, and each control after the run that it controls."""
     return sorted({run.start for run in runs}, key=lambda begun: (not begun.startswith("random"), begun))
 
 
 def tables(runs: list[Finished]) -> str:
-    """The comparison, and the runs that it was made from, in Markdown."""
+    """The comparison and the list of its runs, in Markdown."""
     lines = []
     tuned = compared(runs)
     starts = starts_of(tuned)
@@ -188,6 +198,7 @@ def tables(runs: list[Finished]) -> str:
 
 
 def pretraining_row(run: Finished) -> str:
+    """A row of the table of pre-training runs."""
     found = run.results
     nsp = f"{100 * found['eval_nsp_accuracy']:.1f}" if "eval_nsp_accuracy" in found else ""
     return (
@@ -197,7 +208,7 @@ def pretraining_row(run: Finished) -> str:
 
 
 def draw(runs: list[Finished], path: Path) -> None:
-    """Bars per task and start; beside them the loss curve of the first pre-training run."""
+    """Draw a bar for every task and start and, beside them, the loss curve of the first pre-training run."""
     bars, tuned = {}, compared(runs)
     for (task, metric), row in cells(tuned).items():
         if task not in {name for name, _ in bars}:
@@ -214,7 +225,8 @@ def draw(runs: list[Finished], path: Path) -> None:
     figure.savefig(path, dpi=DPI)
 
 
-def draw_bars(axis, bars: dict[tuple[str, str], dict[str, Scores]], starts: list[str]) -> None:
+def draw_bars(axis: Any, bars: dict[tuple[str, str], dict[str, Scores]], starts: list[str]) -> None:
+    """Draw horizontal bars of the mean scores, grouped by task."""
     colours = dict(zip(starts, ("#B5B5B5", BLUE, VERMILION, GREEN, ORANGE), strict=False))
     places, names, place = [], [], 0.0
     for (task, metric), row in bars.items():
@@ -225,8 +237,13 @@ def draw_bars(axis, bars: dict[tuple[str, str], dict[str, Scores]], starts: list
             colour = colours.get(begun, GREY)
             axis.barh(place, value, height=0.8, color=colour)
             axis.annotate(
-                *(f"{f'{value:.1f}' if known else 'undefined'}  {begun}", (max(value, 0), place)),
-                **{"xytext": (5, 0), "textcoords": "offset points", "va": "center", "fontsize": 9, "color": "#333333"},
+                f"{f'{value:.1f}' if known else 'undefined'}  {begun}",
+                (max(value, 0), place),
+                xytext=(5, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=9,
+                color="#333333",
             )
             place += 1
         places.append((first + place - 1) / 2)
@@ -242,6 +259,7 @@ def draw_bars(axis, bars: dict[tuple[str, str], dict[str, Scores]], starts: list
 
 
 def main(argv: list[str] | None = None) -> None:
+    """The command. Raises ValueError for a folder without a finished run."""
     parser = argparse.ArgumentParser(prog="python -m training report", description=__doc__.splitlines()[0])
     parser.add_argument("runs", nargs="+", metavar="RUN_FOLDER")
     parser.add_argument("--output_dir", default="report")

@@ -1,7 +1,8 @@
-"""Which runs may be averaged: what shaped a finished run besides its seed, and how to say in words what differs.
+"""Which runs may be averaged: the settings that shaped a finished run besides its seed, and a description of
+differences.
 
-A run's ``run.json`` is compared, not its folder's name. A flag that an older run.json does not have counts as the
-default of today.
+Runs are compared by their ``run.json`` and not by the names of their folders. A flag that an older run.json does not
+contain counts as today's default.
 """
 
 import dataclasses
@@ -13,7 +14,9 @@ from training.arguments import SCRIPTS, flags_with
 WORDS: dict[str, Callable[[Any], str]] = {
     "learning_rate": lambda value: f"learning rate {short(value)}",
     "num_train_epochs": lambda value: f"{value:g} epoch{'s' * (value != 1)}" if value else "",
-    "max_steps": lambda value: f"{value:,} steps" if value > 0 else "",  # the epochs are named then
+    "max_steps": lambda value: (
+        f"{value:,} steps" if value > 0 else ""
+    ),  # without a number of steps, the epochs are named
     "mixed_precision": lambda value: f"mixed precision {value}",
     "processes": lambda value: f"{value} process{'es' * (value != 1)}",
     "initial_weights": lambda value: f"weights {value}" if value else "weights without a recorded hash",
@@ -26,7 +29,7 @@ WORDS: dict[str, Callable[[Any], str]] = {
 
 
 def shape(facts: dict) -> dict[str, Any]:
-    """What shaped a run besides its start and its seed, by name.
+    """The settings that shaped a run besides its start and its seed, by name.
 
     Args:
         facts: the content of its run.json.
@@ -44,7 +47,7 @@ def shape(facts: dict) -> dict[str, Any]:
 
 
 def start(facts: dict) -> dict[str, Any]:
-    """Which weights, and which tokenizer, a run began with, by name."""
+    """The weights and the tokenizer that a run started from, by name."""
     flags, weights = _flags(facts), facts.get("initial_weights")
     if weights:
         return {"initial_weights": ", ".join(sha256[:8] for sha256 in weights.values())}
@@ -53,7 +56,7 @@ def start(facts: dict) -> dict[str, Any]:
 
 
 def told_apart(names: list[str], settings: list[dict[str, Any]]) -> list[str]:
-    """Each name, and in words what its settings have that those of others of the same name have not."""
+    """The names; to equal names, the settings in which their runs differ are added in words."""
     found = list(names)
     for name in dict.fromkeys(names):
         places = [place for place, other in enumerate(names) if other == name]
@@ -65,7 +68,7 @@ def told_apart(names: list[str], settings: list[dict[str, Any]]) -> list[str]:
 
 
 def in_words(name: str, value: Any) -> str:
-    """A setting as a reader would say it: "learning rate 3e-5", "3 epochs", "group by length"."""
+    """A setting in words: "learning rate 3e-5", "3 epochs", "group by length"."""
     if name in WORDS:
         return WORDS[name](value)
     words = name.replace("_", " ")
@@ -75,7 +78,7 @@ def in_words(name: str, value: Any) -> str:
 
 
 def short(value: Any) -> str:
-    """3e-5 rather than 3e-05."""
+    """The value as text, with floats as 3e-5 instead of 3e-05."""
     return f"{value:g}".replace("e-0", "e-").replace("e+0", "e+") if isinstance(value, float) else str(value)
 
 
@@ -86,7 +89,7 @@ def _flags(facts: dict) -> dict[str, Any]:
 
 
 def _data(facts: dict, flags: dict[str, Any]) -> dict[str, str]:
-    """The hashes of what the run was trained and scored on; where it has none, the flags that name the data."""
+    """The hashes of the training and the evaluation data; if one is missing, also the flags that name the data."""
     data = facts.get("data") or {}
     splits = data.get("splits", data) if isinstance(data, dict) else {}
     found = {}

@@ -11,18 +11,22 @@ from training.tasks.squad.squad_data import read_squad
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Print the official numbers as one JSON object. Raises ValueError for files that are not what they should be."""
+    """Print the official scores as one JSON object. Raises ValueError for files with other content than expected."""
     parser = argparse.ArgumentParser(
         prog="python -m training score",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("data", help="SQuAD JSON with the gold answers")
-    parser.add_argument("predictions", help="JSON object: question id -> answer text")
-    parser.add_argument("--version_2_with_negative", action="store_true", help="SQuAD 2.0 rules")
-    parser.add_argument("--na_prob_file", help="2.0: JSON object: question id -> number, high if unanswerable")
-    parser.add_argument("--na_prob_thresh", type=float, help="2.0: the answer counts as empty above this number (1.0)")
+    parser.add_argument("data", help="SQuAD JSON file with the gold answers")
+    parser.add_argument("predictions", help="a JSON object: question id -> answer text")
+    parser.add_argument("--version_2_with_negative", action="store_true", help="use the rules of SQuAD 2.0")
+    parser.add_argument(
+        "--na_prob_file", help="2.0: a JSON object: question id -> number, which is high if there is no answer"
+    )
+    parser.add_argument(
+        "--na_prob_thresh", type=float, help="2.0: answers whose number is above this count as empty (1.0)"
+    )
     args = parser.parse_args(argv)
     questions = read_squad(args.data, args.version_2_with_negative)
     gold = {question.id: [text for text, _ in question.answers] for question in questions}

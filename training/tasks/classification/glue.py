@@ -1,4 +1,4 @@
-"""GLUE and other text classification: what is known of each task, and the way of its examples through the model.
+"""GLUE and other text classification: a table of the tasks, their features for the model, scores and predictions.
 
 A row of MRPC's dev.tsv (official layout, tab-separated, never quoted) becomes one input of the model:
 
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 from training.engine.batches import Features
 from training.tasks.classification.metrics import METRICS
@@ -42,21 +43,21 @@ THREE_WAY = ("entailment", "neutral", "contradiction")
 
 @dataclass(frozen=True)
 class Task:
-    """One row of the table.
+    """A task: one row of ``GLUE_TASKS`` or ``EMBEDDED_TASKS``.
 
     Attributes:
-        folder: of the official archive; with ``.tsv`` behind it, the file that the GLUE server expects.
-        texts: the names that the text columns may have; the first alternative that is there is taken.
-        label: the names that the label column may have.
+        folder: the folder in the official archive; with ``.tsv`` appended, the file that the GLUE server expects.
+        texts: possible names of the text columns; the first alternative that the file has is used.
+        label: possible names of the label column.
         labels: names of the classes in the order of their numbers; None for regression.
-        metrics: rows of METRICS.
-        digits: how the files spell the classes, in the order of ``labels``; empty: by their names.
-        files: split -> file name of the official layout.
-        header: of files that have none.
-        positive: number of the class whose F1 is meant.
-        ragged_share: share of the rows that may be broken in the official release; they are left out and said so.
-        score_range: of regression labels.
-        categories: columns whose cells, where not empty, put a row into the category of the column's name.
+        metrics: names in METRICS.
+        digits: how the files spell the classes, in the order of ``labels``; empty if they use the names.
+        files: split -> file name in the official layout.
+        header: the column names of official files that have no header line.
+        positive: number of the class whose F1 is computed.
+        ragged_share: the share of rows that may be broken in the official release; these are left out and reported.
+        score_range: the lowest and the highest regression label.
+        categories: columns that define categories: a row belongs to the category if its cell is not empty.
     """
 
     folder: str
@@ -74,7 +75,7 @@ class Task:
 
     @property
     def main_metric(self) -> str:
-        """The one that the paper's Table 1 reports."""
+        """The metric that the paper's Table 1 reports."""
         return self.metrics[-1]
 
 
@@ -83,7 +84,7 @@ def _task(folder, texts, label, labels, metrics, files=PLAIN_FILES, digits=("0",
 
 
 ACCURACY, WITH_F1, CORRELATIONS = ("accuracy",), ("accuracy", "f1"), ("pearson", "spearmanr")
-# Label names and their order are those of nyu-mll/glue. Old copies of QQP hold questions with line breaks.
+# Label names and their order are those of nyu-mll/glue. Old copies of QQP contain questions with line breaks.
 GLUE_TASKS: dict[str, Task] = {
     "cola": _task("CoLA", (("sentence",),), ("label",), ("unacceptable", "acceptable"),
                   ("matthews_correlation",), header=COLA_HEADER),
@@ -106,10 +107,17 @@ EMBEDDED_TASKS: dict[str, Task] = {
                                      ("class", "function", "method"), ACCURACY, digits=()),
 }  # fmt: skip
 
-# For data of one's own: the first of these that a file has.
+# For the user's own data: the first of these that a file has.
 OWN_TEXTS = (
-    *(PAIR, PREMISE, ("question1", "question2"), ("question", "sentence"), ("question", "answer")),
-    *(("text_a", "text_b"), ("text1", "text2"), ("sentence",), ("text",)),
+    PAIR,
+    PREMISE,
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("question", "answer"),
+    ("text_a", "text_b"),
+    ("text1", "text2"),
+    ("sentence",),
+    ("text",),
 )
 OWN_LABELS = ("label", "labels", "gold_label", "score", "similarity_score", "target", "class", "category")
 ROW_NAMES = ("", "id", "idx", "index", "guid", "uid", "row")
@@ -119,12 +127,12 @@ NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 @dataclass
 class Examples:
-    """One split. ``labels`` holds what the source holds until ``encode_labels`` makes numbers of it."""
+    """One split. ``labels`` are as in the source until ``encode_labels`` turns them into numbers."""
 
     texts: tuple[list[str], ...]
     labels: list | None
     index: list[str]
-    """What the source calls each row; else 0, 1, ..."""
+    """The index of each row in the source; without one 0, 1, ..."""
     where: Callable[[int], str]
     facts: dict
     columns: "Columns"
@@ -134,6 +142,7 @@ class Examples:
         return len(self.texts[0])
 
     def first(self, count: int | None) -> "Examples":
+        """The first ``count`` examples; all of them for None."""
         cut = slice(count)
         labels = None if self.labels is None else self.labels[cut]
         texts = tuple(column[cut] for column in self.texts)
@@ -143,18 +152,21 @@ class Examples:
 
 @dataclass(frozen=True)
 class Columns:
+    """The names of the columns to read; None for a label or an index that the file does not have."""
+
     texts: tuple[str, ...]
     label: str | None
     index: str | None
     categories: tuple[str, ...] = ()
 
     def names(self) -> list[str]:
+        """All names, without None."""
         return [name for name in (*self.texts, self.label, self.index, *self.categories) if name is not None]
 
 
 @dataclass
 class Data:
-    """``name`` of the task ('custom' for one's own data), its row, and the splits, labels as numbers."""
+    """``name`` of the task ('custom' for the user's own data), the task, and the splits with labels as numbers."""
 
     name: str
     task: Task
@@ -162,22 +174,23 @@ class Data:
 
     @property
     def problem_type(self) -> str:
+        """As in a model's config."""
         return "regression" if self.task.labels is None else "single_label_classification"
 
     @property
     def to_predict(self) -> list[str]:
-        """The test splits; of a task that only evaluates, and has none, what it evaluates."""
+        """The test splits; for a task without training data and without a test split, the splits that it evaluates."""
         tests = [split for split in self.splits if split.startswith("test")]
         only_evaluates = self.task.files and "train" not in self.task.files
         return tests or ([*self.splits] if only_evaluates else [])
 
     def describe(self) -> dict:
-        """What run.json should know: sources, counts, hashes, label names."""
+        """The facts for run.json: sources, counts, hashes and label names."""
         facts = {split: {"examples": len(e)} | e.facts for split, e in self.splits.items()}
         return {"task": self.name, "labels": self.task.labels, "splits": facts}
 
     def summary(self) -> str:
-        """A few lines for the user: what was found where."""
+        """A few lines for the user: what was read from where."""
         lines = []
         for split, examples in self.splits.items():
             columns = ", ".join(map(repr, examples.columns.names()))
@@ -191,10 +204,10 @@ class Data:
 
 
 def find_columns(task: Task, header: list[str], labelled: bool) -> Columns:
-    """The task's columns in a header. In data of one's own, one or two columns left over are the text.
+    """The task's columns in a header. In the user's own data, one or two remaining columns are the text.
 
     Raises:
-        ValueError: they are not there.
+        ValueError: the header lacks a column.
     """
     label = next((name for name in task.label if name in header), None)
     if labelled and label is None:
@@ -225,7 +238,7 @@ def _listed(header: list[str]) -> str:
 
 
 def encode_labels(examples: Examples, task: Task) -> list[int] | list[float]:
-    """Class numbers, or scores for regression. Raises ValueError naming the row of an unknown label."""
+    """Class numbers, or scores for regression. Raises ValueError with the row of an unknown label."""
     numbers: list = []
     if task.labels is None:
         low, high = task.score_range
@@ -248,8 +261,8 @@ def encode_labels(examples: Examples, task: Task) -> list[int] | list[float]:
     return numbers
 
 
-def with_labels(config, data: Data):
-    """A copy of a model's config whose ``id2label`` holds the names that a pipeline is to print."""
+def with_labels(config: PretrainedConfig, data: Data) -> PretrainedConfig:
+    """A copy of a model's config whose ``id2label`` has the names that a pipeline should print."""
     names = data.task.labels or ("score",)
     config = copy.deepcopy(config)
     config.id2label = dict(enumerate(names))
@@ -259,19 +272,21 @@ def with_labels(config, data: Data):
 
 
 def as_text(value) -> str:
-    """A label as text: JSON's true is 'true', 1 is '1'."""
+    """A label as text: JSON's true becomes 'true', 1 becomes '1'."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # --- to the model, and back ------------------------------------------------------------------------------
 
 
-def features(data: Data, tokenizer, max_length: int) -> dict[str, Features]:
-    """split -> token ids, the longer text cut first, and labels where there are any. A "[SEP]" in a text is text."""
+def features(data: Data, tokenizer: PreTrainedTokenizerBase, max_length: int) -> dict[str, Features]:
+    """For every split the token ids, and the labels if there are any.
+
+    If a pair is too long, the longer text is cut first. A "[SEP]" in a text is read as text."""
     return {split: _tokenized(examples, tokenizer, max_length) for split, examples in data.splits.items()}
 
 
-def _tokenized(examples: Examples, tokenizer, max_length: int) -> Features:
+def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Features:
     columns: dict[str, list] = {"input_ids": [], "token_type_ids": []}
     for start in range(0, len(examples), 10_000):
         encoded = tokenizer(
@@ -290,14 +305,14 @@ def _tokenized(examples: Examples, tokenizer, max_length: int) -> Features:
 
 
 def prefix(split: str) -> str:
-    """What stands before the metric's name in all_results.json: MNLI's two halves are never mixed."""
+    """The prefix of the metrics in all_results.json, which keeps the two halves of MNLI apart."""
     return {"validation_matched": "eval_mnli_m_", "validation_mismatched": "eval_mnli_mm_"}.get(split, "eval_")
 
 
 def score(task: Task, logits: np.ndarray, labels: list) -> dict[str, float | None]:
-    """The task's metrics of logits [n, classes], or [n, 1] for regression.
+    """The task's metrics for logits (n, classes), or (n, 1) for regression.
 
-    None where a metric is undefined (correlation with a constant): JSON has no NaN.
+    An undefined metric (the correlation with a constant) is None, because JSON has no NaN.
     """
     predictions = logits[:, 0] if task.labels is None else logits.argmax(axis=1)
     values = {name: metric(task, name, predictions, np.asarray(labels)) for name in task.metrics}
@@ -305,21 +320,21 @@ def score(task: Task, logits: np.ndarray, labels: list) -> dict[str, float | Non
 
 
 def metric(task: Task, name: str, predictions: np.ndarray, labels: np.ndarray) -> float:
-    """One of METRICS; F1 of the class that the task means, whatever its number."""
+    """One of METRICS; F1 is that of the task's positive class, whatever its number is."""
     if name == "f1":
         predictions, labels = predictions == task.positive, labels == task.positive
     return METRICS[name](predictions, labels)
 
 
 def metric_names(data: Data) -> tuple[list[str], str]:
-    """The keys of the results that may tell which model is the best, and the one that does unless another is given."""
+    """The results by which the best model may be chosen, and the one used by default."""
     splits = [prefix(split) for split in data.splits if split.startswith("validation")]
     names = [split + metric for split in splits for metric in (*data.task.metrics, "loss")]
     return names, splits[0] + data.task.main_metric if splits else ""
 
 
 def baselines(data: Data) -> dict[str, float]:
-    """Key of the results -> its value if the most frequent class, or always the same score, is predicted."""
+    """The results of a model that always predicts the most frequent class or the same score."""
     values = {}
     for split, examples in data.splits.items():
         if split.startswith("validation"):
@@ -336,7 +351,7 @@ def baselines(data: Data) -> dict[str, float]:
 
 
 def score_by_category(data: Data, split: str, logits: np.ndarray) -> dict[str, float | None]:
-    """The metrics over the rows of each category, e.g. ``matthews_correlation_logic``; {} without categories."""
+    """The metrics over the rows of each category, for example ``matthews_correlation_logic``; {} without categories."""
     examples, values = data.splits[split], {}
     for name, cells in examples.categories.items():
         if rows := [row for row, cell in enumerate(cells) if cell.strip()]:
@@ -347,12 +362,12 @@ def score_by_category(data: Data, split: str, logits: np.ndarray) -> dict[str, f
 
 
 def server_name(task: Task, split: str = "test") -> str:
-    """What the GLUE server calls the predictions for a split."""
+    """The file name that the GLUE server expects for the predictions of a split."""
     return task.folder + {"test_matched": "-m", "test_mismatched": "-mm"}.get(split, "") + ".tsv"
 
 
 def write_predictions(folder: Path, data: Data, split: str, logits: np.ndarray) -> Path:
-    """A file that the GLUE server takes: its name, `index` and `prediction`, spelled as in the task's files."""
+    """Write a file for the GLUE server: the columns `index` and `prediction`, labels spelled as in the task's files."""
     task = data.task
     if task.labels is None:
         spelled = [f"{score:.3f}" for score in np.clip(logits[:, 0], *task.score_range)]

@@ -1,8 +1,9 @@
 """The metrics of GLUE as plain functions of (predictions, references).
 
-Values equal scikit-learn's and scipy's; the degenerate cases too, where those agree on a value: F1 and
-the Matthews correlation are 0.0 when their denominator is, a correlation with a constant is NaN.
-`training.tasks.evaluate_metrics` offers the same through `evaluate.Metric`, which GPU images often lack.
+The values equal those of scikit-learn and scipy, also in the degenerate cases where these agree on a value: F1 and
+the Matthews correlation are 0.0 if their denominator is 0, and a correlation with a constant is NaN.
+`training.tasks.evaluate_metrics` offers the same through `evaluate.Metric`; the package evaluate is often
+missing in images for GPU machines.
 """
 
 import math
@@ -11,7 +12,7 @@ import numpy as np
 
 
 def accuracy(predictions, references) -> float:
-    """Share of equal entries."""
+    """The share of equal entries, from 0 to 1."""
     predictions, references = _pair(predictions, references)
     return float(np.mean(predictions == references))
 
@@ -28,7 +29,7 @@ def matthews_correlation(predictions, references) -> float:
     """Matthews' phi for two classes, Gorodkin's R_K (2004) for more."""
     predictions, references = _pair(predictions, references)
     classes, coded = np.unique(np.concatenate([predictions, references]), return_inverse=True)
-    # Python integers: products of counts pass 2**53 on data the size of MNLI's.
+    # Python integers, because products of counts exceed 2**53 on data of the size of MNLI.
     predicted = [int(n) for n in np.bincount(coded[: len(predictions)], minlength=len(classes))]
     true = [int(n) for n in np.bincount(coded[len(predictions) :], minlength=len(classes))]
     total, correct = len(predictions), int(np.sum(predictions == references))
@@ -38,17 +39,19 @@ def matthews_correlation(predictions, references) -> float:
 
 
 def pearson(predictions, references) -> float:
-    """Pearson's r; NaN when either side is constant."""
+    """Pearson's r; NaN if either side is constant."""
     x, y = (side.astype(np.float64) for side in _pair(predictions, references))
     if np.ptp(x) == 0 or np.ptp(y) == 0:
         return math.nan
-    x, y = (side / np.ptp(side) for side in (x, y))  # else the squares of very large or small scores are lost
+    x, y = (
+        side / np.ptp(side) for side in (x, y)
+    )  # otherwise squares of very large or small scores overflow or underflow
     x, y = x - x.mean(), y - y.mean()
     return float(np.clip(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)), -1.0, 1.0))
 
 
 def spearmanr(predictions, references) -> float:
-    """Spearman's rho: Pearson's r of the ranks, ties sharing their mean rank."""
+    """Spearman's rho: Pearson's r of the ranks; tied values share their mean rank."""
     x, y = _pair(predictions, references)
     return pearson(_ranks(x), _ranks(y))
 

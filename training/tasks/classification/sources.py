@@ -1,13 +1,14 @@
-"""Where the examples of a text classification come from.
+"""The sources of examples for text classification.
 
-One of: the official files (`--task_name`, `--data_dir`), files of one's own (`--train_file`,
-`--validation_file`, `--test_file`; with `--task_name`, in the layout of that task), the Hub (`--task_name`
-alone, or `--dataset_name`), or the embedded tasks, which are the default.
+They are read from the official files (`--task_name`, `--data_dir`), from the user's own files (`--train_file`,
+`--validation_file`, `--test_file`; with `--task_name`, in the layout of that task), from the Hub (`--task_name`
+alone, or `--dataset_name`), or they belong to an embedded task, which is the default.
 """
 
 from dataclasses import replace
 from pathlib import Path
 
+from training.arguments import GlueArguments
 from training.builtin_data import documentation
 from training.files.hashing import digest, sha256
 from training.files.tables import read_table
@@ -32,15 +33,15 @@ from training.tasks.classification.glue import (
 HUB_NAME = "nyu-mll/glue"
 
 
-def load_data(args, model_labels: tuple[str, ...] | None = None) -> Data:
-    """The examples that the flags ask for.
+def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) -> Data:
+    """Read the examples that the flags ask for.
 
     Args:
-        model_labels: label names of the model, if it has any. Where they are the task's in another order,
-            their order is taken, so that a trained head keeps its meaning.
+        model_labels: the label names of the model, if it has any. If they are the names of the task in another order,
+            the model's order is used, so that a trained head keeps its meaning.
 
     Raises:
-        ValueError: flags that contradict each other; a file that is missing or malformed, by file and line.
+        ValueError: flags that contradict each other; a file that is missing or malformed, with file and line.
     """
     own_files = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
     own_files = {split: name for split, name in own_files.items() if name}
@@ -80,13 +81,13 @@ def load_data(args, model_labels: tuple[str, ...] | None = None) -> Data:
 
 
 def in_order(task: Task, names: tuple[str, ...]) -> Task:
-    """The task with its classes numbered in the order of their ``names``."""
+    """The task with its classes numbered in the order of ``names``."""
     digits = tuple(task.digits[task.labels.index(name)] for name in names) if task.digits else ()
     return replace(task, labels=tuple(names), digits=digits, positive=names.index(task.labels[task.positive]))
 
 
-def _check(data: Data, args) -> Data:
-    """Labels to numbers, ``--max_..._samples``, and what no later step could repair."""
+def _check(data: Data, args: GlueArguments) -> Data:
+    """Turn labels into numbers, apply ``--max_..._samples``, and refuse data that no later step could use."""
     if args.do_predict and not data.to_predict:
         raise ValueError("--do_predict: there is no test split; give --test_file, or drop the flag")
     if "train" in data.splits and not any(split.startswith("validation") for split in data.splits):
@@ -106,9 +107,9 @@ def _check(data: Data, args) -> Data:
 
 
 def _infer_task(task: Task, splits: dict[str, Examples], model_labels: tuple[str, ...] | None) -> Task:
-    """Classes or scores, and the names of the classes, from the labels of one's own data."""
+    """Decide from the labels of the user's own data between classes and scores, and find the names of the classes."""
     split = next((name for name in splits if splits[name].labels is not None), None)
-    if split is None:  # only texts to predict
+    if split is None:  # there are only texts to predict
         scores = model_labels and len(model_labels) == 1
         return replace(task, labels=None if scores else model_labels or (), metrics=ACCURACY)
     examples = splits[split]
@@ -132,9 +133,9 @@ def _infer_task(task: Task, splits: dict[str, Examples], model_labels: tuple[str
 
 
 def read_examples(task: Task, path: str | Path, labelled: bool) -> Examples:
-    """One file in the layout of ``task``. Raises ValueError by file and line.
+    """Read one file in the layout of ``task``. Raises ValueError with file and line.
 
-    Unless ``labelled``, a label column is not looked at: in files to predict it holds place-holders.
+    Unless ``labelled``, a label column is ignored: in files to predict it contains placeholders.
     """
 
     def chosen(header: list[str]) -> list[str]:
@@ -164,7 +165,9 @@ def read_examples(task: Task, path: str | Path, labelled: bool) -> Examples:
 
 
 def official_files(task: Task, folder: Path, with_test: bool) -> dict[str, Path]:
-    """split -> path, in ``folder`` or its sub-folder of the official name; plain, .xz or .gz."""
+    """The path of every split, in ``folder`` or in its sub-folder with the official name; plain, .xz or .gz.
+
+    Raises ValueError if files are missing."""
     if not folder.is_dir():
         raise ValueError(f"--data_dir {folder}: no such folder")
     found, missing = {}, []
@@ -178,7 +181,7 @@ def official_files(task: Task, folder: Path, with_test: bool) -> dict[str, Path]
             found[split] = path
         else:
             missing.append(name)
-    # The diagnostics have no training set, and usually only one of their two files is at hand.
+    # The diagnostics have no training set, and users often have only one of the two files.
     if missing and ("train" in task.files or not found):
         raise ValueError(
             f"--data_dir {folder}: expected the official {', '.join(missing)} of {task.folder} there "
@@ -192,7 +195,7 @@ def _read_files(task: Task, files: dict[str, Path]) -> dict[str, Examples]:
 
 
 def _read_own_files(task: Task, files: dict[str, str]) -> dict[str, Examples]:
-    """The first file decides what the columns are called; MNLI's files are taken for its matched half."""
+    """The first file decides the names of the columns; files for MNLI count as its matched half."""
     if task.files and "train" not in task.files and "train" in files:
         raise ValueError(f"{task.folder} has no training data; train on MNLI and drop --train_file")
     splits: dict[str, Examples] = {}
@@ -220,7 +223,7 @@ def _embedded(name: str, split: str) -> Examples:
     return Examples(texts, [row["label"] for row in rows], index, lambda i: f"{name} row {i}", facts, columns)
 
 
-def _read_hub(name: str | None, task: Task, args) -> dict[str, Examples]:
+def _read_hub(name: str | None, task: Task, args: GlueArguments) -> dict[str, Examples]:
     try:
         from datasets import load_dataset
     except ImportError:
@@ -233,7 +236,7 @@ def _read_hub(name: str | None, task: Task, args) -> dict[str, Examples]:
         dataset_name, config = HUB_NAME, name
     try:
         dataset = load_dataset(dataset_name, config)
-    except Exception as error:  # datasets raises its own, requests' and huggingface_hub's types here
+    except Exception as error:  # the errors of datasets, requests and huggingface_hub have no common type
         raise ValueError(
             f"{dataset_name} ({config}) cannot be loaded from the Hub: {error}. Offline, give the official files "
             "with --data_dir FOLDER, or your own with --train_file and --validation_file"

@@ -1,10 +1,10 @@
-"""Submissions to the GLUE server: eleven files of predictions in one zip, and what the server would refuse of it.
+"""Submissions to the GLUE server: make a zip of eleven files of predictions, and check what the server would refuse.
 
     python -m training submission zip runs/cola runs/sst2 ... runs/ax --wnli_majority --output submission.zip
     python -m training submission check submission.zip
 
-`run_glue.py --write_submission` writes the files. Of a folder with many runs (--seeds, --paper), its best run's are
-taken. A file begins with `index<tab>prediction` and then has one row per test example, in order:
+`run_glue.py --write_submission` writes the files. From a folder with many runs (--seeds, --paper), those of the
+best run are used. A file begins with `index<tab>prediction` and then has one row per test example, in order:
 
     CoLA.tsv     index  prediction        AX.tsv     index  prediction
                  0      1                            0      entailment
@@ -52,7 +52,7 @@ TASKS = _tasks()
 
 
 def problem(name: str, lines: Iterable[str], where: str) -> str | None:
-    """The first thing that is wrong with the file ``name``, as "where:line: ..."; None if it may be submitted."""
+    """The first problem of the file ``name``, as "where:line: ..."; None if it may be submitted."""
     task, rows, line = TASKS[name], TEST_ROWS[name], 0
     for line, text in enumerate(lines, 1):
         here, text = f"{where}:{line}", text.removesuffix("\n")
@@ -86,15 +86,15 @@ def _wanted(task: Task) -> str:
 
 
 def problem_of_file(path: Path) -> str | None:
-    """The first thing that is wrong with a file under the server's name."""
+    """The first problem of a file, which must have the name that the server expects; None if it may be submitted."""
     return _problem_of_bytes(path.name, path.read_bytes(), str(path))
 
 
 def check(path: str | Path) -> dict[str, str | None]:
-    """file -> its first problem or None, for the eleven files and whatever else the zip holds.
+    """The first problem, or None, of each of the eleven files and of anything else in the zip.
 
     Raises:
-        ValueError: it is no zip, or a damaged one.
+        ValueError: the file is not a zip file, or it is damaged.
     """
     found: dict[str, str | None] = {}
     try:
@@ -121,7 +121,9 @@ def _problem_of_bytes(name: str, content: bytes, where: str) -> str | None:
 
 
 def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
-    """server's name -> file, of the runs in ``folders``. Raises ValueError for a folder without, or a file twice."""
+    """The files with predictions in ``folders``, by the names that the server expects.
+
+    Raises ValueError for a folder without such files, or if two folders have the same file."""
     found: dict[str, Path] = {}
     for folder in map(Path, folders):
         if (folder / "summary.json").is_file():
@@ -140,10 +142,11 @@ def write_zip(folders: Iterable[str | Path], output: str | Path, wnli_majority: 
     """Zip the predictions found in the folders of runs; returns the names of the files in it.
 
     Args:
-        wnli_majority: predict WNLI's majority class, as the paper did, whatever a run on WNLI says.
+        wnli_majority: predict WNLI's majority class, as in the paper, and ignore a run on WNLI.
 
     Raises:
-        ValueError: something is missing, twice there, or would be refused: every such file is named, none written.
+        ValueError: a file is missing, exists twice or would be refused. The message names every such file, and nothing
+            is written.
     """
     contents = {name: path.read_bytes() for name, path in gather(folders).items()}
     if wnli_majority:
@@ -153,7 +156,7 @@ def write_zip(folders: Iterable[str | Path], output: str | Path, wnli_majority: 
         raise ValueError("\n".join(["nothing written, the server would refuse this:", *problems]))
     with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in TEST_ROWS:
-            # A fixed date: the same predictions give the same bytes.
+            # With a fixed date, the same predictions give the same bytes.
             archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), contents[name], zipfile.ZIP_DEFLATED)
     return [*TEST_ROWS]
 
@@ -168,6 +171,7 @@ def _problems(contents: dict[str, bytes]) -> Iterator[str]:
 
 
 def main(argv: list[str] | None = None) -> None:
+    """The command. Raises ValueError if the server would refuse the files."""
     parser = argparse.ArgumentParser(
         prog="python -m training submission",
         description=__doc__,
@@ -175,11 +179,11 @@ def main(argv: list[str] | None = None) -> None:
         allow_abbrev=False,
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    command = commands.add_parser("zip", help="gather the predictions of finished runs")
-    command.add_argument("run_dir", nargs="+", help="output folder of run_glue.py --write_submission")
+    command = commands.add_parser("zip", help="collect the predictions of finished runs")
+    command.add_argument("run_dir", nargs="+", help="the output folder of a run_glue.py --write_submission")
     command.add_argument("--output", required=True, help="the zip to write")
     command.add_argument("--wnli_majority", action="store_true", help="predict WNLI's majority class, as the paper did")
-    command = commands.add_parser("check", help="what the server would refuse, offline")
+    command = commands.add_parser("check", help="check offline what the server would refuse")
     command.add_argument("file", help="a zip of predictions")
     args = parser.parse_args(argv)
     if args.command == "zip":

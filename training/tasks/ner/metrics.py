@@ -1,7 +1,7 @@
 """Precision, recall and F1 of whole entities, as conlleval and seqeval's default mode define them.
 
-An entity is right if its type, first and last word are. Tags that break their scheme are read as those tools
-read them: I-PER after O or after I-LOC begins an entity.
+An entity is correct if its type, its first word and its last word are. Tags that break their scheme are read as these
+tools read them: I-PER after O or after I-LOC begins an entity.
 """
 
 import re
@@ -12,7 +12,7 @@ TAG = re.compile(r"O|[BIES]-.+")
 
 
 def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
-    """(type, first word, beyond last word) of every entity of a sentence in IOB1, BIO or BIOES.
+    """Every entity of a sentence with tags in IOB1, BIO or BIOES: (type, first word, one after the last word).
 
     Raises:
         ValueError: a tag is neither O nor B-, I-, E- or S- with a type.
@@ -31,14 +31,14 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 def span_scores(predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> dict:
-    """Scores of sentences of tags, over all entities together (micro average) and by type.
+    """Scores of tagged sentences, over all entities together (micro average) and by type.
 
     Returns:
         ``precision``, ``recall``, ``f1``, ``accuracy`` (share of words with the right tag), and ``types``: type ->
-        ``precision``, ``recall``, ``f1``, ``number`` of entities in the references. 0.0 for 0/0.
+        ``precision``, ``recall``, ``f1``, ``number`` of entities in the references. A score of 0/0 is 0.0.
 
     Raises:
-        ValueError: the two do not hold equally long sentences, or no word at all.
+        ValueError: the sentences of the two differ in number or length, or there is no word at all.
     """
     if [len(tags) for tags in predictions] != [len(tags) for tags in references] or not any(map(len, references)):
         raise ValueError("expected predictions and references of the same, non-empty sentences, a tag for every word")

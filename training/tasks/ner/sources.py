@@ -1,7 +1,9 @@
-"""Where ``run_ner.py``'s sentences come from, files in columns or the Hub, and the names of their tags."""
+"""The sources of run_ner.py's sentences, files in columns or the Hub, and the names of their tags."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
+from training.arguments import NerArguments
 from training.files.hashing import digest, sha256
 from training.files.hub_datasets import load_from_hub
 from training.tasks.ner.tagged_text import Sentence, Split, one_document_each, read_conll, to_bio
@@ -13,14 +15,14 @@ FILES = "give --train_file and --validation_file in columns (a word a line, its 
 
 @dataclass
 class Data:
-    """``labels`` are the classes, "O" and a B- and an I- for every type; ``splits`` the sentences."""
+    """``splits`` are the sentences; ``labels`` the classes: "O", and B- and I- for every type."""
 
     name: str
     splits: dict[str, Split]
     labels: tuple[str, ...] = field(default=())
 
     def describe(self) -> dict:
-        """What run.json should know: sources, counts, hashes, label names."""
+        """The facts for run.json: sources, counts, hashes and label names."""
         facts = {
             split: {"examples": len(part.sentences), "words": part.num_words} | part.facts
             for split, part in self.splits.items()
@@ -28,6 +30,7 @@ class Data:
         return {"labels": self.labels, "splits": facts}
 
     def summary(self) -> str:
+        """A few lines for the user: what was read from where."""
         lines = []
         for name, part in self.splits.items():
             documents = part.facts["documents"]
@@ -41,15 +44,15 @@ class Data:
         return "\n".join([*lines, f"labels: {', '.join(self.labels)}"])
 
 
-def load_data(args, model_labels: tuple[str, ...] | None = None) -> Data:
-    """The sentences that the flags ask for, tags in BIO.
+def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -> Data:
+    """Read the sentences that the flags ask for, with tags in BIO.
 
     Args:
-        model_labels: label names of the model, if it has any. Where they are the data's in another order, their
-            order is taken, so that a trained head keeps its meaning.
+        model_labels: the label names of the model, if it has any. If they are the names in the data in another order,
+            the model's order is used, so that a trained head keeps its meaning.
 
     Raises:
-        ValueError: flags that contradict each other; data that are missing or malformed, by file and line.
+        ValueError: flags that contradict each other; data that is missing or malformed, with file and line.
     """
     files = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
     files = {split: path for split, path in files.items() if path}
@@ -75,7 +78,7 @@ def load_data(args, model_labels: tuple[str, ...] | None = None) -> Data:
 
 
 def _labels(splits: dict[str, Split], model_labels: tuple[str, ...] | None) -> tuple[str, ...]:
-    """ "O", then B- and I- of every type in the data; or the model's names, if these are all among them."""
+    """The classes: "O" and B- and I- of every type in the data, or the model's names if they cover these."""
     first_places: dict[str, str] = {}
     for split in splits.values():
         for sentence in split.sentences if split.tagged else ():
@@ -101,7 +104,7 @@ def _labels(splits: dict[str, Split], model_labels: tuple[str, ...] | None) -> t
     return model_labels
 
 
-def _hub_split(rows, source: str, args) -> Split:
+def _hub_split(rows: Any, source: str, args: NerArguments) -> Split:
     columns = [next((c for c in names if c in rows.column_names), None) for names in (WORDS, TAGS, DOCUMENTS)]
     words, tags, documents = columns
     if words is None or tags is None:
@@ -132,7 +135,7 @@ def _hub_split(rows, source: str, args) -> Split:
 
 
 def _hub_tags(tags: list, names: list[str] | None, place: str) -> list[str] | None:
-    """Names of a row's tags; None if they are the -1 of a hidden test set."""
+    """The names of a row's tags; None if all are -1, as in test sets with hidden tags."""
     if all(isinstance(tag, str) for tag in tags):
         return tags
     if tags and all(tag == -1 for tag in tags):

@@ -1,6 +1,7 @@
-"""Named entities: files in columns -> sentences in documents -> rows of tokens; and the way back.
+"""Named entities: read sentences from files in columns, make rows of tokens, and turn logits back into tags.
 
-The CoNLL-2003 layout: a word a line with its tag last, a blank line after a sentence, -DOCSTART- before a document:
+In the CoNLL-2003 layout each line has a word, with its tag in the last column. A blank line follows each sentence, and
+-DOCSTART- stands before each document:
 
     -DOCSTART- -X- O O
 
@@ -8,13 +9,13 @@ The CoNLL-2003 layout: a word a line with its tag last, a blank line after a sen
     rejects VBZ I-VP O
     German JJ I-NP I-MISC
 
-A sentence becomes one row of the model, with as much of its document around it as fits; only its own words are
-labelled, at their first pieces (paper, section 5.3). Sentences with the same surroundings share the row:
+A sentence becomes one row of the model, with as much of its document around it as fits. Only the words of the sentence
+itself have labels, at their first pieces (paper, section 5.3). Sentences with the same context share a row:
 
     tokens   [CLS] EU rejects German  call  .  Peter Black ##burn [SEP]
     labels    -100  3       0      7     0  0      5     6   -100  -100
 
-`training.tasks.ner.sources` finds the files and the names of the tags.
+`training.tasks.ner.sources` finds the files and the names of their tags.
 """
 
 import re
@@ -22,10 +23,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from transformers import PreTrainedTokenizerBase
 
 from tokenization.packed_files import numbered_lines
+from training.arguments import NerArguments
 from training.engine.batches import IGNORED, Features
 from training.tasks.ner.metrics import span_scores
 from training.tasks.overlapping_rows import rows_around
@@ -36,7 +40,14 @@ TAG = re.compile(r"O|[BIESLU]-\S+")
 
 @dataclass
 class Sentence:
-    """``tags`` is None where there are none to learn from; ``document`` is its number in the file."""
+    """One sentence.
+
+    Attributes:
+        tags: one per word; None if the source has none.
+        document: the number of its document in the file.
+        where: the file, or the row of a data set.
+        line: of its first word in the file; None for a data set.
+    """
 
     words: list[str]
     tags: list[str] | None
@@ -45,13 +56,13 @@ class Sentence:
     line: int | None = None
 
     def place(self, word: int) -> str:
-        """File and line of a word, or the row of a data set."""
+        """The file and line of a word, or the row of a data set, for error messages."""
         return self.where if self.line is None else f"{self.where}:{self.line + word}"
 
 
 @dataclass
 class Split:
-    """Sentences of one source, with what run.json should know of it."""
+    """The sentences of one source; ``facts`` about it are for run.json."""
 
     source: str
     sentences: list[Sentence]
@@ -59,10 +70,12 @@ class Split:
 
     @property
     def num_words(self) -> int:
+        """The number of words of all sentences."""
         return sum(len(sentence.words) for sentence in self.sentences)
 
     @property
     def tagged(self) -> bool:
+        """Whether the sentences have tags."""
         return self.sentences[0].tags is not None
 
 
@@ -70,14 +83,14 @@ class Split:
 
 
 def read_conll(path: str | Path, mixed_tags: bool = False) -> Split:
-    """A file in columns, separated by tabs if its first line has one, else by spaces; the tags become BIO.
+    """Read a file in columns (plain, .gz or .xz), and turn its tags into BIO.
 
-    The first column is the word and the last its tag; a file of one column is untagged. Without -DOCSTART- lines
-    every sentence is a document of its own. Also .gz and .xz.
+    Columns are separated by tabs if the first line has one, otherwise by spaces. The first column is the word and the
+    last its tag; a file with one column has no tags. Without -DOCSTART- lines, every sentence is its own document.
 
     Raises:
-        ValueError: by file and line: a line with another number of columns, an empty field, no tag or none that
-            follows from its neighbours (see ``to_bio``), no word at all, or not UTF-8.
+        ValueError: with file and line: a line has another number of columns, an empty field or a wrong tag (see
+            ``to_bio``); the file has no word, or it is not UTF-8.
     """
     path = Path(path)
     sentences: list[Sentence] = []
@@ -115,6 +128,7 @@ def read_conll(path: str | Path, mixed_tags: bool = False) -> Split:
 
 
 def one_document_each(split: Split) -> None:
+    """Make every sentence a document of its own, because the source marks no documents."""
     for number, sentence in enumerate(split.sentences):
         sentence.document = number
 
@@ -123,14 +137,16 @@ def one_document_each(split: Split) -> None:
 
 
 def to_bio(split: Split, mixed_tags: bool = False) -> None:
-    """Find the scheme of a split's tags and rewrite them as BIO; ``facts`` says what was found.
+    """Find the scheme of a split's tags, record it in ``facts`` and rewrite the tags as BIO.
 
-    IOB1 (of the CoNLL-2003 files): B- only begins an entity right after another of its type. BIO: every entity
-    begins with B-. BIOES, BILOU: the last word has E- or L-, a single one S- or U-.
+    - IOB1 (in the CoNLL-2003 files): B- is used only for an entity directly after another one of the same type.
+    - BIO: every entity begins with B-.
+    - BIOES and BILOU: the last word has E- or L-, a single word S- or U-.
 
     Raises:
-        ValueError: by file and line: a tag of none of these; or one that breaks the scheme of the others, unless
-            ``mixed_tags``: then I- begins an entity where it cannot continue one, as conlleval has it.
+        ValueError: with file and line: a tag belongs to none of these schemes, or it breaks the scheme of the other
+        tags.
+            With ``mixed_tags``, an I- that cannot continue an entity begins one, as in conlleval, and is no error.
     """
     prefixes = set()
     for sentence in split.sentences:
@@ -159,7 +175,7 @@ def to_bio(split: Split, mixed_tags: bool = False) -> None:
 
 
 def _breaks(split: Split, scheme: str) -> Iterator[tuple[str, str, str]]:
-    """(place, tag before, tag) wherever the tags of a sentence break a scheme."""
+    """Yield (place, tag before, tag) wherever the tags of a sentence break a scheme."""
     for sentence in split.sentences:
         previous = "O"
         for word, tag in enumerate([*sentence.tags, "O"]):
@@ -187,13 +203,14 @@ def _bio(previous: str, tag: str) -> str:
 
 @dataclass
 class Rows:
-    """[CLS] part of a document [SEP], R of them.
+    """R rows for the model, each [CLS] part of a document [SEP].
 
     Attributes:
         input_ids: R arrays.
-        words: for every row the numbers, within the split, of the words that it predicts; each word once.
-        positions: where their first pieces stand in the row.
-        unknown_words: how many words the tokenizer drops (control characters, say) and are [UNK] instead.
+        words: for every row the numbers, within the split, of the words that it predicts. Every word of the split is
+            predicted in exactly one row.
+        positions: for every row the positions of the first pieces of these words.
+        unknown_words: the number of words that the tokenizer drops, such as control characters; they become [UNK].
     """
 
     input_ids: list[np.ndarray]
@@ -202,7 +219,8 @@ class Rows:
     unknown_words: int
 
     def features(self, split: Split, labels: tuple[str, ...], pad_token_id: int) -> Features:
-        """What the model is fed; if the split has tags, with ``labels``, -100 for tags that are not in ``labels``."""
+        """The model's inputs; if the split has tags, also labels, which are -100 for tags that are not in
+        ``labels``."""
         columns = {"input_ids": self.input_ids, "token_type_ids": [np.zeros_like(row) for row in self.input_ids]}
         if split.tagged:
             number = {label: n for n, label in enumerate(labels)}
@@ -213,8 +231,10 @@ class Rows:
         return Features(columns, pad_token_id)
 
 
-def tokenized(data, tokenizer, args) -> tuple[dict[str, Rows], dict[str, Features]]:
-    """split -> its rows, and what the model is fed of them."""
+def tokenized(
+    data: Any, tokenizer: PreTrainedTokenizerBase, args: NerArguments
+) -> tuple[dict[str, Rows], dict[str, Features]]:
+    """The rows of every split, and the model's inputs made from them."""
     rows = {name: build_rows(part, tokenizer, args.max_seq_length, args.context) for name, part in data.splits.items()}
     features = {
         name: rows[name].features(part, data.labels, tokenizer.pad_token_id) for name, part in data.splits.items()
@@ -222,8 +242,8 @@ def tokenized(data, tokenizer, args) -> tuple[dict[str, Rows], dict[str, Feature
     return rows, features
 
 
-def remarks(rows: dict[str, Rows], tokenizer) -> str:
-    """What the user should know of the tokens, a line each with a line break before it."""
+def remarks(rows: dict[str, Rows], tokenizer: PreTrainedTokenizerBase) -> str:
+    """Remarks about the tokens for the user, each on a new line; "" if there are none."""
     text = ""
     for split, part in rows.items():
         if part.unknown_words:
@@ -233,10 +253,12 @@ def remarks(rows: dict[str, Rows], tokenizer) -> str:
     return text
 
 
-def build_rows(split: Split, tokenizer, max_seq_length: int, context: str = "document") -> Rows:
-    """Tokenise word by word, and cut documents (or with ``context="sentence"`` sentences) into rows.
+def build_rows(
+    split: Split, tokenizer: PreTrainedTokenizerBase, max_seq_length: int, context: str = "document"
+) -> Rows:
+    """Tokenise word by word and cut documents into rows; with ``context="sentence"``, cut sentences instead.
 
-    A sentence longer than a row is read in parts of up to half a row, each with its surroundings.
+    A sentence that is longer than a row is read in parts of up to half a row, each with the context around it.
     """
     room = max_seq_length - 2
     if room < 2:
@@ -253,7 +275,7 @@ def build_rows(split: Split, tokenizer, max_seq_length: int, context: str = "doc
         starts = np.cumsum([0, *map(len, ids)])  # of every word, and the end
         flat = np.array([piece for word in ids for piece in word], dtype=np.int64)
         parts = list(_parts(np.cumsum([0, *(len(s.words) for s in sentences)]), starts, room))
-        # Of a single word of more than a row, the first pieces are looked at.
+        # A single word that is longer than a row is cut after the pieces that fit.
         spans = [(starts[a], min(starts[b], starts[a] + room)) for a, b in parts]
         for first, numbers in rows_around(spans, len(flat), room).items():
             words = np.concatenate([np.arange(*parts[number]) for number in numbers])
@@ -264,8 +286,8 @@ def build_rows(split: Split, tokenizer, max_seq_length: int, context: str = "doc
     return rows
 
 
-def _pieces(split: Split, tokenizer, chunk: int = 10_000) -> dict[str, list[int]]:
-    """The pieces of every different word. A "[SEP]" in the text stays five characters."""
+def _pieces(split: Split, tokenizer: PreTrainedTokenizerBase, chunk: int = 10_000) -> dict[str, list[int]]:
+    """The pieces of every distinct word. A "[SEP]" in the text is five ordinary characters."""
     words = list(dict.fromkeys(word for sentence in split.sentences for word in sentence.words))
     found = {}
     for begin in range(0, len(words), chunk):
@@ -276,7 +298,8 @@ def _pieces(split: Split, tokenizer, chunk: int = 10_000) -> dict[str, list[int]
 
 
 def _parts(sentences: np.ndarray, starts: np.ndarray, room: int) -> Iterator[tuple[int, int]]:
-    """(first, beyond last) word of every sentence, or of its parts where it is longer than a row."""
+    """Yield the first word, and the one after the last, of every sentence, or of its parts if it is longer than a
+    row."""
     for begin, end in pairwise(sentences):
         most = room if starts[end] - starts[begin] <= room else room // 2
         while begin < end:
@@ -290,7 +313,7 @@ def _parts(sentences: np.ndarray, starts: np.ndarray, room: int) -> Iterator[tup
 
 
 def find_tags(split: Split, rows: Rows, logits: list[np.ndarray], labels: tuple[str, ...]) -> list[list[str]]:
-    """The most probable tag of every word, sentence by sentence; ``logits`` holds (L, labels) for each row."""
+    """The most probable tag of every word, one list per sentence; ``logits`` has one array (L, labels) per row."""
     numbers = np.full(split.num_words, -1)
     for words, positions, scores in zip(rows.words, rows.positions, logits, strict=True):
         numbers[words] = scores[positions].argmax(axis=-1)
@@ -307,7 +330,9 @@ def score(split: Split, predicted: list[list[str]]) -> dict[str, float]:
 
 
 def write_predictions(path: Path, split: Split, predicted: list[list[str]]) -> None:
-    """A word a line with its tag, if any, and the predicted one behind tabs: ``conlleval -d '\\t'`` reads it."""
+    """Write one word per line with its tag, if there is one, and the predicted tag, separated by tabs.
+
+    ``conlleval -d '\\t'`` can read the file."""
     with open(path, "w", encoding="utf-8") as file:
         for sentence, tags in zip(split.sentences, predicted, strict=True):
             columns = [sentence.words, sentence.tags, tags] if split.tagged else [sentence.words, tags]

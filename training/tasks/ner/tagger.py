@@ -1,8 +1,8 @@
-"""The feature-based approach (paper, section 5.3 and Table 7): a frozen BERT, and a BiLSTM over its layers.
+"""The feature-based approach (paper, section 5.3 and Table 7): a BiLSTM over the layers of a frozen BERT.
 
 Shapes: B batch, L length, H hidden size of BERT, N its layers, C classes.
 
-This file travels with a saved model, so that `trust_remote_code=True` opens it; it imports nothing of the project.
+This file is copied into saved models, which `trust_remote_code=True` then opens; it imports nothing of the project.
 """
 
 import torch
@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import BertConfig, BertModel, PreTrainedModel, initialization
 from transformers.modeling_outputs import TokenClassifierOutput
 
-LAYERS = {  # name: layers of [embeddings, 1, ..., N]; those of a "sum" are added up with weights, others concatenated
+LAYERS = {  # name: layers of [embeddings, 1, ..., N]; those of a "sum" are added with weights, others concatenated
     "embeddings": slice(0, 1),
     "second_to_last": slice(-2, -1),
     "last": slice(-1, None),
@@ -22,14 +22,14 @@ LAYERS = {  # name: layers of [embeddings, 1, ..., N]; those of a "sum" are adde
 
 
 class BertFeatureTagger(PreTrainedModel):
-    """BERT without gradients or dropout -> a choice of its layers -> two-layer BiLSTM -> classes: logits (B, L, C).
+    """A two-layer BiLSTM and a classifier over layers of a BERT without gradients and dropout: logits (B, L, C).
 
-    The choice is ``config.feature_based``, a row of LAYERS; the weights of a weighted sum are learnt, a softmax that
-    starts as the mean. ``config.lstm_size`` are the LSTM's units in each direction. Whoever trains it calls
-    ``freeze`` first: ``from_pretrained`` makes new parameters, with gradients.
+    ``config.feature_based``, a name in LAYERS, chooses the layers. The weights of a weighted sum are learnt; they are
+    a softmax that starts as the mean. ``config.lstm_size`` is the number of the LSTM's units in each direction. Call
+    ``freeze`` before training, because the parameters made by ``from_pretrained`` have gradients.
 
     Args:
-        encoder_class: the network of BERT, called like transformers' BertModel.
+        encoder_class: the class of BERT, with the interface of transformers' BertModel.
     """
 
     config_class = BertConfig
@@ -56,7 +56,8 @@ class BertFeatureTagger(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """torch's own initialisation of an LSTM, which transformers does not know; the rest is transformers'."""
+        """Initialise the LSTM as torch does, because transformers has no rule for it; the rest is left to
+        transformers."""
         super()._init_weights(module)
         if isinstance(module, nn.LSTM):
             bound = module.hidden_size**-0.5
@@ -66,12 +67,12 @@ class BertFeatureTagger(PreTrainedModel):
             initialization.zeros_(module.weights)
 
     def freeze(self):
-        """Leave BERT out of the training."""
+        """Exclude BERT from the training; returns self."""
         self.bert.requires_grad_(False)
         return self
 
     def train(self, mode: bool = True):
-        """As ever, but BERT stays without dropout: its features are the same in every epoch."""
+        """Switch the training mode of everything but BERT, whose features must be the same in every epoch."""
         super().train(mode)
         self.bert.eval()
         return self
@@ -85,9 +86,9 @@ class BertFeatureTagger(PreTrainedModel):
         num_items_in_batch: int | Tensor | None = None,
         **kwargs,
     ) -> TokenClassifierOutput:
-        """labels: (B, L) of class ids or -100. Padding stands on the right.
+        """Logits and loss; padding must be on the right, and labels (B, L) are class ids or -100.
 
-        The loss is a sum over labelled tokens, divided by ``num_items_in_batch`` or else their own count.
+        The loss is the sum over labelled tokens, divided by ``num_items_in_batch`` or, by default, by their number.
         """
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
@@ -106,7 +107,7 @@ class BertFeatureTagger(PreTrainedModel):
         return TokenClassifierOutput(loss=loss, logits=logits)
 
     def features(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
-        """(B, L, H), or (B, L, 4H) for a concatenation."""
+        """The features (B, L, H), or (B, L, 4H) for a concatenation of four layers."""
         with torch.no_grad():
             states = self.bert(input_ids, attention_mask, token_type_ids, output_hidden_states=True).hidden_states
         layers = states[LAYERS[self.config.feature_based]]

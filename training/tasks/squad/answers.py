@@ -1,15 +1,15 @@
-"""Start and end logits of every window -> one answer a question, with its n best alternatives.
+"""Find one answer per question, with its n best alternatives, from the start and end logits of all windows.
 
-A span is (window, first token, last token) inside the context part of a window, at most max_answer_length
-tokens long, whose first token has its maximum context in that window. Its score is start logit + end logit.
-The search is over ALL such spans; Google's ``write_predictions`` looks only at the n_best_size best starts and
-ends of each window, which can leave no pair at all, and then invents the answer "empty".
+A span (window, first token, last token) lies inside the context part of a window, is at most max_answer_length tokens
+long, and its first token has its maximum context in that window. Its score is start logit + end logit. The search
+covers ALL such spans; Google's ``write_predictions`` considers only the n_best_size best starts and ends of each
+window. These may not form any valid pair, and then it makes up the answer "empty".
 
 SQuAD 2.0: the null score is the smallest start + end logit of the [CLS] over the windows; the null odds are the
-null score minus the score of the best span, and above the threshold the answer is the empty string.
+null score minus the score of the best span. If they are above the threshold, the answer is the empty string.
 
-A question without any span (a context of no tokens) gets the empty string, and in 1.1 an empty n-best list: no
-answer is made up.
+A question without any span (its context has no tokens) gets the empty string and, in version 1.1, an empty n-best
+list: no answer is made up.
 """
 
 import json
@@ -21,12 +21,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from transformers import PreTrainedTokenizerBase
 
 from training.tasks.squad import metrics
 from training.tasks.squad.squad_data import Question, Windows, max_context
 from training.tasks.squad.threshold import threshold_to_use
 
-WHITE = " \t\r\n\u202f"  # what Google's reader splits words at
+WHITE = " \t\r\n\u202f"  # the characters at which Google's reader splits words
 WHITE_SPACE = re.compile(f"[{WHITE}]")
 
 Realign = Callable[[np.ndarray, str, int, int], str]
@@ -34,13 +35,14 @@ Realign = Callable[[np.ndarray, str, int, int], str]
 
 @dataclass
 class Answers:
-    """The outcome, by question id.
+    """The answers and their scores, by question id.
 
     Attributes:
         predictions: the answer; in version 2 empty where the null odds are above the threshold.
-        spans: the text of the best span, whatever the threshold; empty if there is no span.
+        spans: the text of the best span, regardless of the threshold; empty if there is no span.
         nbest: entries with text, probability (softmax over the entries), start_logit, end_logit, and start and
-            end, the characters of the span in the context; best first. In version 2 one has the text "".
+            end, the characters of the span in the context; best first. In version 2, one of the entries has the text
+            "".
         null_odds: version 2 only; the answer is empty where they are above ``threshold``.
     """
 
@@ -53,11 +55,11 @@ class Answers:
     def score(self, questions: Sequence[Question]) -> dict[str, float]:
         """The official scores of the predictions, with ``exact_match`` and ``f1`` in both versions.
 
-        In version 2 the best scores are those over all thresholds: they come from ``spans``, for the search can
-        empty an answer but not bring back one that ``threshold`` emptied. ``null_score_diff_threshold`` is the one
-        to store with the model (``threshold.threshold_to_use``), ``at_best_...`` are the scores with it and
+        In version 2, the best scores over all thresholds are computed from ``spans``, because the search can empty an
+        answer but cannot restore one that ``threshold`` emptied. ``null_score_diff_threshold`` is the threshold to
+        store with the model (``threshold.threshold_to_use``); ``at_best_...`` are the scores with it and
         ``at_0_...`` those with 0. ``at_best_f1`` is below ``best_f1`` if the official search, whose threshold is
-        ``best_f1_thresh``, ends among equal odds.
+        ``best_f1_thresh``, stops among questions with equal null odds.
         """
         gold = {question.id: [text for text, _ in question.answers] for question in questions}
         if not self.null_odds:
@@ -72,8 +74,8 @@ class Answers:
         return results | {"null_score_diff_threshold": best}
 
     def write(self, folder: str | Path) -> None:
-        """predictions.json and nbest_predictions.json; in version 2 also null_odds.json and
-        span_predictions.json, the answers before the threshold, which the official search for it wants."""
+        """Write predictions.json and nbest_predictions.json; in version 2 also null_odds.json and
+        span_predictions.json, the answers from before the threshold, which the official search for it needs."""
         files = {"predictions": self.predictions, "nbest_predictions": self.nbest}
         if self.null_odds:
             files |= {"null_odds": self.null_odds, "span_predictions": self.spans}
@@ -96,11 +98,11 @@ def find_answers(
     """Search every question's windows for its best spans.
 
     Args:
-        windows: of ``build_windows`` for these questions.
-        start_logits, end_logits: for every window one number a token; padding behind them is ignored.
+        windows: the result of ``build_windows`` for these questions.
+        start_logits, end_logits: for every window one number per token; numbers for padding after them are ignored.
         max_answer_length: in tokens.
         realign: (token ids of the span, context, first character, character after the last) -> answer text;
-            default ``slice_of_context``, the other is ``GoogleRealign``.
+            ``slice_of_context`` (the default) or a ``GoogleRealign``.
 
     Raises:
         ValueError: the logits do not fit the windows or are not finite.
@@ -120,7 +122,7 @@ def find_answers(
         answers.spans[question.id] = answers.predictions[question.id] = best["text"] if best else ""
         if version_2_with_negative:
             null = _null_entry(rows, start_logits, end_logits)
-            # certain, yet a number that JSON has
+            # Without any span, "no answer" is certain; JSON has no infinity, so the largest float stands for it.
             odds = _score(null) - _score(best) if best else sys.float_info.max
             if odds > null_score_diff_threshold:
                 answers.predictions[question.id] = ""
@@ -172,7 +174,10 @@ def _best_spans(
     max_answer_length: int,
     realign: Realign,
 ) -> list[dict]:
-    """The n best spans with different texts, best first; of equal scores the earlier window, start, end."""
+    """The n best spans with different texts, best first; equal scores are ordered by window, start and end."""
+    # The question-answering pipeline of `modeling_bert_repro` searches in the same way, and `tests/test_qa_pipeline.py`
+    # compares the two. They cannot share code: the file of the pipeline is copied into saved folders, so it imports
+    # nothing of `training`; and `training` imports nothing of the network, which transformers' classes may replace.
     scores = _span_scores(windows, rows, start_logits, end_logits, max_answer_length)
     spans = windows.offsets[windows.question[rows[0]]]
     found: dict[str, dict] = {}
@@ -203,7 +208,8 @@ def _span_scores(
     end_logits: Sequence[np.ndarray],
     max_answer_length: int,
 ) -> np.ndarray:
-    """(windows, context tokens, length - 1) scores of one question's spans, -inf where there is no such span."""
+    """The scores of one question's spans, (windows, first token in the context, length - 1); -inf where there is no
+    span."""
     size = int(windows.num_tokens[rows].max())
     starts = np.full((len(rows), size), -np.inf)
     ends = np.full((len(rows), size + max_answer_length - 1), -np.inf)
@@ -218,11 +224,11 @@ def _span_scores(
 
 
 def _descending(scores: np.ndarray, wanted: int) -> Iterator[int]:
-    """Indices of the finite scores, highest first, equal ones in order; sorts only as far as is asked for."""
+    """Yield the indices of the finite scores, highest first, equal scores in order; sorts no more than is consumed."""
     done = np.inf
     left = int(np.isfinite(scores).sum())
     while left > 0:
-        # some are dropped for a text seen before: take four times as many, then sixteen times, ...
+        # The caller drops spans with a text seen before, so take four times as many, then sixteen times, and so on.
         wanted = min(4 * wanted, left)
         below = np.where(scores < done, scores, -np.inf)
         bound = np.partition(below, -wanted)[-wanted]
@@ -236,30 +242,30 @@ def _descending(scores: np.ndarray, wanted: int) -> Iterator[int]:
 
 
 def slice_of_context(ids: np.ndarray, context: str, begin: int, end: int) -> str:
-    """The characters of the tokens as they stand in the context."""
+    """The characters of the context from ``begin`` to ``end``; the token ids are not used."""
     return context[begin:end]
 
 
 def _with_accents(context: str, end: int) -> int:
-    # An uncased tokenizer drops accents written as separate code points, so a token can end before its accent.
+    # An uncased tokenizer drops combining accents, so a token can end before the accent of its last letter.
     while end < len(context) and unicodedata.category(context[end]) == "Mn":
         end += 1
     return end
 
 
-def aligner(name: str, tokenizer) -> Realign:
-    """``--answer_alignment``: "offsets" or "google"."""
+def aligner(name: str, tokenizer: PreTrainedTokenizerBase) -> Realign:
+    """The function for a value of ``--answer_alignment``: "google" or "offsets"."""
     return GoogleRealign(tokenizer) if name == "google" else slice_of_context
 
 
 class GoogleRealign:
-    """Google's ``get_final_text``: find the span's tokens in its white-space words, align letter by letter.
+    """Google's ``get_final_text``: find the span's tokens in its white-space words and align letter by letter.
 
-    Where the two cannot be aligned the answer is the whole words. Built from a fast BERT tokenizer, whose
-    normaliser and pre-tokeniser are the BasicTokenizer of the original.
+    If the two cannot be aligned, the answer consists of the whole words. It needs a fast BERT tokenizer, whose
+    normaliser and pre-tokeniser correspond to the BasicTokenizer of the original.
     """
 
-    def __init__(self, tokenizer):
+    def __init__(self, tokenizer: PreTrainedTokenizerBase):
         self.tokenizer = tokenizer
         self._tokens: dict[str, list[str]] = {}
 

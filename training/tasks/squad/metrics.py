@@ -1,8 +1,8 @@
 """The official SQuAD scores, 1.1 (evaluate-v1.1.py) and 2.0 (evaluate-v2.0.py), as plain functions.
 
-Answers are compared as bags of words after lower-casing and dropping punctuation and articles; a prediction
-counts for its best gold answer. Predictions and gold answers are keyed by question id; an empty string is the
-answer "there is none".
+Answers are compared as bags of words after lower-casing and after removing punctuation and articles; a prediction
+is compared with the gold answer that gives the best score. Predictions and gold answers are keyed by question id; an
+empty string means "there is no answer".
 """
 
 import json
@@ -26,6 +26,7 @@ def normalize_answer(text: str) -> str:
 
 
 def exact_match(prediction: str, gold: str) -> float:
+    """1.0 if the two are equal after normalisation, otherwise 0.0."""
     return float(normalize_answer(prediction) == normalize_answer(gold))
 
 
@@ -40,7 +41,7 @@ def f1_v1(prediction: str, gold: str) -> float:
 
 
 def f1_v2(prediction: str, gold: str) -> float:
-    """Word-overlap F1 of SQuAD 2.0: as in 1.1, but two empty sides agree (1)."""
+    """Word-overlap F1 of SQuAD 2.0: as in 1.1, but 1 if both sides are empty after normalisation."""
     if not normalize_answer(prediction) or not normalize_answer(gold):
         return exact_match(prediction, gold)
     return f1_v1(prediction, gold)
@@ -56,21 +57,21 @@ def score(
     """The numbers of the official script, in percent, under its names.
 
     Args:
-        gold: answers of every question; in version 2 none for an unanswerable one.
-        predictions: one answer a question. With ``null_odds``, give answers from before any threshold:
-            ``threshold`` empties them, and the search for the best threshold can only empty, not restore.
-        null_odds: version 2: larger for questions more likely to have no answer.
+        gold: the answers of every question; in version 2 an unanswerable question has none.
+        predictions: one answer per question. With ``null_odds``, give the answers from before any threshold:
+            ``threshold`` empties answers, and the search for the best threshold can only empty and not restore them.
+        null_odds: version 2: larger for questions that are more likely to have no answer.
         threshold: version 2: predictions whose null odds are above it count as empty.
 
     Returns:
-        Version 1.1: exact_match, f1 over all questions. Version 2: exact, f1, total, the same with HasAns_ and
-        NoAns_ if there are such questions, and with ``null_odds`` best_exact, best_exact_thresh, best_f1,
-        best_f1_thresh.
+        Version 1.1: exact_match, f1 over all questions. Version 2: exact, f1, total, the same with the prefixes
+        HasAns_ and NoAns_ if there are such questions, and with ``null_odds`` also best_exact, best_exact_thresh,
+        best_f1, best_f1_thresh.
 
     Raises:
-        ValueError: predictions or null odds are missing (version 1.1 scores a missing prediction 0, as the
-            official script, and warns on stderr), or are all of other questions, or arguments of version 2
-            are given for version 1.1.
+        ValueError: predictions or null odds are missing (in version 1.1, a missing prediction scores 0 with a warning
+            on stderr, as in the official script); or all of them belong to other questions; or arguments of
+            version 2 are given for version 1.1.
     """
     _check_ids(gold, predictions, "predictions", need_all=version_2_with_negative)
     if not version_2_with_negative:
@@ -139,7 +140,7 @@ def _score_v2(
 def score_of(name: str, gold: Sequence[str], prediction: str) -> float:
     """ "exact" or "f1" of one answer by the rules of version 2, from 0 to 1; ``gold`` is empty if there is none."""
     measure = exact_match if name == "exact" else f1_v2
-    # Gold answers that normalise to nothing do not count, unless there is no other: then "" is right.
+    # Gold answers that are empty after normalisation are skipped; if none is left, "" is right, as officially.
     return max(measure(prediction, answer) for answer in [a for a in gold if normalize_answer(a)] or [""])
 
 
@@ -153,12 +154,12 @@ def _averages(exact: Mapping[str, float], f1: Mapping[str, float], ids: Sequence
 
 
 def read_predictions(path: str | Path) -> dict[str, str]:
-    """A JSON object of question id -> answer text. Raises ValueError for anything else."""
+    """Read a JSON object of question id -> answer text. Raises ValueError for anything else."""
     return _read_object(path, (str,), "an answer text")
 
 
 def read_numbers(path: str | Path) -> dict[str, float]:
-    """A JSON object of question id -> number. Raises ValueError for anything else."""
+    """Read a JSON object of question id -> number. Raises ValueError for anything else."""
     return _read_object(path, (int, float), "a number")
 
 
@@ -181,7 +182,7 @@ def squad_metric(version_2_with_negative: bool = False):
     ``compute(predictions=[{"id", "prediction_text"[, "no_answer_probability"]}], references=[{"id", "answers":
     {"text": [...], "answer_start": [...]}}])``; version 2 takes ``no_answer_threshold`` (1.0).
     """
-    import datasets  # here: machines that only train do not have the two
+    import datasets  # imported here, because machines that only train may lack these two packages
     import evaluate
 
     prediction = {"id": datasets.Value("string"), "prediction_text": datasets.Value("string")}

@@ -1,8 +1,8 @@
-"""One self-contained HTML page on the answers of a run: no network, no server, every text escaped.
+"""One self-contained HTML page about the answers of a run. It needs no network and no server; all texts are escaped.
 
-It shows the scores, for SQuAD 2.0 the scores over all thresholds, what kinds of errors there are, and questions to
-browse, each with the gold answers and the n-best spans marked in its context. The page stays small whatever the
-data: it has the first PER_KIND questions of every kind, and of a long context the parts around the marks.
+It shows the scores, for SQuAD 2.0 the scores over all thresholds, the kinds of errors, and questions to browse, each
+with the gold answers and the n-best spans marked in its context. The page stays small for any amount of data: it
+contains the first PER_KIND questions of every kind, and of a long context only the parts around the marks.
 """
 
 import html
@@ -59,8 +59,8 @@ def write_page(
     """Write the page.
 
     Args:
-        windows, answers: of these questions, by ``build_windows`` and ``find_answers``.
-        results: the scores to show; those whose names begin with ``eval_``.
+        windows, answers: the results of ``build_windows`` and ``find_answers`` for these questions.
+        results: the results of the evaluation; those whose names begin with ``eval_`` are shown.
     """
     kinds = error_kinds(questions, windows, answers)
     curve = threshold_curve(questions, answers, results["eval_null_score_diff_threshold"]) if answers.null_odds else ""
@@ -68,7 +68,8 @@ def write_page(
     path.write_text(
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width">\n'
-        # scripts and styles of this file only: nothing is ever fetched, nothing in the data could make it be
+        # Only scripts and styles of this file are allowed, so that nothing in the data can make the browser fetch
+        # anything.
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
         "script-src 'unsafe-inline'\">\n"
         f"<title>Answers of {name}</title>\n<style>{STYLE}</style></head>\n<body><h1>Answers of {name}</h1>\n"
@@ -79,7 +80,7 @@ def write_page(
 
 
 def error_kinds(questions: Sequence[Question], windows: Windows, answers: Answers) -> list[str]:
-    """The key of ``KINDS`` for every question; the first that fits, in the order correct, wrong null, boundary, ..."""
+    """For every question the first key of ``KINDS`` that applies, in the order correct, wrong null, boundary, ..."""
     bounds = np.searchsorted(windows.question, np.arange(len(questions) + 1))
     return [_kind(question, windows, range(bounds[i], bounds[i + 1]), answers) for i, question in enumerate(questions)]
 
@@ -103,7 +104,8 @@ def _kind(question: Question, windows: Windows, rows: range, answers: Answers) -
 
 
 def _window_of(windows: Windows, rows: range, character: int) -> tuple[int, int]:
-    """First character, and the one after the last, of the window in which the token there has its max context."""
+    """The first character of the window in which the token at ``character`` has its max context, and the one after the
+    last."""
     spans = windows.offsets[windows.question[rows[0]]]
     token = int(np.searchsorted(spans[:, 0], character))
     first, count = windows.first_token[rows], windows.num_tokens[rows]
@@ -141,7 +143,7 @@ def _kind_table(kinds: list[str]) -> str:
 
 
 def threshold_curve(questions: Sequence[Question], answers: Answers, best: float) -> str:
-    """SVG of exact match and F1 over the threshold on the null odds; ``best`` is marked beside the one in use."""
+    """An SVG of exact match and F1 over the threshold on the null odds; marks show the one in use and ``best``."""
     thresholds, lines = threshold_scores(questions, answers)
     shown = thresholds[np.abs(thresholds) < 1e6]  # a context without tokens has odds near infinity
     low, high = min(0.0, shown.min(initial=0.0)), max(0.0, shown.max(initial=0.0))
@@ -151,8 +153,8 @@ def threshold_curve(questions: Sequence[Question], answers: Answers, best: float
 
 
 def threshold_scores(questions: Sequence[Question], answers: Answers) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The null odds in rising order (Q,), and by name the scores (Q + 1,): without any answer, then with those of the
-    questions up to each of these odds."""
+    """The null odds in rising order (Q,), and by name the scores (Q + 1,): first without any answer, then with the
+    answers of the questions up to each of these null odds."""
     ids = [question.id for question in questions]
     gold = {question.id: [text for text, _ in question.answers] for question in questions}
     odds = np.array([answers.null_odds[id_] for id_ in ids])
@@ -235,7 +237,8 @@ def _details(question: Question, answers: Answers, kind: str) -> str:
 
 
 def mark(context: str, spans: Sequence[tuple[int, int, str]]) -> str:
-    """The context as HTML, its spans (begin, end, class) marked even where they overlap, long stretches cut."""
+    """The context as HTML with its spans (begin, end, class) marked, also where they overlap; long text between is
+    cut."""
     edges = sorted({0, len(context), *(edge for begin, end, _ in spans for edge in (begin, end))})
     parts = []
     for begin, end in itertools.pairwise(edges):
@@ -250,7 +253,7 @@ def _text(text: str) -> str:
 
 
 def _shorten(text: str, margin: int) -> str:
-    if len(text) <= 2.5 * margin:  # what is left out should be more than what says so
+    if len(text) <= 2.5 * margin:  # a shorter text is not worth cutting: the note about the cut would be about as long
         return _escape(text)
     cut = len(text) - 2 * margin
     return f'{_escape(text[:margin])}<span class="cut"> … {cut:,} characters … </span>{_escape(text[-margin:])}'

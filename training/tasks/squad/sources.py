@@ -1,8 +1,9 @@
-"""Where ``run_squad.py``'s questions come from: files, the Hub, or the documentation in this Python."""
+"""The sources of run_squad.py's questions: files, the Hub, or the documentation of this Python installation."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
+from training.arguments import SquadArguments
 from training.builtin_data import documentation
 from training.files.hashing import digest, sha256
 from training.tasks.squad.squad_data import Question, parse_squad, read_squad
@@ -12,37 +13,44 @@ SPLITS = ("train", "validation")
 
 @dataclass
 class Data:
-    """``name`` of what is trained on; ``questions`` by split, without "train" if a model is only to be evaluated;
-    ``facts`` on their origin for run.json."""
+    """The questions of a run.
+
+    Attributes:
+        name: of the data set or of its first file.
+        questions: by split; without "train" if the model is only evaluated.
+        facts: the origin of every split, for run.json.
+    """
 
     name: str
     questions: dict[str, list[Question]]
     facts: dict[str, dict]
 
     def counts(self) -> dict[str, int]:
+        """The number of questions by split."""
         return {split: len(part) for split, part in self.questions.items()}
 
     def describe(self) -> dict:
-        """What run.json should know: sources, counts, hashes."""
+        """The facts for run.json: sources, counts and hashes."""
         splits = {split: {"examples": len(part)} | self.facts[split] for split, part in self.questions.items()}
         return {"splits": splits}
 
     def metric_names(self, version_2_with_negative: bool) -> tuple[list[str], str]:
-        """The keys of the results that may tell which model is the best, and the one that does by default."""
+        """The results by which the best model may be chosen, and the one used by default."""
         more = ["eval_exact", "eval_best_f1", "eval_best_exact"] if version_2_with_negative else []
         return ["eval_f1", "eval_exact_match", *more], "eval_f1"
 
     def constants(self) -> dict[str, float]:
-        """Key of the results -> the score of a model that never answers, in percent."""
+        """The results of a model that never answers, in percent."""
         questions = self.questions["validation"]
         none = 100 * sum(not question.answers for question in questions) / len(questions)
         return dict.fromkeys(("eval_exact_match", "eval_f1"), none)
 
     def summary(self) -> str:
+        """One line for the user: how many questions there are, and of which data."""
         return ", ".join(f"{count:,} {split} questions" for split, count in self.counts().items()) + f", {self.name}"
 
 
-def load_questions(args) -> Data:
+def load_questions(args: SquadArguments) -> Data:
     """The questions that the flags name; ``--max_train_samples`` and ``--max_eval_samples`` keep the first ones.
 
     Raises:
@@ -79,11 +87,11 @@ def read_hub(name: str, config_name: str | None, split: str, version_2_with_nega
         ValueError: it cannot be loaded (no network, no such name), lacks a column, or breaks a rule of
             ``parse_squad``.
     """
-    import datasets  # here: slow to import, and most runs read files
+    import datasets  # imported here, because it is slow to import and most runs read files
 
     try:
         rows = datasets.load_dataset(name, config_name, split=split)
-    except Exception as error:  # datasets raises its own, requests' and huggingface_hub's types here
+    except Exception as error:  # the errors of datasets, requests and huggingface_hub have no common type
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(
             f"--dataset_name {name}, split {split!r}: cannot be loaded ({reason}); check the name and the "

@@ -1,4 +1,4 @@
-"""SQuAD 1.1 and 2.0: files -> questions -> windows of tokens; and the official score of any file of answers.
+"""SQuAD 1.1 and 2.0: read questions from files and cut their contexts into windows of tokens.
 
 A question and one window of its context make one row (max_seq_length 16, doc_stride 4):
 
@@ -10,8 +10,6 @@ A question and one window of its context make one row (max_seq_length 16, doc_st
     type ids   0    0    0   0   0    0   1    1    1    1    1   1    1   1    1
     answer "a gallon of milk": row 0 does not hold all of it -> start = end = 0, the [CLS];
                                row 1 -> start 10, end 13
-
-    python -m training score DATA.json PREDICTIONS.json [--version_2_with_negative] [--na_prob_file ODDS.json]
 """
 
 import json
@@ -20,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from transformers import PreTrainedTokenizerBase
 
 from tokenization.packed_files import read_text
 
@@ -64,7 +63,7 @@ def parse_squad(document: object, source: str, version_2_with_negative: bool = F
     """The questions of a SQuAD object: data -> paragraphs -> context, qas -> id, question, answers.
 
     Args:
-        source: what error messages call the document, a file name mostly.
+        source: the name of the document in error messages, usually a file name.
 
     Raises:
         ValueError: a field is missing or of another type, an id occurs twice, an answer is not the text at
@@ -102,7 +101,7 @@ def _get(holder: object, key: str, kind: type, place: str):
         raise ValueError(f"{place}: expected an object with {key!r}, got {_short(holder)}")
     if key not in holder:
         raise ValueError(f"{place}: lacks {key!r}; it has {sorted(map(str, holder))}")
-    # type(), not isinstance: JSON's true is an int to Python
+    # type() instead of isinstance(), because JSON's true is a bool, which is an int in Python
     if type(holder[key]) is not kind:
         raise ValueError(f"{place}: {key!r} must be of type {kind.__name__}, got {_short(holder[key])}")
     return holder[key]
@@ -148,17 +147,17 @@ def _check(question: Question, is_impossible: object, here: str, version_2_with_
 
 @dataclass
 class Windows:
-    """Rows for the model: [CLS] question [SEP] part of the context [SEP], W of them, grouped by question.
+    """W rows for the model, each [CLS] question [SEP] part of the context [SEP], grouped by question.
 
     Attributes:
         input_ids: W arrays of int32.
         token_type_ids: W arrays of int8.
-        question: (W,) index of the question; not decreasing.
+        question: (W,) index of the question; these never decrease.
         context_begin: (W,) position in the row of the first context token.
-        first_token: (W,) which token of the context stands there.
-        num_tokens: (W,) how many tokens of the context the row holds.
+        first_token: (W,) index of that token in the context.
+        num_tokens: (W,) number of context tokens in the row.
         start_positions, end_positions: (W,) positions in the row of the answer's first and last token, 0 (the
-            [CLS]) in rows that do not hold all of it; None unless asked for.
+            [CLS]) in rows that do not contain the whole answer; None unless requested.
         offsets: for every question the (T, 2) character spans of its context's tokens.
     """
 
@@ -176,7 +175,7 @@ class Windows:
         return len(self.input_ids)
 
     def columns(self) -> dict:
-        """What the model is fed, for ``training.engine.batches.Features``."""
+        """The model's inputs, for ``training.engine.batches.Features``."""
         columns = {"input_ids": self.input_ids, "token_type_ids": self.token_type_ids}
         if self.start_positions is not None:
             columns |= {"start_positions": self.start_positions, "end_positions": self.end_positions}
@@ -184,7 +183,7 @@ class Windows:
 
 
 def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -> None:
-    """Raise ValueError unless a longest question leaves room for windows that overlap or touch."""
+    """Raise ValueError unless the longest question allowed leaves room for windows without gaps between them."""
     room = max_seq_length - max_query_length - 3
     if room < 1 or max_query_length < 1:
         raise ValueError(
@@ -199,18 +198,18 @@ def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -
 
 
 def window_starts(num_tokens: int, room: int, doc_stride: int) -> range:
-    """First token of every window of a context (Google's ``doc_spans``); one even of an empty context."""
-    # Google's stride is the step from start to start; that of HF tokenizers is the overlap.
+    """The first token of every window of a context (Google's ``doc_spans``); an empty context has one window too."""
+    # In Google's code the stride is the distance between two starts; in Hugging Face tokenizers it is the overlap.
     doc_stride = min(doc_stride, room)
     beyond_first = max(0, num_tokens - room)
     return range(0, -(-beyond_first // doc_stride) * doc_stride + 1, doc_stride)
 
 
 def max_context(first_token: np.ndarray, num_tokens: np.ndarray) -> list[np.ndarray]:
-    """For the windows of one context: which of a window's tokens have their largest context in that window.
+    """For each window of one context a bool array: which of its tokens have their largest context in this window.
 
-    A token seen in several windows counts only where the smaller of its left and right context is largest, and
-    of equals in the longer window, then the earlier one (Google's ``_check_is_max_context``).
+    A token that stands in several windows counts only in the one in which the smaller of its left and right context
+    is largest; of equal windows, in the longer one, then in the earlier one (Google's ``_check_is_max_context``).
     """
     if len(first_token) == 1:
         return [np.ones(num_tokens[0], dtype=bool)]
@@ -224,20 +223,21 @@ def max_context(first_token: np.ndarray, num_tokens: np.ndarray) -> list[np.ndar
 
 def build_windows(
     questions: Sequence[Question],
-    tokenizer,
+    tokenizer: PreTrainedTokenizerBase,
     max_seq_length: int = 384,
     doc_stride: int = 128,
     max_query_length: int = 64,
     with_answers: bool = False,
 ) -> Windows:
-    """Tokenise and cut into windows as Google's ``convert_examples_to_features``; every question has a row.
+    """Tokenise and cut into windows like Google's ``convert_examples_to_features``; every question has at least one
+    row.
 
     Args:
-        tokenizer: a fast tokenizer; the text is never read as markup, a "[SEP]" in it stays five characters.
-        with_answers: also find start and end positions, of the first gold answer.
+        tokenizer: a fast tokenizer; the text is never read as markup: a "[SEP]" in it is five ordinary characters.
+        with_answers: also find the start and end positions of the first gold answer.
 
     Raises:
-        ValueError: the tokenizer has no offsets, or an answer consists of characters that it drops.
+        ValueError: the tokenizer has no offsets, or an answer consists only of characters that it drops.
     """
     if not tokenizer.is_fast:
         raise ValueError(f"SQuAD needs a fast tokenizer, for its character offsets; got {type(tokenizer).__name__}")
@@ -264,23 +264,26 @@ def build_windows(
     question_index, begins, starts, counts = np.array(shape).T
     ends = np.cumsum(begins + counts + 1)
     types = np.repeat(np.tile(np.array([0, 1], dtype=np.int8), len(shape)), np.stack([begins, counts + 1], 1).ravel())
-    positions = np.array(places).T if with_answers else (None, None)
+    start_positions, end_positions = np.array(places).T if with_answers else (None, None)
     return Windows(
-        _rows(np.concatenate(pieces), ends),
-        _rows(types, ends),
-        question_index,
-        begins,
-        starts,
-        counts,
-        offsets,
-        *positions,
+        input_ids=_rows(np.concatenate(pieces), ends),
+        token_type_ids=_rows(types, ends),
+        question=question_index,
+        context_begin=begins,
+        first_token=starts,
+        num_tokens=counts,
+        offsets=offsets,
+        start_positions=start_positions,
+        end_positions=end_positions,
     )
 
 
-def _encode(tokenizer, texts: list[str], chunk: int = 1000) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Token ids (T,) and character spans (T, 2) of every text."""
+def _encode(
+    tokenizer: PreTrainedTokenizerBase, texts: list[str], chunk: int = 1000
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the token ids (T,) and character spans (T, 2) of every text."""
     for begin in range(0, len(texts), chunk):
-        # in chunks: a Python tuple per token of the whole training file would be 300 MB
+        # In chunks, because a Python tuple per token of the whole training file would take 300 MB.
         coded = tokenizer(
             texts[begin : begin + chunk],
             add_special_tokens=False,
@@ -295,7 +298,7 @@ def _encode(tokenizer, texts: list[str], chunk: int = 1000) -> Iterator[tuple[np
 
 
 def _token_span(question: Question, spans: np.ndarray) -> tuple[int, int] | None:
-    """First and last token that share a character with the first gold answer; None without an answer."""
+    """The first and the last token that share a character with the first gold answer; None if there is no answer."""
     if not question.answers:
         return None
     text, start = question.answers[0]

@@ -1,8 +1,8 @@
-"""Windows kept on disk by content: what has been tokenised and cut once is read back in a second.
+"""A cache of windows on disk, addressed by content: windows that have been built once are read back in a second.
 
 A file is named by the SHA-256 of everything that its windows depend on: contexts, questions and answers, the
 tokenizer with its vocabulary and rules, the lengths, the version of the tokenizers library and the code that
-cuts. Whatever changes, another file is made; none is ever wrong, and any may be deleted.
+builds windows. If any of these changes, a new file is written; no file is ever wrong, and any may be deleted.
 """
 
 import hashlib
@@ -13,7 +13,9 @@ from pathlib import Path
 
 import numpy as np
 import tokenizers
+from transformers import PreTrainedTokenizerBase
 
+from training.engine.run import Run
 from training.files.atomic import whole_file
 from training.tasks.squad import squad_data
 from training.tasks.squad.squad_data import Question, Windows, build_windows
@@ -21,9 +23,13 @@ from training.tasks.squad.squad_data import Question, Windows, build_windows
 ARRAYS = ("question", "context_begin", "first_token", "num_tokens", "start_positions", "end_positions")
 
 
-def shared_windows(run, questions: dict[str, Sequence[Question]], tokenizer) -> dict[str, Windows]:
-    """The windows of every split, with answers for "train": made once, by the main process, then read from
-    ``--cache_dir`` by the others and by later runs."""
+def shared_windows(
+    run: Run, questions: dict[str, Sequence[Question]], tokenizer: PreTrainedTokenizerBase
+) -> dict[str, Windows]:
+    """The windows of every split; those of "train" have answers.
+
+    The main process builds them once; other processes and later runs read them from ``--cache_dir``.
+    """
     args = run.args
     lengths = (args.max_seq_length, args.doc_stride, args.max_query_length)
 
@@ -38,16 +44,18 @@ def shared_windows(run, questions: dict[str, Sequence[Question]], tokenizer) -> 
 def cached_windows(
     folder: str | Path,
     questions: Sequence[Question],
-    tokenizer,
+    tokenizer: PreTrainedTokenizerBase,
     max_seq_length: int,
     doc_stride: int,
     max_query_length: int,
     with_answers: bool = False,
 ) -> tuple[Windows, str]:
-    """``build_windows``, from ``folder`` if it has been done before.
+    """The result of ``build_windows``, read from ``folder`` if it is there already.
+
+    If it is not, or if the file is damaged, the windows are built and written to ``folder``.
 
     Returns:
-        The windows, and where they are from: "read", "built", or "built again, ... was damaged".
+        The windows, and how they were obtained: "read", "built", or "built again, ... was damaged".
 
     Raises:
         ValueError: as ``build_windows``.
@@ -66,8 +74,13 @@ def cached_windows(
     return windows, origin
 
 
-def fingerprint(questions: Sequence[Question], tokenizer, lengths: tuple[int, int, int], with_answers: bool) -> str:
-    """SHA-256, in hexadecimal, of all that decides what ``build_windows`` makes."""
+def fingerprint(
+    questions: Sequence[Question],
+    tokenizer: PreTrainedTokenizerBase,
+    lengths: tuple[int, int, int],
+    with_answers: bool,
+) -> str:
+    """The SHA-256, in hexadecimal, of everything that the result of ``build_windows`` depends on."""
     rules = json.loads(tokenizer.backend_tokenizer.to_str())
     for left_by_other_calls in ("truncation", "padding"):
         rules.pop(left_by_other_calls)
@@ -84,8 +97,9 @@ def fingerprint(questions: Sequence[Question], tokenizer, lengths: tuple[int, in
 
 
 def save_windows(path: Path, windows: Windows) -> None:
-    """Write beside the target, then rename: under its name the file is whole, whoever else writes it too."""
-    spans = {id(one): one for one in windows.offsets}  # questions about one context share theirs
+    """Write to a temporary file and rename it, so that the file is complete even if several processes write it at
+    once."""
+    spans = {id(one): one for one in windows.offsets}  # questions about one context share their spans
     number = {key: n for n, key in enumerate(spans)}
     columns = {name: array for name in ARRAYS if (array := getattr(windows, name)) is not None}
     columns |= {
@@ -101,7 +115,8 @@ def save_windows(path: Path, windows: Windows) -> None:
 
 
 def load_windows(path: Path) -> Windows:
-    """What ``save_windows`` wrote. Raises one of five kinds of errors if the file is damaged: zip keeps checksums."""
+    """Read what ``save_windows`` wrote. For a damaged file it raises one of the errors that ``cached_windows`` catches:
+    zip files have checksums."""
     with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
         columns = dict(arrays)
     begins, lengths = columns["context_begin"], columns["lengths"]
