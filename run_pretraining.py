@@ -22,6 +22,7 @@ The output folder then holds the model, tokenizer, model card, curves, run.json,
 """
 
 import sys
+from functools import partial
 
 from transformers import AutoTokenizer
 
@@ -29,8 +30,9 @@ from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tokenization.bert_tokenizer import write_vocab
 from tokenization.train_wordpiece import train_wordpiece
 from training.arguments import PretrainingArguments
-from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
+from training.engine.checkpoint import Origin, resume, save_checkpoint, save_model_folder
 from training.engine.curves import draw_curves
+from training.engine.divergence import explain_divergence
 from training.engine.flags import parse_arguments
 from training.engine.invariance import verify_invariance
 from training.engine.loop import training_steps
@@ -61,13 +63,13 @@ def main(argv: list[str] | None = None) -> None:
     held_out = preparation.instances(args, eval_corpus, tokenizer, held_out=True)
     phases = preparation.planned_phases(args, train, run.world_size)
     total_steps = phases[-1].stop
-    describe(run, text, train_corpus, eval_corpus, model, phases)
+    origin = describe(run, text, train_corpus, eval_corpus, model, phases)
 
     speed = Throughput(run, model.config, total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
-    done = resume(run, total_steps, model, optimizer, scheduler)
+    done = resume(run, total_steps, model, optimizer, scheduler, origin)
     if run.is_main:
         tokenizer.save_pretrained(run.output_dir)
         write_vocab(tokenizer, run.output_dir)
@@ -77,7 +79,9 @@ def main(argv: list[str] | None = None) -> None:
         run.log(event="corpus", unigram_entropy=train_corpus.unigram_entropy())
 
     batches = preparation.phase_batches(run, phases, train, done)
-    for step in speed.timed(training_steps(run, model, optimizer, scheduler, batches, total_steps, done)):
+    explain = partial(explain_divergence, phases=phases, folder=run.output_dir)
+    steps = training_steps(run, model, optimizer, scheduler, batches, total_steps, done, origin, explain)
+    for step in speed.timed(steps):
         length = phase_at(phases, step.index).length
         last = step.index == total_steps
         if step.index % args.logging_steps == 0 or step.index == 1 or last:
@@ -95,7 +99,7 @@ def main(argv: list[str] | None = None) -> None:
             evaluate(run, step.index, model, held_out, length, speed)
             doctor.consult(run, train_corpus)
         if args.save_steps and step.index % args.save_steps == 0:
-            save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler)
+            save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler, origin)
 
     results = evaluate(run, total_steps, model, held_out, phases[-1].length, speed)
     doctor.consult(run, train_corpus)
@@ -115,12 +119,13 @@ def load_or_learn_tokenizer(run, text):
     return AutoTokenizer.from_pretrained(folder)
 
 
-def describe(run, text, train_corpus, eval_corpus, model, phases) -> None:
-    """What run.json and the terminal say before the first step."""
+def describe(run, text, train_corpus, eval_corpus, model, phases) -> Origin:
+    """Say in run.json and on the terminal what is trained on what; return the part that a resumed run must share."""
     plan = described(phases, run.world_size)
+    tokenizer = train_corpus.manifest["key"]["tokenizer_sha256"]
     run.describe(
         data=text.sources,
-        tokenizer_sha256=train_corpus.manifest["key"]["tokenizer_sha256"],
+        tokenizer_sha256=tokenizer,
         corpus={"documents": train_corpus.num_documents, "tokens": train_corpus.num_tokens},
         held_out={"documents": eval_corpus.num_documents, "tokens": eval_corpus.num_tokens},
         parameters=model.num_parameters(),
@@ -132,6 +137,7 @@ def describe(run, text, train_corpus, eval_corpus, model, phases) -> None:
         f"{train_corpus.num_documents:,} documents, {train_corpus.num_tokens:,} tokens; {model.num_parameters():,} "
         f"parameters; {plan}"
     )
+    return Origin(text.sources, tokenizer, run.facts["initial_weights"], plan if run.args.phases else None)
 
 
 def evaluate(run, step: int, model, held_out: dict, length: int, speed) -> dict[str, float]:

@@ -10,12 +10,15 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate.utils import gather_object
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from torch.optim.lr_scheduler import LRScheduler
 
 from training.arguments import flags_with
 from training.engine.fsdp import full_optimizer_state, full_weights, is_sharded, load_full_state
@@ -24,7 +27,7 @@ from training.files import atomic
 from training.files.atomic import damage
 from training.files.hashing import checksums
 
-# Facts of run.json that must not change either, and how a run that differs in them is called.
+# Fields of ``Origin`` that must not change either, and what to say of a run that differs in them.
 STARTED_WITH = {
     "tokenizer_sha256": "with another tokenizer; resume with the one that it was started with",
     "initial_weights": "from other weights; resume with the --model_name_or_path that it was started with",
@@ -33,7 +36,35 @@ STARTED_WITH = {
 UNIMPORTANT = ("_", "transformers_version", "architectures", "auto_map", "dtype", "sparse_prediction", "use_cache")
 
 
-def save_checkpoint(run: Run, step: int, total_steps: int, model, optimizer, scheduler) -> Path:
+@dataclass(frozen=True)
+class Origin:
+    """What a run was started with besides its flags; a run that resumes from its checkpoint must share it.
+
+    Attributes:
+        data: a description of the training and evaluation data, as in run.json; every "sha256" in it is compared.
+        initial_weights: file -> SHA-256 (``weights_sha256``); None for new weights.
+        phases: steps and batches of a pre-training in several phases, in words; None where all batches have the size
+            that the flags say.
+    """
+
+    data: Any = None
+    tokenizer_sha256: str | None = None
+    initial_weights: dict[str, str] | None = None
+    phases: str | None = None
+
+
+UNKNOWN = Origin()
+
+
+def save_checkpoint(
+    run: Run,
+    step: int,
+    total_steps: int,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scheduler: LRScheduler,
+    origin: Origin = UNKNOWN,
+) -> Path:
     """Write ``checkpoint-<step>``, then drop those beyond ``--save_total_limit``. All processes call it.
 
     Raises:
@@ -47,11 +78,11 @@ def save_checkpoint(run: Run, step: int, total_steps: int, model, optimizer, sch
         state = {
             "step": step,
             "total_steps": total_steps,
-            "global_batch_size": run.facts.get("phases", run.global_batch_size),
+            "global_batch_size": origin.phases or run.global_batch_size,
             "sharded": is_sharded(model),
             "flags": {name: getattr(run.args, name) for name in flags_with("fixed") if hasattr(run.args, name)},
-            "data_sha256": checksums(run.facts.get("data")),
-            **{name: run.facts.get(name) for name in STARTED_WITH},
+            "data_sha256": checksums(origin.data),
+            **{name: getattr(origin, name) for name in STARTED_WITH},
             "metrics_bytes": _size(run.output_dir / "metrics.jsonl"),
             "optimizer": moments,
             "scheduler": scheduler.state_dict(),
@@ -95,7 +126,15 @@ def named_checkpoint(folder: str) -> Path:
     return Path(folder)
 
 
-def load_checkpoint(run: Run, folder: Path, total_steps: int, model, optimizer, scheduler) -> int:
+def load_checkpoint(
+    run: Run,
+    folder: Path,
+    total_steps: int,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scheduler: LRScheduler,
+    origin: Origin = UNKNOWN,
+) -> int:
     """Restore weights, optimiser and schedule; cut ``metrics.jsonl`` back to that moment. Returns the step.
 
     Raises:
@@ -103,7 +142,7 @@ def load_checkpoint(run: Run, folder: Path, total_steps: int, model, optimizer, 
     """
     state = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
     weights = load_file(folder / "model.safetensors")
-    _check_same_run(run, folder, state, total_steps)
+    _check_same_run(run, folder, state, total_steps, origin)
     _check_same_model(folder, weights, run.accelerator.unwrap_model(model))
     if state.get("sharded", False) != is_sharded(model):
         raise ValueError(f"{folder} is of a run {'without' if is_sharded(model) else 'with'} FSDP; resume it that way")
@@ -122,7 +161,14 @@ def load_checkpoint(run: Run, folder: Path, total_steps: int, model, optimizer, 
     return state["step"]
 
 
-def resume(run: Run, total_steps: int, model, optimizer, scheduler) -> int:
+def resume(
+    run: Run,
+    total_steps: int,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scheduler: LRScheduler,
+    origin: Origin = UNKNOWN,
+) -> int:
     """Load the checkpoint asked for, if any; returns the optimiser steps already done.
 
     Raises:
@@ -136,7 +182,7 @@ def resume(run: Run, total_steps: int, model, optimizer, scheduler) -> int:
             "system that all machines share"
         )
     if folder:
-        done = load_checkpoint(run, folder, total_steps, model, optimizer, scheduler)
+        done = load_checkpoint(run, folder, total_steps, model, optimizer, scheduler, origin)
         if run.is_main and run.args.resume_from_checkpoint == "auto":
             _drop_old(run, done)  # a kill may have come between the new one and this
         return done
@@ -173,8 +219,8 @@ def disk_errors_explained(run: Run, name: str) -> Iterator[None]:
         ) from error
 
 
-def _check_same_run(run: Run, folder: Path, state: dict, total_steps: int) -> None:
-    now = {"total_steps": total_steps, "global_batch_size": run.facts.get("phases", run.global_batch_size)}
+def _check_same_run(run: Run, folder: Path, state: dict, total_steps: int, origin: Origin) -> None:
+    now = {"total_steps": total_steps, "global_batch_size": origin.phases or run.global_batch_size}
     now |= {name: getattr(run.args, name) for name in state["flags"] if hasattr(run.args, name)}
     then = {name: state[name] for name in ("total_steps", "global_batch_size")} | state["flags"]
     changed = [f"{name} {then[name]} -> {now.get(name)}" for name in then if then[name] != now.get(name)]
@@ -182,10 +228,10 @@ def _check_same_run(run: Run, folder: Path, state: dict, total_steps: int) -> No
         raise ValueError(
             f"{folder} belongs to a run with other settings ({', '.join(changed)}); resume with the same ones"
         )
-    if state["data_sha256"] != checksums(run.facts.get("data")):
+    if state["data_sha256"] != checksums(origin.data):
         raise ValueError(f"{folder} belongs to a run on other data; resume with the files that it was started with")
     for name, other in STARTED_WITH.items():
-        if name in state and state[name] != run.facts.get(name):  # an older version did not record them
+        if name in state and state[name] != getattr(origin, name):  # an older version did not record them
             raise ValueError(f"{folder} belongs to a run {other}")
 
 

@@ -5,17 +5,18 @@ number of micro-batches and processes: the counts are taken over the whole windo
 pass and handed to the model, whose heads divide by them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from accelerate.utils import gather_object
+from torch.optim.lr_scheduler import LRScheduler
 
 from training.engine.batches import IGNORED, Features, dealt
-from training.engine.checkpoint import save_checkpoint
-from training.engine.phases import phase_at, phases_of, scheduled
+from training.engine.checkpoint import Origin, save_checkpoint
+from training.engine.divergence import Divergence, explain_divergence
 from training.engine.run import Run
 from training.engine.signals import STOPPED, StopSignals
 
@@ -36,18 +37,29 @@ class Step:
 
 
 def training_steps(
-    run: Run, model, optimizer, scheduler, batches, total_steps: int, start_step: int = 0
+    run: Run,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scheduler: LRScheduler,
+    batches: Iterable[list[dict[str, torch.Tensor]]],
+    total_steps: int,
+    start_step: int = 0,
+    origin: Origin = Origin(),
+    explain: Callable[[Divergence], str] = explain_divergence,
 ) -> Iterator[Step]:
     """Train: accumulate, backward, clip, step, schedule, zero; yield once per optimiser step.
 
     Args:
         model, optimizer: as prepared by Accelerate. ``scheduler`` is not prepared.
-        batches: this process's micro-batches, one list per optimiser step (``step_batches``).
+        batches: this process's micro-batches, one list per optimiser step. A generator (``step_batches``) is closed
+            before the process is left, because its workers would outlive it.
         total_steps, start_step: optimiser steps; the first one done here is ``start_step + 1``.
+        origin: recorded in the checkpoint that is written on a signal.
+        explain: says what the FloatingPointError tells the user.
 
     Raises:
         FloatingPointError: the loss or the gradient is not finite; the weights are left as they were.
-        SystemExit: a signal asked to stop (``stopping.py``): the step is done, what the caller does after it too,
+        SystemExit: a signal asked to stop (``signals.py``): the step is done, what the caller does after it too,
             and a checkpoint stands.
     """
     accelerator = run.accelerator
@@ -67,7 +79,7 @@ def training_steps(
             values = _global_sums(losses, signals.asked, accelerator)
             # With a scaler, gradients that overflow are its business: it skips the step.
             if not (np.isfinite(values["loss"]) and (np.isfinite(grad_norm) or accelerator.scaler)):
-                raise FloatingPointError(_not_finite(run, model, window, index, total_steps, values["loss"], grad_norm))
+                raise FloatingPointError(explain(_divergence(run, model, window, index, values["loss"], grad_norm)))
             lr = scheduler.get_last_lr()[0]
             optimizer.step()
             if not accelerator.optimizer_step_was_skipped:
@@ -79,9 +91,10 @@ def training_steps(
             sizes = (counts["tokens"], counts["sequences"], counts["num_items_in_batch"])
             yield Step(index, loss, grad_norm, lr, *sizes, values)
             if stopping:
-                batches.close()
+                if isinstance(batches, Generator):
+                    batches.close()
                 if run.saved_step != index:
-                    save_checkpoint(run, index, total_steps, model, optimizer, scheduler)
+                    save_checkpoint(run, index, total_steps, model, optimizer, scheduler, origin)
                 run.say(f"stopped after step {index}; --resume_from_checkpoint auto goes on from checkpoint-{index}")
                 accelerator.end_training()
                 raise SystemExit(STOPPED)
@@ -144,31 +157,19 @@ def _recompute_activations(model) -> None:
 
 
 @torch.no_grad()
-def _not_finite(run: Run, model, window: list[dict], index: int, total_steps: int, loss: float, norm: float) -> str:
-    """What to tell the user: the instances of the step, and which of them alone give no finite loss."""
+def _divergence(
+    run: Run, model: torch.nn.Module, window: list[dict], step: int, loss: float, norm: float
+) -> Divergence:
+    """Compute the loss of every instance of the step alone, on all processes, to find those that are not finite."""
     bare, size = run.accelerator.unwrap_model(model).eval(), len(window[0]["input_ids"])
-    length, count, first = "", size * len(window) * run.world_size, index - 1
-    if getattr(run.args, "phases", None):  # each reads its own stream from the beginning
-        phase = phase_at(scheduled(phases_of(vars(run.args)), total_steps), index)
-        length, first = f" of length {phase.length}", first - phase.start
-    first *= count
-    found = []
+    culprits = []
     for micro, batch in enumerate(window):
-        start = first + (micro * run.world_size + run.rank) * size
-        rows = ({name: tensor[i : i + 1] for name, tensor in batch.items()} for i in range(size))
-        alone = [bare(**row, num_items_in_batch=1).loss for row in rows]
-        found += [str(start + i) for i, value in enumerate(alone) if not torch.isfinite(value)]
-    found = sorted(gather_object(found), key=int)
-    culprits = (
-        f"no finite loss by itself: {', '.join(found[:8])}" if found else "each of them by itself has a finite loss"
-    )
-    show = f"; python -m training show {run.output_dir} --step {index} prints them"
-    return (
-        f"step {index}: the loss is {loss}, the gradient norm {norm}; the weights are still those of step {index - 1}. "
-        f"The step's instances: positions {first} to {first + count - 1} of the data{length} ({culprits})"
-        + (show if hasattr(run.args, "objective") else "")
-        + ". Try a lower --learning_rate, a longer --warmup_steps, or --mixed_precision no"
-    )
+        start = (micro * run.world_size + run.rank) * size
+        for row in range(size):
+            alone = {name: tensor[row : row + 1] for name, tensor in batch.items()}
+            if not torch.isfinite(bare(**alone, num_items_in_batch=1).loss):
+                culprits.append(start + row)
+    return Divergence(step, loss, norm, size * len(window) * run.world_size, sorted(gather_object(culprits)))
 
 
 def _step_seed(seed: int, step: int, rank: int) -> int:
