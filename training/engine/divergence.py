@@ -43,7 +43,7 @@ def explain_divergence(found: Divergence, phases: Sequence[Phase] = (), folder: 
     )
     show = f"; python -m training show {folder} --step {found.step} prints them" if folder else ""
     return (
-        f"step {found.step}: the loss is {found.loss}, the gradient norm {found.grad_norm}; the weights are still those "
-        f"of step {found.step - 1}. The step's instances: positions {first} to {first + found.instances - 1} of {data} "
-        f"({verdict}){show}. Try a lower --learning_rate, a longer --warmup_steps, or --mixed_precision no"
+        f"step {found.step}: the loss is {found.loss}, the gradient norm {found.grad_norm}; the weights are still "
+        f"those of step {found.step - 1}. The step's instances: positions {first} to {first + found.instances - 1} "
+        f"of {data} ({verdict}){show}. Try a lower --learning_rate, a longer --warmup_steps, or --mixed_precision no"
     )

@@ -15,7 +15,7 @@ from accelerate.utils import gather_object
 from torch.optim.lr_scheduler import LRScheduler
 
 from training.engine.batches import IGNORED, Features, dealt
-from training.engine.checkpoint import Origin, save_checkpoint
+from training.engine.checkpoint import UNKNOWN, Origin, save_checkpoint
 from training.engine.divergence import Divergence, explain_divergence
 from training.engine.run import Run
 from training.engine.signals import STOPPED, StopSignals
@@ -44,7 +44,7 @@ def training_steps(
     batches: Iterable[list[dict[str, torch.Tensor]]],
     total_steps: int,
     start_step: int = 0,
-    origin: Origin = Origin(),
+    origin: Origin = UNKNOWN,
     explain: Callable[[Divergence], str] = explain_divergence,
 ) -> Iterator[Step]:
     """Train: accumulate, backward, clip, step, schedule, zero; yield once per optimiser step.
@@ -169,7 +169,8 @@ def _divergence(
             alone = {name: tensor[row : row + 1] for name, tensor in batch.items()}
             if not torch.isfinite(bare(**alone, num_items_in_batch=1).loss):
                 culprits.append(start + row)
-    return Divergence(step, loss, norm, size * len(window) * run.world_size, sorted(gather_object(culprits)))
+    instances = size * len(window) * run.world_size
+    return Divergence(step, loss, norm, instances, sorted(gather_object(culprits)))
 
 
 def _step_seed(seed: int, step: int, rank: int) -> int:
