@@ -1,8 +1,8 @@
-"""Checkpoints of a running training, and the finished folder.
+"""Checkpoints of a running training, and the model of the finished folder.
 
-A checkpoint is written to ``checkpoint-<step>.incomplete``, synced, given ``manifest.json`` (SHA-256 of every
-file) and renamed to ``checkpoint-<step>``: under that name it is whole. It holds ``config.json`` and
-``model.safetensors``, so ``from_pretrained`` opens it, and ``training_state.pt``.
+A checkpoint is written to ``checkpoint-<step>.incomplete``, given a ``manifest.json`` (SHA-256 of every file), synced
+and renamed to ``checkpoint-<step>`` (``training/files/atomic.py``), so that a folder of that name is complete. It
+contains ``config.json`` and ``model.safetensors``, which ``from_pretrained`` opens, and ``training_state.pt``.
 """
 
 import os
@@ -32,7 +32,7 @@ STARTED_WITH = {
     "tokenizer_sha256": "with another tokenizer; resume with the one that it was started with",
     "initial_weights": "from other weights; resume with the --model_name_or_path that it was started with",
 }
-# Fields of config.json that record where a model came from and in which form, not what it computes.
+# Fields of config.json that say where a model came from and in which form, but not what it computes.
 UNIMPORTANT = ("_", "transformers_version", "architectures", "auto_map", "dtype", "sparse_prediction", "use_cache")
 
 
@@ -65,10 +65,11 @@ def save_checkpoint(
     scheduler: LRScheduler,
     origin: Origin = UNKNOWN,
 ) -> Path:
-    """Write ``checkpoint-<step>``, then drop those beyond ``--save_total_limit``. All processes call it.
+    """Write ``checkpoint-<step>``, then delete the oldest beyond ``--save_total_limit``. All processes call it.
 
     Raises:
-        OSError: it could not be written, for want of room say; the earlier checkpoints stand, the draft is gone.
+        OSError: it could not be written, for example because the disk is full. The draft has been removed; the
+            earlier checkpoints are unharmed.
     """
     target = run.output_dir / f"checkpoint-{step}"
     run.accelerator.wait_for_everyone()
@@ -92,7 +93,7 @@ def save_checkpoint(
             run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
             torch.save(state, draft / "training_state.pt")
             if state["metrics_bytes"]:
-                atomic.sync(run.output_dir / "metrics.jsonl")  # the checkpoint says how much of it belongs to it
+                atomic.sync(run.output_dir / "metrics.jsonl")  # the checkpoint stores its length
         _drop_old(run, step)
     run.saved_step = step
     run.accelerator.wait_for_everyone()
@@ -100,10 +101,10 @@ def save_checkpoint(
 
 
 def find_checkpoint(run: Run) -> Path | None:
-    """What ``--resume_from_checkpoint`` names: a folder, or with ``auto`` the newest whole checkpoint.
+    """The checkpoint that ``--resume_from_checkpoint`` asks for: a folder or, with ``auto``, the newest complete one.
 
     Raises:
-        ValueError: the named folder is no whole checkpoint.
+        ValueError: the named folder is not a complete checkpoint.
     """
     asked = run.args.resume_from_checkpoint
     if not asked:
@@ -119,7 +120,7 @@ def find_checkpoint(run: Run) -> Path | None:
 
 
 def named_checkpoint(folder: str) -> Path:
-    """The folder that ``--resume_from_checkpoint`` names; ValueError if it is no whole checkpoint."""
+    """The folder that ``--resume_from_checkpoint`` names; ValueError if it is not a complete checkpoint."""
     problem = damage(Path(folder))
     if problem:
         raise ValueError(f"--resume_from_checkpoint {folder}: {problem}; give another, or 'auto'")
@@ -135,7 +136,7 @@ def load_checkpoint(
     scheduler: LRScheduler,
     origin: Origin = UNKNOWN,
 ) -> int:
-    """Restore weights, optimiser and schedule; cut ``metrics.jsonl`` back to that moment. Returns the step.
+    """Restore weights, optimiser and schedule, and remove later records from ``metrics.jsonl``; return the step.
 
     Raises:
         ValueError: the checkpoint was made with other flags or data, or is of another model.
@@ -149,7 +150,9 @@ def load_checkpoint(
     if is_sharded(model):
         load_full_state(model, optimizer, weights, state["optimizer"])
     else:
-        run.accelerator.unwrap_model(model).load_state_dict(weights, strict=False)  # tied weights come once
+        run.accelerator.unwrap_model(model).load_state_dict(
+            weights, strict=False
+        )  # tied weights are saved under one name
         optimizer.load_state_dict(state["optimizer"])
     scheduler.load_state_dict(state["scheduler"])
     if run.accelerator.scaler and state["scaler"]:
@@ -169,10 +172,10 @@ def resume(
     scheduler: LRScheduler,
     origin: Origin = UNKNOWN,
 ) -> int:
-    """Load the checkpoint asked for, if any; returns the optimiser steps already done.
+    """Load the checkpoint that was asked for, if there is one; return the number of optimiser steps already done.
 
     Raises:
-        ValueError: as ``find_checkpoint`` and ``load_checkpoint``, or the processes find different checkpoints.
+        ValueError: see ``find_checkpoint`` and ``load_checkpoint``; or the processes find different checkpoints.
     """
     folder = find_checkpoint(run)
     found = {str(name) for name in gather_object([folder and folder.name])}
@@ -184,10 +187,10 @@ def resume(
     if folder:
         done = load_checkpoint(run, folder, total_steps, model, optimizer, scheduler, origin)
         if run.is_main and run.args.resume_from_checkpoint == "auto":
-            _drop_old(run, done)  # a kill may have come between the new one and this
+            _drop_old(run, done)  # the process may have been killed before it did so
         return done
     if run.args.resume_from_checkpoint:
-        _cut_metrics(run, 0)  # stopped before its first checkpoint: those steps are taken again
+        _cut_metrics(run, 0)  # stopped before the first checkpoint: all steps are repeated
     return 0
 
 
@@ -261,11 +264,11 @@ def _cut_metrics(run: Run, size: int) -> None:
 
 
 def _drop_old(run: Run, step: int) -> None:
-    """Checkpoints beyond the limit, up to the one of ``step``, which stands.
+    """Delete the oldest checkpoints beyond the limit, and drafts of a process that was killed.
 
-    Later ones do not count: a damaged one that was passed over would push out those that stand.
+    Checkpoints later than ``step`` do not count: damaged ones that were passed over would displace complete ones.
     """
-    for path in run.output_dir.glob("checkpoint-*.incomplete"):  # of a run that was killed while it wrote
+    for path in run.output_dir.glob("checkpoint-*.incomplete"):
         shutil.rmtree(path)
     limit = run.args.save_total_limit
     if limit:

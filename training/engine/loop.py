@@ -1,8 +1,8 @@
-"""The one training loop, and prediction.
+"""The training loop of all scripts, and prediction.
 
-A loss of a step is a sum over all labelled items of the global batch divided by their count, whatever the
-number of micro-batches and processes: the counts are taken over the whole window before the first forward
-pass and handed to the model, whose heads divide by them.
+The loss of a step is the sum over all labelled items of the global batch, divided by their number, for any number of
+micro-batches and processes: the items of all micro-batches (the window) are counted before the first forward pass, and
+the model's heads divide by that count.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -23,8 +23,17 @@ from training.engine.signals import STOPPED, StopSignals
 
 @dataclass
 class Step:
-    """One finished optimiser step. ``index`` counts from 1; ``loss`` is the mean over the global batch, in which
-    ``tokens`` are real ones."""
+    """One finished optimiser step.
+
+    Attributes:
+        index: counted from 1.
+        loss: the mean over the labelled items of the global batch.
+        grad_norm: before clipping.
+        lr: the learning rate of this step.
+        tokens: of the global batch, without padding.
+        labels: labelled items of the global batch.
+        parts: ``mlm_loss`` and ``nsp_loss`` in pre-training; otherwise empty.
+    """
 
     index: int
     loss: float
@@ -47,10 +56,10 @@ def training_steps(
     origin: Origin = UNKNOWN,
     explain: Callable[[Divergence], str] = explain_divergence,
 ) -> Iterator[Step]:
-    """Train: accumulate, backward, clip, step, schedule, zero; yield once per optimiser step.
+    """Train, and yield once per optimiser step.
 
     Args:
-        model, optimizer: as prepared by Accelerate. ``scheduler`` is not prepared.
+        model, optimizer: prepared by Accelerate; ``scheduler`` is not.
         batches: this process's micro-batches, one list per optimiser step. A generator (``step_batches``) is closed
             before the process is left, because its workers would outlive it.
         total_steps, start_step: optimiser steps; the first one done here is ``start_step + 1``.
@@ -58,9 +67,9 @@ def training_steps(
         explain: says what the FloatingPointError tells the user.
 
     Raises:
-        FloatingPointError: the loss or the gradient is not finite; the weights are left as they were.
-        SystemExit: a signal asked to stop (``signals.py``): the step is done, what the caller does after it too,
-            and a checkpoint stands.
+        FloatingPointError: the loss or the gradient is not finite; the weights are those of the step before.
+        SystemExit: a signal asked to stop (``signals.py``). The step and what the caller does after it are done, and a
+            checkpoint has been written.
     """
     accelerator = run.accelerator
     if run.args.gradient_checkpointing:
@@ -68,16 +77,16 @@ def training_steps(
     with StopSignals() as signals, run.progress(total_steps, "training", initial=start_step) as bar:
         for index, window in enumerate(batches, start_step + 1):
             model.train()
-            # Dropout is a function of (seed, step, process): a resumed run draws what the unbroken one drew.
+            # Dropout depends on (seed, step, process) only, so that a resumed run draws the same masks.
             torch.manual_seed(_step_seed(run.args.seed, index, run.rank))
             window = [{k: v.to(run.device, non_blocking=True) for k, v in b.items()} for b in window]
             counts = window_counts(window, accelerator)
             losses = _forward_backward(run, model, window, counts)
             grad_norm = accelerator.clip_grad_norm_(model.parameters(), run.args.max_grad_norm or float("inf"))
             grad_norm = float(grad_norm)
-            # A signal may reach one process only, or between two steps of the others: all have to agree.
+            # A signal may reach one process only, or the others in another step; all processes have to agree.
             values = _global_sums(losses, signals.asked, accelerator)
-            # With a scaler, gradients that overflow are its business: it skips the step.
+            # Under fp16 the gradient scaler handles gradients that overflow: it skips the step.
             if not (np.isfinite(values["loss"]) and (np.isfinite(grad_norm) or accelerator.scaler)):
                 raise FloatingPointError(explain(_divergence(run, model, window, index, values["loss"], grad_norm)))
             lr = scheduler.get_last_lr()[0]
@@ -105,7 +114,7 @@ def _forward_backward(run: Run, model, window: list[dict], counts: dict) -> dict
     sums: dict[str, torch.Tensor] = {}
     known = {name: counts[name] for name in ("num_items_in_batch", "num_sequences_in_batch") if name in counts}
     for number, batch in enumerate(window, 1):
-        # Gradients travel between processes once, with the last micro-batch.
+        # Gradients are exchanged between the processes once, with the last micro-batch.
         wait = nullcontext() if number == len(window) else run.accelerator.no_sync(model)
         with wait:
             outputs = model(**batch, **known)
@@ -143,15 +152,15 @@ def labelled_items(batch: dict) -> torch.Tensor:
 
 
 def _global_sums(sums: dict[str, torch.Tensor], stopping: bool, accelerator) -> dict[str, float]:
-    """The sums over all processes, and with them, in the same exchange, how many were asked to stop."""
+    """Sums over all processes; how many were asked to stop is exchanged with them, under "stopping"."""
     loss = sums["loss"]
     values = torch.stack([*sums.values(), torch.tensor(float(stopping), device=loss.device)])
     return dict(zip((*sums, "stopping"), accelerator.reduce(values, "sum").tolist()))
 
 
 def _recompute_activations(model) -> None:
-    """Keep a layer's input only and compute the layer again in the backward pass, with the same dropout."""
-    # transformers 5.23 deprecates the older name, 5.17 has no other
+    """Store only the input of each layer and recompute the layer, with the same dropout, in the backward pass."""
+    # transformers 5.23 deprecates the older name; 5.17 has only that one.
     enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
     enable()
 
