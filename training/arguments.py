@@ -317,7 +317,7 @@ class SquadArguments(FineTuningArguments):
 
 
 TaggerLayers = Literal[
-    *("embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four", "weighted_sum_all")
+    "embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four", "weighted_sum_all"
 ]
 
 
