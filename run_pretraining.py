@@ -16,9 +16,9 @@ BERT-Base as in the paper, on 8 GPUs (256 sequences a step; 90 % of the steps at
         --max_steps 1000000 --warmup_steps 10000 --learning_rate 1e-4 --mixed_precision bf16 --output_dir runs/base
 
 What fits into the time at hand: python -m training plan --config_name base --hours 6
-Interrupted? The same command with --resume_from_checkpoint auto goes on where the newest checkpoint stands.
-SIGTERM and Ctrl-C finish the step, save a checkpoint and exit with status 75; a second one stops at once.
-The output folder then holds the model, tokenizer, model card, curves, run.json, metrics.jsonl, all_results.json.
+After an interruption, the same command with --resume_from_checkpoint auto continues from the newest checkpoint.
+On SIGTERM or Ctrl-C the step is finished and a checkpoint saved (exit status 75); a second signal stops at once.
+The output folder then contains the model, tokenizer, model card, curves, run.json, metrics.jsonl, all_results.json.
 """
 
 import sys
@@ -44,7 +44,7 @@ from training.engine.throughput import Throughput
 from training.pretraining import preparation
 from training.tools import doctor
 
-# Only the pre-training class keeps a trained pooler; without pairs there is none to train.
+# Only the class for pre-training has a pooler; without pairs of sentences it would not be trained.
 CLASSES = {"mlm_nsp": BertForPreTraining, "mlm": BertForMaskedLM, "ltr": BertForMaskedLM}
 
 

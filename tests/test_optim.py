@@ -134,7 +134,7 @@ def test_state_comes_back_bit_by_bit(small_config, name):
 
 def test_every_script_honours_the_flag():
     root = Path(__file__).parent.parent
-    files = (root / "run_pretraining.py", root / "training" / "fine_tuning.py")
+    files = (root / "run_pretraining.py", root / "training" / "tasks" / "fine_tuning.py")
     calls = [line for file in files for line in file.read_text().splitlines() if "create_optimizer(" in line]
     assert len(calls) == 2 and all("args.optimizer)" in call for call in calls)
 
