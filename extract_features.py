@@ -1,23 +1,25 @@
 """Write the vectors that BERT gives to texts, as google-research/bert's extract_features.py does.
 
-One text a line of a plain file (also .gz, .xz); " ||| " separates the two texts of a pair. Every piece of every line,
-from the last four layers, in the original's JSON lines:
+The input has one text per line (plain, .gz or .xz); " ||| " separates the two texts of a pair. This writes the vectors
+of every token of every line, from the last four layers, as JSON lines like the original:
 
     python extract_features.py --model_name_or_path runs/base --input_file texts.txt --output_file vectors.jsonl \
         --layers -1,-2,-3,-4 --max_seq_length 128
 
-One vector a line, the mean over its pieces, for NumPy; np.load("vectors.npz")["vectors"] is (lines, layers, size):
+This writes one vector per line, the mean over its tokens, for NumPy. The array np.load("vectors.npz")["vectors"] has
+the shape (lines, layers, hidden size):
 
     python extract_features.py --model_name_or_path runs/base --input_file texts.txt --output_file vectors.npz \
         --layers -1 --pooling mean
 
-Lines longer than the model, in overlapping windows in which every piece is taken where it stands deepest in context:
+Lines that are longer than the model can be read in overlapping windows. Of the windows that contain a token, the one
+in which it has the most context counts:
 
     python extract_features.py --model_name_or_path runs/base --input_file pages.txt --output_file pages.npz \
         --max_seq_length 512 --long_lines window
 
-Layers: -1 is the last and 0 the first, as in the original; the number before the first counted from the end (-13 of
-12 layers) are the embeddings. --model_impl transformers runs transformers' network instead.
+Layers: -1 is the last one and 0 the first, as in the original; counted from the end, the number before the first one
+(-13 for 12 layers) is the embeddings. With --model_impl transformers, the network of transformers is used instead.
 """
 
 import sys
@@ -58,7 +60,7 @@ def main(argv: list[str] | None = None) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
     found = feature_extraction.extract(model.to(device), lines, layers, tokenizer.pad_token_id, args.batch_size, device)
-    progress = tqdm(found, total=len(lines), disable=None)  # quiet where stderr is not a terminal
+    progress = tqdm(found, total=len(lines), disable=None)  # shows nothing where stderr is not a terminal
     feature_extraction.write(target, progress, layers, args.pooling, tokenizer.convert_ids_to_tokens)
     windows = sum(len(rows) > 1 for rows in lines)
     print(f"{target}: {len(lines):,} lines" + (f", {windows:,} of them in windows" if windows else ""))

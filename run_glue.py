@@ -1,4 +1,4 @@
-"""Fine-tune BERT on a task of GLUE, or on sentences and labels of one's own.
+"""Fine-tune BERT on a task of GLUE, or on your own sentences and labels.
 
 With no data flags, on pairs from the documentation that this Python carries (does this text belong to this summary?):
 
@@ -19,7 +19,7 @@ Five runs and their statistics, here of the control: transformers' network from 
         --data_dir glue/MRPC --seeds 5 --compare_to runs/mrpc5 --output_dir runs/mrpc5_control
 
 Without training data a fine-tuned model is only evaluated: --task_name ax after MNLI, or --validation_file alone.
-Random weights: --config_name mini --tokenizer_name runs/mini. docs/glue.md tells the rest.
+Random weights: --config_name mini --tokenizer_name runs/mini. docs/glue.md explains the rest.
 """
 
 import sys
@@ -47,7 +47,7 @@ def main(argv: list[str] | None = None) -> None:
     check_output_dir(args)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer, label_at_cls=True)
-    # Before start_run: a mistake in the data leaves no half-made output folder behind.
+    # Before start_run, so that a mistake in the data leaves no unfinished output folder behind.
     data = load_data(args, config_labels(config))
     metric = deciding_metric(args, *glue.metric_names(data), "train" in data.splits)
     setting = Setting(data.name, data.describe(), metric, glue.baselines(data))
@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def run_one(args, tokenizer, config: BertConfig, data: glue.Data, setting: Setting, features: dict) -> dict:
-    """One run, from the folder's first file to its last; returns what all_results.json holds."""
+    """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_glue.py")
     cls = modeling_bert_repro.BertForSequenceClassification
     new = ("classifier.", "bert.pooler.")
@@ -75,7 +75,7 @@ def run_one(args, tokenizer, config: BertConfig, data: glue.Data, setting: Setti
 
 
 def evaluate(run, model, data, features: dict, step: int) -> dict:
-    """The task's metrics and the loss on every labelled split; MNLI's two halves under names of their own."""
+    """The task's metrics and the loss on every labelled split; the two validation sets of MNLI have own names."""
     results = {}
     for split, rows in features.items():
         if split.startswith("validation"):
@@ -89,7 +89,7 @@ def evaluate(run, model, data, features: dict, step: int) -> dict:
 
 
 def write_predictions(run, model, data, features: dict) -> None:
-    """A file for every split to predict; for a submission, said at once if the server would refuse it."""
+    """Write a file for every split to predict; for a submission, say so if the GLUE server would refuse it."""
     for split in data.to_predict:
         logits = predict(run, model, features[split], run.args.per_device_eval_batch_size)["logits"]
         if run.is_main:

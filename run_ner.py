@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> None:
     check_output_dir(args)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer)
-    # Before start_run: a mistake in the data leaves no half-made output folder behind.
+    # Before start_run, so that a mistake in the data leaves no unfinished output folder behind.
     data = load_data(args, config_labels(config))
     metric = deciding_metric(args, [f"eval_{name}" for name in METRICS], "eval_f1", "train" in data.splits)
     setting = Setting(data.name, data.describe(), metric, {"eval_f1": 0.0})
@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def run_one(args, tokenizer, config: BertConfig, data, setting: Setting, rows: dict, features: dict) -> dict:
-    """One run, from the folder's first file to its last; returns what all_results.json holds."""
+    """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_ner.py")
     model = tagger(run, config, data)
     run.describe(data=setting.facts, rows={split: len(part) for split, part in features.items()})
@@ -104,7 +104,7 @@ def tagger(run, config: BertConfig, data):
 
 
 def evaluate(run, model, data, rows, features, step: int, split: str) -> tuple[dict, list[list[str]]]:
-    """Tag a split: the scores of its entities, if it has tags, and the tags predicted."""
+    """Tag a split; return the scores of its entities ({} if it has no tags) and the predicted tags."""
     part = data.splits[split]
     outputs = predict(run, model, features[split], run.args.per_device_eval_batch_size, per_token=True)
     predicted = tagged_text.find_tags(part, rows[split], outputs["logits"], data.labels)

@@ -16,12 +16,13 @@ BERT-Base as in the paper, on 8 GPUs (256 sequences a step; 90 % of the steps at
         --max_steps 1000000 --warmup_steps 10000 --learning_rate 1e-4 --mixed_precision bf16 --output_dir runs/base
 
 What fits into the time at hand: python -m training plan --config_name base --hours 6
-Interrupted? The same command with --resume_from_checkpoint auto goes on where the newest checkpoint stands.
-SIGTERM and Ctrl-C finish the step, save a checkpoint and exit with status 75; a second one stops at once.
-The output folder then holds the model, tokenizer, model card, curves, run.json, metrics.jsonl, all_results.json.
+After an interruption, the same command with --resume_from_checkpoint auto continues from the newest checkpoint.
+On SIGTERM or Ctrl-C the step is finished and a checkpoint saved (exit status 75); a second signal stops at once.
+The output folder then contains the model, tokenizer, model card, curves, run.json, metrics.jsonl, all_results.json.
 """
 
 import sys
+from functools import partial
 
 from transformers import AutoTokenizer
 
@@ -29,8 +30,9 @@ from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tokenization.bert_tokenizer import write_vocab
 from tokenization.train_wordpiece import train_wordpiece
 from training.arguments import PretrainingArguments
-from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
+from training.engine.checkpoint import Origin, resume, save_checkpoint, save_model_folder
 from training.engine.curves import draw_curves
+from training.engine.divergence import explain_divergence
 from training.engine.flags import parse_arguments
 from training.engine.invariance import verify_invariance
 from training.engine.loop import training_steps
@@ -47,7 +49,7 @@ from training.pretraining.phased_batches import instances_by_length, phase_batch
 from training.pretraining.text import checked_text
 from training.tools import doctor
 
-# Only the pre-training class keeps a trained pooler; without pairs there is none to train.
+# Only the class for pre-training has a pooler; without pairs of sentences it would not be trained.
 CLASSES = {"mlm_nsp": BertForPreTraining, "mlm": BertForMaskedLM, "ltr": BertForMaskedLM}
 
 
@@ -66,13 +68,13 @@ def main(argv: list[str] | None = None) -> None:
     held_out = instances_by_length(args, eval_corpus, tokenizer, held_out=True)
     phases = planned_phases(args, train, run.world_size)
     total_steps = phases[-1].stop
-    describe(run, text, train_corpus, eval_corpus, model, phases)
+    origin = describe(run, text, train_corpus, eval_corpus, model, phases)
 
     speed = Throughput(run, model.config, total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
-    done = resume(run, total_steps, model, optimizer, scheduler)
+    done = resume(run, total_steps, model, optimizer, scheduler, origin)
     if run.is_main:
         tokenizer.save_pretrained(run.output_dir)
         write_vocab(tokenizer, run.output_dir)
@@ -82,7 +84,9 @@ def main(argv: list[str] | None = None) -> None:
         run.log(event="corpus", unigram_entropy=train_corpus.unigram_entropy())
 
     batches = phase_batches(run, phases, train, done)
-    for step in speed.timed(training_steps(run, model, optimizer, scheduler, batches, total_steps, done)):
+    explain = partial(explain_divergence, phases=phases, folder=run.output_dir)
+    steps = training_steps(run, model, optimizer, scheduler, batches, total_steps, done, origin, explain)
+    for step in speed.timed(steps):
         length = phase_at(phases, step.index).length
         last = step.index == total_steps
         if step.index % args.logging_steps == 0 or step.index == 1 or last:
@@ -100,7 +104,7 @@ def main(argv: list[str] | None = None) -> None:
             evaluate(run, step.index, model, held_out, length, speed)
             doctor.consult(run, train_corpus)
         if args.save_steps and step.index % args.save_steps == 0:
-            save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler)
+            save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler, origin)
 
     results = evaluate(run, total_steps, model, held_out, phases[-1].length, speed)
     doctor.consult(run, train_corpus)
@@ -120,12 +124,13 @@ def load_or_learn_tokenizer(run, text):
     return AutoTokenizer.from_pretrained(folder)
 
 
-def describe(run, text, train_corpus, eval_corpus, model, phases) -> None:
-    """What run.json and the terminal say before the first step."""
+def describe(run, text, train_corpus, eval_corpus, model, phases) -> Origin:
+    """Say in run.json and on the terminal what is trained on what; return the part that a resumed run must share."""
     plan = described(phases, run.world_size)
+    tokenizer = train_corpus.manifest["key"]["tokenizer_sha256"]
     run.describe(
         data=text.sources,
-        tokenizer_sha256=train_corpus.manifest["key"]["tokenizer_sha256"],
+        tokenizer_sha256=tokenizer,
         corpus={"documents": train_corpus.num_documents, "tokens": train_corpus.num_tokens},
         held_out={"documents": eval_corpus.num_documents, "tokens": eval_corpus.num_tokens},
         parameters=model.num_parameters(),
@@ -137,6 +142,7 @@ def describe(run, text, train_corpus, eval_corpus, model, phases) -> None:
         f"{train_corpus.num_documents:,} documents, {train_corpus.num_tokens:,} tokens; {model.num_parameters():,} "
         f"parameters; {plan}"
     )
+    return Origin(text.sources, tokenizer, run.facts["initial_weights"], plan if run.args.phases else None)
 
 
 def evaluate(run, step: int, model, held_out: dict, length: int, speed) -> dict[str, float]:

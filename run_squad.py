@@ -19,9 +19,9 @@ Random weights as a baseline: --config_name mini --tokenizer_name runs/first in 
 transformers' network as a control, from the same weights: --model_impl transformers.
 With --validation_file alone a fine-tuned model only answers. --resume_from_checkpoint auto goes on with a run.
 
-The output folder then holds the model, tokenizer, card, curves, run.json, metrics.jsonl, all_results.json, and the
+The output folder then contains the model, tokenizer, card, curves, run.json, metrics.jsonl, all_results.json, and the
 answers: predictions.json, nbest_predictions.json, answers.html to look through them in a browser, and for 2.0
-null_odds.json and span_predictions.json (answers from before the threshold). docs/squad.md tells the rest: the
+null_odds.json and span_predictions.json (answers from before the threshold). docs/squad.md explains the rest: the
 scores, files of answers, thresholds, questions to a finished model.
 """
 
@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> None:
     squad_data.check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer)
-    data = load_questions(args)  # before start_run: a mistake in the data leaves no half-made output folder behind
+    data = load_questions(args)  # before start_run, so that a mistake leaves no unfinished folder
     metric = deciding_metric(args, *data.metric_names(args.version_2_with_negative), "train" in data.questions)
     setting = Setting(data.name, data.describe(), metric, data.constants())
     cache = args.cache_dir or str(Path(args.output_dir) / "features")  # one for all runs of a series
@@ -68,10 +68,10 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def run_one(args, tokenizer, config: BertConfig, data, setting: Setting) -> dict:
-    """One run, from the folder's first file to its last; returns what all_results.json holds."""
+    """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_squad.py")
     cls, training = modeling_bert_repro.BertForQuestionAnswering, "train" in data.questions
-    spans = copy.deepcopy(config)  # start and end, whatever a classifier's head before it told apart
+    spans = copy.deepcopy(config)  # two outputs, start and end, whatever the labels of the checkpoint were
     spans.id2label, spans.label2id = {0: "LABEL_0", 1: "LABEL_1"}, {"LABEL_0": 0, "LABEL_1": 1}
     spans.problem_type = None
     model = build_model(run, cls, spans, config, ("qa_outputs.",), training)
@@ -96,7 +96,7 @@ def run_one(args, tokenizer, config: BertConfig, data, setting: Setting) -> dict
 
 
 def evaluate(run, model, tokenizer, questions, windows, features, step: int) -> tuple[dict, Answers]:
-    """Answer the validation questions; the official scores, and the answers."""
+    """Answer the validation questions; return the official scores and the answers."""
     args = run.args
     logits = predict(run, model, features, args.per_device_eval_batch_size, per_token=True)
     options = (args.n_best_size, args.max_answer_length, args.version_2_with_negative, args.null_score_diff_threshold)

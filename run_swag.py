@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> None:
     check_output_dir(args)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer, label_at_cls=True)
-    # Before start_run: a mistake in the data leaves no half-made output folder behind.
+    # Before start_run, so that a mistake in the data leaves no unfinished output folder behind.
     data = swag.load_data(args)
     metric = deciding_metric(args, ["eval_accuracy", "eval_loss"], "eval_accuracy", "train" in data.splits)
     setting = Setting(data.name, data.describe(), metric, data.constants())
@@ -55,9 +55,9 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def run_one(args, tokenizer, config: BertConfig, data: swag.Data, setting: Setting, features: dict) -> dict:
-    """One run, from the folder's first file to its last; returns what all_results.json holds."""
+    """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_swag.py")
-    one_score = copy.deepcopy(config)  # each choice gets one, and a classifier's head is not for that
+    one_score = copy.deepcopy(config)  # every choice gets one score, whatever the labels of the checkpoint were
     one_score.id2label, one_score.label2id = {0: "choice"}, {"choice": 0}
     cls, new = modeling_bert_repro.BertForMultipleChoice, ("classifier.", "bert.pooler.")
     model = build_model(run, cls, one_score, config, new, "train" in features)
@@ -82,7 +82,7 @@ def run_one(args, tokenizer, config: BertConfig, data: swag.Data, setting: Setti
 
 
 def evaluate(run, model, data, features, step: int, split: str):
-    """Choose in a split: the accuracy, if it has labels, and the logits."""
+    """Choose endings in a split; return the accuracy and the loss ({} if it has no labels) and the logits."""
     part = data.splits[split]
     outputs = predict(run, model, features[split], run.args.per_device_eval_batch_size)
     if not part.labels:

@@ -3,6 +3,7 @@ import json
 import os
 import resource
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from modeling_bert_repro import BertForSequenceClassification
 from training.engine.checkpoint import (
+    Origin,
     find_checkpoint,
     load_checkpoint,
     resume,
@@ -226,16 +228,28 @@ def test_another_run_is_refused(fake_run, parts):
 )
 def test_another_start_is_refused(fake_run, parts, name, message):
     run, state = fake_run(), parts()
-    run.facts[name] = "abc"
-    folder = save_checkpoint(run, 7, 20, *state)
-    assert load_checkpoint(run, folder, 20, *state) == 7
-    run.facts[name] = "xyz"
-    with pytest.raises(ValueError, match=message):
-        load_checkpoint(run, folder, 20, *state)
+    folder = save_checkpoint(run, 7, 20, *state, Origin(**{name: "abc"}))
+    assert load_checkpoint(run, folder, 20, *state, Origin(**{name: "abc"})) == 7
+    for other in (Origin(**{name: "xyz"}), Origin()):
+        with pytest.raises(ValueError, match=message):
+            load_checkpoint(run, folder, 20, *state, other)
     saved = torch.load(folder / "training_state.pt", weights_only=True)
     del saved[name]  # as an older version wrote it
     torch.save(saved, folder / "training_state.pt")
-    assert load_checkpoint(run, folder, 20, *state) == 7
+    assert load_checkpoint(run, folder, 20, *state, Origin(**{name: "xyz"})) == 7
+
+
+def test_other_data_and_phases_are_refused(fake_run, parts):
+    """What counts is passed; what run.json says beside it does not matter."""
+    run, state = fake_run(), parts()
+    origin = Origin(data={"train": {"sha256": "abc", "rows": 3}}, phases="9 steps of 4 x 128, 1 steps of 4 x 512")
+    folder = save_checkpoint(run, 7, 20, *state, origin)
+    run.facts["data"] = {"train": {"sha256": "xyz"}}
+    assert load_checkpoint(run, folder, 20, *state, origin) == 7
+    with pytest.raises(ValueError, match="a run on other data; resume with the files that it was started with"):
+        load_checkpoint(run, folder, 20, *state, replace(origin, data={"train": {"sha256": "xyz"}}))
+    with pytest.raises(ValueError, match="global_batch_size 9 steps of 4 x 128, 1 steps of 4 x 512 -> 4"):
+        load_checkpoint(run, folder, 20, *state, replace(origin, phases=None))
 
 
 def test_another_model_is_refused(fake_run, parts, small_config):

@@ -1,4 +1,4 @@
-import argparse
+from functools import partial
 
 import numpy as np
 import pytest
@@ -9,7 +9,9 @@ from torch.optim.lr_scheduler import LambdaLR
 import modeling_bert_repro
 from training.engine.batches import Features, step_batches
 from training.engine.control import control_of, with_exact_losses
+from training.engine.divergence import explain_divergence
 from training.engine.loop import training_steps, window_counts
+from training.engine.phases import Phase
 from training.engine.predict import predict
 
 CUTS = [(16, 1), (4, 4), (8, 2), (1, 16)]
@@ -163,12 +165,12 @@ def test_a_gradient_that_is_not_finite_stops_too(fake_run, small_config):
     model.bert.pooler.dense.bias.register_hook(lambda gradient: gradient * float("inf"))
     before = model.bert.pooler.dense.weight.detach().clone()
     run = fake_run(per_device_train_batch_size=8)
-    phases = {"max_seq_length": 24, "phases": "16:0.5:4,24:0.5:4x2", "objective": "mlm_nsp"}
-    run.args = argparse.Namespace(**vars(run.args), **phases)
+    phases = [Phase(16, 0.5, 4, 1, start=0, stop=2), Phase(24, 0.5, 4, 2, start=2, stop=4)]
+    explain = partial(explain_divergence, phases=phases, folder=run.output_dir)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     batches = step_batches(PretrainingSource(), run, 1, 2, 4, 2)
     with pytest.raises(FloatingPointError, match=r"the gradient norm (inf|nan)") as stop:
-        next(training_steps(run, model, optimizer, constant_schedule(optimizer), batches, 4, start_step=3))
+        next(training_steps(run, model, optimizer, constant_schedule(optimizer), batches, 4, 3, explain=explain))
     assert torch.equal(before, model.bert.pooler.dense.weight)
     assert "positions 8 to 15 of the data of length 24 (each of them by itself has a finite loss)" in str(stop.value)
     assert f"python -m training show {run.output_dir} --step 4 prints them" in str(stop.value)

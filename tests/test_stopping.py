@@ -70,6 +70,14 @@ def test_a_signal_finishes_the_step_and_saves(fake_run, small_config, tmp_path, 
     assert records[0] == records[1]
 
 
+def test_batches_may_be_a_list(fake_run, small_config):
+    run, parts = fake_run(), prepared(small_config)
+    with pytest.raises(SystemExit):
+        for _ in training_steps(run, *parts, list(step_batches(source(), run, 0, 3)), 3):
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert (run.output_dir / "checkpoint-2").is_dir()
+
+
 def test_a_checkpoint_of_the_step_is_not_written_twice(fake_run, small_config, monkeypatch):
     run, parts = fake_run(), prepared(small_config)
     saved = []

@@ -4,7 +4,8 @@ import difflib
 import importlib
 import sys
 
-# name: (module whose `main(argv)` it runs, what it does). `audit` and `show` share a module and keep their name.
+# name: (module whose `main(argv)` is called, what the command does). `audit` and `show` share a module, whose `main`
+# gets the name of the command as well.
 COMMANDS = {
     "builtin_data": ("training.builtin_data.documentation", "write the built-in corpus and its tasks as files"),
     "plan": ("training.tools.budget", "say what pre-training fits into the hours at hand, after a few timed steps"),
@@ -21,10 +22,10 @@ COMMANDS = {
 
 
 def overview() -> str:
-    """The list of commands, one line each."""
+    """The list of commands, with one line for each."""
     width = max(map(len, COMMANDS))
     lines = [f"  {name.ljust(width)}  {text}" for name, (_, text) in COMMANDS.items()]
-    return "\n".join(["usage: python -m training COMMAND ... (--help behind a command tells its flags)", "", *lines])
+    return "\n".join(["usage: python -m training COMMAND ... (--help after a command lists its flags)", "", *lines])
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -38,11 +39,13 @@ def main(argv: list[str] | None = None) -> int:
         hint = f"did you mean {close[0]}?" if close else "python -m training lists the commands"
         print(f"python -m training: error: no command {name!r}; {hint}", file=sys.stderr)
         return 2
-    from training.engine.run import report_errors  # here: it imports torch, which the list does not need
+    from training.engine.run import (
+        report_errors,
+    )  # imported here because it imports torch, which the list does not need
 
     module = importlib.import_module(COMMANDS[name][0])
     shared = sum(COMMANDS[name][0] == other for other, _ in COMMANDS.values()) > 1
-    sys.argv[0] = f"python -m training {name}"  # what error lines begin with
+    sys.argv[0] = f"python -m training {name}"  # error messages begin with it
     return report_errors(lambda: module.main([name, *words] if shared else words))
 
 

@@ -1,13 +1,12 @@
 """The flags of the scripts, named as in transformers' examples.
 
-Steps are optimiser steps everywhere; lengths count the special tokens.
+Steps are always optimiser steps; lengths include the special tokens.
 """
 
-import math
 from dataclasses import dataclass, field
 from typing import Literal
 
-from training.engine.flags import flag, natures
+from training.engine.flags import at_least, flag, in_unit_interval, natures
 from training.engine.phases import phases_of
 
 CONFIG_SIZES = {
@@ -25,58 +24,59 @@ CONFIG_SIZES = {
 @dataclass
 class SharedArguments:
     output_dir: str = field(
-        metadata={"help": "Folder of this run: logs, checkpoints, finished model.", "nature": "free"}
+        metadata={"help": "Folder of this run: its logs, its checkpoints and the finished model.", "nature": "free"}
     )
-    seed: int = flag(42, "Seed of weights, data order, masks and dropout.", "fixed card series")
-    num_train_epochs: float = flag(3.0, "Passes over the training data; the last batch is filled up.", "card")
-    max_steps: int = flag(-1, "Optimiser steps; overrides --num_train_epochs when positive.", "card")
+    seed: int = flag(42, "Seed of the weights, the order of the data, the masks and dropout.", "fixed card series")
+    num_train_epochs: float = flag(3.0, "Passes over the training data; the next pass fills up the last batch.", "card")
+    max_steps: int = flag(-1, "Number of optimiser steps; if positive, it overrides --num_train_epochs.", "card")
     per_device_train_batch_size: int = flag(32, "Sequences per device in one forward pass.", "card")
-    per_device_eval_batch_size: int = flag(64, "The same for evaluation.", "free")
+    per_device_eval_batch_size: int = flag(64, "Sequences per device in one forward pass of an evaluation.", "free")
     gradient_accumulation_steps: int = flag(1, "Forward passes per optimiser step.", "card")
     learning_rate: float = flag(5e-5, "Peak learning rate, reached after the warm-up.", "fixed card")
     weight_decay: float = flag(0.01, "Decoupled weight decay; biases and LayerNorm are exempt.", "fixed card")
     optimizer: Literal["adamw", "bert_adamw"] = flag(
-        "adamw", "torch's AdamW, or bert_adamw: as Google ran it, without bias correction.", "fixed"
+        "adamw",
+        "adamw: torch's AdamW. bert_adamw: the AdamW of google-research/bert, without bias correction.",
+        "fixed",
     )
     warmup_steps: float = flag(
-        0.1, "Linear warm-up: a count of steps, or a share of all steps if below 1.", "fixed card"
+        0.1, "Length of the linear warm-up: a number of steps or, below 1, a share of all steps.", "fixed card"
     )
-    max_grad_norm: float = flag(1.0, "Clip the global gradient norm to this; 0 turns clipping off.", "fixed card")
+    max_grad_norm: float = flag(1.0, "Global gradient norm to clip to; 0: no clipping.", "fixed card")
     mixed_precision: Literal["no", "bf16", "fp16"] | None = flag(
-        None, "Autocast type; left out, what the launcher was configured with, else no."
+        None, "Type of autocast. Default: what accelerate launch was configured with, otherwise no."
     )
-    logging_steps: int = flag(50, "Write a training record every so many steps.", "free")
-    eval_steps: int = flag(0, "Evaluate every so many steps; 0: once per epoch.", "choice")
-    save_steps: int = flag(500, "Write a checkpoint every so many steps; 0: only the finished model.", "free")
-    save_total_limit: int = flag(2, "Checkpoints kept; the oldest goes after a new one stands. 0: all.", "free")
-    resume_from_checkpoint: str | None = flag(None, "'auto' (newest complete one, if any) or a folder.", "free")
-    report_to: Literal["none", "tensorboard"] = flag("none", "Also send the records there.", "free")
-    dataloader_num_workers: int = flag(0, "Processes that make batches; 0: the training process.", "free")
+    logging_steps: int = flag(50, "Number of steps between two training records.", "free")
+    eval_steps: int = flag(0, "Number of steps between two evaluations; 0: evaluate once per epoch.", "choice")
+    save_steps: int = flag(500, "Steps between two checkpoints; 0: save only the finished model.", "free")
+    save_total_limit: int = flag(2, "Number of newest checkpoints to keep; 0: keep all.", "free")
+    resume_from_checkpoint: str | None = flag(None, "A checkpoint folder, or 'auto' for the newest one.", "free")
+    report_to: Literal["none", "tensorboard"] = flag("none", "Where records are sent besides metrics.jsonl.", "free")
+    dataloader_num_workers: int = flag(0, "Processes that prepare batches; 0: the training process.", "free")
     torch_compile: bool = flag(False, "Compile the model with torch.compile.")
-    gradient_checkpointing: bool = flag(False, "Compute layers again in the backward pass: less memory, more time.")
+    gradient_checkpointing: bool = flag(False, "Recompute layers in the backward pass to save memory.")
     model_impl: Literal["repro", "transformers"] = flag(
-        "repro", "The network: this project's, or transformers' own as a control.", "fixed start"
+        "repro", "The network: that of this project, or that of transformers as a control.", "fixed start"
     )
     unpad_inputs: Literal["auto", "true", "false"] = flag(
         "auto",
-        "Compute no padding: where that pays, always, never. But for never, span losses leave it out too.",
+        "Whether to skip the computation of padding: where it is faster, always, or never. Unless 'false', losses of "
+        "spans leave out padding as well.",
         "fixed",
     )
-    fast_dropout: bool = flag(
-        True, "On a CPU, draw fewer random numbers for dropout; other masks than torch's.", "fixed"
-    )
+    fast_dropout: bool = flag(True, "On a CPU, draw fewer random numbers for dropout than torch does.", "fixed")
     push_to_hub: bool = flag(
-        False, "Upload the finished model, its card and its records to the Hub; no predictions.", "free later"
+        False, "Upload the finished model, its card and its records, but no predictions, to the Hub.", "free later"
     )
     hub_model_id: str | None = flag(None, "Repository name for --push_to_hub.", "free later")
-    hub_private_repo: bool = flag(True, "Whether that repository is private; one that exists keeps its visibility.")
-    hub_dry_run: bool = flag(False, "With --push_to_hub: list the files that would be uploaded, and upload nothing.")
+    hub_private_repo: bool = flag(True, "Whether a new repository is private; an existing one stays as it is.")
+    hub_dry_run: bool = flag(False, "With --push_to_hub, only list what would be uploaded.")
 
     def __post_init__(self):
-        _at_least(self, 1, "per_device_train_batch_size", "per_device_eval_batch_size")
-        _at_least(self, 1, "gradient_accumulation_steps", "logging_steps")
-        _at_least(self, 0, "eval_steps", "save_steps", "save_total_limit", "dataloader_num_workers", "seed")
-        _at_least(self, 0, "learning_rate", "weight_decay", "warmup_steps", "max_grad_norm")
+        at_least(self, 1, "per_device_train_batch_size", "per_device_eval_batch_size")
+        at_least(self, 1, "gradient_accumulation_steps", "logging_steps")
+        at_least(self, 0, "eval_steps", "save_steps", "save_total_limit", "dataloader_num_workers", "seed")
+        at_least(self, 0, "learning_rate", "weight_decay", "warmup_steps", "max_grad_norm")
         if self.max_steps == 0 or self.max_steps < -1:
             raise ValueError(f"--max_steps must be positive, or -1 to count epochs; got {self.max_steps}")
         if self.max_steps < 0 and self.num_train_epochs <= 0:
@@ -90,62 +90,84 @@ class SharedArguments:
 @dataclass
 class PretrainingArguments(SharedArguments):
     train_file: list[str] = flag(
-        [], "Text: .txt (blank line between documents), .jsonl, .parquet; .gz and .xz of these.", "data", nargs="+"
+        [],
+        "Training text: .txt (blank lines separate documents), .jsonl or .parquet; also .gz and .xz of these.",
+        "data",
+        nargs="+",
     )
-    validation_file: list[str] = flag([], "Held-out text; else --validation_split of documents.", "data", nargs="+")
-    validation_split: float = flag(0.02, "Share of the documents held out without --validation_file.", "fixed")
-    dataset_name: str | None = flag(None, "A data set of the Hub with a 'text' column, one document a row.", "data")
-    dataset_config_name: str | None = flag(None, "Its configuration.", "data")
-    streaming: bool = flag(False, "Read the Hub data set as a stream.")
-    max_train_documents: int | None = flag(None, "Use only the first documents.", "fixed")
-    tokenizer_name: str | None = flag(None, "Folder or Hub name of a tokenizer; else one is learnt.", "start")
-    vocab_size: int = flag(8192, "Pieces of the vocabulary to learn without --tokenizer_name.")
-    cased: bool = flag(False, "Learn a cased vocabulary.")
+    validation_file: list[str] = flag(
+        [], "Held-out text. Default: --validation_split of the documents.", "data", nargs="+"
+    )
+    validation_split: float = flag(
+        0.02, "Share of the documents to hold out where no --validation_file is given.", "fixed"
+    )
+    dataset_name: str | None = flag(
+        None, "A data set of the Hub with a 'text' column and one document per row.", "data"
+    )
+    dataset_config_name: str | None = flag(None, "Configuration of that data set.", "data")
+    streaming: bool = flag(False, "Stream the data set instead of downloading it.")
+    max_train_documents: int | None = flag(None, "Use only this many documents, the first ones.", "fixed")
+    tokenizer_name: str | None = flag(
+        None, "Folder or Hub name of a tokenizer. Default: a vocabulary is learnt.", "start"
+    )
+    vocab_size: int = flag(8192, "Size of the vocabulary that is learnt where no --tokenizer_name is given.")
+    cased: bool = flag(False, "Learn a cased vocabulary, which keeps upper case and accents.")
     config_name: str | None = flag(
         None,
-        f"{'|'.join(CONFIG_SIZES)}, or a folder with config.json; new random weights. Default: mini.",
+        f"{'|'.join(CONFIG_SIZES)}, or a folder with config.json; the weights are new and random. Default: mini.",
         "card start",
     )
-    model_name_or_path: str | None = flag(None, "A checkpoint to continue from.", "card start")
-    objective: Literal["mlm_nsp", "mlm", "ltr"] = flag("mlm_nsp", "What is predicted.", "fixed card instance")
-    max_seq_length: int | None = flag(None, "Length of an instance. Default: 128.", "fixed card instance")
+    model_name_or_path: str | None = flag(None, "A checkpoint to train further: folder or Hub name.", "card start")
+    objective: Literal["mlm_nsp", "mlm", "ltr"] = flag(
+        "mlm_nsp", "Masked LM with or without next sentences, or left to right.", "fixed card instance"
+    )
+    max_seq_length: int | None = flag(
+        None, "Largest number of tokens of an instance. Default: 128.", "fixed card instance"
+    )
     phases: str | None = flag(
-        None, "Lengths one after the other, LENGTH:SHARE[:BATCH[xACCUMULATION]],...: 128:0.9:32,512:0.1:8x4."
+        None,
+        "Lengths that are trained one after the other: LENGTH:SHARE[:BATCH[xACCUMULATION]],..., as in "
+        "128:0.9:32,512:0.1:8x4.",
     )
     mlm_probability: float = flag(0.15, "Share of the tokens to predict.", "fixed card instance")
-    mask_replace_prob: float = flag(0.8, "Share of those that become [MASK].", "fixed instance")
+    mask_replace_prob: float = flag(0.8, "Share of them replaced with [MASK].", "fixed instance")
     random_replace_prob: float = flag(
-        0.1, "Share of those that become a random piece; the rest stay.", "fixed instance"
+        0.1, "Share of them replaced with a random token; the rest are not replaced.", "fixed instance"
     )
     whole_word_mask: bool = flag(False, "Mask all pieces of a word together.", "fixed card instance")
-    short_seq_prob: float = flag(0.1, "Share of the instances with a shorter target length.", "fixed instance")
-    max_predictions_per_seq: int | None = flag(
-        None, "Upper bound on predicted positions per instance.", "fixed instance"
-    )
+    short_seq_prob: float = flag(0.1, "Share of the instances with a random shorter length.", "fixed instance")
+    max_predictions_per_seq: int | None = flag(None, "Most predicted tokens per instance.", "fixed instance")
     max_eval_instances: int = flag(2048, "Held-out instances per evaluation.")
     static_shapes: bool = flag(
-        False, "The same shapes in every training step, for compilers that want them (TPUs; untested there)."
+        False,
+        "Give all batches of a phase the same shape, for compilers that need it (meant for TPUs, not tested there).",
     )
     verify_invariance: bool = flag(
-        False, "First replay a batch in other micro-batches and in one process; refuse to train if they differ.", "free"
+        False,
+        "Before training, compute a step with several cuts into micro-batches, and stop if the results differ.",
+        "free",
     )
     peak_tflops: float | None = flag(
-        None, "Peak of one device, to measure utilisation by. Default: a short matrix product at the start.", "free"
+        None,
+        "Peak TFLOP/s of one device, for the utilisation (MFU). Default: measured with matrix products at the start.",
+        "free",
     )
 
     num_train_epochs: float = flag(1.0, "Passes over the training text.")
     learning_rate: float = flag(1e-4, "Peak learning rate (paper, A.2).")
-    warmup_steps: float = flag(0.01, "Linear warm-up: count, or share below 1 (paper: 10,000 of 1,000,000).")
-    eval_steps: int = flag(500, "Evaluate every so many steps; 0: only at the end.")
+    warmup_steps: float = flag(
+        0.01, "As a number of steps or, below 1, a share of all steps (paper: 10,000 of 1,000,000)."
+    )
+    eval_steps: int = flag(500, "Number of steps between two evaluations; 0: evaluate only at the end.")
 
     def __post_init__(self):
         super().__post_init__()
-        _in_unit_interval(self, "mlm_probability", "mask_replace_prob", "random_replace_prob")
-        _in_unit_interval(self, "short_seq_prob", "validation_split")
-        _at_least(self, 1, "max_eval_instances", "vocab_size")
+        in_unit_interval(self, "mlm_probability", "mask_replace_prob", "random_replace_prob")
+        in_unit_interval(self, "short_seq_prob", "validation_split")
+        at_least(self, 1, "max_eval_instances", "vocab_size")
         for name in ("max_train_documents", "max_predictions_per_seq"):
             if getattr(self, name) is not None:
-                _at_least(self, 1, name)
+                at_least(self, 1, name)
         if not self.validation_file and self.validation_split in (0, 1):
             raise ValueError("--validation_split must leave text on both sides: above 0 and below 1")
         if self.mlm_probability == 0:
@@ -176,7 +198,7 @@ class PretrainingArguments(SharedArguments):
         self._check_idle()
 
     def _check_idle(self):
-        """A flag that was given and would change nothing is a mistake of whoever gave it."""
+        """Refuse flags that were given, but have no effect together with the others."""
         ltr = self.objective == "ltr" and "under --objective ltr, which masks nothing"
         for reason, names in (
             (not self.dataset_name and "without --dataset_name", ("dataset_config_name", "streaming")),
@@ -193,22 +215,22 @@ class PretrainingArguments(SharedArguments):
 @dataclass
 class FineTuningArguments(SharedArguments):
     model_name_or_path: str | None = flag(None, "A pre-trained checkpoint: folder or Hub name.", "card start")
-    config_name: str | None = flag(None, "Random weights instead: a size, or a folder with config.json.", "card start")
+    config_name: str | None = flag(None, "For random weights: a size, or a folder with config.json.", "card start")
     tokenizer_name: str | None = flag(None, "Folder or Hub name of the tokenizer; default: the model's.", "start")
     dataset_name: str | None = flag(None, "A data set of the Hub.", "data")
-    dataset_config_name: str | None = flag(None, "Its configuration.", "data")
-    train_file: str | None = flag(None, "Training data of one's own.", "data")
-    validation_file: str | None = flag(None, "Validation data of one's own.", "data")
-    max_train_samples: int | None = flag(None, "Use only the first training examples.", "fixed")
-    max_eval_samples: int | None = flag(None, "Use only the first validation examples.")
-    group_by_length: bool = flag(False, "Fill each optimiser step with examples of like length.", "fixed")
-    load_best_model_at_end: bool = flag(False, "Keep the weights of the best evaluation, not the last.")
-    metric_for_best_model: str | None = flag(None, "What decides; default: that of the paper.", "choice")
-    early_stopping_patience: int = flag(0, "Stop after so many evaluations without a better one; 0: never.")
-    seeds: int | None = flag(
-        None, "So many runs, from --seed on, each in a sub-folder, and their statistics.", "series"
+    dataset_config_name: str | None = flag(None, "Configuration of that data set.", "data")
+    train_file: str | None = flag(None, "Your own training data.", "data")
+    validation_file: str | None = flag(None, "Your own validation data.", "data")
+    max_train_samples: int | None = flag(None, "Use only this many training examples, the first ones.", "fixed")
+    max_eval_samples: int | None = flag(None, "Use only this many validation examples, the first ones.")
+    group_by_length: bool = flag(False, "Fill each optimiser step with examples of similar length.", "fixed")
+    load_best_model_at_end: bool = flag(False, "Keep the weights of the best evaluation instead of the last.")
+    metric_for_best_model: str | None = flag(
+        None, "Metric that decides which is the best. Default: the paper's.", "choice"
     )
-    compare_to: str | None = flag(None, "Output folder of other --seeds or --paper; compare run by run.", "series")
+    early_stopping_patience: int = flag(0, "Evaluations without improvement before training stops; 0: never.")
+    seeds: int | None = flag(None, "Number of runs, with seeds from --seed on; each has a sub-folder.", "series")
+    compare_to: str | None = flag(None, "Folder of another series, to compare run by run.", "series")
 
     @property
     def many_runs(self) -> bool:
@@ -226,12 +248,12 @@ class FineTuningArguments(SharedArguments):
             raise ValueError("--config_name (random weights) needs --tokenizer_name DIR")
         for name in ("max_train_samples", "max_eval_samples"):
             if getattr(self, name) is not None:
-                _at_least(self, 1, name)
-        _at_least(self, 0, "early_stopping_patience")
+                at_least(self, 1, name)
+        at_least(self, 0, "early_stopping_patience")
         if self.early_stopping_patience and not self.load_best_model_at_end:
             raise ValueError("--early_stopping_patience needs --load_best_model_at_end: the last model is not the best")
         if self.seeds is not None:
-            _at_least(self, 1, "seeds")
+            at_least(self, 1, "seeds")
         if self.compare_to and not self.many_runs:
             raise ValueError("--compare_to compares runs by their seeds: give --seeds or --paper")
         if self.many_runs and self.push_to_hub:
@@ -245,14 +267,22 @@ class FineTuningArguments(SharedArguments):
 
 @dataclass
 class GlueArguments(FineTuningArguments):
-    task_name: str | None = flag(None, "cola|sst2|mrpc|stsb|qqp|mnli|qnli|rte|wnli|ax.", "fixed card data")
-    data_dir: str | None = flag(None, "Folder with the official train.tsv, dev.tsv, test.tsv.", "data")
-    test_file: str | None = flag(None, "Data of one's own to predict.", "later")
-    max_seq_length: int = flag(128, "Longer inputs are cut, the longer sentence first.", "fixed card")
+    task_name: str | None = flag(
+        None, "A task of GLUE: cola|sst2|mrpc|stsb|qqp|mnli|qnli|rte|wnli|ax.", "fixed card data"
+    )
+    data_dir: str | None = flag(None, "Folder with the official files train.tsv, dev.tsv and test.tsv.", "data")
+    test_file: str | None = flag(None, "Your own data to predict.", "later")
+    max_seq_length: int = flag(
+        128, "Longest input in tokens; the longer part of longer ones is cut first.", "fixed card"
+    )
     do_predict: bool = flag(False, "Write predictions for the test split.", "later")
-    write_submission: bool = flag(False, "Write them for the GLUE server; see python -m training submission.", "later")
+    write_submission: bool = flag(
+        False, "Write the predictions for the GLUE server; see python -m training submission.", "later"
+    )
     paper: bool = flag(
-        False, "The paper's search: 4 learning rates, --seeds restarts of each (5), best on dev.", "series"
+        False,
+        "The paper's search: 4 learning rates with --seeds restarts each (5), of which the best on dev counts.",
+        "series",
     )
 
     def __post_init__(self):
@@ -271,70 +301,81 @@ class GlueArguments(FineTuningArguments):
 @dataclass
 class SquadArguments(FineTuningArguments):
     version_2_with_negative: bool = flag(False, "The data has questions without an answer (SQuAD 2.0).", "fixed card")
-    max_seq_length: int = flag(384, "Length of a window: question, its part of the context, specials.", "fixed card")
+    max_seq_length: int = flag(384, "Tokens of a window: question, part of the context, special tokens.", "fixed card")
     doc_stride: int = flag(128, "Tokens from the start of one window to the start of the next.", "fixed card")
-    max_query_length: int = flag(64, "Longer questions are cut.", "fixed")
+    max_query_length: int = flag(64, "Longest question in tokens; longer ones are cut.", "fixed")
     max_answer_length: int = flag(30, "Longest answer, in tokens.")
-    n_best_size: int = flag(20, "Candidates kept per question.")
-    null_score_diff_threshold: float = flag(0.0, "Answer nothing if null minus best score is above this.")
+    n_best_size: int = flag(20, "Number of candidate answers kept per question.")
+    null_score_diff_threshold: float = flag(
+        0.0, "Answer nothing if the score of no answer exceeds that of the best answer by more than this."
+    )
     answer_alignment: Literal["offsets", "google"] = flag(
-        "offsets", "From tokens back to text: by character offsets, or as google-research/bert does."
+        "offsets", "How tokens are mapped back to text: by character offsets, or as google-research/bert does it."
     )
-    cache_dir: str | None = flag(
-        None, "Where tokenised windows are kept, by content; default: OUTPUT_DIR/features.", "free"
-    )
+    cache_dir: str | None = flag(None, "Folder for tokenised windows. Default: OUTPUT_DIR/features.", "free")
     num_train_epochs: float = flag(2.0, "Passes over the training windows.")
 
 
 TaggerLayers = Literal[
-    *("embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four", "weighted_sum_all")
+    "embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four", "weighted_sum_all"
 ]
 
 
 @dataclass
 class NerArguments(FineTuningArguments):
-    test_file: str | None = flag(None, "More data to predict; scored if it has tags.", "later")
+    test_file: str | None = flag(None, "Further data to predict; it is scored if it has tags.", "later")
     max_seq_length: int = flag(
-        512, "Length of a row: a sentence and what fits of its document around it.", "fixed card"
+        512, "Length of a row: a sentence and as much of its document around it as fits.", "fixed card"
     )
     context: Literal["document", "sentence"] = flag("document", "What the model sees around a sentence.", "fixed card")
-    mixed_tags: bool = flag(False, "Accept files where some entities begin with B- and others with I-.", "fixed")
+    mixed_tags: bool = flag(False, "Accept files in which some entities begin with B- and others with I-.", "fixed")
     feature_based: TaggerLayers | None = flag(
         None, "Freeze BERT; train a BiLSTM on these layers (paper, Table 7).", "fixed card"
     )
-    lstm_size: int = flag(768, "Units of that LSTM in each direction.", "fixed card")
-    per_device_train_batch_size: int = flag(8, "Rows per device in one forward pass; a row may hold many sentences.")
+    lstm_size: int = flag(768, "Hidden units of that BiLSTM in each direction.", "fixed card")
+    per_device_train_batch_size: int = flag(
+        8, "Rows per device in one forward pass; a row may contain several sentences."
+    )
 
     def __post_init__(self):
         super().__post_init__()
-        _at_least(self, 1, "lstm_size")
+        at_least(self, 1, "lstm_size")
 
 
 @dataclass
 class SwagArguments(FineTuningArguments):
-    test_file: str | None = flag(None, "More data to predict; scored if it has labels.", "later")
-    max_seq_length: int = flag(128, "Longer inputs are cut, the longer of context and ending first.", "fixed card")
-    per_device_train_batch_size: int = flag(16, "Examples, of all their choices, per device in one forward pass.")
+    test_file: str | None = flag(None, "Further data to predict; it is scored if it has labels.", "later")
+    max_seq_length: int = flag(
+        128, "Longest input in tokens; the longer part of longer ones is cut first.", "fixed card"
+    )
+    per_device_train_batch_size: int = flag(16, "Examples, each with all its choices, per device in one forward pass.")
     learning_rate: float = flag(2e-5, "Peak learning rate (paper, section 4.4).")
 
 
 @dataclass
 class FeatureArguments:
     model_name_or_path: str = field(metadata={"help": "A checkpoint: folder or Hub name."})
-    input_file: str = field(metadata={"help": "One text a line; ' ||| ' separates the two of a pair. Also .gz, .xz."})
-    output_file: str = field(metadata={"help": "What to write: .jsonl, or .npz for NumPy."})
-    tokenizer_name: str | None = flag(None, "Folder or Hub name of the tokenizer; default: the model's.")
-    layers: str = flag("-1,-2,-3,-4", "-1 is the last layer, 0 the first; the layer before the first: embeddings.")
-    pooling: Literal["none", "cls", "mean"] = flag("none", "Every token's vector, the [CLS]'s, or their mean.")
-    max_seq_length: int = flag(128, "Longest input of the model.")
-    long_lines: Literal["error", "window", "cut"] = flag(
-        "error", "Longer lines: refuse, read in overlapping windows, or cut as the original does."
+    input_file: str = field(
+        metadata={
+            "help": "Text file (also .gz, .xz) with one input per line; ' ||| ' separates the two texts of a pair."
+        }
     )
-    batch_size: int = flag(32, "Inputs in one forward pass.")
-    model_impl: Literal["repro", "transformers"] = flag("repro", "The network: this project's, or transformers'.")
+    output_file: str = field(metadata={"help": "File to write: .jsonl, or .npz for NumPy."})
+    tokenizer_name: str | None = flag(None, "Folder or Hub name of the tokenizer; default: the model's.")
+    layers: str = flag("-1,-2,-3,-4", "Layers to write: -1 is the last of 12, -12 the first, -13 the embeddings.")
+    pooling: Literal["none", "cls", "mean"] = flag("none", "Vectors to write: of all tokens, of [CLS], or their mean.")
+    max_seq_length: int = flag(128, "Largest number of tokens in one input of the model.")
+    long_lines: Literal["error", "window", "cut"] = flag(
+        "error",
+        "What to do with longer lines: refuse them, read them in windows, or cut them as the original does.",
+    )
+    batch_size: int = flag(32, "Number of inputs in one forward pass.")
+    model_impl: Literal["repro", "transformers"] = flag(
+        "repro", "The network: that of this project, or that of transformers."
+    )
 
     def __post_init__(self):
-        _at_least(self, 1, "batch_size")
+        at_least(self, 1, "batch_size")
 
 
 SCRIPTS = {
@@ -350,16 +391,3 @@ def flags_with(nature: str) -> tuple[str, ...]:
     """Names of the flags of all ``SCRIPTS`` that have a nature (see ``NATURES``), in the order of --help."""
     named = [name for cls in SCRIPTS.values() for name, found in natures(cls).items() if nature in found]
     return tuple(dict.fromkeys(named))
-
-
-def _at_least(args, bound: float, *names: str) -> None:
-    for name in names:
-        if not bound <= getattr(args, name) < math.inf:
-            finite = " and finite" if getattr(args, name) == math.inf else ""
-            raise ValueError(f"--{name} must be at least {bound}{finite}; got {getattr(args, name)}")
-
-
-def _in_unit_interval(args, *names: str) -> None:
-    for name in names:
-        if not 0 <= getattr(args, name) <= 1:
-            raise ValueError(f"--{name} must lie between 0 and 1; got {getattr(args, name)}")

@@ -1,9 +1,9 @@
-"""Examples -> micro-batches, addressed by optimiser step.
+"""Micro-batches of examples, addressed by optimiser step.
 
-Training data is anything with ``batch(start, stop)``: a pure function from positions in an endless stream
-(epochs laid end to end) to a dict of tensors. Optimiser step s, counted from 0, takes the positions
-``[s * G, (s + 1) * G)`` for a global batch of G sequences, so the order of the data depends neither on the
-number of processes, workers and micro-batches nor on where a run was interrupted, and resuming is a seek.
+Training data is any object with ``batch(start, stop)``: a pure function from positions in an endless stream of epochs
+to a dict of tensors. Optimiser step s, counted from 0, takes the positions ``[s * G, (s + 1) * G)``, where G is the
+number of sequences of the global batch. The order of the data therefore depends neither on the number of processes,
+workers and micro-batches nor on where a run was interrupted, and a resumed run need not read the data before.
 """
 
 import copy
@@ -21,7 +21,7 @@ from training.engine.signals import only_parent_ends_me
 # in modeling_bert_repro/losses.py, which training does not import.
 IGNORED = -100
 
-STRETCH = 50  # steps: longer stretches pad less, but what shares a step is less a matter of chance
+STRETCH = 50  # optimiser steps; longer stretches need less padding, but make the steps less random
 
 
 class Features:
@@ -31,8 +31,8 @@ class Features:
         columns: ``input_ids`` and ``token_type_ids`` hold one sequence of ints a row, and so may ``labels``, one
             a token; any other column (``labels``, ``start_positions``, ...) holds one number a row. All have the
             same length.
-        pad_token_id: what ``input_ids`` are padded with.
-        seed: of the order in ``batch``.
+        pad_token_id: the id that pads ``input_ids``.
+        seed: seed of the order of the rows in ``batch``.
     """
 
     def __init__(self, columns: dict, pad_token_id: int, seed: int = 0):
@@ -52,7 +52,7 @@ class Features:
         return len(self.lengths)
 
     def shuffled(self, seed: int, group: int = 0) -> "Features":
-        """The same rows, not copied, in the order of another seed; ``group`` as in ``group_by_length``."""
+        """The same rows, not copied, in the order of another seed; ``group`` is the ``size`` of ``group_by_length``."""
         other = copy.copy(self)
         other.seed, other.group, other._order = seed, group, None
         return other
@@ -91,15 +91,16 @@ class Features:
 
 
 def group_by_length(order: np.ndarray, lengths: np.ndarray, size: int, epoch: int, rng) -> np.ndarray:
-    """Rearrange the order of an epoch so that rows of like length share an optimiser step.
+    """Rearrange the order of an epoch so that rows of similar length share an optimiser step.
 
-    Stretches of 50 steps are sorted by length and cut into steps, and all steps of the epoch are shuffled. What is
-    left over at either end, where a step takes rows of two epochs, stays as it is.
+    Stretches of ``STRETCH`` steps are sorted by length and cut into steps, and all steps of the epoch are shuffled.
+    Rows at both ends that belong to a step with rows of another epoch keep their places.
 
     Args:
-        order: (N,) a shuffled epoch. lengths: (N,) of the rows.
+        order: (N,) the row numbers of a shuffled epoch.
+        lengths: (N,) lengths of the rows.
         size: rows of an optimiser step, over all processes and micro-batches.
-        epoch: from 0; it decides where in the epoch its first whole step begins.
+        epoch: from 0; it decides where in the epoch the first complete step begins.
     """
     head = min(-epoch * len(order) % size, len(order))  # completes the step that the last epoch began
     tail = len(order) - (len(order) - head) % size
@@ -110,7 +111,7 @@ def group_by_length(order: np.ndarray, lengths: np.ndarray, size: int, epoch: in
 
 
 def steps_for(args, num_examples: int, global_batch_size: int) -> int:
-    """Optimiser steps of the run: ``--max_steps``, or every example at least ``--num_train_epochs`` times."""
+    """Optimiser steps of the run: ``--max_steps``, or as many as ``--num_train_epochs`` need, rounded up."""
     if args.max_steps > 0:
         return args.max_steps
     return max(1, math.ceil(args.num_train_epochs * num_examples / global_batch_size - 1e-9))
@@ -119,23 +120,23 @@ def steps_for(args, num_examples: int, global_batch_size: int) -> int:
 def dealt(batches: Sequence, run) -> list[tuple[Any, bool]]:
     """This process's batches of an evaluation, dealt to the processes in turn, and whether each of them counts.
 
-    Every process gets equally many: a wrapped network talks to the other processes in every forward, also in
-    evaluation, and would wait for ever for one that has nothing left. Where batches run out the last is repeated, and
-    what comes out of it does not count.
+    Every process gets the same number of batches, because a wrapped network communicates with the other processes in
+    every forward pass, also in evaluation, and would wait forever for a process that has no batch left. Where there are
+    too few batches, the last one is repeated, and the output of the repetition does not count.
     """
     total, last = math.ceil(len(batches) / run.world_size) * run.world_size, len(batches) - 1
     return [(batches[min(number, last)], number <= last) for number in range(run.rank, total, run.world_size)]
 
 
 def evaluation_due(run, step: int, num_examples: int) -> bool:
-    """Every ``--eval_steps``; else when the step completes an epoch."""
+    """Whether to evaluate after this step: every ``--eval_steps`` or, by default, where it completes an epoch."""
     if run.args.eval_steps:
         return step % run.args.eval_steps == 0
     return step * run.global_batch_size // num_examples > (step - 1) * run.global_batch_size // num_examples
 
 
 class _MicroBatches(Dataset):
-    """``[k]`` is this process's micro-batch number k, counted from the first step of the run."""
+    """Item k is micro-batch number k of this process, counted from the first step of the run."""
 
     def __init__(self, source, run, size: int | None, accumulation: int | None):
         self.source = source
@@ -154,8 +155,8 @@ def step_batches(
 ) -> Iterator[list[dict]]:
     """This process's micro-batches of the optimiser steps ``start_step + 1 .. total_steps``, one list a step.
 
-    ``--dataloader_num_workers`` processes prepare them ahead; the data is the same for any number of them.
-    ``size`` and ``accumulation`` stand in for ``--per_device_train_batch_size`` and
+    ``--dataloader_num_workers`` processes prepare them in advance; the data does not depend on their number.
+    ``size`` and ``accumulation``, if given, replace ``--per_device_train_batch_size`` and
     ``--gradient_accumulation_steps``.
     """
     data = _MicroBatches(source, run, size, accumulation)

@@ -1,8 +1,8 @@
-"""The best evaluation of a run: its weights are kept, and training may stop when nothing better comes.
+"""The best evaluation of a run: its weights are kept, and training may stop early when no better one follows.
 
-Which one was best is read from ``metrics.jsonl``, which a resumed run cuts back to the moment of its checkpoint: there
-is no second record that could disagree. The weights lie in ``checkpoint-best-<step>`` until the run has finished,
-written and checked as checkpoints are.
+The best evaluation is determined from ``metrics.jsonl``, from which a resumed run removes what came after its
+checkpoint, so that no second record can disagree. The weights are in ``checkpoint-best-<step>`` until the run has
+finished; they are written and checked like checkpoints.
 """
 
 import json
@@ -10,7 +10,9 @@ import math
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
+import torch
 from safetensors.torch import load_file
 
 from training.engine.checkpoint import disk_errors_explained
@@ -20,10 +22,11 @@ from training.files.atomic import damage, sealed_folder
 
 
 class Best:
-    """
+    """The evaluations of a run so far, and the weights of the best one.
+
     Args:
-        run: resumed already, if it is to be.
-        metric: key of the results; a higher value is better, but of a loss the lower one.
+        run: if it resumes from a checkpoint, that has been loaded already.
+        metric: key of the results. Higher values are better, except for a loss.
     """
 
     def __init__(self, run: Run, metric: str):
@@ -38,9 +41,11 @@ class Best:
                     self.evaluations.append((event.pop("step"), event))
             self._check_weights()
 
-    def add(self, step: int, results: dict, model) -> bool:
-        """Keep the weights if these results are the best so far. Returns whether to stop: the last
-        ``--early_stopping_patience`` evaluations brought nothing better. All processes call it."""
+    def add(self, step: int, results: dict, model: torch.nn.Module) -> bool:
+        """Keep the weights if these results are the best so far; return whether to stop training early.
+
+        That is the case after ``--early_stopping_patience`` evaluations without an improvement. All processes call it.
+        """
         if not self.wanted:
             return False
         self.evaluations.append((step, results))
@@ -55,10 +60,10 @@ class Best:
 
     @property
     def step(self) -> int:
-        """The first of the evaluations with the best value."""
+        """Optimiser step of the best evaluation; of equal ones, the first."""
         return max(self.evaluations, key=lambda evaluation: goodness(self.metric, evaluation[1][self.metric]))[0]
 
-    def restore(self, model) -> dict:
+    def restore(self, model: torch.nn.Module) -> dict:
         """Load the best weights into the model; returns their results."""
         self._check_weights()
         weights = load_file(self._folder(self.step) / "model.safetensors")
@@ -71,19 +76,19 @@ class Best:
         return results | {"best_step": self.step}
 
     def clear(self) -> None:
-        """Remove what was kept; for a run that has finished."""
+        """Delete the kept weights; called when the run has finished."""
         if self.run.is_main:
             for step in self._kept():
                 shutil.rmtree(self._folder(step))
 
-    def _save(self, step: int, model) -> None:
+    def _save(self, step: int, model: torch.nn.Module) -> None:
         self.run.accelerator.wait_for_everyone()
         weights = full_weights(self.run, model)
         if self.run.is_main:
             folder = self._folder(step)
             with disk_errors_explained(self.run, folder.name), sealed_folder(folder) as draft:
                 self.run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
-            # A run resumed from its newest checkpoint needs what was the best by then.
+            # A run that resumes from its newest checkpoint needs the weights that were the best at that step.
             by_then = [kept for kept in self._kept() if kept <= _newest_checkpoint(self.run.output_dir)]
             for kept in self._kept():
                 if kept not in (step, *by_then[-1:]):
@@ -91,7 +96,7 @@ class Best:
         self.run.accelerator.wait_for_everyone()
 
     def _check_weights(self) -> None:
-        """Raise ValueError unless the best weights so far are there and whole."""
+        """Raise ValueError unless the folder with the best weights so far exists and is undamaged."""
         if self.evaluations and (problem := damage(self._folder(self.step))):
             raise ValueError(
                 f"{self._folder(self.step)}: the weights of the best evaluation so far cannot be used: {problem}; "
@@ -105,11 +110,12 @@ class Best:
         return _numbers(self.run.output_dir, r"checkpoint-best-(\d+)")
 
 
-def deciding_metric(args, names: list[str], default: str, trained: bool) -> str:
-    """The key of the results that tells which evaluation, or which run, is the best.
+def deciding_metric(args: Any, names: list[str], default: str, trained: bool) -> str:
+    """The key of the results that decides which evaluation, or which run, is the best.
 
     Args:
-        names: those that may. default: the one without --metric_for_best_model.
+        names: the keys that may be chosen.
+        default: the key where --metric_for_best_model is not given.
 
     Raises:
         ValueError: --metric_for_best_model names none of them, or nothing is trained among which to choose.
@@ -126,7 +132,7 @@ def deciding_metric(args, names: list[str], default: str, trained: bool) -> str:
 
 
 def goodness(metric: str, value: float | None) -> float:
-    """What is highest for the best value: of a loss the lowest; None, the correlation of a constant, is worst."""
+    """A number that is highest for the best value. None, the correlation of a constant, is the worst value."""
     if value is None:
         return -math.inf
     return -value if metric.endswith("loss") else value

@@ -1,8 +1,8 @@
-"""Checkpoints of a running training, and the finished folder.
+"""Checkpoints of a running training, and the model of the finished folder.
 
-A checkpoint is written to ``checkpoint-<step>.incomplete``, synced, given ``manifest.json`` (SHA-256 of every
-file) and renamed to ``checkpoint-<step>``: under that name it is whole. It holds ``config.json`` and
-``model.safetensors``, so ``from_pretrained`` opens it, and ``training_state.pt``.
+A checkpoint is written to ``checkpoint-<step>.incomplete``, given a ``manifest.json`` (SHA-256 of every file), synced
+and renamed to ``checkpoint-<step>`` (``training/files/atomic.py``), so that a folder of that name is complete. It
+contains ``config.json`` and ``model.safetensors``, which ``from_pretrained`` opens, and ``training_state.pt``.
 """
 
 import os
@@ -10,12 +10,15 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate.utils import gather_object
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from torch.optim.lr_scheduler import LRScheduler
 
 from training.arguments import flags_with
 from training.engine.fsdp import full_optimizer_state, full_weights, is_sharded, load_full_state
@@ -24,20 +27,49 @@ from training.files import atomic
 from training.files.atomic import damage
 from training.files.hashing import checksums
 
-# Facts of run.json that must not change either, and how a run that differs in them is called.
+# Fields of ``Origin`` that must not change either, and what to say of a run that differs in them.
 STARTED_WITH = {
     "tokenizer_sha256": "with another tokenizer; resume with the one that it was started with",
     "initial_weights": "from other weights; resume with the --model_name_or_path that it was started with",
 }
-# Fields of config.json that record where a model came from and in which form, not what it computes.
+# Fields of config.json that say where a model came from and in which form, but not what it computes.
 UNIMPORTANT = ("_", "transformers_version", "architectures", "auto_map", "dtype", "sparse_prediction", "use_cache")
 
 
-def save_checkpoint(run: Run, step: int, total_steps: int, model, optimizer, scheduler) -> Path:
-    """Write ``checkpoint-<step>``, then drop those beyond ``--save_total_limit``. All processes call it.
+@dataclass(frozen=True)
+class Origin:
+    """What a run was started with besides its flags; a run that resumes from its checkpoint must share it.
+
+    Attributes:
+        data: a description of the training and evaluation data, as in run.json; every "sha256" in it is compared.
+        initial_weights: file -> SHA-256 (``weights_sha256``); None for new weights.
+        phases: steps and batches of a pre-training in several phases, in words; None where all batches have the size
+            that the flags say.
+    """
+
+    data: Any = None
+    tokenizer_sha256: str | None = None
+    initial_weights: dict[str, str] | None = None
+    phases: str | None = None
+
+
+UNKNOWN = Origin()
+
+
+def save_checkpoint(
+    run: Run,
+    step: int,
+    total_steps: int,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scheduler: LRScheduler,
+    origin: Origin = UNKNOWN,
+) -> Path:
+    """Write ``checkpoint-<step>``, then delete the oldest beyond ``--save_total_limit``. All processes call it.
 
     Raises:
-        OSError: it could not be written, for want of room say; the earlier checkpoints stand, the draft is gone.
+        OSError: it could not be written, for example because the disk is full. The draft has been removed; the
+            earlier checkpoints are unharmed.
     """
     target = run.output_dir / f"checkpoint-{step}"
     run.accelerator.wait_for_everyone()
@@ -47,11 +79,11 @@ def save_checkpoint(run: Run, step: int, total_steps: int, model, optimizer, sch
         state = {
             "step": step,
             "total_steps": total_steps,
-            "global_batch_size": run.facts.get("phases", run.global_batch_size),
+            "global_batch_size": origin.phases or run.global_batch_size,
             "sharded": is_sharded(model),
             "flags": {name: getattr(run.args, name) for name in flags_with("fixed") if hasattr(run.args, name)},
-            "data_sha256": checksums(run.facts.get("data")),
-            **{name: run.facts.get(name) for name in STARTED_WITH},
+            "data_sha256": checksums(origin.data),
+            **{name: getattr(origin, name) for name in STARTED_WITH},
             "metrics_bytes": _size(run.output_dir / "metrics.jsonl"),
             "optimizer": moments,
             "scheduler": scheduler.state_dict(),
@@ -61,7 +93,7 @@ def save_checkpoint(run: Run, step: int, total_steps: int, model, optimizer, sch
             run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
             torch.save(state, draft / "training_state.pt")
             if state["metrics_bytes"]:
-                atomic.sync(run.output_dir / "metrics.jsonl")  # the checkpoint says how much of it belongs to it
+                atomic.sync(run.output_dir / "metrics.jsonl")  # the checkpoint stores its length
         _drop_old(run, step)
     run.saved_step = step
     run.accelerator.wait_for_everyone()
@@ -69,10 +101,10 @@ def save_checkpoint(run: Run, step: int, total_steps: int, model, optimizer, sch
 
 
 def find_checkpoint(run: Run) -> Path | None:
-    """What ``--resume_from_checkpoint`` names: a folder, or with ``auto`` the newest whole checkpoint.
+    """The checkpoint that ``--resume_from_checkpoint`` asks for: a folder or, with ``auto``, the newest complete one.
 
     Raises:
-        ValueError: the named folder is no whole checkpoint.
+        ValueError: the named folder is not a complete checkpoint.
     """
     asked = run.args.resume_from_checkpoint
     if not asked:
@@ -88,29 +120,39 @@ def find_checkpoint(run: Run) -> Path | None:
 
 
 def named_checkpoint(folder: str) -> Path:
-    """The folder that ``--resume_from_checkpoint`` names; ValueError if it is no whole checkpoint."""
+    """The folder that ``--resume_from_checkpoint`` names; ValueError if it is not a complete checkpoint."""
     problem = damage(Path(folder))
     if problem:
         raise ValueError(f"--resume_from_checkpoint {folder}: {problem}; give another, or 'auto'")
     return Path(folder)
 
 
-def load_checkpoint(run: Run, folder: Path, total_steps: int, model, optimizer, scheduler) -> int:
-    """Restore weights, optimiser and schedule; cut ``metrics.jsonl`` back to that moment. Returns the step.
+def load_checkpoint(
+    run: Run,
+    folder: Path,
+    total_steps: int,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scheduler: LRScheduler,
+    origin: Origin = UNKNOWN,
+) -> int:
+    """Restore weights, optimiser and schedule, and remove later records from ``metrics.jsonl``; return the step.
 
     Raises:
         ValueError: the checkpoint was made with other flags or data, or is of another model.
     """
     state = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
     weights = load_file(folder / "model.safetensors")
-    _check_same_run(run, folder, state, total_steps)
+    _check_same_run(run, folder, state, total_steps, origin)
     _check_same_model(folder, weights, run.accelerator.unwrap_model(model))
     if state.get("sharded", False) != is_sharded(model):
         raise ValueError(f"{folder} is of a run {'without' if is_sharded(model) else 'with'} FSDP; resume it that way")
     if is_sharded(model):
         load_full_state(model, optimizer, weights, state["optimizer"])
     else:
-        run.accelerator.unwrap_model(model).load_state_dict(weights, strict=False)  # tied weights come once
+        run.accelerator.unwrap_model(model).load_state_dict(
+            weights, strict=False
+        )  # tied weights are saved under one name
         optimizer.load_state_dict(state["optimizer"])
     scheduler.load_state_dict(state["scheduler"])
     if run.accelerator.scaler and state["scaler"]:
@@ -122,11 +164,18 @@ def load_checkpoint(run: Run, folder: Path, total_steps: int, model, optimizer, 
     return state["step"]
 
 
-def resume(run: Run, total_steps: int, model, optimizer, scheduler) -> int:
-    """Load the checkpoint asked for, if any; returns the optimiser steps already done.
+def resume(
+    run: Run,
+    total_steps: int,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scheduler: LRScheduler,
+    origin: Origin = UNKNOWN,
+) -> int:
+    """Load the checkpoint that was asked for, if there is one; return the number of optimiser steps already done.
 
     Raises:
-        ValueError: as ``find_checkpoint`` and ``load_checkpoint``, or the processes find different checkpoints.
+        ValueError: see ``find_checkpoint`` and ``load_checkpoint``; or the processes find different checkpoints.
     """
     folder = find_checkpoint(run)
     found = {str(name) for name in gather_object([folder and folder.name])}
@@ -136,12 +185,12 @@ def resume(run: Run, total_steps: int, model, optimizer, scheduler) -> int:
             "system that all machines share"
         )
     if folder:
-        done = load_checkpoint(run, folder, total_steps, model, optimizer, scheduler)
+        done = load_checkpoint(run, folder, total_steps, model, optimizer, scheduler, origin)
         if run.is_main and run.args.resume_from_checkpoint == "auto":
-            _drop_old(run, done)  # a kill may have come between the new one and this
+            _drop_old(run, done)  # the process may have been killed before it did so
         return done
     if run.args.resume_from_checkpoint:
-        _cut_metrics(run, 0)  # stopped before its first checkpoint: those steps are taken again
+        _cut_metrics(run, 0)  # stopped before the first checkpoint: all steps are repeated
     return 0
 
 
@@ -173,8 +222,8 @@ def disk_errors_explained(run: Run, name: str) -> Iterator[None]:
         ) from error
 
 
-def _check_same_run(run: Run, folder: Path, state: dict, total_steps: int) -> None:
-    now = {"total_steps": total_steps, "global_batch_size": run.facts.get("phases", run.global_batch_size)}
+def _check_same_run(run: Run, folder: Path, state: dict, total_steps: int, origin: Origin) -> None:
+    now = {"total_steps": total_steps, "global_batch_size": origin.phases or run.global_batch_size}
     now |= {name: getattr(run.args, name) for name in state["flags"] if hasattr(run.args, name)}
     then = {name: state[name] for name in ("total_steps", "global_batch_size")} | state["flags"]
     changed = [f"{name} {then[name]} -> {now.get(name)}" for name in then if then[name] != now.get(name)]
@@ -182,10 +231,10 @@ def _check_same_run(run: Run, folder: Path, state: dict, total_steps: int) -> No
         raise ValueError(
             f"{folder} belongs to a run with other settings ({', '.join(changed)}); resume with the same ones"
         )
-    if state["data_sha256"] != checksums(run.facts.get("data")):
+    if state["data_sha256"] != checksums(origin.data):
         raise ValueError(f"{folder} belongs to a run on other data; resume with the files that it was started with")
     for name, other in STARTED_WITH.items():
-        if name in state and state[name] != run.facts.get(name):  # an older version did not record them
+        if name in state and state[name] != getattr(origin, name):  # an older version did not record them
             raise ValueError(f"{folder} belongs to a run {other}")
 
 
@@ -215,11 +264,11 @@ def _cut_metrics(run: Run, size: int) -> None:
 
 
 def _drop_old(run: Run, step: int) -> None:
-    """Checkpoints beyond the limit, up to the one of ``step``, which stands.
+    """Delete the oldest checkpoints beyond the limit, and drafts of a process that was killed.
 
-    Later ones do not count: a damaged one that was passed over would push out those that stand.
+    Checkpoints later than ``step`` do not count: damaged ones that were passed over would displace complete ones.
     """
-    for path in run.output_dir.glob("checkpoint-*.incomplete"):  # of a run that was killed while it wrote
+    for path in run.output_dir.glob("checkpoint-*.incomplete"):
         shutil.rmtree(path)
     limit = run.args.save_total_limit
     if limit:

@@ -1,8 +1,9 @@
-"""The curves of a run as one picture: `metrics.jsonl` -> `training_curves.png`.
+"""Draw the curves of a run, from `metrics.jsonl` to `training_curves.png`.
 
     python -m training curves RUN_FOLDER...
 
-Left the loss (faint: the records, strong: their running mean, dots: held-out text), right the held-out scores.
+On the left is the loss (faint: the records; strong: their running mean; dots: held-out text), on the right are the
+held-out scores.
 The grey line is the unigram entropy of the training text: the loss of a model that knows how often each piece
 occurs and nothing else. A masked language model has learnt about context when its held-out loss is below it.
 """
@@ -14,12 +15,12 @@ from pathlib import Path
 
 from training.engine.reference_curves import comparable
 
-# Okabe and Ito's palette, which colour-blind readers can tell apart too.
+# Okabe and Ito's palette, whose colours colour-blind readers can distinguish.
 BLUE, VERMILION, GREEN, PURPLE, ORANGE = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00"
 GREY = "#6E6E6E"
 DPI = 150
 
-# event key -> what the picture calls it; in the order of drawing
+# key of an event -> its name in the picture, in the order of drawing
 SCORES = {
     "eval_mlm_accuracy": "masked pieces",
     "eval_nsp_accuracy": "next sentence",
@@ -36,7 +37,7 @@ Series = tuple[list[float], list[float]]
 
 
 def read_events(path: Path) -> list[dict]:
-    """The objects of a metrics.jsonl in order.
+    """The events of a metrics.jsonl in order.
 
     Raises:
         ValueError: there is none, or a line is no JSON object with an `event`.
@@ -59,13 +60,13 @@ def read_events(path: Path) -> list[dict]:
 
 
 def series(events: list[dict], kind: str, key: str) -> Series:
-    """(steps, values) of one number, by step. Steps that a resumed run took again count as taken last."""
+    """(steps, values) of one number. Of a step that a resumed run repeated, the last value counts."""
     values = {event["step"]: event[key] for event in events if event["event"] == kind and event.get(key) is not None}
     return sorted(values), [values[step] for step in sorted(values)]
 
 
 def scores(events: list[dict]) -> dict[str, Series]:
-    """Held-out scores by label, in per cent; SQuAD's already are, the others are shares and correlations."""
+    """Held-out scores by label, in per cent: SQuAD's are recorded so, the others as shares or correlations."""
     percent = any("eval_exact_match" in event for event in events)
     found = {}
     for key, label in SCORES.items():
@@ -76,7 +77,7 @@ def scores(events: list[dict]) -> dict[str, Series]:
 
 
 def running_mean(values: list[float], width: int) -> list[float]:
-    """Mean over the last `width` values, over fewer at the beginning."""
+    """The mean over the last `width` values; at the beginning, over those that there are."""
     means, total = [], 0.0
     for position, value in enumerate(values):
         total += value - (values[position - width] if position >= width else 0.0)
@@ -130,7 +131,7 @@ def canvas(title: str, panels: int):
 
 
 def dress(axis, title: str, below: str | None = None) -> None:
-    """The look of all our pictures; ``below`` names the horizontal axis, which else counts optimiser steps."""
+    """Give an axis the look of all pictures of this project; ``below`` is the label of the horizontal axis."""
     axis.set_title(title, loc="left", fontsize=10.5, color="#333333", pad=9)
     axis.set_xlabel("optimiser steps" if below is None else below, color=GREY)
     if below is None:
@@ -146,10 +147,10 @@ def dress(axis, title: str, below: str | None = None) -> None:
 
 
 def label_ends(axis, ends: list[tuple[float, float, str, str]]) -> None:
-    """Write (step, y, text, colour) at the right edge, at the curves' last heights, pushed apart where they touch."""
+    """Label the curves at the right edge, each (step, y, text, colour) at its height; labels do not overlap."""
     low, high = axis.get_ylim()
     last = max(step for step, *_ in ends)
-    axis.set_xlim(0, max(last, 1))  # an evaluation without training stands at step 0
+    axis.set_xlim(0, max(last, 1))  # an evaluation without training is at step 0
     gap = (high - low) * 0.062
     below = float("-inf")
     for _, y, text, colour in sorted(ends, key=lambda end: end[1]):
@@ -165,7 +166,7 @@ def draw_losses(
     axis, train: Series, held_out: Series, entropy: float | None, title: str, reference: tuple[str, dict] | None = None
 ) -> None:
     ends = []
-    if reference and train[0]:  # one of our own runs with like settings, as far as this one has come
+    if reference and train[0]:  # a run of this project with similar settings, up to the last step of this run
         name, curve = reference[0], reference[1]["train"]
         points = [(step, loss) for step, loss in zip(curve["steps"], curve["mlm_loss"]) if step <= train[0][-1]]
         if len(points) > 1:

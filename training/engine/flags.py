@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import math
 import re
 import sys
 from dataclasses import MISSING, Field, field, fields
@@ -99,3 +100,18 @@ def _unknown_flags(cls: type, unknown: list[str]) -> str:
     close = difflib.get_close_matches(name.replace("-", "_").replace("__", "--", 1), known, n=1)
     hint = f"; did you mean {close[0]}?" if close else "; --help lists the flags"
     return f"unknown argument {' '.join(unknown)}{hint}"
+
+
+def at_least(args: Any, bound: float, *names: str) -> None:
+    """Raise ValueError unless the flags are finite numbers of at least ``bound``."""
+    for name in names:
+        if not bound <= getattr(args, name) < math.inf:
+            finite = " and finite" if getattr(args, name) == math.inf else ""
+            raise ValueError(f"--{name} must be at least {bound}{finite}; got {getattr(args, name)}")
+
+
+def in_unit_interval(args: Any, *names: str) -> None:
+    """Raise ValueError unless the flags lie between 0 and 1."""
+    for name in names:
+        if not 0 <= getattr(args, name) <= 1:
+            raise ValueError(f"--{name} must lie between 0 and 1; got {getattr(args, name)}")

@@ -1,7 +1,7 @@
-"""Weights and optimiser state of a model that is spread over the processes (FSDP2, torch's ``fully_shard``).
+"""Weights and optimiser state of a model that is sharded over the processes (FSDP2, torch's ``fully_shard``).
 
-Checkpoints and the finished folder hold whole tensors under their ordinary names, so a model that was trained in
-parts is saved as any other. A model that is not spread needs none of this and is left alone.
+Checkpoints and the finished folder contain full tensors under their usual names, whether the model was sharded or not.
+For a model that is not sharded, these functions change nothing.
 """
 
 import torch
@@ -20,12 +20,12 @@ WHOLE_ON_CPU = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
 def is_sharded(model: nn.Module) -> bool:
-    """Whether each process holds only a part of the parameters."""
+    """Whether each process has only a part of every parameter."""
     return any(hasattr(parameter, "full_tensor") for parameter in model.parameters())
 
 
 def full_weights(run: Run, model: nn.Module) -> dict[str, torch.Tensor] | None:
-    """The whole weights, on the main process; None if the model holds them itself. All processes call it."""
+    """The full weights, on the main process; None if the model is not sharded. All processes call it."""
     if not is_sharded(model):
         return None
     tied = run.accelerator.unwrap_model(model).all_tied_weights_keys or {}
@@ -34,21 +34,21 @@ def full_weights(run: Run, model: nn.Module) -> dict[str, torch.Tensor] | None:
 
 
 def full_optimizer_state(model: nn.Module, optimizer) -> dict:
-    """The optimiser's state with whole tensors, on the main process. All processes call it."""
+    """The optimiser's state with full tensors, on the main process. All processes call it."""
     if not is_sharded(model):
         return optimizer.state_dict()
     return get_optimizer_state_dict(model, _bare(optimizer), options=WHOLE_ON_CPU)
 
 
 def load_full_state(model: nn.Module, optimizer, weights: dict[str, torch.Tensor], moments: dict) -> None:
-    """Hand each process its part of the whole weights and of the optimiser's state."""
+    """Give each process its part of the full weights and of the optimiser's state."""
     load_full_weights(model, weights)
     set_optimizer_state_dict(model, _bare(optimizer), moments, options=StateDictOptions(full_state_dict=True))
 
 
 def load_full_weights(model: nn.Module, weights: dict[str, torch.Tensor]) -> None:
-    """Hand each process its part of the whole weights."""
-    # Not strict: of tied weights only one name is saved
+    """Give each process its part of the full weights."""
+    # Not strict, because tied weights are saved under one name only.
     set_model_state_dict(model, weights, options=StateDictOptions(full_state_dict=True, strict=False))
 
 

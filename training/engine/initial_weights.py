@@ -1,4 +1,4 @@
-"""Networks with the weights of a checkpoint: the one place that loads them, and says which files they came from."""
+"""The only place that loads networks with the weights of a checkpoint, and records from which files they came."""
 
 import json
 from pathlib import Path
@@ -16,13 +16,17 @@ from transformers.utils import (
 
 from training.files.hashing import sha256
 
-# The order in which transformers looks for them; an index lists the files of a checkpoint that is split.
+# In the order in which transformers looks for them. An index lists the files of a sharded checkpoint.
 WEIGHT_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHTS_INDEX_NAME)
 
 
 class Loaded(NamedTuple):
-    """``new``: names of the weights that were newly initialised; ``absent``: those that the checkpoint lacks, the
-    others have another shape there."""
+    """A loaded network.
+
+    Attributes:
+        new: names of the weights that were newly initialised.
+        absent: those of them that the checkpoint lacks; the others have another shape there.
+    """
 
     model: Any
     new: list[str]
@@ -32,13 +36,13 @@ class Loaded(NamedTuple):
 def load_network(cls: type, name: str, may_be_new: tuple[str, ...] = (), run=None, **options: Any) -> Loaded:
     """The network ``cls`` with the weights of a checkpoint, in float32.
 
-    transformers initialises at random whatever a checkpoint does not hold. Here that is allowed for heads only.
+    transformers initialises at random whatever a checkpoint lacks. Here, that is allowed for heads only.
 
     Args:
         name: a folder, or a name on the Hub.
-        may_be_new: what the names of the weights begin with that may be newly initialised.
-        run: its run.json will hold the SHA-256 of the files that were loaded.
-        options: for ``from_pretrained``.
+        may_be_new: prefixes of the names of weights that may be newly initialised.
+        run: the run in whose run.json the SHA-256 of the loaded files is recorded; None for no record.
+        options: passed to ``from_pretrained``.
 
     Raises:
         ValueError: the checkpoint lacks other weights, holds them in another shape, or its files are damaged.
@@ -61,18 +65,18 @@ def load_network(cls: type, name: str, may_be_new: tuple[str, ...] = (), run=Non
 
 
 def weights_sha256(name: str, **options: Any) -> dict[str, str]:
-    """File -> SHA-256 of the weights of a checkpoint: of a folder, or of a name on the Hub, in the local cache.
+    """The SHA-256 of each file with weights of a checkpoint: a folder, or a name on the Hub that has been downloaded.
 
     Args:
         options: for ``cached_file``; with ``local_files_only`` the Hub is not asked for a newer version.
 
     Raises:
-        ValueError: it holds no weights.
+        ValueError: the checkpoint has no file with weights.
     """
     for file in WEIGHT_FILES:
         try:
             path = Path(cached_file(name, file, **options))
-        except OSError:  # this one is not there
+        except OSError:  # the checkpoint has no file of this name
             continue
         if file.endswith(".index.json"):
             parts = sorted(set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()))

@@ -1,29 +1,39 @@
-"""The one training loop.
+"""The training loop of all scripts.
 
-A loss of a step is a sum over all labelled items of the global batch divided by their count, whatever the
-number of micro-batches and processes: the counts are taken over the whole window before the first forward
-pass and handed to the model, whose heads divide by them.
+The loss of a step is the sum over all labelled items of the global batch, divided by their number, for any number of
+micro-batches and processes: the items of all micro-batches (the window) are counted before the first forward pass, and
+the model's heads divide by that count.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from accelerate.utils import gather_object
+from torch.optim.lr_scheduler import LRScheduler
 
 from training.engine.batches import IGNORED
-from training.engine.checkpoint import save_checkpoint
-from training.engine.phases import phase_at, phases_of, scheduled
+from training.engine.checkpoint import UNKNOWN, Origin, save_checkpoint
+from training.engine.divergence import Divergence, explain_divergence
 from training.engine.run import Run
 from training.engine.signals import STOPPED, StopSignals
 
 
 @dataclass
 class Step:
-    """One finished optimiser step. ``index`` counts from 1; ``loss`` is the mean over the global batch, in which
-    ``tokens`` are real ones."""
+    """One finished optimiser step.
+
+    Attributes:
+        index: counted from 1.
+        loss: the mean over the labelled items of the global batch.
+        grad_norm: before clipping.
+        lr: the learning rate of this step.
+        tokens: of the global batch, without padding.
+        labels: labelled items of the global batch.
+        parts: ``mlm_loss`` and ``nsp_loss`` in pre-training; otherwise empty.
+    """
 
     index: int
     loss: float
@@ -36,19 +46,30 @@ class Step:
 
 
 def training_steps(
-    run: Run, model, optimizer, scheduler, batches, total_steps: int, start_step: int = 0
+    run: Run,
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    scheduler: LRScheduler,
+    batches: Iterable[list[dict[str, torch.Tensor]]],
+    total_steps: int,
+    start_step: int = 0,
+    origin: Origin = UNKNOWN,
+    explain: Callable[[Divergence], str] = explain_divergence,
 ) -> Iterator[Step]:
-    """Train: accumulate, backward, clip, step, schedule, zero; yield once per optimiser step.
+    """Train, and yield once per optimiser step.
 
     Args:
-        model, optimizer: as prepared by Accelerate. ``scheduler`` is not prepared.
-        batches: this process's micro-batches, one list per optimiser step (``step_batches``).
+        model, optimizer: prepared by Accelerate; ``scheduler`` is not.
+        batches: this process's micro-batches, one list per optimiser step. A generator (``step_batches``) is closed
+            before the process is left, because its workers would outlive it.
         total_steps, start_step: optimiser steps; the first one done here is ``start_step + 1``.
+        origin: recorded in the checkpoint that is written on a signal.
+        explain: says what the FloatingPointError tells the user.
 
     Raises:
-        FloatingPointError: the loss or the gradient is not finite; the weights are left as they were.
-        SystemExit: a signal asked to stop (``stopping.py``): the step is done, what the caller does after it too,
-            and a checkpoint stands.
+        FloatingPointError: the loss or the gradient is not finite; the weights are those of the step before.
+        SystemExit: a signal asked to stop (``signals.py``). The step and what the caller does after it are done, and a
+            checkpoint has been written.
     """
     accelerator = run.accelerator
     if run.args.gradient_checkpointing:
@@ -56,18 +77,18 @@ def training_steps(
     with StopSignals() as signals, run.progress(total_steps, "training", initial=start_step) as bar:
         for index, window in enumerate(batches, start_step + 1):
             model.train()
-            # Dropout is a function of (seed, step, process): a resumed run draws what the unbroken one drew.
+            # Dropout depends on (seed, step, process) only, so that a resumed run draws the same masks.
             torch.manual_seed(_step_seed(run.args.seed, index, run.rank))
             window = [{k: v.to(run.device, non_blocking=True) for k, v in b.items()} for b in window]
             counts = window_counts(window, accelerator)
             losses = _forward_backward(run, model, window, counts)
             grad_norm = accelerator.clip_grad_norm_(model.parameters(), run.args.max_grad_norm or float("inf"))
             grad_norm = float(grad_norm)
-            # A signal may reach one process only, or between two steps of the others: all have to agree.
+            # A signal may reach one process only, or the others in another step; all processes have to agree.
             values = _global_sums(losses, signals.asked, accelerator)
-            # With a scaler, gradients that overflow are its business: it skips the step.
+            # Under fp16 the gradient scaler handles gradients that overflow: it skips the step.
             if not (np.isfinite(values["loss"]) and (np.isfinite(grad_norm) or accelerator.scaler)):
-                raise FloatingPointError(_not_finite(run, model, window, index, total_steps, values["loss"], grad_norm))
+                raise FloatingPointError(explain(_divergence(run, model, window, index, values["loss"], grad_norm)))
             lr = scheduler.get_last_lr()[0]
             optimizer.step()
             if not accelerator.optimizer_step_was_skipped:
@@ -79,9 +100,10 @@ def training_steps(
             sizes = (counts["tokens"], counts["sequences"], counts["num_items_in_batch"])
             yield Step(index, loss, grad_norm, lr, *sizes, values)
             if stopping:
-                batches.close()
+                if isinstance(batches, Generator):
+                    batches.close()
                 if run.saved_step != index:
-                    save_checkpoint(run, index, total_steps, model, optimizer, scheduler)
+                    save_checkpoint(run, index, total_steps, model, optimizer, scheduler, origin)
                 run.say(f"stopped after step {index}; --resume_from_checkpoint auto goes on from checkpoint-{index}")
                 accelerator.end_training()
                 raise SystemExit(STOPPED)
@@ -92,7 +114,7 @@ def _forward_backward(run: Run, model, window: list[dict], counts: dict) -> dict
     sums: dict[str, torch.Tensor] = {}
     known = {name: counts[name] for name in ("num_items_in_batch", "num_sequences_in_batch") if name in counts}
     for number, batch in enumerate(window, 1):
-        # Gradients travel between processes once, with the last micro-batch.
+        # Gradients are exchanged between the processes once, with the last micro-batch.
         wait = nullcontext() if number == len(window) else run.accelerator.no_sync(model)
         with wait:
             outputs = model(**batch, **known)
@@ -130,45 +152,34 @@ def labelled_items(batch: dict) -> torch.Tensor:
 
 
 def _global_sums(sums: dict[str, torch.Tensor], stopping: bool, accelerator) -> dict[str, float]:
-    """The sums over all processes, and with them, in the same exchange, how many were asked to stop."""
+    """Sums over all processes; how many were asked to stop is exchanged with them, under "stopping"."""
     loss = sums["loss"]
     values = torch.stack([*sums.values(), torch.tensor(float(stopping), device=loss.device)])
     return dict(zip((*sums, "stopping"), accelerator.reduce(values, "sum").tolist()))
 
 
 def _recompute_activations(model) -> None:
-    """Keep a layer's input only and compute the layer again in the backward pass, with the same dropout."""
-    # transformers 5.23 deprecates the older name, 5.17 has no other
+    """Store only the input of each layer and recompute the layer, with the same dropout, in the backward pass."""
+    # transformers 5.23 deprecates the older name; 5.17 has only that one.
     enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
     enable()
 
 
 @torch.no_grad()
-def _not_finite(run: Run, model, window: list[dict], index: int, total_steps: int, loss: float, norm: float) -> str:
-    """What to tell the user: the instances of the step, and which of them alone give no finite loss."""
+def _divergence(
+    run: Run, model: torch.nn.Module, window: list[dict], step: int, loss: float, norm: float
+) -> Divergence:
+    """Compute the loss of every instance of the step alone, on all processes, to find those that are not finite."""
     bare, size = run.accelerator.unwrap_model(model).eval(), len(window[0]["input_ids"])
-    length, count, first = "", size * len(window) * run.world_size, index - 1
-    if getattr(run.args, "phases", None):  # each reads its own stream from the beginning
-        phase = phase_at(scheduled(phases_of(vars(run.args)), total_steps), index)
-        length, first = f" of length {phase.length}", first - phase.start
-    first *= count
-    found = []
+    culprits = []
     for micro, batch in enumerate(window):
-        start = first + (micro * run.world_size + run.rank) * size
-        rows = ({name: tensor[i : i + 1] for name, tensor in batch.items()} for i in range(size))
-        alone = [bare(**row, num_items_in_batch=1).loss for row in rows]
-        found += [str(start + i) for i, value in enumerate(alone) if not torch.isfinite(value)]
-    found = sorted(gather_object(found), key=int)
-    culprits = (
-        f"no finite loss by itself: {', '.join(found[:8])}" if found else "each of them by itself has a finite loss"
-    )
-    show = f"; python -m training show {run.output_dir} --step {index} prints them"
-    return (
-        f"step {index}: the loss is {loss}, the gradient norm {norm}; the weights are still those of step {index - 1}. "
-        f"The step's instances: positions {first} to {first + count - 1} of the data{length} ({culprits})"
-        + (show if hasattr(run.args, "objective") else "")
-        + ". Try a lower --learning_rate, a longer --warmup_steps, or --mixed_precision no"
-    )
+        start = (micro * run.world_size + run.rank) * size
+        for row in range(size):
+            alone = {name: tensor[row : row + 1] for name, tensor in batch.items()}
+            if not torch.isfinite(bare(**alone, num_items_in_batch=1).loss):
+                culprits.append(start + row)
+    instances = size * len(window) * run.world_size
+    return Divergence(step, loss, norm, instances, sorted(gather_object(culprits)))
 
 
 def _step_seed(seed: int, step: int, rank: int) -> int:

@@ -1,7 +1,7 @@
-"""The README.md of a finished folder: metadata for the Hub, how to use the model, where it comes from, its limits.
+"""The model card (README.md) of a finished folder: metadata for the Hub, use, origin and limits of the model.
 
-Everything in it is read from the run (`run.json`, `metrics.jsonl`, the results): a card states what was measured
-and how small the run was, and nothing else.
+Everything in it is read from the run (`run.json`, `metrics.jsonl`, the results), so that a card claims only what was
+measured, and says how small the run was.
 """
 
 import json
@@ -22,7 +22,7 @@ EMBEDDED = "documentation carried by this Python installation"
 PAPER = "Devlin et al. 2018"
 SINGLE_SENTENCE_TASKS = ("cola", "sst2", "embedded_classification")
 
-# result key -> (metric type of the Hub, what it is). Keys that are not here stay in all_results.json.
+# key of the results -> (metric type of the Hub, name in words). Other results are in all_results.json only.
 RESULTS = {
     "eval_loss": ("loss", "Loss"),
     "eval_mlm_loss": ("loss", "Masked-piece loss, nats"),
@@ -116,15 +116,16 @@ def write_model_card(
     license: str | None = None,
     held_out: str | None = None,
 ) -> Path:
-    """Write README.md into a finished folder from its run.json and the results measured; return its path.
+    """Write README.md into a finished folder, from its run.json and its results; return the path.
 
     Args:
         kind: a row of TASKS: "pretraining", "glue", "squad", "ner" or "swag".
         datasets: what it was trained on, in words.
         metrics: the contents of all_results.json.
-        title: default: the folder's name. language: default: English for data that are, else left out.
+        title: default: the folder's name.
+        language: default: English for the built-in data and for GLUE, otherwise none.
+        license: default: none, because only the owner of the data and the weights can choose one.
         held_out: what the metrics were measured on, in words; default: the held-out part of `datasets`.
-        license: left out unless given: only the owner of the data and the weights can choose one.
 
     Raises:
         ValueError: `kind` is none of these, or the folder holds no run.json.
@@ -156,7 +157,7 @@ def write_model_card(
 
 
 def hub_name(name: str | None) -> str | None:
-    """The name if the Hub could know it: neither a path nor a local folder."""
+    """The name if it may be one on the Hub: neither a path nor a local folder; otherwise None."""
     return name if name and HUB_NAME.fullmatch(name) and not Path(name).exists() else None
 
 
@@ -281,7 +282,7 @@ def results_table(metrics: dict, kind: str, run: dict) -> str:
 
 
 def sequences_seen(run: dict) -> int | None:
-    """Sequences trained on, over all optimiser steps; None where the run does not say."""
+    """Number of sequences of all optimiser steps; None if run.json does not say."""
     if not run.get("total_steps"):
         return None
     phases = scheduled(phases_of({"max_seq_length": 0} | run["flags"]), run["total_steps"])
@@ -328,7 +329,7 @@ def limits(folder: Path, kind: str, run: dict, metrics: dict) -> str:
 
 
 def unigram_comparison(folder: Path, metrics: dict) -> list[str]:
-    """Whether it predicts masked pieces better than their frequencies do."""
+    """A line that says whether the model predicts masked tokens better than their frequencies do; [] if unknown."""
     records = folder / "metrics.jsonl"
     events = read_events(records) if records.exists() else []
     entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)

@@ -1,4 +1,4 @@
-"""Shapes of networks by name, and checks that tokenizer, network and length fit together."""
+"""Configurations of networks by name, and checks that tokenizer, network and length fit together."""
 
 from pathlib import Path
 
@@ -33,10 +33,10 @@ def bert_config(config_name: str, vocab_size: int, **fields) -> BertConfig:
 
 
 def load_config(args, tokenizer, label_at_cls: bool = False) -> BertConfig:
-    """The network's shape that a fine-tuning script's flags ask for, checked against tokenizer and length.
+    """The configuration that the flags of a fine-tuning script ask for, checked against tokenizer and length.
 
     Args:
-        label_at_cls: the task's label is read from [CLS], the first token; a left-to-right network cannot serve.
+        label_at_cls: the label is predicted from [CLS], the first token, which a left-to-right network cannot do.
     """
     if args.config_name:
         config = bert_config(args.config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
@@ -52,7 +52,7 @@ def load_config(args, tokenizer, label_at_cls: bool = False) -> BertConfig:
 
 
 def check_model_name(name: str) -> None:
-    """Raise ValueError where `--model_name_or_path` can only be a folder, and that holds no model."""
+    """Raise ValueError if `--model_name_or_path` can only be a folder, and that folder contains no model."""
     folder = Path(name)
     hub_name = len(folder.parts) <= 2 and not folder.is_absolute() and folder.parts[:1] not in ((), ("..",))
     if not (folder / "config.json").is_file() and (folder.exists() or not hub_name):
@@ -61,7 +61,7 @@ def check_model_name(name: str) -> None:
 
 
 def checkpoint_config(name: str) -> BertConfig:
-    """The configuration of a checkpoint, a folder or a name on the Hub; ValueError if it is none of a BERT."""
+    """The configuration of a checkpoint: a folder or a name on the Hub; ValueError if it is not a BERT."""
     check_model_name(name)
     config = AutoConfig.from_pretrained(name)
     if not isinstance(config, BertConfig):
@@ -76,14 +76,14 @@ def set_switches(config: BertConfig, args) -> None:
 
 
 def check_fit(config: BertConfig, tokenizer, max_seq_length: int) -> None:
-    """Raise ValueError unless the tokenizer's ids and the length asked for exist in the network."""
+    """Raise ValueError unless the network has embeddings for the tokenizer's ids and for the length."""
     check_special_tokens(tokenizer)
     if len(tokenizer) > config.vocab_size:
         raise ValueError(
             f"the tokenizer has {len(tokenizer)} pieces but the model only {config.vocab_size} embeddings; "
             "use the tokenizer that the model was trained with"
         )
-    # Some models pad their embeddings to a multiple of 64 or 128; more room than that means another vocabulary
+    # Some models pad their embeddings to a multiple of 64 or 128; a larger difference means another vocabulary.
     if config.vocab_size - len(tokenizer) >= 128:
         raise ValueError(
             f"the model has {config.vocab_size} embeddings but the tokenizer only {len(tokenizer)} pieces; "
@@ -93,6 +93,7 @@ def check_fit(config: BertConfig, tokenizer, max_seq_length: int) -> None:
 
 
 def check_length(config: BertConfig, max_seq_length: int) -> None:
+    """Raise ValueError if the network has fewer position embeddings than ``max_seq_length``."""
     if max_seq_length > config.max_position_embeddings:
         raise ValueError(
             f"--max_seq_length {max_seq_length} is over the model's maximum of {config.max_position_embeddings}"
@@ -100,6 +101,6 @@ def check_length(config: BertConfig, max_seq_length: int) -> None:
 
 
 def config_labels(config) -> tuple[str, ...] | None:
-    """The label names of a model's config; None where it only has transformers' place-holders."""
+    """The label names of a model's config; None if they are transformers' placeholders (LABEL_0, ...)."""
     names = tuple(config.id2label[number] for number in range(config.num_labels))
     return None if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names

@@ -7,19 +7,19 @@ from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 from transformers.utils import is_torch_xla_available
 
-EXEMPT = re.compile(r"(^|\.)(LayerNorm\.weight|bias(_[ih]h_l\d+(_reverse)?)?)$")  # bias_ih_l0: an LSTM's
+EXEMPT = re.compile(r"(^|\.)(LayerNorm\.weight|bias(_[ih]h_l\d+(_reverse)?)?)$")  # bias_ih_l0 is a bias of an LSTM
 BETAS, EPS = (0.9, 0.999), 1e-6
 
 
 class BertAdamW(torch.optim.Optimizer):
-    """AdamW as Google ran it (``AdamWeightDecayOptimizer``): Adam without the correction of its bias.
+    """AdamW of google-research/bert (``AdamWeightDecayOptimizer``), which has no bias correction.
 
         m = b1 m + (1 - b1) g;    v = b2 v + (1 - b2) g^2
         w = w - lr (m / (sqrt(v) + eps) + weight_decay w)
 
-    Without the correction step t is (1 - b1^t) / sqrt(1 - b2^t) times as long: 3.2 times at first, 6.6 times at t = 12,
-    1.3 times at t = 1,000. The warm-up hides it in pre-training; it makes fine-tuning on small tasks unsteady (Zhang et
-    al. 2020; Mosbach et al. 2020).
+    Without bias correction, step t is (1 - b1^t) / sqrt(1 - b2^t) times as long: 3.2 times at t = 1, 6.6 times at
+    t = 12, 1.3 times at t = 1,000. In pre-training the warm-up makes up for it; fine-tuning on small tasks becomes
+    unstable (Zhang et al. 2020; Mosbach et al. 2020).
     """
 
     def __init__(self, params, lr: float, betas: tuple[float, float] = BETAS, eps: float = EPS, weight_decay=0.0):
@@ -54,7 +54,7 @@ class BertAdamW(torch.optim.Optimizer):
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
-    """Every trainable parameter in one of two groups: decayed, or exempt (biases, LayerNorm weights)."""
+    """All trainable parameters in two groups: with weight decay, and without (biases and LayerNorm weights)."""
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     exempt = [p for name, p in named if EXEMPT.search(name)]
     decayed = [p for name, p in named if not EXEMPT.search(name)]
@@ -65,7 +65,7 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
 
 
 def create_optimizer(model: nn.Module, learning_rate: float, weight_decay: float, name: str = "adamw"):
-    """torch's AdamW, or ``BertAdamW`` for ``bert_adamw``; betas and eps are those of the original code."""
+    """torch's AdamW, or ``BertAdamW`` for "bert_adamw"; betas and eps are those of google-research/bert."""
     groups = parameter_groups(model, weight_decay)
     if name == "bert_adamw":
         return BertAdamW(groups, lr=learning_rate)
@@ -73,10 +73,13 @@ def create_optimizer(model: nn.Module, learning_rate: float, weight_decay: float
 
 
 def linear_schedule(optimizer: torch.optim.Optimizer, warmup_steps: float, total_steps: int) -> LambdaLR:
-    """From 0 up to the peak over the warm-up, then down to 0 at ``total_steps``.
+    """A learning rate that rises linearly from 0 during the warm-up and then falls linearly to 0 at ``total_steps``.
 
     Args:
-        warmup_steps: a count of optimiser steps, or a share of ``total_steps`` if below 1.
+        warmup_steps: a number of optimiser steps or, below 1, a share of ``total_steps``.
+
+    Raises:
+        ValueError: the warm-up is longer than the run.
     """
     warmup = round(warmup_steps * total_steps) if warmup_steps < 1 else round(warmup_steps)
     if warmup > total_steps:

@@ -1,10 +1,10 @@
-"""Phases of one run: short instances for most of the steps, long ones at the end (paper, A.2).
+"""Phases of one run: short instances for most of the steps and long ones at the end (paper, A.2).
 
     --phases 128:0.9:32,512:0.1:8x4      LENGTH:SHARE[:BATCH[xACCUMULATION]]
 
-90 % of the optimiser steps see instances of 128 tokens, 32 a forward pass and process; the last 10 % see 512
-tokens, 8 a forward pass, 4 of them accumulated. One learning-rate schedule spans all phases, as the paper words
-it; google-research/bert runs the script twice, each time with a warm-up and a decay of its own.
+The first 90 % of the optimiser steps see instances of 128 tokens, 32 per forward pass and process; the last 10 % see
+instances of 512 tokens, 8 per forward pass, with 4 forward passes accumulated. One learning-rate schedule spans all
+phases, as the paper describes it; google-research/bert runs its script twice, each time with a warm-up and a decay.
 """
 
 import re
@@ -18,9 +18,12 @@ _EXAMPLE = "expected LENGTH:SHARE[:BATCH[xACCUMULATION]], ... as in 128:0.9:32,5
 
 @dataclass(frozen=True)
 class Phase:
-    """Optimiser steps start + 1 .. stop, with instances of `length` tokens.
+    """Optimiser steps start + 1 .. stop, with instances of at most `length` tokens.
 
-    size: sequences of a forward pass and process; accumulation: forward passes of an optimiser step.
+    Attributes:
+        share: of the steps of the run.
+        size: sequences per forward pass and process.
+        accumulation: forward passes per optimiser step.
     """
 
     length: int
@@ -34,8 +37,9 @@ class Phase:
 def phases_of(flags: Mapping[str, Any]) -> list[Phase]:
     """The phases that the flags of run_pretraining.py ask for; a single one without `--phases`.
 
-    Raises ValueError for a text that is no list of phases, shares that do not add up to 1, a length or batch out
-    of range, a length that comes twice.
+    Raises:
+        ValueError: the text is not a list of phases, the shares do not add up to 1, a length or batch is out of range,
+            or a length comes twice.
     """
     size, accumulation = flags["per_device_train_batch_size"], flags["gradient_accumulation_steps"]
     text = flags.get("phases")
@@ -65,7 +69,7 @@ def phases_of(flags: Mapping[str, Any]) -> list[Phase]:
 
 
 def scheduled(phases: Sequence[Phase], total_steps: int) -> list[Phase]:
-    """`phases` with their optimiser steps; ValueError when one is left without a step."""
+    """`phases` with their optimiser steps; ValueError if one of them would have no step."""
     found, start, share = [], 0, 0.0
     for phase in phases:
         share += phase.share
@@ -81,12 +85,12 @@ def scheduled(phases: Sequence[Phase], total_steps: int) -> list[Phase]:
 
 
 def phase_at(phases: Sequence[Phase], step: int) -> Phase:
-    """The phase that optimiser step `step` (counted from 1) belongs to; the last one for any step behind it."""
+    """The phase of optimiser step `step`, counted from 1; the last phase for any later step."""
     return next((phase for phase in phases if step <= phase.stop), phases[-1])
 
 
 def described(phases: Sequence[Phase], world_size: int) -> str:
-    """In words, with batches over all processes: `900 steps of 256 x 128, 100 steps of 256 x 512`."""
+    """The phases in words, with global batches: `900 steps of 256 x 128, 100 steps of 256 x 512`."""
     return ", ".join(
         f"{phase.stop - phase.start:,} steps of {phase.size * phase.accumulation * world_size} x {phase.length}"
         for phase in phases

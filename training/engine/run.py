@@ -1,7 +1,7 @@
-"""A run: its folder, its processes, its records.
+"""A run: its folder, its processes and its records.
 
-``run.json`` says what was run (flags, versions, commit, device, data); ``metrics.jsonl`` holds one object per
-event. Only the main process writes; every process holds a ``Run``.
+``run.json`` says what was run (flags, versions, commit, device, data); ``metrics.jsonl`` contains one JSON object per
+event. Every process has a ``Run``, but only the main process writes files.
 """
 
 import dataclasses
@@ -16,6 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -28,18 +29,23 @@ from training.files.atomic import write_json
 from training.files.hub_upload import check_access, upload
 
 PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "safetensors")
-# Set by torchrun, by MPI's launchers, by Slurm's srun; the first one counts: srun may have started torchruns.
+# Set by torchrun, MPI's launchers and Slurm's srun. The first one counts, because srun may have started torchrun.
 PROCESS_COUNTS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 
 
 class Run:
-    """What one process knows of the run it belongs to.
+    """What one process knows of the run that it belongs to.
 
-    Attributes: ``args`` (the parsed flags), ``accelerator``, ``device``, ``is_main`` (writes files and
-    prints), ``rank`` and ``world_size`` (processes), ``output_dir``.
+    Attributes:
+        args: the parsed flags; they do not change.
+        is_main: whether this is the process that writes files and prints.
+        rank: number of this process, from 0.
+        world_size: number of processes.
+        facts: the content of run.json.
+        saved_step: optimiser step of the last checkpoint that this process knows; 0 without one.
     """
 
-    def __init__(self, args, accelerator: Accelerator):
+    def __init__(self, args: Any, accelerator: Accelerator):
         self.args = args
         self.accelerator = accelerator
         self.device = accelerator.device
@@ -48,7 +54,7 @@ class Run:
         self.world_size = accelerator.num_processes
         self.output_dir = Path(args.output_dir)
         self.facts: dict = {}
-        self.saved_step = 0  # optimiser step of the last checkpoint
+        self.saved_step = 0
 
     @property
     def global_batch_size(self) -> int:
@@ -57,7 +63,7 @@ class Run:
         return args.per_device_train_batch_size * args.gradient_accumulation_steps * self.world_size
 
     def log(self, **event) -> None:
-        """Append one record to ``metrics.jsonl`` (and to the tracker asked for)."""
+        """Append one record to ``metrics.jsonl`` and, if there is one, send its numbers to the tracker."""
         if self.is_main:
             with open(self.output_dir / "metrics.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(event) + "\n")
@@ -66,30 +72,30 @@ class Run:
                 self.accelerator.log(numbers, step=event["step"])
 
     def say(self, text: str) -> None:
-        """Print a line, once for all processes, without tearing a progress bar."""
+        """Print a line on the main process, above the progress bar if one is shown."""
         if self.is_main:
             tqdm.write(text, file=sys.stdout)
             sys.stdout.flush()
 
     def progress(self, total: int, desc: str, initial: int = 0) -> tqdm:
-        """A progress bar; silent where stderr is not a terminal."""
+        """A progress bar on the main process; it shows nothing where stderr is not a terminal."""
         quiet = True if not self.is_main else None
         return tqdm(total=total, desc=desc, initial=initial, disable=quiet, dynamic_ncols=True)
 
     def describe(self, **facts) -> None:
-        """Merge facts (hashes and counts of the data, say) into ``run.json``.
+        """Merge facts, such as hashes and counts of the data, into ``run.json``.
 
-        The first call writes the file, so scripts make it once data and model are known to be good: until then
-        the folder does not count as taken.
+        A folder with a run.json counts as taken. Scripts therefore call this only after data and model have been
+        checked, so that a mistake in the flags can be corrected without another --output_dir.
         """
         self.facts.update(facts)
         if self.is_main:
             write_json(self.output_dir / "run.json", self.facts)
 
     def main_first(self, work: Callable):
-        """``work()`` on the main process, then on the others, which find its files.
+        """Return ``work()``, called on the main process first and then on the others, which find its files.
 
-        Where it fails the main process says why, and the others leave without a word.
+        If it raises on the main process, the others exit silently, so that the error is printed once.
         """
         failed = [True]
         try:
@@ -103,9 +109,9 @@ class Run:
         return result if self.is_main else work()
 
     def finish(self, results: dict) -> None:
-        """Write ``all_results.json``, which marks a finished run, and upload it if asked to.
+        """Write ``all_results.json``, which marks a finished run, and upload the folder with --push_to_hub.
 
-        Others may follow in this process.
+        Memory and trackers are released, because further runs may follow in this process (--seeds).
         """
         args = self.args
         if self.is_main:
@@ -117,7 +123,7 @@ class Run:
             upload(self.output_dir, args.hub_model_id, args.hub_private_repo, args.hub_dry_run, self.say)
 
 
-def start_run(args, script: str) -> Run:
+def start_run(args: Any, script: str) -> Run:
     """Check the output folder, start the processes, seed them, and gather the facts for ``run.json``.
 
     Raises:
@@ -125,13 +131,13 @@ def start_run(args, script: str) -> Run:
             on this machine.
     """
     check_output_dir(args)
-    logging.set_verbosity_error()  # what transformers reports of new weights, a script says itself, in one line
+    logging.set_verbosity_error()  # the scripts report new weights themselves, in one line
     logging.disable_progress_bar()
     if args.report_to == "tensorboard" and importlib.util.find_spec("tensorboard") is None:
         raise ValueError("--report_to tensorboard needs the package tensorboard: pip install tensorboard")
     if args.mixed_precision == "fp16" and not torch.cuda.is_available():
         raise ValueError("--mixed_precision fp16 needs a GPU; on CPU use bf16 or no")
-    # Accelerate raises for it in some set-ups and ignores it in others.
+    # Accelerate raises an error for this in some environments and ignores it in others.
     if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("true", "1") and not torch.accelerator.is_available():
         raise ValueError("FSDP was asked for, but there is no GPU; leave it out")
     trackers = {} if args.report_to == "none" else {"log_with": args.report_to, "project_dir": args.output_dir}
@@ -154,32 +160,32 @@ def start_run(args, script: str) -> Run:
         "device": device_name(run.device),
         "processes": run.world_size,
         "mixed_precision": run.accelerator.mixed_precision,
-        "initial_weights": None,  # ``load_network`` fills it in; new weights have no files
+        "initial_weights": None,  # filled in by ``load_network``; stays None for new weights, which have no files
     }
-    if (run.output_dir / "run.json").is_file():  # resumed: what earlier starts recorded stays
+    if (run.output_dir / "run.json").is_file():  # the run is resumed: keep what its earlier starts recorded
         earlier = json.loads((run.output_dir / "run.json").read_text(encoding="utf-8"))
         same = ("started", "command", "versions", "commit", "device", "processes")
         run.facts["earlier"] = [*earlier.pop("earlier", []), {name: earlier.get(name) for name in same}]
     return run
 
 
-def _accelerator(args, **trackers) -> Accelerator:
-    # Without cpu=True, torchrun on a machine without a GPU gives runs of one process each
+def _accelerator(args: Any, **trackers: Any) -> Accelerator:
+    # Without cpu=True, torchrun on a machine without a GPU would start several runs of one process each.
     no_device = not (torch.accelerator.is_available() or is_torch_xla_available())
-    # The others wait while the main process builds a corpus; torch's own limit is 10 minutes on GPUs.
+    # The other processes wait while the main process builds a corpus; torch's limit is 10 minutes on GPUs.
     patience = InitProcessGroupKwargs(timeout=datetime.timedelta(hours=6))
     return Accelerator(cpu=no_device, mixed_precision=args.mixed_precision, kwargs_handlers=[patience], **trackers)
 
 
 def check_launch(accelerator: Accelerator) -> None:
-    """Refuse what the launcher was asked for and Accelerate, or this project, would not do.
+    """Refuse requests to the launcher that Accelerate or this project would silently not fulfil.
 
     Raises:
         ValueError: fewer processes than asked for, another kind of parallelism than data parallelism and FSDP2, or
             gradient accumulation asked of the launcher.
     """
     asked = next((int(os.environ[name]) for name in PROCESS_COUNTS if name in os.environ), None)
-    # On a CPU `accelerate launch --num_processes 2` starts one process and leaves this trace of the number.
+    # On a CPU, `accelerate launch --num_processes 2` starts one process, which sees these two variables.
     alone = asked is None and "ACCELERATE_MIXED_PRECISION" in os.environ and "MASTER_PORT" in os.environ
     if asked not in (None, accelerator.num_processes) or (alone and accelerator.num_processes == 1):
         raise ValueError(
@@ -195,7 +201,8 @@ def check_launch(accelerator: Accelerator) -> None:
         raise ValueError("give --gradient_accumulation_steps to the script, behind its name, not to the launcher")
 
 
-def check_output_dir(args) -> None:
+def check_output_dir(args: Any) -> None:
+    """Raise ValueError if --output_dir is a file, or holds a run or a model and no resume was asked for."""
     folder = Path(args.output_dir)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--output_dir {folder} is a file; give a folder")
@@ -216,13 +223,13 @@ def check_output_dir(args) -> None:
         )
 
 
-def already_finished(args) -> bool:
-    """Whether the run that ``--resume_from_checkpoint`` is to go on with is over: a line says so then.
+def already_finished(args: Any) -> bool:
+    """Whether the run that ``--resume_from_checkpoint`` asks to resume is finished; if so, print a line.
 
-    No file of its folder is changed; with ``--push_to_hub`` it is uploaded.
+    No file of its folder is changed; with ``--push_to_hub`` the folder is uploaded.
 
     Raises:
-        ValueError: it was a run with other flags, or a checkpoint was named from which it would be trained again.
+        ValueError: the finished run had other flags, or a checkpoint was named from which it would be trained again.
     """
     folder = Path(args.output_dir)
     if not args.resume_from_checkpoint or read_results(folder) is None:
@@ -247,15 +254,19 @@ def already_finished(args) -> bool:
     return True
 
 
-def changed_flags(then: dict, args) -> list[str]:
-    """The flags that shape a run and differ from those in its run.json, each as "name before -> now"."""
+def changed_flags(then: dict[str, Any], args: Any) -> list[str]:
+    """The flags that shape a run and differ from those in its run.json, each as "name then -> now"."""
     now = {name: value for name, value in dataclasses.asdict(args).items() if name not in flags_with("free")}
-    # A flag that an older version did not know is taken to have had its value of today.
+    # A flag that an older version did not know counts as unchanged.
     return [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
 
 
 def read_results(folder: Path) -> dict | None:
-    """What ``all_results.json`` holds; None if the run in the folder is not finished."""
+    """The content of ``all_results.json``, or None if the run in the folder is not finished.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
     path = folder / "all_results.json"
     if not path.is_file():
         return None
@@ -268,18 +279,19 @@ def read_results(folder: Path) -> dict | None:
 
 
 def versions() -> dict[str, str]:
+    """Python's version and those of ``PACKAGES``, for run.json."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             found[name] = "not installed"
-    found["torch"] = torch.__version__  # names the build, too: +cpu, +cu130
+    found["torch"] = torch.__version__  # unlike the package's version, it names the build: +cpu, +cu130
     return found
 
 
 def commit() -> str:
-    """The commit of the checkout that this file lies in, '+' behind it if files differ; else 'unknown'."""
+    """The commit of the checkout that contains this file, with '+' if tracked files differ; else 'unknown'."""
     here = Path(__file__).parents[2]
     if not (here / ".git").exists():
         return "unknown"
@@ -290,17 +302,18 @@ def commit() -> str:
 
 
 def device_name(device: torch.device) -> str:
+    """The name of a GPU; for other devices their type, the architecture and the number of threads."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{device.type}, {platform.machine()}, {torch.get_num_threads()} threads"
 
 
 def report_errors(main: Callable[[], None]) -> int:
-    """Run a script's ``main`` and return its exit status, with one line on stderr if it is not 0.
+    """Run a script's ``main`` and return its exit status; if it is not 0, one line on stderr says why.
 
-    2: a user's mistake (ValueError, OSError). 1: the training diverged (FloatingPointError). 130: Ctrl-C outside
-    of the training steps, which exit with ``stopping.STOPPED`` by themselves.
-    ``BERT_REPRO_TRACEBACK=1`` shows the traceback as well.
+    The status is 2 for a mistake of the user's (ValueError, OSError), 1 if the training diverged
+    (FloatingPointError), and 130 for Ctrl-C outside of the training steps; during these, the process exits with
+    ``signals.STOPPED``. With ``BERT_REPRO_TRACEBACK=1`` the traceback is printed as well.
     """
     try:
         main()

@@ -1,13 +1,13 @@
-"""Stopping on SIGTERM and SIGINT (Ctrl-C): the step is finished, a checkpoint written, the process left.
+"""Stopping on SIGTERM and SIGINT (Ctrl-C): the step is finished, a checkpoint is written, and the process exits.
 
-The exit status is ``STOPPED``, so that a script of the batch system can tell "stopped, a checkpoint stands, start
-me again" from "done" (0), a user's mistake (2), a crash (1) and death by the signal itself (128 + its number):
+The exit status is ``STOPPED``, so that a script of the batch system can distinguish "stopped with a checkpoint, start
+again" from success (0), a mistake of the user's (2), a crash (1) and death by the signal itself (128 + its number):
 
     python run_pretraining.py ... --resume_from_checkpoint auto
     while [ $? = 75 ]; do python run_pretraining.py ... --resume_from_checkpoint auto; done
 
-A signal that comes between two steps, during an evaluation say, ends the run after the next one. torchrun hands a
-signal on to its processes and gives them 30 seconds; its own exit status is 1.
+A signal that arrives between two steps, for example during an evaluation, ends the run after the next step. torchrun
+forwards a signal to its processes and gives them 30 seconds; its own exit status is 1.
 """
 
 import os
@@ -15,14 +15,14 @@ import signal
 import threading
 import time
 
-STOPPED = 75  # EX_TEMPFAIL of sysexits.h: a temporary failure, the user is invited to try again
+STOPPED = 75  # EX_TEMPFAIL of sysexits.h: a temporary failure; trying again may succeed
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-# One Ctrl-C reaches a process twice under torchrun: from the terminal, and handed on by torchrun.
+# Under torchrun, one Ctrl-C reaches a process twice: from the terminal and from torchrun.
 SAME_SIGNAL_SECONDS = 1.0
 
 
 class StopSignals:
-    """Within this context the first signal only sets ``asked``; another one, a second later, kills as usual."""
+    """A context in which the first signal only sets ``asked``; a second one, at least 1 s later, kills as usual."""
 
     def __init__(self):
         self.asked = False
@@ -30,7 +30,7 @@ class StopSignals:
         self._earlier: dict = {}
 
     def __enter__(self):
-        if threading.current_thread() is threading.main_thread():  # Python lets no other thread do this
+        if threading.current_thread() is threading.main_thread():  # Python allows this in no other thread
             self._earlier = {number: signal.signal(number, self._note) for number in SIGNALS}
         return self
 
@@ -47,12 +47,13 @@ class StopSignals:
 
 
 def only_parent_ends_me(_worker: int = 0) -> None:
-    """For processes that make batches: the step being finished needs them, whoever else got the signal.
+    """Ignore SIGINT, and SIGTERM unless the parent process sent it; called in processes that prepare batches.
 
-    Ctrl-C goes to all processes of the terminal, and Slurm signals all processes of a job.
+    Ctrl-C reaches all processes of the terminal, and Slurm signals all processes of a job, but the training process
+    still needs batches to finish its step.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if hasattr(signal, "sigwaitinfo"):  # not on macOS; only this call says who sent a signal
+    if hasattr(signal, "sigwaitinfo"):  # macOS lacks it, and no other call says who sent a signal
 
         def wait():
             while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent:

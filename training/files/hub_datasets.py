@@ -2,13 +2,13 @@
 
 
 def load_from_hub(name: str, config_name: str | None, instead: str) -> dict:
-    """split -> ``datasets.Dataset``; where there is no validation split, the test split takes its place.
+    """The splits of a data set as ``datasets.Dataset``, by name; without a validation split, "test" replaces it.
 
     Args:
         instead: what to do without the Hub, for the error message.
 
     Raises:
-        ValueError: it cannot be loaded, or has neither of these splits.
+        ValueError: the data set cannot be loaded, or has neither of these splits.
     """
     try:
         import datasets  # here: slow to import, and most runs read files

@@ -1,11 +1,11 @@
-"""A finished folder -> a repository of the Hub: only the files named here, and no paths of this machine.
+"""Upload a finished folder to the Hub: only the files that are named here, and no paths of this machine.
 
     python -m training upload runs/first --hub_model_id you/name --hub_dry_run      # lists, uploads nothing
     python -m training upload runs/first --hub_model_id you/name
 
-What goes: configuration, weights, tokenizer, the code that the configuration names, model card, curves, run.json,
-metrics.jsonl and all_results.json. Whatever else lies in the folder stays: predictions, answers.html, submissions,
-checkpoints and corpora hold texts of the data, which may not be the user's to publish.
+The configuration, the weights, the tokenizer, the code that the configuration names, the model card, the curves,
+run.json, metrics.jsonl and all_results.json are uploaded. Other files of the folder are not: predictions, answers.html,
+submissions, checkpoints and corpora contain texts of the data, which the user may not be allowed to publish.
 
 run.json, metrics.jsonl and the model card name the data and repeat the command. In the uploaded copies every absolute
 path, and every path that begins with ~ or .., is cut to its last part; relative ones stay as they were typed. The
@@ -24,16 +24,27 @@ from pathlib import Path, PurePath
 from transformers.hf_argparser import string_to_bool
 
 FILES = (
-    *("config.json", "generation_config.json"),
-    *("model*.safetensors", "model.safetensors.index.json"),
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
-    *("vocab.txt", "vocab.json", "merges.txt"),
-    *("README.md", "run.json", "metrics.jsonl", "all_results.json", "training_curves.png"),
+    "config.json",
+    "generation_config.json",
+    "model*.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "README.md",
+    "run.json",
+    "metrics.jsonl",
+    "all_results.json",
+    "training_curves.png",
 )
 RECORDS = ("README.md", "run.json", "metrics.jsonl", "all_results.json")
-"""Files of FILES that a run writes about itself: they are uploaded without paths."""
+"""The files among FILES that a run writes about itself; paths are removed from them before the upload."""
 ATTEMPTS = 3
-# A path that begins at the root, at home or above: not a URL, not "and/or", not a Hub name.
+# A path that begins with /, ~ or ..; a URL, "and/or" and a name on the Hub must not match.
 PATH = re.compile(r"(?<![\w.:/~)\]<-])(?:~?/|\.\./)[^\s`'\"<>|,;:()\\]+")
 
 
@@ -53,7 +64,7 @@ def files_to_upload(folder: Path) -> list[Path]:
 
 
 def _code(folder: Path) -> Iterator[Path]:
-    """The modules that config.json names for `trust_remote_code`, and those that they import from beside them."""
+    """The modules that config.json names for `trust_remote_code`, and the modules beside them that these import."""
     from transformers.dynamic_module_utils import get_relative_import_files
 
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -64,7 +75,7 @@ def _code(folder: Path) -> Iterator[Path]:
 
 
 def content_to_upload(path: Path, repo_id: str) -> Path | bytes:
-    """The file itself; of a record, its content without paths of this machine."""
+    """The path of the file or, for a record, its content without paths of this machine."""
     if path.name not in RECORDS:
         return path
     run = json.loads((path.parent / "run.json").read_text(encoding="utf-8"))
@@ -78,7 +89,7 @@ def without_paths(text: str, known: Iterator[str] | tuple[str, ...] = ()) -> str
     """`text` with paths that begin with /, ~ or .. cut to their last part.
 
     Args:
-        known: strings that may be such paths as a whole, with spaces in them too; from a flag say.
+        known: strings that may be such paths as a whole, also with spaces in them, for example values of flags.
     """
     whole = {re.sub(r"^--\w+=", "", string) for string in known}
     for path in sorted((string for string in whole if re.match(r"~?/|\.\./", string)), key=len, reverse=True):
@@ -99,10 +110,10 @@ LATER = "; or drop --push_to_hub now, and upload the finished folder with python
 
 
 def check_access(repo_id: str, dry_run: bool, remedy: str = LATER) -> None:
-    """Before a long training: is the name one, is the Hub there, does it know us?
+    """Check before a long training that the name is valid, the Hub can be reached and the token is accepted.
 
     Raises:
-        ValueError: with the remedy.
+        ValueError: one of these is not so; the message says what to do.
     """
     from huggingface_hub import HfApi, constants, get_token
     from huggingface_hub.utils import HFValidationError, validate_repo_id
@@ -121,11 +132,11 @@ def check_access(repo_id: str, dry_run: bool, remedy: str = LATER) -> None:
 
 
 def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: Callable[[str], None]) -> None:
-    """Upload a finished folder, in one commit; what has not changed since the last upload is not sent again.
+    """Upload a finished folder in one commit; files that have not changed since the last upload are not sent again.
 
     Args:
-        private: of a new repository. One that exists keeps its visibility, and `say` is told.
-        dry_run: list the files and stop; needs neither network nor token.
+        private: visibility of a new repository. An existing one keeps its own, which is printed with `say`.
+        dry_run: only list the files, which needs neither network nor token.
 
     Raises:
         ValueError: in one line, with the remedy. The folder is never changed.
@@ -177,7 +188,7 @@ def _commit(contents: dict[str, Path | bytes], repo_id: str, private: bool, say:
 
 
 def _attempted(work: Callable[[], object], repo_id: str, remedy: str) -> None:
-    """`work()`, again if the server or the network fails for a moment; else one line for whatever the client raises."""
+    """Call `work()`, and try again after a temporary failure; raise a ValueError of one line for other failures."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             work()
@@ -197,13 +208,13 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _status(error: Exception) -> int | None:
-    """Of the HTTP answer behind an error; None if there was none."""
+    """The status of the HTTP answer that caused an error; None if there was no answer."""
     found = (getattr(getattr(one, "response", None), "status_code", None) for one in _chain(error))
     return next((status for status in found if status), None)
 
 
 def _is_network(error: Exception) -> bool:
-    """httpx and its successor, whichever the client is made with, derive all such errors from TransportError."""
+    """Whether the network failed. The Hub's clients (httpx and others) derive such errors from TransportError."""
     names = {kind.__name__ for one in _chain(error) for kind in type(one).__mro__}
     return bool(names & {"TransportError", "ConnectionError", "TimeoutError"})
 

@@ -1,8 +1,8 @@
-"""Tables of text with a place for every error: TSV without quoting, CSV with it, JSON lines; .gz and .xz of these.
+"""Read tables of text (TSV without quoting, CSV, JSON lines; also .gz and .xz); every error names file and line.
 
-GLUE's TSVs are not quoted: a field may begin with a quotation mark that never closes, and a reader
-with CSV rules then merges rows without a word. So `.tsv` is split at tabs and nothing else. Lines end
-at `\\n` only: the texts contain U+2028 and U+0085, which `str.splitlines` would break at.
+GLUE's TSVs are not quoted: a field may begin with a quotation mark that never closes, and a reader with the rules of
+CSV would silently merge rows. Therefore `.tsv` is split at tabs and at nothing else. Lines end at `\\n` only, because
+the texts contain U+2028 and U+0085, at which `str.splitlines` would split.
 """
 
 import csv
@@ -18,11 +18,11 @@ from tokenization.packed_files import kind_of, numbered_lines
 class Table:
     path: Path
     columns: dict[str, list]
-    """The chosen columns; strings, and from JSON also numbers and booleans."""
+    """The chosen columns. The values are strings; those from JSON may be numbers and booleans, too."""
     lines: list[int]
-    """Line of the file, from 1, on which each row begins."""
+    """Number of the line, from 1, on which each row begins."""
     skipped: list[int] = field(default_factory=list)
-    """Lines left out because their number of fields is wrong; only with ``ragged_share``."""
+    """Lines that were left out because their number of fields is wrong; empty without ``ragged_share``."""
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -51,7 +51,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list]]:
 
 
 def _jsonl_rows(path: Path) -> Iterator[tuple[int, list]]:
-    """The fields of the first object as a header, then each object's values in that order (absent: None)."""
+    """Yield the fields of the first object as the header, then the values of each object; None for absent fields."""
     header: list[str] = []
     for number, line in numbered_lines(path):
         if not line.strip():
@@ -94,13 +94,17 @@ def read_table(
     ragged_share: float = 0.0,
     may_be_null: tuple[str, ...] = (),
 ) -> Table:
-    """Read the columns that ``choose(header)`` names; it raises ValueError if it misses one.
+    """Read some columns of a table.
 
-    ``default_header`` is for files without a header (CoLA): used when the first line lacks its last name.
-    ``ragged_share`` is the share of rows with a wrong number of fields, blank lines among them, that is left out and
-    listed in ``Table.skipped``; above it, the first of them is an error. Blank lines may end a file.
-    ``may_be_null`` are columns in which JSON lines may have null, or nothing.
-    Raises ValueError, naming file and line, for whatever is not a table.
+    Args:
+        choose: header -> names of the columns to read; raises ValueError if one that it needs is missing.
+        default_header: for files without a header (CoLA); used if the first line lacks the last of these names.
+        ragged_share: largest share of rows with a wrong number of fields, blank lines included, that are left out and
+            listed in ``Table.skipped``. Blank lines at the end of the file do not count.
+        may_be_null: columns in which JSON lines may have null, or no value.
+
+    Raises:
+        ValueError: the file is not such a table; the message names file and line.
     """
     path = Path(path)
     kind = kind_of(path)

@@ -11,7 +11,7 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from tokenization.fingerprint import tokenizer_sha256
 from training.engine.batches import Features, evaluation_due, step_batches, steps_for
 from training.engine.best import Best
-from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
+from training.engine.checkpoint import Origin, resume, save_checkpoint, save_model_folder
 from training.engine.control import control_of
 from training.engine.curves import draw_curves
 from training.engine.initial_weights import load_network
@@ -103,7 +103,8 @@ def fine_tune(
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
-    done = resume(run, total_steps, model, optimizer, scheduler) if train else 0
+    origin = Origin(run.facts["data"], facts["tokenizer_sha256"], run.facts["initial_weights"])
+    done = resume(run, total_steps, model, optimizer, scheduler, origin) if train else 0
     best = Best(run, metric)
 
     def evaluated(step: int) -> tuple[dict, Any]:
@@ -115,7 +116,7 @@ def fine_tune(
     batches = step_batches(train, run, done, total_steps) if train else []
     last, stopped_early = total_steps, False
     seconds, started = 0.0, time.perf_counter()
-    for step in training_steps(run, model, optimizer, scheduler, batches, total_steps, done):
+    for step in training_steps(run, model, optimizer, scheduler, batches, total_steps, done, origin):
         seconds += time.perf_counter() - started
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
             record = {"epoch": round(step.index * size / len(train), 3), "loss": step.loss}
@@ -126,7 +127,7 @@ def fine_tune(
                 last, stopped_early = step.index, True
                 break
         if args.save_steps and step.index % args.save_steps == 0:
-            save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler)
+            save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler, origin)
         started = time.perf_counter()
     if not stopped_early:
         results, outcome = evaluated(total_steps)

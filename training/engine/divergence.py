@@ -1,0 +1,49 @@
+"""What the user reads when a training step has no finite loss or gradient."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from training.engine.phases import Phase, phase_at
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """An optimiser step whose loss or gradient is not finite; the weights are still those of the step before.
+
+    Attributes:
+        step: counted from 1.
+        instances: how many the global batch has.
+        culprits: places in the global batch, from 0, of the instances that have no finite loss on their own.
+    """
+
+    step: int
+    loss: float
+    grad_norm: float
+    instances: int
+    culprits: list[int]
+
+
+def explain_divergence(found: Divergence, phases: Sequence[Phase] = (), folder: Path | None = None) -> str:
+    """Which instances of the data the step had, which of them are to blame, and what to try.
+
+    Args:
+        phases: those of a pre-training, with their steps. Each of several reads a stream of data of its own, from the
+            beginning.
+        folder: of a pre-training run, whose instances ``python -m training show`` prints.
+    """
+    steps_before, data = found.step - 1, "the data"
+    if len(phases) > 1:
+        phase = phase_at(phases, found.step)
+        steps_before, data = steps_before - phase.start, f"the data of length {phase.length}"
+    first = steps_before * found.instances
+    positions = [str(first + place) for place in found.culprits[:8]]
+    verdict = (
+        f"no finite loss by itself: {', '.join(positions)}" if positions else "each of them by itself has a finite loss"
+    )
+    show = f"; python -m training show {folder} --step {found.step} prints them" if folder else ""
+    return (
+        f"step {found.step}: the loss is {found.loss}, the gradient norm {found.grad_norm}; the weights are still "
+        f"those of step {found.step - 1}. The step's instances: positions {first} to {first + found.instances - 1} "
+        f"of {data} ({verdict}){show}. Try a lower --learning_rate, a longer --warmup_steps, or --mixed_precision no"
+    )
