@@ -93,7 +93,9 @@ def test_a_finished_folder_may_be_uploaded(pretrained, data, tmp_path, monkeypat
     before = content(folder)
     monkeypatch.setattr(run, "upload", lambda folder, name, *how: uploaded.append((folder, name)))
     short_runs.start("run_glue", [*given, *AUTO, "--push_to_hub", "--hub_model_id", "someone/small"])
-    assert uploaded == [(folder, "someone/small")]
+    public = ["--hub_private_repo", "false", "--hub_dry_run"]  # how it is uploaded does not shape the run
+    short_runs.start("run_glue", [*given, *AUTO, "--push_to_hub", "--hub_model_id", "someone/small", *public])
+    assert uploaded == [(folder, "someone/small")] * 2
     assert content(folder) == before
 
 

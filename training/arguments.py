@@ -69,8 +69,10 @@ class SharedArguments:
         False, "Upload the finished model, its card and its records, but no predictions, to the Hub.", "free later"
     )
     hub_model_id: str | None = flag(None, "Repository name for --push_to_hub.", "free later")
-    hub_private_repo: bool = flag(True, "Whether a new repository is private; an existing one stays as it is.")
-    hub_dry_run: bool = flag(False, "With --push_to_hub, only list what would be uploaded.")
+    hub_private_repo: bool = flag(
+        True, "Whether a new repository is private; an existing one stays as it is.", "free later"
+    )
+    hub_dry_run: bool = flag(False, "With --push_to_hub, only list what would be uploaded.", "free later")
 
     def __post_init__(self):
         at_least(self, 1, "per_device_train_batch_size", "per_device_eval_batch_size")
