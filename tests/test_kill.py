@@ -108,8 +108,8 @@ def test_a_resumed_run_asks_for_the_data_of_its_steps_only(flags, tmp_path, monk
     batch = PretrainingInstances.batch
 
     def noted(self, start, stop):
-        if not self.fixed:
-            asked.append((self.max_seq_length, start, stop))
+        if not self.settings.fixed:
+            asked.append((self.settings.max_seq_length, start, stop))
         return batch(self, start, stop)
 
     monkeypatch.setattr(PretrainingInstances, "batch", noted)
