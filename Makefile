@@ -21,7 +21,7 @@ install: .venv/installed ## make .venv with the versions of constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[train,dev]'
 	touch $@
 
-demo: install ## vocabulary, pre-training and fine-tuning against random weights: six minutes, no data needed
+demo: install ## vocabulary, pre-training and fine-tuning against random weights; needs no data and some minutes
 	PATH="$(CURDIR)/$(BIN):$$PATH" DEMO_DIR="$(DEMO_DIR)" bash examples/demo.sh
 
 test: install ## run the tests that take seconds each
