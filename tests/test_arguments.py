@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.repository import ROOT
 from training import arguments
 from training.arguments import SCRIPTS, GlueArguments, PretrainingArguments, SharedArguments, SquadArguments, flags_with
 from training.engine.flags import NATURES, flag, natures, parse_arguments
-
-ROOT = Path(__file__).parent.parent
 
 SHARED_FLAGS = (  # the contract that scripts of other people rely on
     "output_dir seed num_train_epochs max_steps per_device_train_batch_size per_device_eval_batch_size "

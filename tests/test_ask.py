@@ -2,12 +2,12 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
 
+from tests.helpers.repository import ROOT
 from training.arguments import SquadArguments
 from training.engine.run import report_errors
 from training.tasks.squad.settings import DEFAULTS, settings_of, store_settings
@@ -16,7 +16,6 @@ from training.tasks.squad.threshold import stored_threshold
 from training.tools import ask
 from training.tools.ask import read_contexts, records
 
-ROOT = Path(__file__).parent.parent
 CONTEXT = "the old doctor opened a small red house by the river . " * 3
 
 

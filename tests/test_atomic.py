@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.repository import ROOT
 from training.files import atomic
 from training.files.atomic import damage, sealed_folder, whole_file, whole_files, write_json, write_text
-
-ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture

@@ -4,19 +4,18 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from transformers import BertTokenizer
 
+from tests.helpers.repository import ROOT
 from training.__main__ import main as command
 from training.pretraining.build_corpus import build_corpus
 from training.pretraining.instances import InstanceSettings, PretrainingInstances
 from training.pretraining.segments import LabelBalance
 from training.tools.audit import audit, draw_audit, draw_instance, main, step_positions
 
-ROOT = Path(__file__).parents[1]
 WORDS = [f"word{number}" for number in range(50)]
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 SETTINGS = {

@@ -12,6 +12,7 @@ import transformers
 from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer
 
+from tests.helpers.repository import ROOT
 from tokenization import BasicTokenizer, BertTokenizer, FullTokenizer, build_tokenizer, load_vocab, write_vocab
 from tokenization.text_files import read_texts
 
@@ -180,7 +181,7 @@ def test_every_reader_gives_the_same_ids(tmp_path, options):
 def test_a_clean_process_opens_the_folder(saved):
     code = (
         "import sys\n"
-        f"sys.path = [path for path in sys.path if path and path != {str(Path(__file__).parents[1])!r}]\n"
+        f"sys.path = [path for path in sys.path if path and path != {str(ROOT)!r}]\n"
         "from transformers import AutoTokenizer\n"
         f"t = AutoTokenizer.from_pretrained({str(saved)!r})\n"
         f"print(t({TEXT!r}, {PAIR!r})['input_ids'], t({TEXT!r}, {PAIR!r})['token_type_ids'])\n"

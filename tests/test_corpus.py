@@ -4,13 +4,13 @@ import os
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import entropy
 from transformers import BertTokenizer
 
+from tests.helpers.repository import ROOT
 from tokenization.fingerprint import tokenizer_json
 from training.pretraining import build_corpus as corpus_module
 from training.pretraining import encoding
@@ -252,7 +252,7 @@ print(build_corpus.build_corpus(documents(), Tokenizer(), sys.argv[1], fingerpri
 def test_a_killed_build_leaves_no_corpus(tmp_path):
     def run(stop):
         command = [sys.executable, "-c", KILLED, str(tmp_path / "c"), str(stop)]
-        return subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[1])
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
 
     assert run(25).returncode == -9
     assert not (tmp_path / "c").exists() and (tmp_path / "c.building").exists()

@@ -4,15 +4,13 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from tests.helpers.dealt_evaluation import BATCH, CASES
+from tests.helpers.repository import ROOT
 from training.engine.batches import dealt
-
-ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8])

@@ -16,10 +16,10 @@ from safetensors.torch import load_file
 from transformers import BertConfig
 
 import run_pretraining
+from tests.helpers.repository import ROOT
 from training.engine.checkpoint import resume
 from training.engine.run import PROCESS_COUNTS, check_launch
 
-ROOT = Path(__file__).parent.parent
 TORCHRUN = ("-m", "torch.distributed.run")
 
 

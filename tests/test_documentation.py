@@ -23,6 +23,7 @@ from transformers import BertConfig, dynamic_module_utils
 from modeling_bert_repro import BertForPreTraining
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
 from tests.helpers.figures import PAGES
+from tests.helpers.repository import ROOT
 from tokenization import build_tokenizer
 from training import arguments
 from training.__main__ import COMMANDS
@@ -31,7 +32,6 @@ from training.engine.flags import parse_arguments
 from training.tasks.classification import glue
 from training.tasks.classification.sources import load_data
 
-ROOT = Path(__file__).parent.parent
 SCRIPTS = sorted({*ROOT.glob("*.py")} - {ROOT / "setup.py"})
 SOURCES = [
     *SCRIPTS,

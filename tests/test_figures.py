@@ -4,14 +4,13 @@ import ast
 import json
 import random
 import re
-from pathlib import Path
 
 import pytest
 
 from benchmarks import provenance, tables
 from tests.helpers.figures import PAGES, STALE, all_figures, blocks_of, mistakes, output_of, printed, value_of
+from tests.helpers.repository import ROOT
 
-ROOT = Path(__file__).parent.parent
 MUTATIONS = 50
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import short_runs
+from tests.helpers.repository import ROOT
 from training.engine import run
 from training.engine.run import report_errors
 
-ROOT = Path(__file__).parent.parent
 AUTO = ("--resume_from_checkpoint", "auto")
 
 

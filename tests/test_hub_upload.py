@@ -16,10 +16,10 @@ from modeling_bert_repro import BertForTokenClassification
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
 from tests.helpers import hub_stand_in
 from tests.helpers.hub_stand_in import TOKEN
+from tests.helpers.repository import ROOT
 from tests.helpers.tagged_text import CONLL, write
 from training.files.hub_upload import check_access, files_to_upload, upload, without_paths
 
-ROOT = Path(__file__).parent.parent
 NAME = "user/name"
 CODE = {*PLAIN_FILES, *FAST_FILES}
 MODEL = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"}

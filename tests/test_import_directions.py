@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.helpers.repository import ROOT
+
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "extract_features")
 # What each part may import of the project, besides itself.
 NETWORK, TOKENIZATION, ARGUMENTS = "modeling_bert_repro", "tokenization", "training.arguments"

@@ -12,6 +12,7 @@ import torch
 from transformers import BertConfig
 
 import run_pretraining
+from tests.helpers.repository import ROOT
 from training.pretraining.instances import PretrainingInstances
 from training.tools.audit import open_run, read_run
 
@@ -75,7 +76,7 @@ def assert_same_run(whole: Path, other: Path):
 @pytest.mark.parametrize("points", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_anywhere_and_resumed_is_bit_equal(flags, tmp_path, points):
     settings = json.dumps({"flags": flags, "folder": str(tmp_path), "points": points, "seed": points})
-    driver = [sys.executable, Path(__file__).parent / "helpers" / "forked_runs.py", "killed", settings]
+    driver = [sys.executable, ROOT / "tests/helpers/forked_runs.py", "killed", settings]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(driver, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
@@ -93,7 +94,7 @@ def test_a_build_killed_at_any_line_of_its_end_encodes_nothing_again(tmp_path, t
     """While it counts, hashes, writes the manifest, renames: what was encoded stays, and the corpus is the same."""
     shutil.copy(text_file, tmp_path / "text.txt")
     shutil.copytree(tokenizer_folder, tmp_path / "tokenizer")
-    driver = [sys.executable, Path(__file__).parent / "helpers/killed_builds.py", tmp_path]
+    driver = [sys.executable, ROOT / "tests/helpers/killed_builds.py", tmp_path]
     done = subprocess.run(driver, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 50

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parent
+from tests.helpers.repository import ROOT
+
+TESTS = ROOT / "tests"
 FILES = sorted(TESTS.rglob("*.py"))
 HELPERS = TESTS / "helpers"
 

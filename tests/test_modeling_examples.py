@@ -10,8 +10,9 @@ import torch
 from transformers import AutoTokenizer, BertConfig, dynamic_module_utils
 
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining, BertForSequenceClassification
+from tests.helpers.repository import ROOT
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = ROOT / "examples"
 
 
 @pytest.fixture

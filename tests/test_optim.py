@@ -1,5 +1,4 @@
 import copy
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +8,7 @@ from transformers import BertForPreTraining as Stock
 from transformers import get_linear_schedule_with_warmup
 
 from modeling_bert_repro import BertForPreTraining
+from tests.helpers.repository import ROOT
 from training.engine.optimizer import BertAdamW, create_optimizer, linear_schedule, parameter_groups
 
 
@@ -133,8 +133,7 @@ def test_state_comes_back_bit_by_bit(small_config, name):
 
 
 def test_every_script_honours_the_flag():
-    root = Path(__file__).parent.parent
-    files = (root / "run_pretraining.py", root / "training" / "tasks" / "fine_tuning.py")
+    files = (ROOT / "run_pretraining.py", ROOT / "training" / "tasks" / "fine_tuning.py")
     calls = [line for file in files for line in file.read_text().splitlines() if "create_optimizer(" in line]
     assert len(calls) == 2 and all("args.optimizer)" in call for call in calls)
 

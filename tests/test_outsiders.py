@@ -14,8 +14,8 @@ from transformers import Trainer, TrainingArguments, pipeline
 import modeling_bert_repro
 from modeling_bert_repro import BertForPreTraining, BertForSequenceClassification, BertModel, losses, pretrained
 from tests.helpers.bert_pairs import every_class, make_inputs, make_labels, ours, pair, tiny_config
+from tests.helpers.repository import ROOT
 
-ROOT = Path(__file__).parent.parent
 VOCAB = "[PAD] [UNK] [CLS] [SEP] [MASK] the red house".split()
 
 

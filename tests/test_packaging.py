@@ -16,8 +16,8 @@ import yaml
 
 import modeling_bert_repro
 import training
+from tests.helpers.repository import ROOT
 
-ROOT = Path(__file__).parents[1]
 PACKAGES = ("modeling_bert_repro", "tokenization", "training")
 STRICT = ("modeling_bert_repro", "tokenization")  # their types and docstrings are complete
 SCRIPTS = sorted(path.name for path in (*ROOT.glob("run_*.py"), ROOT / "extract_features.py"))

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.helpers.repository import ROOT
 from tokenization import build_tokenizer
 from tokenization.packed_files import kind_of, numbered_lines, open_packed, read_text
 from tokenization.text_files import read_texts
@@ -24,7 +25,6 @@ from training.tasks.squad.squad_data import read_squad
 from training.tasks.swag import read_swag
 from training.tools.ask import read_contexts
 
-ROOT = Path(__file__).parent.parent
 WORDS = ["the dog sat .", "a bird sang !", "it was far ,", "one red house ."]
 ROWS = [f"{WORDS[n * n % 4]} {n * 7919 % 100_003}" for n in range(120)]
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *".!,", "dog", "bird", "the", "a", *"0123456789"]

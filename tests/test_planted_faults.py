@@ -4,13 +4,12 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from tests.helpers.planting import plant
+from tests.helpers.repository import ROOT
 
-ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "modeling_bert_repro"
 TESTS = (
     *("test_parity.py", "test_modeling_bert.py", "test_modeling_losses.py", "test_unpadding.py"),

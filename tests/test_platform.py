@@ -2,11 +2,11 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.helpers.repository import ROOT
+
 SCRIPTS = sorted(path.stem for path in ROOT.glob("*.py") if path.stem != "setup")
 COMMANDS = ("training.tools.ask", "training.files.hub_upload", "training.tools.budget")
 

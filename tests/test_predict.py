@@ -1,7 +1,6 @@
 """Prediction over batches sorted by length: the three callers run one loop and get the same bits."""
 
 import ast
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,13 +8,13 @@ import pytest
 import torch
 import transformers
 
+from tests.helpers.repository import ROOT
 from training.engine import predict
 from training.engine.batches import Features
 from training.tasks import feature_extraction
 from training.tasks.feature_extraction import Row
 from training.tools import ask
 
-ROOT = Path(__file__).parent.parent
 SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
 
 

@@ -16,6 +16,7 @@ import extract_features
 import modeling_bert_repro
 import run_pretraining
 from tests.helpers import short_runs
+from tests.helpers.repository import ROOT
 from training.arguments import PretrainingArguments
 from training.engine.flags import parse_arguments
 from training.engine.initial_weights import load_network, weights_sha256
@@ -23,8 +24,6 @@ from training.engine.run import report_errors
 from training.files.hashing import sha256
 from training.pretraining.network import build_model
 from training.tools import ask
-
-ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ from transformers import BertConfig, pipeline
 
 import run_glue
 from tests.helpers.glue_runs import events, train
+from tests.helpers.repository import ROOT
 from training.arguments import GlueArguments
 from training.builtin_data import documentation
 from training.engine import checkpoint
@@ -23,7 +24,6 @@ from training.engine.run import report_errors
 from training.tasks import fine_tuning
 from training.tasks.classification import submission
 
-ROOT = Path(__file__).parent.parent
 EXPECTED = {
     "cola": {"eval_matthews_correlation", "eval_loss"},
     "sst2": {"eval_accuracy", "eval_loss"},

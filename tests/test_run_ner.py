@@ -5,7 +5,6 @@ import os
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from transformers import AutoModelForTokenClassification, AutoTokenizer, BertCon
 
 import modeling_bert_repro
 import run_ner
+from tests.helpers.repository import ROOT
 from tests.helpers.tagged_text import CONLL, write
 from training.arguments import NerArguments
 from training.engine.flags import parse_arguments
@@ -24,7 +24,6 @@ from training.tasks.ner import tagged_text
 from training.tasks.ner.metrics import span_scores
 from training.tools.report import read_runs, tables
 
-ROOT = Path(__file__).parent.parent
 # A word tells its tag: names of one word, and of two.
 NAMES = {"LOC": ([["house"], ["river"]], [["old", "city"], ["old", "garden"]]),
          "PER": ([["king"], ["queen"]], [["new", "doctor"], ["new", "teacher"]])}  # fmt: skip

@@ -17,10 +17,9 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, Bert
 
 import run_pretraining
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
+from tests.helpers.repository import ROOT
 from training.engine.throughput import training_flops
 from training.pretraining import evaluation
-
-ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +206,7 @@ def test_two_phases_in_one_run(flags, monkeypatch):
 def test_two_processes_do_what_one_does(flags, tmp_path):
     """2 gloo ranks, half the batch each; float32, so equal up to the order of additions."""
     more = flags("pair", per_device_train_batch_size=4, verify_invariance=True)
-    pair = launch([str(Path(__file__).parent / "helpers" / "forked_runs.py"), "pair", json.dumps({"flags": more})])
+    pair = launch([str(ROOT / "tests/helpers/forked_runs.py"), "pair", json.dumps({"flags": more})])
     alone = in_process(flags("alone"))
     output, errors = pair.communicate(timeout=180)
     assert pair.returncode == 0, errors

@@ -8,7 +8,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,6 +18,7 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer, BertConfi
 import modeling_bert_repro
 import run_squad
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
+from tests.helpers.repository import ROOT
 from tests.helpers.squad_examples import squad_content
 from training.__main__ import main as run_command
 from training.arguments import SquadArguments
@@ -29,8 +29,6 @@ from training.tasks import fine_tuning
 from training.tasks.squad import squad_data, window_cache
 from training.tasks.squad.metrics import score
 from training.tools import ask
-
-ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,13 +16,13 @@ from transformers import AutoModelForMultipleChoice, AutoTokenizer, BertConfig
 
 import modeling_bert_repro
 import run_swag
+from tests.helpers.repository import ROOT
 from training.arguments import SwagArguments
 from training.engine.flags import parse_arguments
 from training.engine.run import report_errors
 from training.tasks import fine_tuning
 from training.tools.report import read_runs, tables
 
-ROOT = Path(__file__).parent.parent
 HEADER = ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source"]
 HEADER += [*(f"ending{i}" for i in range(4)), "label"]
 WORDS = ("red", "green", "blue", "old")

@@ -14,13 +14,13 @@ from safetensors.torch import load_file, save_file
 
 import run_glue
 from tests.helpers.glue_runs import train
+from tests.helpers.repository import ROOT
 from training.arguments import GlueArguments
 from training.engine.flags import parse_arguments
 from training.tasks import fine_tuning, seeds
 from training.tasks.classification.glue import baselines
 from training.tasks.classification.sources import load_data
 
-ROOT = Path(__file__).parent.parent
 BATCH = "--per_device_train_batch_size=32"
 QUICK = ("--max_steps=2", "--learning_rate=1e-3")
 

@@ -11,12 +11,12 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining
 
+from tests.helpers.repository import ROOT
 from tests.helpers.sharded_training import prepared, train
 from training.engine.checkpoint import load_checkpoint
 from training.files.atomic import damage
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parent.parent
 
 
 def records(folder: Path) -> list[dict]:

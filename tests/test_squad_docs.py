@@ -12,10 +12,11 @@ from transformers.pipelines import PIPELINE_REGISTRY
 
 import modeling_bert_repro
 import run_squad
+from tests.helpers.repository import ROOT
 from tests.helpers.squad_examples import squad_content
 from training.__main__ import main as run_command
 
-DOCUMENT = Path(__file__).parent.parent / "docs" / "squad.md"
+DOCUMENT = ROOT / "docs" / "squad.md"
 PROGRAMS = {"run_squad.py": run_squad.main, "training": run_command}
 
 

@@ -7,13 +7,13 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 import torch
 from torch.optim.lr_scheduler import LambdaLR
 
 from modeling_bert_repro import BertForSequenceClassification
+from tests.helpers.repository import ROOT
 from training.engine import signals
 from training.engine.batches import Features, step_batches
 from training.engine.checkpoint import resume, save_checkpoint
@@ -21,8 +21,6 @@ from training.engine.loop import training_steps
 from training.engine.run import report_errors
 from training.engine.signals import STOPPED, StopSignals
 from training.files.atomic import damage
-
-ROOT = Path(__file__).parent.parent
 
 
 def source() -> Features:

@@ -2,15 +2,14 @@
 
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.helpers.repository import ROOT
 from training.tasks import seeds
 from training.tasks.student_t import incomplete_beta, mean_interval, t_test, two_sided_p, two_sided_quantile
 
-ROOT = Path(__file__).parent.parent
 DEGREES = (1, 2, 3, 4, 5, 7, 9, 10, 19, 29, 99, 999)
 SERIES = sorted(ROOT.glob("docs/runs/*/summary.json"))
 

@@ -17,11 +17,11 @@ import pytest
 
 import tokenization.train_wordpiece as module
 from tests.helpers.hostile_text import hostile_texts
+from tests.helpers.repository import ROOT
 from tokenization import BasicTokenizer, build_tokenizer, load_vocab
 from tokenization.text_files import read_texts
 from tokenization.train_wordpiece import count_words, main, train_wordpiece
 
-ROOT = Path(__file__).parents[1]
 LINES = ["The cat sat on the mat.", "", "The dog — sat on the cat;", "中文 and naïve text"]
 
 # Words drawn evenly from few letters: many pairs are equally frequent, so that the order of ties decides.

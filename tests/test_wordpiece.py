@@ -10,12 +10,12 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from tests.helpers.hostile_text import hostile_texts
+from tests.helpers.repository import ROOT
 from tokenization import BasicTokenizer, FullTokenizer, WordpieceTokenizer, build_tokenizer, load_vocab, wordpiece
 from tokenization.library_tables import CHANGED, LOWER, YOUNGER
 from tokenization.text_files import read_texts
 from tokenization.train_wordpiece import train_wordpiece
 
-ROOT = Path(__file__).parents[1]
 PIECES = ["[UNK]", "[CLS]", "[SEP]", "want", "##want", "##ed", "wa", "un", "runn", "##ing", ","]
 
 
