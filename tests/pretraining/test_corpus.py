@@ -1,4 +1,4 @@
-"""Building and opening a corpus, in one process and several; test_reading.py has the reading of documents."""
+"""Building and opening a corpus, in one process and several; test_documents.py has the reading of documents."""
 
 import os
 import pickle

@@ -180,7 +180,7 @@ def test_anybody_opens_it(finished, tokenizer_folder):
 
 
 def test_two_phases_in_one_run(flags, monkeypatch):
-    """Resumed in both of them: test_kill.py."""
+    """Resumed in both of them: tests/engine/test_kill.py."""
     evaluate, evaluated = evaluation.evaluate, []
     monkeypatch.setattr(
         evaluation,

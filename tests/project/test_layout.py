@@ -56,11 +56,11 @@ def test_shared_code_comes_from_the_helpers_alone(path):
 def test_wrong_imports_are_noticed(tmp_path):
     wrong = tmp_path / "test_wrong.py"
     wrong.write_text(
-        "import os, conftest\nfrom test_squad import flags\nfrom tests.conftest import WORDS\nfrom . import test_ask\n"
+        "import os, conftest\nfrom test_loop import flags\nfrom tests.conftest import WORDS\nfrom . import test_ask\n"
         "from tests.helpers.words import WORDS\nfrom training import squad\n"
     )
     found = wrong_imports(wrong)
-    assert {name.split(".")[0] or "." for name in found} == {"conftest", "test_squad", "tests", "."}
+    assert {name.split(".")[0] or "." for name in found} == {"conftest", "test_loop", "tests", "."}
     assert "tests.helpers.words" not in found and "training.tasks.squad.squad_data" not in found
 
 

@@ -3,7 +3,7 @@
 A change of data order, masks, network, loss, optimiser or schedule moves these numbers. If that was
 the intention, write the file anew and say in the commit message what moved them:
 
-    python tests/test_golden_losses.py
+    python tests/pretraining/test_golden_losses.py
 
 Nothing random here depends on machine or versions: order, masks and weights are hashes. torch's own initialisation
 changed between 2.11 and 2.13, and its dropout masks come from MKL where there is MKL: both are left out.
@@ -18,7 +18,7 @@ import pytest
 import torch
 from transformers import BertConfig
 
-sys.path.insert(0, str(Path(__file__).parent.parent))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tokenization import build_tokenizer

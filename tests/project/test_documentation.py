@@ -4,7 +4,7 @@ Conventions that this file checks, in every page of `PAGES` and the headers of t
 - `training/engine/optimizer.py: create_optimizer` names something that stands in that file.
 - A command with ... in it is a sketch: its flags must exist, but it need not parse.
 
-Its figures are checked by tests/test_figures.py; tests/helpers/figures.py says how a figure names its record.
+Its figures are checked by tests/project/test_figures.py; tests/helpers/figures.py says how a figure names its record.
 """
 
 import ast
@@ -90,7 +90,7 @@ def missing_tests(text: str) -> list[str]:
     """Of `tests/test_x.py -k word`: those whose word stands in no name of a test of that file."""
     return [
         f"{file} -k {word}"
-        for file, word in re.findall(r"`(tests/\w+\.py) -k (\w+)", text)
+        for file, word in re.findall(r"`(tests/[\w/]+\.py) -k (\w+)", text)
         if not re.search(rf"^def test_\w*{word}", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
     ]
 
@@ -208,9 +208,8 @@ def test_mistakes_are_noticed(capsys):
     assert missing_names("`training/engine/loop.py: training_steps` `training/engine/loop.py: nothing`") == [
         "training/engine/loop.py: nothing"
     ]
-    assert missing_tests("`tests/test_masking.py -k mask_mix` `tests/test_masking.py -k nothing`") == [
-        "tests/test_masking.py -k nothing"
-    ]
+    file = "tests/pretraining/test_masking.py"
+    assert missing_tests(f"`{file} -k mask_mix` `{file} -k nothing`") == [f"{file} -k nothing"]
     assert unknown_flags("`--seed --max-steps --nothing` a -- b") == ["--nothing"]
     right = "    python run_glue.py --model_name_or_path m --task_name mrpc --output_dir out\n"
     assert not bad_commands(right + "`python run_glue.py ... --resume_from_checkpoint auto`")
@@ -224,7 +223,7 @@ def test_every_difference_from_the_paper_says_what_we_do_and_where():
     text = (ROOT / "docs" / "paper_vs_code.md").read_text()
     for entry in re.split(r"^### ", text, flags=re.MULTILINE)[1:]:
         assert "**Here.**" in entry, entry
-        assert "Not done" in entry or re.search(r"`tests/\w+\.py: \w+`", entry), entry
+        assert "Not done" in entry or re.search(r"`tests/[\w/]+\.py: \w+`", entry), entry
 
 
 def test_the_task_of_contributing_can_be_trained(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.helpers.repository import ROOT
 
 PACKAGE = ROOT / "modeling_bert_repro"
 TESTS = (
-    *("test_parity.py", "test_modeling_bert.py", "test_modeling_losses.py", "test_unpadding.py"),
+    *("test_parity.py", "test_modeling_bert.py", "test_losses.py", "test_unpadding.py"),
     *("test_second_derivatives.py", "test_outsiders.py"),
 )
 ENCODER, HEADS, LOSSES, UNPADDING = "modeling_bert.py", "heads.py", "losses.py", "unpadding.py"
@@ -174,8 +175,10 @@ def test_faults_are_planted_where_they_are_named():
 def test_fault_is_noticed(name, tmp_path):
     shutil.copytree(PACKAGE, tmp_path / "modeling_bert_repro")
     shutil.copytree(ROOT / "tests" / "helpers", tmp_path / "tests" / "helpers")
-    for test in ("__init__.py", *TESTS):
-        shutil.copy(ROOT / "tests" / test, tmp_path / "tests")
+    room = Path("tests", "modeling_bert_repro")
+    (tmp_path / room).mkdir()
+    for file in ("tests/__init__.py", *(room / name for name in ("__init__.py", *TESTS))):
+        shutil.copy(ROOT / file, tmp_path / file)
     (tmp_path / "modeling_bert_repro" / FAULTS[name][0]).write_text(faulty_source(name), encoding="utf-8")
     result = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests"],
