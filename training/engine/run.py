@@ -38,6 +38,7 @@ class Run:
 
     Attributes:
         args: the parsed flags; they do not change.
+        seed: of the data's order, the instances and dropout.
         is_main: whether this is the process that writes files and prints.
         rank: number of this process, from 0.
         world_size: number of processes.
@@ -47,6 +48,7 @@ class Run:
 
     def __init__(self, args: Any, accelerator: Accelerator):
         self.args = args
+        self.seed = args.seed
         self.accelerator = accelerator
         self.device = accelerator.device
         self.is_main = accelerator.is_main_process

@@ -17,7 +17,7 @@ from training.engine.curves import draw_curves
 from training.engine.initial_weights import load_network
 from training.engine.loop import training_steps
 from training.engine.model_card import write_model_card
-from training.engine.models import config_labels, set_switches
+from training.engine.models import config_labels, prepare_for_training, set_switches
 from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.run import Run
 
@@ -48,9 +48,7 @@ def build_model(
         ValueError: as in ``load_network``; or weights are newly initialised and there is no training data.
     """
     args, why, names = run.args, "", config_labels(before)
-    config = copy.deepcopy(
-        config
-    )  # a copy, because saving changes it and other runs of a series start from the same config
+    config = copy.deepcopy(config)  # saving changes it, and the other runs of a series start from the same one
     if args.config_name:
         model, new = cls(config, **more), ["all weights"]
     else:
@@ -71,8 +69,7 @@ def build_model(
             model = control_of(model, spans_over_padding=args.unpad_inputs == "false")
         else:
             set_switches(model.config, args)
-    if args.torch_compile:
-        model.compile()
+    prepare_for_training(model, args)
     return model
 
 
@@ -116,7 +113,10 @@ def fine_tune(
     batches = step_batches(train, run, done, total_steps) if train else []
     last, stopped_early = total_steps, False
     seconds, started = 0.0, time.perf_counter()
-    for step in training_steps(run, model, optimizer, scheduler, batches, total_steps, done, origin):
+    steps = training_steps(
+        run, model, optimizer, scheduler, batches, total_steps, done, origin, max_grad_norm=args.max_grad_norm
+    )
+    for step in steps:
         seconds += time.perf_counter() - started
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
             record = {"epoch": round(step.index * size / len(train), 3), "loss": step.loss}
@@ -136,9 +136,14 @@ def fine_tune(
         results = best.restore(model)
         if best.step != last:
             _, outcome = evaluate(model, best.step)
-    rate = (last - done) * size / seconds if seconds else 0
-    speed = {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3), "train_steps": last}
-    return Tuned(model, results | speed, outcome, bool(train), best)
+    results = results | _speed(seconds, (last - done) * size) | {"train_steps": last}
+    return Tuned(model, results, outcome, bool(train), best)
+
+
+def _speed(seconds: float, sequences: int) -> dict[str, float]:
+    """Of the training steps alone, without evaluations and checkpoints, since the last start of the run."""
+    rate = sequences / seconds if seconds else 0
+    return {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3)}
 
 
 def save_folder(
