@@ -95,20 +95,12 @@ def fine_tune(
     if train:
         train = train.shuffled(args.seed, group=size if args.group_by_length else 0)
     total_steps = steps_for(args, len(train), size) if train else 0
-    facts = {"tokenizer_sha256": tokenizer_sha256(tokenizer), "parameters": model.num_parameters()}
-    run.describe(**facts, total_steps=total_steps)
+    origin = _describe(run, model, tokenizer, total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
-    origin = Origin(run.facts["data"], facts["tokenizer_sha256"], run.facts["initial_weights"])
     done = resume(run, total_steps, model, optimizer, scheduler, origin) if train else 0
     best = Best(run, metric)
-
-    def evaluated(step: int) -> tuple[dict, Any]:
-        results, outcome = evaluate(model, step)
-        if results:
-            run.log(event="eval", step=step, **results)
-        return results, outcome
 
     batches = step_batches(train, run, done, total_steps) if train else []
     last, stopped_early = total_steps, False
@@ -122,7 +114,7 @@ def fine_tune(
             record = {"epoch": round(step.index * size / len(train), 3), "loss": step.loss}
             run.log(event="train", step=step.index, **record, learning_rate=step.lr, grad_norm=step.grad_norm)
         if evaluation_due(run, step.index, len(train)) and step.index < total_steps:
-            results, outcome = evaluated(step.index)
+            results, outcome = _evaluated(run, evaluate, model, step.index)
             if best.add(step.index, results, model):
                 last, stopped_early = step.index, True
                 break
@@ -130,7 +122,7 @@ def fine_tune(
             save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler, origin)
         started = time.perf_counter()
     if not stopped_early:
-        results, outcome = evaluated(total_steps)
+        results, outcome = _evaluated(run, evaluate, model, total_steps)
         best.add(total_steps, results, model)
     if args.load_best_model_at_end:
         results = best.restore(model)
@@ -138,6 +130,20 @@ def fine_tune(
             _, outcome = evaluate(model, best.step)
     results = results | _speed(seconds, (last - done) * size) | {"train_steps": last}
     return Tuned(model, results, outcome, bool(train), best)
+
+
+def _describe(run: Run, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, total_steps: int) -> Origin:
+    """Say in run.json what is trained; return the part that a resumed run must share."""
+    tokenizer_hash = tokenizer_sha256(tokenizer)
+    run.describe(tokenizer_sha256=tokenizer_hash, parameters=model.num_parameters(), total_steps=total_steps)
+    return Origin(run.facts["data"], tokenizer_hash, run.facts["initial_weights"])
+
+
+def _evaluated(run: Run, evaluate: Callable[[Any, int], tuple[dict, Any]], model: Any, step: int) -> tuple[dict, Any]:
+    results, outcome = evaluate(model, step)
+    if results:
+        run.log(event="eval", step=step, **results)
+    return results, outcome
 
 
 def _speed(seconds: float, sequences: int) -> dict[str, float]:
