@@ -99,9 +99,12 @@ def fine_tune(
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
-    done = resume(run, total_steps, model, optimizer, scheduler, origin) if train else 0
+    done = 0
+    if train:
+        done = resume(run, total_steps, model, optimizer, scheduler, origin)
+    else:
+        run.confirm()
     best = Best(run, metric)
-
     batches = step_batches(train, run, done, total_steps) if train else []
     last, stopped_early = total_steps, False
     seconds, started = 0.0, time.perf_counter()
