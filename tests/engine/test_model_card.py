@@ -189,7 +189,7 @@ def test_answer_code_finds_the_best_span(saved, capsys):
     assert printed == tokenizer.decode(inputs["input_ids"][0][first : last + 1])
 
 
-def test_mistakes(tmp_path):
+def test_wrong_arguments_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"expected run\.json"):
         write_model_card(tmp_path, kind="glue", datasets=["x"], metrics={})
     with pytest.raises(ValueError, match="expected kind pretraining, glue, squad, ner, swag; got 'nli'"):

@@ -3,22 +3,19 @@
 A change of data order, masks, network, loss, optimiser or schedule moves these numbers. If that was
 the intention, write the file anew and say in the commit message what moved them:
 
-    python tests/pretraining/test_golden_losses.py
+    python -m tests.pretraining.test_golden_losses
 
 Nothing random here depends on machine or versions: order, masks and weights are hashes. torch's own initialisation
 changed between 2.11 and 2.13, and its dropout masks come from MKL where there is MKL: both are left out.
 """
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from transformers import BertConfig
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tokenization import build_tokenizer

@@ -88,7 +88,7 @@ def test_real_steps_of_each_phase(shape, capsys, monkeypatch):
         (["--hours", "1", "--phases", "128"], "is no phase"),
     ],
 )
-def test_mistakes(flags, message, capsys):
+def test_wrong_arguments_are_refused(flags, message, capsys):
     with pytest.raises(SystemExit) as stop:
         budget.main(flags)
     assert stop.value.code == 2 and message in capsys.readouterr().err
