@@ -198,7 +198,7 @@ def test_two_phases_in_one_run(flags, monkeypatch):
     rates = [event["learning_rate"] / 1e-3 for event in train]
     assert rates == pytest.approx([0, 1 / 2, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
     assert json.loads((folder / "run.json").read_text())["phases"] == "4 steps of 8 x 16, 4 steps of 6 x 32"
-    (folder / "all_results.json").unlink()  # as if it had been stopped
+    (folder / "all_results.json").unlink()  # Without this file the run is not finished.
     with pytest.raises(ValueError, match=r"other settings \(global_batch_size 4 steps of 8 x 16, 4 steps of 6 x 32 ->"):
         in_process(flags("phases", resume_from_checkpoint="auto", **(more | {"phases": "16:0.5:4,32:0.5:6"})))
 
@@ -297,7 +297,7 @@ def test_resumed_before_the_first_checkpoint(flags, tmp_path):
     """Nothing to load: the steps are taken again, and only once in the records."""
     once = in_process(flags("once", save_steps=0))
     records = (once / "metrics.jsonl").read_text()
-    (once / "all_results.json").unlink()  # as if it had been stopped
+    (once / "all_results.json").unlink()  # Without this file the run is not finished.
     again = in_process(flags("once", save_steps=0, resume_from_checkpoint="auto"))
     assert [e["step"] for e in events(again, "train")] == [1, 2, 3, 4, 5, 6]
     assert len((again / "metrics.jsonl").read_text().splitlines()) == len(records.splitlines())
@@ -305,7 +305,7 @@ def test_resumed_before_the_first_checkpoint(flags, tmp_path):
 
 
 def test_a_checkpoint_of_other_settings_or_data_is_refused(flags, tmp_path, text_file):
-    (in_process(flags("run", max_steps=2)) / "all_results.json").unlink()  # as if it had been stopped
+    (in_process(flags("run", max_steps=2)) / "all_results.json").unlink()  # Without this file the run is not finished.
     with pytest.raises(ValueError, match=r"other settings \(mlm_probability 0.15 -> 0.3\)"):
         in_process(flags("run", max_steps=2, resume_from_checkpoint="auto", mlm_probability=0.3))
     other = tmp_path / "other.txt"
@@ -343,7 +343,7 @@ def test_data_sets_are_read_whole_or_as_a_stream(flags, data_set, tmp_path):
     for name, more in (("loaded", {}), ("streamed", {"streaming": "true"})):
         folder = in_process(flags(name, train_file=None, dataset_name=data_set, max_steps=2, **more))
         assert events(folder, "train") == events(whole, "train")
-        (folder / "all_results.json").unlink()  # as if it had been stopped
+        (folder / "all_results.json").unlink()  # Without this file the run is not finished.
         more |= {"train_file": None, "dataset_name": data_set, "resume_from_checkpoint": "auto"}
         assert events(in_process(flags(name, max_steps=2, **more)), "train") == events(whole, "train")
     # The data set changes: its corpus is not taken for the new one's.
