@@ -17,7 +17,7 @@ from transformers import (
 
 from training.engine.model_card import write_model_card
 
-EMBEDDED = "the documentation carried by this Python installation"
+BUILT_IN = "the documentation carried by this Python installation"
 PRETRAINING = {"eval_mlm_loss": 5.5, "eval_mlm_accuracy": 0.21, "eval_nsp_accuracy": 0.75, "eval_perplexity": 244.7}
 
 
@@ -49,7 +49,7 @@ def records(script="run_pretraining.py", **flags):
     }
 
 
-def card(folder, kind, metrics, datasets=(EMBEDDED,), facts=None, **more):
+def card(folder, kind, metrics, datasets=(BUILT_IN,), facts=None, **more):
     folder.mkdir(exist_ok=True)
     (folder / "run.json").write_text(json.dumps(facts or records()))
     path = write_model_card(folder, kind=kind, datasets=list(datasets), metrics=metrics, **more)
@@ -88,7 +88,7 @@ def test_the_metadata_of_pretraining(tmp_path):
     assert made.data.model_name == "first"
     results = {result.metric_name: result.metric_value for result in made.data.eval_results}
     assert results["Masked-piece accuracy"] == 0.21 and results["Perplexity of masked pieces"] == 244.7
-    assert {result.dataset_name for result in made.data.eval_results} == {EMBEDDED}
+    assert {result.dataset_name for result in made.data.eval_results} == {BUILT_IN}
 
 
 def test_the_metadata_of_glue_from_the_hub(tmp_path):
