@@ -17,7 +17,7 @@ from transformers import (
 
 from training.engine.model_card import write_model_card
 
-EMBEDDED = "the documentation carried by this Python installation"
+BUILTIN = "the documentation carried by this Python installation"
 PRETRAINING = {"eval_mlm_loss": 5.5, "eval_mlm_accuracy": 0.21, "eval_nsp_accuracy": 0.75, "eval_perplexity": 244.7}
 
 
@@ -49,7 +49,7 @@ def records(script="run_pretraining.py", **flags):
     }
 
 
-def card(folder, kind, metrics, datasets=(EMBEDDED,), facts=None, **more):
+def card(folder, kind, metrics, datasets=(BUILTIN,), facts=None, **more):
     folder.mkdir(exist_ok=True)
     (folder / "run.json").write_text(json.dumps(facts or records()))
     path = write_model_card(folder, kind=kind, datasets=list(datasets), metrics=metrics, **more)
@@ -88,7 +88,7 @@ def test_metadata_of_pretraining(tmp_path):
     assert made.data.model_name == "first"
     results = {result.metric_name: result.metric_value for result in made.data.eval_results}
     assert results["Masked-piece accuracy"] == 0.21 and results["Perplexity of masked pieces"] == 244.7
-    assert {result.dataset_name for result in made.data.eval_results} == {EMBEDDED}
+    assert {result.dataset_name for result in made.data.eval_results} == {BUILTIN}
 
 
 def test_metadata_of_glue_from_the_hub(tmp_path):
@@ -124,7 +124,7 @@ def test_the_card_says_how_small_the_run_was(tmp_path, loss, verdict):
 
 
 def test_a_baseline_is_called_one(tmp_path):
-    made = card(tmp_path / "a", "glue", {"eval_accuracy": 0.5}, ["embedded_pair"], records("run_glue.py"))
+    made = card(tmp_path / "a", "glue", {"eval_accuracy": 0.5}, ["builtin_pair"], records("run_glue.py"))
     assert "was not pre-trained: this is a baseline" in made.text and "nobody annotated" in made.text
     facts = records("run_glue.py", model_name_or_path="runs/first")
     assert (
@@ -152,12 +152,12 @@ def test_left_to_right_code_runs(saved, capsys):
     assert run_code(made, capsys).startswith("torch.Size([1, ") and made.data.pipeline_tag is None
 
 
-@pytest.mark.parametrize("task", ["embedded_pair", "sst2", "custom"])
+@pytest.mark.parametrize("task", ["builtin_pair", "embedded_pair", "sst2", "custom"])
 def test_classification_code_runs(saved, capsys, task):
     folder = saved(BertForSequenceClassification, id2label={0: "no", 1: "yes"})
     made = card(folder, "glue", {"eval_accuracy": 0.5}, [task], records("run_glue.py"))
     assert re.search(r"'label': '(no|yes)'", run_code(made, capsys))
-    assert ("text_pair" in made.text) == (task == "embedded_pair")
+    assert ("text_pair" in made.text) == (task in ("builtin_pair", "embedded_pair"))
 
 
 def test_regression_code_gives_scores_and_no_probabilities(saved, capsys):

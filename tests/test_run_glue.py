@@ -265,7 +265,7 @@ def test_resumed_run_equals_the_unbroken_one(tmp_path, pretrained, files, monkey
     assert events(tmp_path / "broken", "train") == events(tmp_path / "unbroken", "train")
 
 
-def test_random_weights_and_the_embedded_default(tmp_path, tokenizer_folder, monkeypatch):
+def test_random_weights_and_the_builtin_default(tmp_path, tokenizer_folder, monkeypatch):
     rows = [{"sentence1": f"the {word}", "sentence2": word, "label": n % 2} for n, word in enumerate(["red", "blue"])]
     monkeypatch.setattr(documentation, "pair_examples", lambda split: rows * 8)
     folder = tmp_path / "run"

@@ -444,7 +444,7 @@ def test_random_weights_as_a_baseline(checkpoint, files, tmp_path, capsys):
     assert (splits["train"]["examples"], splits["validation"]["examples"]) == (5, 3)
 
 
-def test_no_data_flags_means_the_embedded_questions(checkpoint, tmp_path, monkeypatch):
+def test_no_data_flags_means_the_builtin_questions(checkpoint, tmp_path, monkeypatch):
     asked = []
 
     def question_answering(split):
@@ -459,9 +459,9 @@ def test_no_data_flags_means_the_embedded_questions(checkpoint, tmp_path, monkey
 
 
 @pytest.mark.slow
-def test_the_embedded_questions_are_squad_questions():
+def test_the_builtin_questions_are_squad_questions():
     for split in ("train", "validation"):
-        assert len(squad_data.parse_squad(documentation.question_answering(split), "embedded")) > 50
+        assert len(squad_data.parse_squad(documentation.question_answering(split), "built-in")) > 50
 
 
 # --- mistakes --------------------------------------------------------------------------------------------

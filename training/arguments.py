@@ -270,7 +270,10 @@ class FineTuningArguments(SharedArguments):
 @dataclass
 class GlueArguments(FineTuningArguments):
     task_name: str | None = flag(
-        None, "A task of GLUE: cola|sst2|mrpc|stsb|qqp|mnli|qnli|rte|wnli|ax.", "fixed card data"
+        None,
+        "A task of GLUE: cola|sst2|mrpc|stsb|qqp|mnli|qnli|rte|wnli|ax; or one made of the documentation of this "
+        "Python installation: builtin_pair (the default without data flags) or builtin_classification.",
+        "fixed card data",
     )
     data_dir: str | None = flag(None, "Folder with the official files train.tsv, dev.tsv and test.tsv.", "data")
     test_file: str | None = flag(None, "Your own data to predict.", "later")

@@ -17,8 +17,12 @@ from training.engine.reference_curves import comparable
 
 # Okabe and Ito's palette, whose colours colour-blind readers can distinguish.
 BLUE, VERMILION, GREEN, PURPLE, ORANGE = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00"
-GREY = "#6E6E6E"
-DPI = 150
+SKY = "#56B4E9"
+GREY, LIGHT_GREY = "#6E6E6E", "#B5B5B5"
+INK = "#333333"
+# A page shows a picture of this width and resolution at about two thirds of its size: there 10 points can be read.
+WIDTH, DPI = 9.0, 150
+TITLE = {"x": 0.01, "ha": "left", "fontsize": 13, "fontweight": "bold"}
 
 # key of an event -> its name in the picture, in the order of drawing
 SCORES = {
@@ -123,20 +127,20 @@ def canvas(title: str, panels: int):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(5.6 * panels + 0.4, 4.2), layout="constrained")
+    figure = Figure(figsize=(WIDTH * (panels + 0.2) / 2.2, 3.9), layout="constrained")
     FigureCanvasAgg(figure)
-    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.08)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)
+    figure.suptitle(title, **TITLE)
     return figure, list(figure.subplots(1, panels, squeeze=False)[0])
 
 
 def dress(axis, title: str, below: str | None = None) -> None:
     """Give an axis the look of all pictures of this project; ``below`` is the label of the horizontal axis."""
-    axis.set_title(title, loc="left", fontsize=10.5, color="#333333", pad=9)
+    axis.set_title(title, loc="left", fontsize=11, color=INK, pad=9)
     axis.set_xlabel("optimiser steps" if below is None else below, color=GREY)
     if below is None:
         axis.xaxis.set_major_formatter("{x:,.0f}")
-        axis.xaxis.get_major_locator().set_params(integer=True)
+        axis.xaxis.get_major_locator().set_params(integer=True, nbins=5)
     axis.tick_params(colors=GREY, length=3)
     axis.grid(axis="y", color="#E4E4E4", linewidth=0.8)
     axis.set_axisbelow(True)
@@ -158,7 +162,7 @@ def label_ends(axis, ends: list[tuple[float, float, str, str]]) -> None:
         axis.annotate(
             *(text, (last, below)),
             **{"xytext": (7, 0), "textcoords": "offset points", "annotation_clip": False},
-            **{"va": "center", "color": colour, "fontsize": 9.5},
+            **{"va": "center", "color": colour, "fontsize": 10},
         )
 
 

@@ -18,9 +18,10 @@ from training.engine.phases import phases_of, scheduled
 from training.files.atomic import write_text
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-EMBEDDED = "documentation carried by this Python installation"
+BUILTIN = "documentation carried by this Python installation"
+BUILTIN_TASKS = ("builtin_", "embedded_")  # how their names begin; the second is the former spelling
 PAPER = "Devlin et al. 2018"
-SINGLE_SENTENCE_TASKS = ("cola", "sst2", "embedded_classification")
+SINGLE_SENTENCE_TASKS = ("cola", "sst2", "builtin_classification", "embedded_classification")
 
 # key of the results -> (metric type of the Hub, name in words). Other results are in all_results.json only.
 RESULTS = {
@@ -161,14 +162,14 @@ def hub_name(name: str | None) -> str | None:
     return name if name and HUB_NAME.fullmatch(name) and not Path(name).exists() else None
 
 
-def is_embedded(datasets: list[str]) -> bool:
-    return any(EMBEDDED in name or name.startswith("embedded_") for name in datasets)
+def is_builtin(datasets: list[str]) -> bool:
+    return any(BUILTIN in name or name.startswith(BUILTIN_TASKS) for name in datasets)
 
 
 def is_glue_of_the_hub(run: dict) -> bool:
     flags = run["flags"]
     task = flags.get("task_name")
-    return bool(task) and not task.startswith("embedded") and not flags.get("data_dir") and not flags.get("train_file")
+    return bool(task) and not task.startswith(BUILTIN_TASKS) and not (flags.get("data_dir") or flags.get("train_file"))
 
 
 def metadata(kind, run, datasets, metrics, title, language, license, held_out) -> ModelCardData:
@@ -178,7 +179,7 @@ def metadata(kind, run, datasets, metrics, title, language, license, held_out) -
     if flags.get("objective") == "ltr":
         tag, tags = None, ["bert", "left-to-right"]
     dataset = hub_name(flags.get("dataset_name")) or ("nyu-mll/glue" if is_glue_of_the_hub(run) else None)
-    english = is_embedded(datasets) or bool(flags.get("task_name"))
+    english = is_builtin(datasets) or bool(flags.get("task_name"))
     name = held_out or ", ".join(datasets)
     found = [
         EvalResult(
@@ -227,9 +228,9 @@ def what_it_is(kind: str, run: dict) -> str:
 def usage(folder: Path, kind: str, run: dict, datasets: list[str]) -> str:
     flags = run["flags"]
     model = flags.get("hub_model_id") if flags.get("push_to_hub") else str(folder)
-    embedded = is_embedded(datasets)
+    builtin = is_builtin(datasets)
     if kind == "pretraining":
-        text = "Return the [MASK] of the array." if embedded else "London is the [MASK] of England."
+        text = "Return the [MASK] of the array." if builtin else "London is the [MASK] of England."
         template = FEATURES if flags.get("objective") == "ltr" else FILL_MASK
         return template.format(model=model, text=text)
     if kind == "glue":
@@ -244,7 +245,7 @@ def usage(folder: Path, kind: str, run: dict, datasets: list[str]) -> str:
     if kind == "swag":
         return CHOOSE.format(model=model)
     question, context = "Where did Ada Lovelace grow up?", "Ada Lovelace was born in 1815. She grew up in London."
-    if embedded:
+    if builtin:
         question = "What does the parameter axis mean?"
         context = "axis (int): Axis along which the sum is taken. out (ndarray): Where the result is stored."
     return ANSWER.format(model=model, question=question, context=context)
@@ -259,7 +260,7 @@ def training_data(run: dict, datasets: list[str]) -> str:
         lines.append(f"Questions: {counts['train']:,} for training, {counts['validation']:,} for validation.")
     for split, facts in (run["data"].get("splits", {}) if isinstance(run.get("data"), dict) else {}).items():
         lines.append(f"Examples, {split}: {facts['examples']:,}.")
-    if is_embedded(datasets):
+    if is_builtin(datasets):
         lines.append(
             "This is the documentation of the Python installation that it ran on "
             "(`training/builtin_data/documentation.py`). Labels, where there are any, follow from the layout of that "

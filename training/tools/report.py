@@ -24,6 +24,8 @@ from training.engine.curves import (
     DPI,
     GREEN,
     GREY,
+    INK,
+    LIGHT_GREY,
     ORANGE,
     VERMILION,
     canvas,
@@ -32,11 +34,11 @@ from training.engine.curves import (
     read_events,
     series,
 )
+from training.tasks.classification.glue import title_of
 from training.tools.run_settings import shape, start, told_apart
 
-# script -> (name of its task, result key -> (name in the table, factor to per cent)). Only the first of the metrics
-# that
-# a task has is drawn.
+# script -> (title of its task, result key -> (name in the table, factor to per cent)). Only the first of the metrics
+# that a task has is drawn.
 FINE_TUNING = {
     "run_glue.py": (
         "classification",
@@ -68,7 +70,7 @@ class Finished:
     Attributes:
         folder: the folder that the user gave, that of the run or of its series.
         place: the run's own folder.
-        task: None for pre-training.
+        task: the title of its task; None for pre-training.
         start: the weights that it started from, in words.
         facts, results: the contents of run.json and all_results.json.
 
@@ -111,7 +113,8 @@ def read_run(folder: Path) -> Finished:
     task = None
     if script in FINE_TUNING:
         task = flags.get("task_name") or (facts["data"].get("task") if isinstance(facts.get("data"), dict) else None)
-        task = task or ("SQuAD 2.0 form" if flags.get("version_2_with_negative") else FINE_TUNING[script][0])
+        form = "SQuAD 2.0 form" if flags.get("version_2_with_negative") else FINE_TUNING[script][0]
+        task = title_of(task) if task else form
     return Finished(folder, folder, task, begun, facts, results)
 
 
@@ -221,13 +224,14 @@ def draw(runs: list[Finished], path: Path) -> None:
         train, held_out = series(events, "train", "mlm_loss"), series(events, "eval", "eval_mlm_loss")
         draw_losses(axes[0], train, held_out, entropy, "Pre-training: masked-piece loss, nats")
     if bars:
-        draw_bars(axes[-1], bars, starts_of(tuned))
+        names = {f"from {pretrained.folder.name}": "after this pre-training"} if pretrained else {}
+        draw_bars(axes[-1], bars, {begun: names.get(begun, begun) for begun in starts_of(tuned)})
     figure.savefig(path, dpi=DPI)
 
 
-def draw_bars(axis: Any, bars: dict[tuple[str, str], dict[str, Scores]], starts: list[str]) -> None:
-    """Draw horizontal bars of the mean scores, grouped by task."""
-    colours = dict(zip(starts, ("#B5B5B5", BLUE, VERMILION, GREEN, ORANGE), strict=False))
+def draw_bars(axis: Any, bars: dict[tuple[str, str], dict[str, Scores]], starts: dict[str, str]) -> None:
+    """Draw horizontal bars of the mean scores, grouped by task; ``starts`` has the label of each start."""
+    colours = dict(zip(starts, (LIGHT_GREY, BLUE, VERMILION, GREEN, ORANGE), strict=False))
     places, names, place = [], [], 0.0
     for (task, metric), row in bars.items():
         first = place
@@ -237,13 +241,13 @@ def draw_bars(axis: Any, bars: dict[tuple[str, str], dict[str, Scores]], starts:
             colour = colours.get(begun, GREY)
             axis.barh(place, value, height=0.8, color=colour)
             axis.annotate(
-                f"{f'{value:.1f}' if known else 'undefined'}  {begun}",
+                f"{f'{value:.1f}' if known else 'undefined'}  {starts[begun]}",
                 (max(value, 0), place),
                 xytext=(5, 0),
                 textcoords="offset points",
                 va="center",
-                fontsize=9,
-                color="#333333",
+                fontsize=10,
+                color=INK,
             )
             place += 1
         places.append((first + place - 1) / 2)

@@ -43,7 +43,7 @@ THREE_WAY = ("entailment", "neutral", "contradiction")
 
 @dataclass(frozen=True)
 class Task:
-    """A task: one row of ``GLUE_TASKS`` or ``EMBEDDED_TASKS``.
+    """A task: one row of ``GLUE_TASKS`` or ``BUILTIN_TASKS``.
 
     Attributes:
         folder: the folder in the official archive; with ``.tsv`` appended, the file that the GLUE server expects.
@@ -58,6 +58,7 @@ class Task:
         ragged_share: the share of rows that may be broken in the official release; these are left out and reported.
         score_range: the lowest and the highest regression label.
         categories: columns that define categories: a row belongs to the category if its cell is not empty.
+        title: the name in reports and their pictures; "" stands for the folder, such as CoLA.
     """
 
     folder: str
@@ -72,6 +73,7 @@ class Task:
     ragged_share: float = 0.0
     score_range: tuple[float, float] = (-np.inf, np.inf)
     categories: tuple[str, ...] = ()
+    title: str = ""
 
     @property
     def main_metric(self) -> str:
@@ -101,11 +103,22 @@ GLUE_TASKS: dict[str, Task] = {
     "ax": _task("AX", (PAIR, ("Premise", "Hypothesis"), PREMISE), ("Label", "label"), THREE_WAY,
                 ("matthews_correlation",), AX_FILES, (), categories=AX_CATEGORIES),
 }  # fmt: skip
-EMBEDDED_TASKS: dict[str, Task] = {
-    "embedded_pair": _task("embedded_pair", (PAIR,), ("label",), ("other_body", "own_body"), WITH_F1),
-    "embedded_classification": _task("embedded_classification", (("sentence",),), ("label",),
-                                     ("class", "function", "method"), ACCURACY, digits=()),
+BUILTIN_TASKS: dict[str, Task] = {
+    "builtin_pair": _task("builtin_pair", (PAIR,), ("label",), ("other_body", "own_body"), WITH_F1,
+                          title="pair task"),
+    "builtin_classification": _task("builtin_classification", (("sentence",),), ("label",),
+                                    ("class", "function", "method"), ACCURACY, digits=(),
+                                    title="class, function or method"),
 }  # fmt: skip
+# The former names of the built-in tasks: commands accept them, and older records contain them.
+FORMER_NAMES = {"embedded_pair": "builtin_pair", "embedded_classification": "builtin_classification"}
+
+
+def title_of(name: str) -> str:
+    """The title of the task of this name, as --task_name or an older record spells it; of an unknown name, itself."""
+    task = (GLUE_TASKS | BUILTIN_TASKS).get(FORMER_NAMES.get(name, name))
+    return (task.title or task.folder) if task else name
+
 
 # For the user's own data: the first of these that a file has.
 OWN_TEXTS = (

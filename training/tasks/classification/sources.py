@@ -2,7 +2,7 @@
 
 They are read from the official files (`--task_name`, `--data_dir`), from the user's own files (`--train_file`,
 `--validation_file`, `--test_file`; with `--task_name`, in the layout of that task), from the Hub (`--task_name`
-alone, or `--dataset_name`), or they belong to an embedded task, which is the default.
+alone, or `--dataset_name`), or they belong to a built-in task, which is the default.
 """
 
 from dataclasses import replace
@@ -14,8 +14,9 @@ from training.files.hashing import digest, sha256
 from training.files.tables import read_table
 from training.tasks.classification.glue import (
     ACCURACY,
+    BUILTIN_TASKS,
     CORRELATIONS,
-    EMBEDDED_TASKS,
+    FORMER_NAMES,
     GLUE_TASKS,
     INTEGER,
     NUMBER,
@@ -50,17 +51,18 @@ def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) 
              if there]  # fmt: skip
     if len(given) > 1:
         raise ValueError(f"give only one of {' and '.join(given)}")
-    tasks = GLUE_TASKS | EMBEDDED_TASKS
-    name = args.task_name or (None if given else "embedded_pair")
+    tasks = GLUE_TASKS | BUILTIN_TASKS
+    name = args.task_name or (None if given else "builtin_pair")
+    name = FORMER_NAMES.get(name, name)
     if name and name not in tasks:
         raise ValueError(f"--task_name: expected one of {', '.join(tasks)}; got {name!r}")
-    if name in EMBEDDED_TASKS and given:
+    if name in BUILTIN_TASKS and given:
         raise ValueError(f"--task_name {name} takes no data; drop {given[0]}")
     if args.data_dir and not name:
         raise ValueError("--data_dir needs --task_name: official files differ from task to task")
     task = tasks[name] if name else Task("custom", OWN_TEXTS, OWN_LABELS, None, ())
-    if name in EMBEDDED_TASKS:
-        read = {split: _embedded(name, split) for split in ("train", "validation")}
+    if name in BUILTIN_TASKS:
+        read = {split: _builtin(name, split) for split in ("train", "validation")}
     elif own_files:
         read = _read_own_files(task, own_files)
     elif args.data_dir:
@@ -209,11 +211,11 @@ def _read_own_files(task: Task, files: dict[str, str]) -> dict[str, Examples]:
     return splits
 
 
-def _embedded(name: str, split: str) -> Examples:
-    task = EMBEDDED_TASKS[name]
+def _builtin(name: str, split: str) -> Examples:
+    task = BUILTIN_TASKS[name]
     make = {
-        "embedded_pair": documentation.pair_examples,
-        "embedded_classification": documentation.classification_examples,
+        "builtin_pair": documentation.pair_examples,
+        "builtin_classification": documentation.classification_examples,
     }
     rows = make[name](split)
     columns = Columns(task.texts[0], "label", None)
