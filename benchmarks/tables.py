@@ -3,8 +3,8 @@
     python benchmarks/tables.py step_cpu.json                           # a record of benchmarks/results/
     python benchmarks/tables.py docs/runs/mini-14000:1000,14000         # held-out scores of a pre-training run, by step
 
-Each record makes its own table; several runs share a table. tests/test_figures.py compares the text of a page between
-<!-- python benchmarks/tables.py NAME --> and <!-- end --> with the output of this command.
+Each record makes its own table; several runs share a table. tests/project/test_figures.py compares the text of a page
+between <!-- python benchmarks/tables.py NAME --> and <!-- end --> with the output of this command.
 """
 
 import argparse

@@ -213,9 +213,10 @@ def _max_context(starts: list[int], counts: list[int]) -> list[Tensor]:
 
 def _best_spans(outputs: list[dict[str, Any]], wanted: int, max_answer_len: int) -> list[dict[str, Any]]:
     """The best spans with different texts, best first; equal scores are ordered by window, start and end."""
-    # `training/tasks/squad/answers.py` searches in the same way, and `tests/test_qa_pipeline.py` compares the two. This
-    # file cannot import that one, because a saved pipeline takes it along into processes without `training`; and
-    # `training` imports nothing of this package, so that it also works when this one is replaced by transformers.
+    # `training/tasks/squad/answers.py` searches in the same way, and `tests/modeling_bert_repro/test_qa_pipeline.py`
+    # compares the two. This file cannot import that one, because a saved pipeline takes it along into processes without
+    # `training`; and `training` imports nothing of this package, so that it also works when this one is replaced by
+    # transformers.
     places: list[tuple[int, int]] = []  # for every row of the table of scores: the window, and the token in it
     rows = [torch.empty(0, max_answer_len, dtype=torch.float64)]
     for w, output in enumerate(outputs):

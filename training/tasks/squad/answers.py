@@ -175,9 +175,10 @@ def _best_spans(
     realign: Realign,
 ) -> list[dict]:
     """The n best spans with different texts, best first; equal scores are ordered by window, start and end."""
-    # The question-answering pipeline of `modeling_bert_repro` searches in the same way, and `tests/test_qa_pipeline.py`
-    # compares the two. They cannot share code: the file of the pipeline is copied into saved folders, so it imports
-    # nothing of `training`; and `training` imports nothing of the network, which transformers' classes may replace.
+    # The question-answering pipeline of `modeling_bert_repro` searches in the same way, and
+    # `tests/modeling_bert_repro/test_qa_pipeline.py` compares the two. They cannot share code: the file of the pipeline
+    # is copied into saved folders, so it imports nothing of `training`; and `training` imports nothing of the network,
+    # which transformers' classes may replace.
     scores = _span_scores(windows, rows, start_logits, end_logits, max_answer_length)
     spans = windows.offsets[windows.question[rows[0]]]
     found: dict[str, dict] = {}
