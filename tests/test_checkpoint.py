@@ -178,7 +178,7 @@ def break_file(folder):
 FAULTS = {
     "does not match its checksum": break_file,
     "training_state.pt is missing": lambda folder: os.remove(folder / "training_state.pt"),
-    "not written to its end": lambda folder: os.remove(folder / "manifest.json"),
+    "not written completely": lambda folder: os.remove(folder / "manifest.json"),
     "cannot be read": lambda folder: (folder / "manifest.json").write_text("{"),
 }
 

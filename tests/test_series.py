@@ -234,7 +234,7 @@ def test_flags_that_do_not_go_with_many_runs(capsys):
     assert "--compare_to compares runs by their seeds: give --seeds or --paper" in refused(capsys, "--compare_to=x")
     assert "--seeds must be at least 1; got 0" in refused(capsys, "--seeds=0")
     assert "upload the folder of the best run" in refused(capsys, "--seeds=2", "--push_to_hub", "--hub_model_id=a/b")
-    assert "go on by themselves" in refused(capsys, "--seeds=2", "--resume_from_checkpoint=x/checkpoint-1")
+    assert "resume by themselves" in refused(capsys, "--seeds=2", "--resume_from_checkpoint=x/checkpoint-1")
 
 
 def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, counted, capsys):
