@@ -93,7 +93,7 @@ def _loop_step(run: Run, model, optimizer, batch: dict, size: int, accumulation:
     source = SimpleNamespace(batch=lambda start, stop: {name: t[start:stop] for name, t in batch.items()})
     schedule = SimpleNamespace(get_last_lr=lambda: [run.args.learning_rate], step=lambda: None)
     batches = step_batches(source, cut, 0, 1, size, accumulation)
-    step = next(training_steps(cut, model, optimizer, schedule, batches, 1))
+    step = next(training_steps(cut, model, optimizer, schedule, batches, 1, max_grad_norm=run.args.max_grad_norm))
     return step.loss, step.grad_norm
 
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from transformers import AutoConfig, BertConfig
+from transformers import AutoConfig, BertConfig, PreTrainedModel
 
 from tokenization.special_tokens import check_special_tokens
 from training.arguments import CONFIG_SIZES
@@ -73,6 +73,16 @@ def set_switches(config: BertConfig, args) -> None:
     """Apply the flags that make this network faster (docs/lab/performance.md). They are never saved with a model."""
     unpad_inputs = {"auto": "auto", "true": True, "false": False}[args.unpad_inputs]
     config.update({"unpad_inputs": unpad_inputs, "fast_dropout": args.fast_dropout})
+
+
+def prepare_for_training(model: PreTrainedModel, args) -> None:
+    """Apply the flags that change how a network of either implementation computes, but not what it computes."""
+    if args.gradient_checkpointing:
+        # transformers 5.23 deprecates the older name; 5.17 has only that one.
+        enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+        enable()
+    if args.torch_compile:
+        model.compile()
 
 
 def check_fit(config: BertConfig, tokenizer, max_seq_length: int) -> None:

@@ -38,15 +38,18 @@ class Run:
 
     Attributes:
         args: the parsed flags; they do not change.
+        seed: of the data's order, the instances and dropout.
         is_main: whether this is the process that writes files and prints.
         rank: number of this process, from 0.
         world_size: number of processes.
         facts: the content of run.json.
         saved_step: optimiser step of the last checkpoint that this process knows; 0 without one.
+        unconfirmed: whether run.json belongs to an earlier start, and it is not yet known that this one may go on.
     """
 
     def __init__(self, args: Any, accelerator: Accelerator):
         self.args = args
+        self.seed = args.seed
         self.accelerator = accelerator
         self.device = accelerator.device
         self.is_main = accelerator.is_main_process
@@ -55,6 +58,7 @@ class Run:
         self.output_dir = Path(args.output_dir)
         self.facts: dict = {}
         self.saved_step = 0
+        self.unconfirmed = False
 
     @property
     def global_batch_size(self) -> int:
@@ -86,11 +90,18 @@ class Run:
         """Merge facts, such as hashes and counts of the data, into ``run.json``.
 
         A folder with a run.json counts as taken. Scripts therefore call this only after data and model have been
-        checked, so that a mistake in the flags can be corrected without another --output_dir.
+        checked, so that a mistake in the flags can be corrected without another --output_dir. Where the run is to be
+        resumed, nothing is written before ``confirm``: a start that is refused changes no file.
         """
         self.facts.update(facts)
-        if self.is_main:
+        if self.is_main and not self.unconfirmed:
             write_json(self.output_dir / "run.json", self.facts)
+
+    def confirm(self) -> None:
+        """Write the run.json that was held back, because the run may go on."""
+        if self.unconfirmed:
+            self.unconfirmed = False
+            self.describe()
 
     def main_first(self, work: Callable):
         """Return ``work()``, called on the main process first and then on the others, which find its files.
@@ -165,6 +176,7 @@ def start_run(args: Any, script: str) -> Run:
     if (run.output_dir / "run.json").is_file():  # the run is resumed: keep what its earlier starts recorded
         earlier = json.loads((run.output_dir / "run.json").read_text(encoding="utf-8"))
         same = ("started", "command", "versions", "commit", "device", "processes")
+        run.unconfirmed = True
         run.facts["earlier"] = [*earlier.pop("earlier", []), {name: earlier.get(name) for name in same}]
     return run
 
