@@ -119,7 +119,8 @@ def test_a_full_disk_leaves_the_last_checkpoint(fake_run, parts, monkeypatch, wr
     with monkeypatch.context() as patch:
         patch.setattr(writer, WRITERS[writer])
         message = (
-            r"checkpoint-11 could not be written .*; [\d,]+ bytes are free there, checkpoint-10 stands\. Make room"
+            r"checkpoint-11 could not be written .*; [\d,]+ bytes are free there, "
+            r"the newest checkpoint is checkpoint-10\. Free some space"
         )
         with pytest.raises(OSError, match=message):
             save_checkpoint(run, 11, 20, *state)

@@ -85,7 +85,7 @@ def test_real_steps_of_each_phase(shape, capsys, monkeypatch):
     [
         (["--hours", "0"], "--hours is 0.0; expected above 0"),
         (["--hours", "1", "--vocab_size", "5"], "--vocab_size is 5; expected at least 16"),
-        (["--hours", "1", "--phases", "128"], "is no phase"),
+        (["--hours", "1", "--phases", "128"], "is not a phase"),
     ],
 )
 def test_mistakes(flags, message, capsys):
