@@ -100,7 +100,7 @@ def test_a_finished_series_is_left_alone(pretrained, data, tmp_path, capsys):
     short_runs.start("run_glue", given)
     before = content(tmp_path / "series")
     short_runs.start("run_glue", given)
-    assert capsys.readouterr().out.count("is there already") == 2
+    assert capsys.readouterr().out.count("is finished already") == 2
     assert content(tmp_path / "series") == before
 
 
