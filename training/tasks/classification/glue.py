@@ -43,7 +43,7 @@ THREE_WAY = ("entailment", "neutral", "contradiction")
 
 @dataclass(frozen=True)
 class Task:
-    """A task: one row of ``GLUE_TASKS`` or ``EMBEDDED_TASKS``, the tasks made of the built-in corpus.
+    """A task: one row of ``GLUE_TASKS`` or ``BUILT_IN_TASKS``, the tasks made of the built-in corpus.
 
     Attributes:
         folder: the folder in the official archive; with ``.tsv`` appended, the file that the GLUE server expects.
@@ -101,7 +101,7 @@ GLUE_TASKS: dict[str, Task] = {
     "ax": _task("AX", (PAIR, ("Premise", "Hypothesis"), PREMISE), ("Label", "label"), THREE_WAY,
                 ("matthews_correlation",), AX_FILES, (), categories=AX_CATEGORIES),
 }  # fmt: skip
-EMBEDDED_TASKS: dict[str, Task] = {
+BUILT_IN_TASKS: dict[str, Task] = {
     "embedded_pair": _task("embedded_pair", (PAIR,), ("label",), ("other_body", "own_body"), WITH_F1),
     "embedded_classification": _task("embedded_classification", (("sentence",),), ("label",),
                                      ("class", "function", "method"), ACCURACY, digits=()),

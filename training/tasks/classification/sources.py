@@ -14,8 +14,8 @@ from training.files.hashing import digest, sha256
 from training.files.tables import read_table
 from training.tasks.classification.glue import (
     ACCURACY,
+    BUILT_IN_TASKS,
     CORRELATIONS,
-    EMBEDDED_TASKS,
     GLUE_TASKS,
     INTEGER,
     NUMBER,
@@ -50,17 +50,17 @@ def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) 
              if there]  # fmt: skip
     if len(given) > 1:
         raise ValueError(f"give only one of {' and '.join(given)}")
-    tasks = GLUE_TASKS | EMBEDDED_TASKS
+    tasks = GLUE_TASKS | BUILT_IN_TASKS
     name = args.task_name or (None if given else "embedded_pair")
     if name and name not in tasks:
         raise ValueError(f"--task_name: expected one of {', '.join(tasks)}; got {name!r}")
-    if name in EMBEDDED_TASKS and given:
+    if name in BUILT_IN_TASKS and given:
         raise ValueError(f"--task_name {name} takes no data; drop {given[0]}")
     if args.data_dir and not name:
         raise ValueError("--data_dir needs --task_name: official files differ from task to task")
     task = tasks[name] if name else Task("custom", OWN_TEXTS, OWN_LABELS, None, ())
-    if name in EMBEDDED_TASKS:
-        read = {split: _embedded(name, split) for split in ("train", "validation")}
+    if name in BUILT_IN_TASKS:
+        read = {split: _built_in(name, split) for split in ("train", "validation")}
     elif own_files:
         read = _read_own_files(task, own_files)
     elif args.data_dir:
@@ -213,8 +213,8 @@ def _read_own_files(task: Task, files: dict[str, str]) -> dict[str, Examples]:
     return splits
 
 
-def _embedded(name: str, split: str) -> Examples:
-    task = EMBEDDED_TASKS[name]
+def _built_in(name: str, split: str) -> Examples:
+    task = BUILT_IN_TASKS[name]
     make = {
         "embedded_pair": documentation.pair_examples,
         "embedded_classification": documentation.classification_examples,
