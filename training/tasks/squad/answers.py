@@ -179,8 +179,9 @@ def _best_spans(
 ) -> list[dict]:
     """The n best spans with different texts, best first; equal scores are ordered by window, start and end."""
     # The question-answering pipeline of `modeling_bert_repro` searches in the same way, and
-    # `tests/modeling_bert_repro/test_qa_pipeline.py` compares the two. Neither imports the other: the file of the pipeline is copied into saved folders, which open
-    # without `training`; and `training` must work when transformers' classes replace those of `modeling_bert_repro`.
+    # `tests/modeling_bert_repro/test_qa_pipeline.py` compares the two. Neither imports the other: the file of the
+    # pipeline is copied into saved folders, which open without `training`; and `training` must work when transformers'
+    # classes replace those of `modeling_bert_repro`.
     scores = _span_scores(windows, rows, start_logits, end_logits, max_answer_length)
     spans = windows.offsets[windows.question[rows[0]]]
     found: dict[str, dict] = {}
