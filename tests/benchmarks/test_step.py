@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import lengths, picture, step
+from benchmarks import lengths, picture, step, tables
 from benchmarks.provenance import out_of_date
 from benchmarks.workloads import (
     Setting,
@@ -70,6 +70,19 @@ def test_what_was_measured_before_an_interruption_is_kept(tmp_path, monkeypatch)
 def test_a_record_without_speeds_cannot_be_drawn(tmp_path):
     with pytest.raises(ValueError, match=r"no ratio of speeds; run benchmarks/step\.py first"):
         picture.draw({"results": [{"group": "memory"}]}, tmp_path / "speed.png")
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        ("fine-tuning sst2 train, small, batch 32", "fine-tuning on SST-2, BERT-Small, batches of 32"),
+        ("inference squad dev, small, batch 32", "inference on SQuAD, BERT-Small, batches of 32"),
+        ("pre-training base, 16 x 128", "pre-training BERT-Base, 16 rows of 128 tokens"),
+        ("one row of 16 tokens, mini, training", "one row of 16 tokens, BERT-Mini, training"),
+    ],
+)
+def test_pages_and_pictures_name_workloads_in_words(workload, words):
+    assert tables.in_words(workload) == words
 
 
 def test_the_table_names_the_goal_and_says_whether_it_is_met():

@@ -58,7 +58,7 @@ def test_every_kind_of_run_has_a_picture(tmp_path, events):
     path = draw_curves(write(tmp_path, events))
     assert path == tmp_path / "training_curves.png"
     height, width, _ = imread(path).shape
-    assert height > 500 and width == (1740 if scores(events) else 900)
+    assert height > 500 and width == (1350 if scores(events) else 736)
     assert 0.005 < (imread(path)[..., :3].min(-1) < 0.6).mean() < 0.5  # The picture is neither empty nor black.
 
 

@@ -119,12 +119,12 @@ def test_the_card_says_how_small_the_run_was(tmp_path, loss, verdict):
     (tmp_path / "metrics.jsonl").write_text('{"event": "corpus", "unigram_entropy": 6.4}\n')
     made = card(tmp_path, "pretraining", {**PRETRAINING, "eval_mlm_loss": loss})
     # 1,000 steps of 32 x 2 sequences on 2 processes are compared with 1,000,000 steps of 256.
-    assert "128,000 sequences of up to 64 pieces, 0.0005 times the 256 million" in made.text
+    assert "128,000 sequences of up to 64 pieces, 0.0005 times as many as the published models" in made.text
     assert verdict in made.text and "not measured" not in made.text
 
 
 def test_a_baseline_is_called_a_baseline(tmp_path):
-    made = card(tmp_path / "a", "glue", {"eval_accuracy": 0.5}, ["embedded_pair"], records("run_glue.py"))
+    made = card(tmp_path / "a", "glue", {"eval_accuracy": 0.5}, ["builtin_pair"], records("run_glue.py"))
     assert "was not pre-trained: this is a baseline" in made.text and "nobody annotated" in made.text
     facts = records("run_glue.py", model_name_or_path="runs/first")
     assert (
@@ -152,12 +152,12 @@ def test_left_to_right_code_runs(saved, capsys):
     assert run_code(made, capsys).startswith("torch.Size([1, ") and made.data.pipeline_tag is None
 
 
-@pytest.mark.parametrize("task", ["embedded_pair", "sst2", "custom"])
+@pytest.mark.parametrize("task", ["builtin_pair", "embedded_pair", "sst2", "custom"])
 def test_classification_code_runs(saved, capsys, task):
     folder = saved(BertForSequenceClassification, id2label={0: "no", 1: "yes"})
     made = card(folder, "glue", {"eval_accuracy": 0.5}, [task], records("run_glue.py"))
     assert re.search(r"'label': '(no|yes)'", run_code(made, capsys))
-    assert ("text_pair" in made.text) == (task == "embedded_pair")
+    assert ("text_pair" in made.text) == (task in ("builtin_pair", "embedded_pair"))
 
 
 def test_regression_code_gives_scores_and_no_probabilities(saved, capsys):

@@ -22,7 +22,7 @@ def test_the_demo_runs_and_keeps_what_has_finished(tmp_path):
         ["bash", ROOT / "examples" / "demo.sh"], env=environment, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "| embedded_pair | accuracy |" in done.stdout
+    assert "| pair task | accuracy |" in done.stdout
     assert "fill_mask(" in done.stdout
     assert (tmp_path / "report" / "report.png").stat().st_size > 10_000
     names = ("pretrained", "pair-pretrained", "pair-random", "answers-pretrained", "answers-random")

@@ -232,12 +232,12 @@ def test_a_request_that_fails_once_is_repeated(hub, folder, tmp_path):
 
 # The refusals are in the order of the requests. Each ends one upload, and the next upload gets further.
 REFUSALS = [
-    (("GET", "/api/whoami-v2", 401), "the Hub does not know the token (401); run hf auth login, or set HF_TOKEN"),
+    (("GET", "/api/whoami-v2", 401), "the Hub does not accept the token (401); run hf auth login, or set HF_TOKEN"),
     (("POST", "/api/repos/create", 403), f"the token may not write to {NAME} (403); take one with the right to"),
-    (("POST", "/api/validate-yaml", 400), "the Hub does not take the model card (Invalid metadata in README.md."),
+    (("POST", "/api/validate-yaml", 400), "the Hub does not accept the model card (Invalid metadata in README.md."),
     (("POST", ".*/preupload/main", 403), f"the token may not write to {NAME} (403); take one with the right to"),
     (("PUT", "/stored/.*", 403), f"the token may not write to {NAME} (403); take one with the right to write there"),
-    (("POST", ".*/commit/main", 401), "the Hub does not know the token (401); run hf auth login, or set HF_TOKEN"),
+    (("POST", ".*/commit/main", 401), "the Hub does not accept the token (401); run hf auth login, or set HF_TOKEN"),
     (("POST", ".*/commit/main", 413), "the Hub refused the request (413: Client error '413"),
 ]
 
@@ -259,7 +259,7 @@ def test_a_missing_or_wrong_token_is_named(hub, folder, tmp_path):
     assert not hub.requests
     hub.token = "another"
     (line,) = uploads(hub, tmp_path, folder, [])
-    assert "the Hub does not know the token (401)" in line
+    assert "the Hub does not accept the token (401)" in line
 
 
 @pytest.mark.slow

@@ -65,10 +65,27 @@ def text_of(path: Path) -> str:
 # --- The checks: each function returns the mistakes in a text --------------------------------------------------------
 
 
-def broken_links(text: str, folder: Path) -> list[str]:
-    targets = re.findall(r"\]\(([^)\s]+)\)", text)
-    files = [target.partition("#")[0] for target in targets if not re.match(r"https?:|mailto:", target)]
-    return [file for file in files if file and not (folder / file).exists()]
+def broken_links(text: str, page: Path) -> list[str]:
+    """The links of a Markdown page to a file or folder that does not exist, or to a heading that is not there."""
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.DOTALL | re.MULTILINE)
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)|^\[[^]]+\]:\s+(\S+)", text, re.MULTILINE):
+        file, _, anchor = "".join(target).partition("#")
+        there = page.parent / file if file else page
+        if re.match(r"https?:|mailto:", file):
+            continue
+        if not there.exists() or (anchor and anchor not in anchors(there.read_text(encoding="utf-8"))):
+            broken.append("".join(target))
+    return broken
+
+
+def anchors(text: str) -> set[str]:
+    """The names that GitHub gives the headings of a page: lower-case, with hyphens, and numbered if they repeat."""
+    found: list[str] = []
+    for title in re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), re.M):
+        title = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title)
+        found.append(re.sub(r"[^\w -]", "", title.strip().lower()).replace(" ", "-"))
+    return {name + (f"-{n}" if (n := found[:place].count(name)) else "") for place, name in enumerate(found)}
 
 
 def missing_files(text: str) -> list[str]:
@@ -162,7 +179,7 @@ def refused(script: str, words: list[str], command: str) -> list[str]:
 @by_name(PAGES)
 def test_links_files_and_names_exist(path):
     text = text_of(path)
-    assert not broken_links(text, path.parent)
+    assert not broken_links(text, path)
     assert not missing_files(text)
     assert not missing_names(text)
     assert not missing_tests(text)
@@ -201,7 +218,6 @@ def test_the_readme_lists_every_command():
 
 def test_mistakes_are_noticed(capsys):
     """Each check gets a text with one mistake in it, next to the right form."""
-    assert broken_links("[a](docs/lab/log.md#x) [b](https://c) [d](docs/nothing.md)", ROOT) == ["docs/nothing.md"]
     assert missing_files("`training/engine/loop.py`, tests/test_nothing.py, run_nothing.py") == [
         "tests/test_nothing.py",
         "run_nothing.py",
@@ -218,6 +234,22 @@ def test_mistakes_are_noticed(capsys):
         assert len(bad_commands(right.replace("task_name mrpc", wrong))) == 1
     assert len(bad_commands("```\npython run_nothing.py --seed 1\n```\n`python -m training nothing`")) == 2
     assert len(bad_commands("`python -m training builtin_data --output_dir d --nothing 3`")) == 1
+
+
+def test_links_without_a_file_or_a_heading_are_noticed(tmp_path):
+    page, other = tmp_path / "page.md", tmp_path / "docs" / "other.md"
+    other.parent.mkdir()
+    page.write_text(
+        "# A page\n\n[a](docs/other.md#a-table-it-is) [b](#a-page) [c](docs) ![d](page.md) [e](https://f)\n"
+    )
+    other.write_text(
+        "# `A` [table](../page.md): *it* is\n\n## Twice\n\n## Twice\n\n```\n# no heading ](nowhere.md)\n```\n"
+    )
+    assert not broken_links(page.read_text(), page) and not broken_links(other.read_text(), other)
+    assert not broken_links("[a](docs/other.md#two) [b](docs/other.md#two-1) `](code)`\n\n[c]: docs/other.md\n", page)
+    wrong = ["docs/nothing.md", "docs/other.md#two-2", "docs/other.md#no-heading", "#A-page", "other.md"]
+    assert broken_links("".join(f"[x]({target})\n" for target in wrong), page) == wrong
+    assert broken_links("[c]\n\n[c]: nothing.md\n", page) == ["nothing.md"]
 
 
 def test_every_difference_from_the_paper_says_what_we_do_and_where():

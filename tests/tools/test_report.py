@@ -5,6 +5,8 @@ import statistics
 
 import pytest
 
+from training.engine.curves import canvas
+from training.tools import report
 from training.tools.report import main, read_runs, tables
 
 
@@ -50,10 +52,10 @@ def test_runs_of_a_task_share_a_row_and_seeds_a_cell(finished, tmp_path, capsys)
     table = rows((tmp_path / "out" / "report.md").read_text())
     assert table[0][2:] == ["random weights", "from m", "from m, transformers' network"]
     mean, deviation = 100 * statistics.mean(scores), 100 * statistics.stdev(scores)
-    assert table[1] == ["cola", "Matthews correlation", "0.0", f"{mean:.1f} ± {deviation:.1f} (3)", ""]
+    assert table[1] == ["CoLA", "Matthews correlation", "0.0", f"{mean:.1f} ± {deviation:.1f} (3)", ""]
     assert table[2] == ["question answering", "exact match", "", "30.2", "30.0"]
     assert table[3] == ["question answering", "F1", "", "41.5", "41.0"]
-    assert table[4] == ["embedded_pair", "accuracy", "50.0", "", ""]
+    assert table[4] == ["pair task", "accuracy", "50.0", "", ""]
     assert [row[1:3] for row in table if row[0] == folders[0]] == [["1,000", "61"]]
     assert (tmp_path / "out" / "report.png").stat().st_size > 10_000
     assert table[0][2] in capsys.readouterr().out
@@ -66,7 +68,7 @@ def test_the_folder_of_a_series_stands_for_its_runs(finished, tmp_path, capsys):
     (tmp_path / "five" / "summary.json").write_text('{"runs": [{"folder": "seed-42"}, {"folder": "seed-43"}]}')
     main([str(tmp_path / "five"), "--output_dir", str(tmp_path / "out")])
     table = rows((tmp_path / "out" / "report.md").read_text())
-    assert table[1] == ["rte", "accuracy", "60.0 ± 14.1 (2)"]
+    assert table[1] == ["RTE", "accuracy", "60.0 ± 14.1 (2)"]
     assert table[3:] == [[str(tmp_path / "five"), "1,000", "61 ± 0 (2)", "0123456789ab", "cpu"]]
     (tmp_path / "five" / "seed-43" / "all_results.json").unlink()
     with pytest.raises(ValueError, match=r"seed-43/all_results\.json: expected the records of a finished run"):
@@ -82,6 +84,21 @@ def test_pre_training_has_a_table_of_its_own(finished, tmp_path):
     table = rows((tmp_path / "out" / "report.md").read_text())
     assert table[1] == ["pre", "5.300", "21.0", "77.0", "1,000", "61"]
     assert (tmp_path / "out" / "report.png").exists()
+
+
+def test_the_picture_has_labels_in_words(finished, tmp_path, monkeypatch):
+    pre = finished("pre", "run_pretraining.py", {"eval_mlm_loss": 5.3, "eval_mlm_accuracy": 0.21})
+    (tmp_path / "pre" / "metrics.jsonl").write_text('{"event": "eval", "step": 1000, "eval_mlm_loss": 5.3}\n')
+    tuned = [
+        finished("pair", "run_glue.py", {"eval_accuracy": 0.6}, {"task": "builtin_pair"}, model_name_or_path="x/pre"),
+        finished("none", "run_glue.py", {"eval_accuracy": 0.5}, {"task": "builtin_pair"}, config_name="mini"),
+    ]
+    made = []
+    monkeypatch.setattr(report, "canvas", lambda *args: made.append(canvas(*args)) or made[0])
+    report.draw([run for folder in (pre, *tuned) for run in read_runs(folder)], tmp_path / "report.png")
+    bars = made[0][1][1]
+    assert [text.get_text() for text in bars.texts] == ["50.0  random weights", "60.0  after this pre-training"]
+    assert [label.get_text() for label in bars.get_yticklabels()] == ["pair task\naccuracy"]
 
 
 def test_a_run_that_is_not_finished_is_named(finished, tmp_path):
@@ -120,7 +137,7 @@ def table_of(*folders: str) -> list[list[str]]:
 def test_runs_that_differ_in_more_than_the_seed_have_rows_of_their_own(finished, one, other, words):
     folders = [cola(finished, "a", 0.5, **one), cola(finished, "b", 0.7, **{"seed": 43} | other)]
     table = table_of(*folders)
-    assert [row[0] for row in table[1:]] == [f"cola, {said}" for said in words]
+    assert [row[0] for row in table[1:]] == [f"CoLA, {said}" for said in words]
     assert [row[2] for row in table[1:]] == ["50.0", "70.0"]
 
 
@@ -134,7 +151,7 @@ def test_flags_that_do_not_shape_a_run_make_no_rows(finished):
             {"num_train_epochs": 3.0, "do_predict": True, "seeds": 5},  # 3 epochs are the default.
         ])
     ]  # fmt: skip
-    assert [row[:3] for row in table_of(*folders)[1:]] == [["cola", "Matthews correlation", "10.0 ± 10.0 (3)"]]
+    assert [row[:3] for row in table_of(*folders)[1:]] == [["CoLA", "Matthews correlation", "10.0 ± 10.0 (3)"]]
 
 
 def test_different_weights_of_the_same_name_are_distinguished(finished):
@@ -164,14 +181,16 @@ def test_the_learning_rates_of_the_papers_search_have_rows(finished, tmp_path):
             cola(finished, f"search/{names[-1]}", 1e4 * rate + 0.01 * seed, seed=seed, learning_rate=rate)
     (tmp_path / "search" / "summary.json").write_text(json.dumps({"runs": [{"folder": name} for name in names]}))
     table = table_of(str(tmp_path / "search"))
-    assert [row[0] for row in table[1:]] == ["cola, learning rate 5e-5", "cola, learning rate 2e-5"]
+    assert [row[0] for row in table[1:]] == ["CoLA, learning rate 5e-5", "CoLA, learning rate 2e-5"]
     assert [row[2] for row in table[1:]] == ["92.5 ± 0.7 (2)", "62.5 ± 0.7 (2)"]
 
 
 def test_one_run_twice_is_refused(finished):
     folder, again = cola(finished, "a"), cola(finished, "b", 0.6)
     for folders in ((folder, folder), (folder, again)):
-        with pytest.raises(ValueError, match=r"runs of the same settings and the same seed \(42\); expected each run"):
+        with pytest.raises(
+            ValueError, match=r"runs with the same settings and the same seed \(42\); expected each run"
+        ):
             table_of(*folders)
 
 
@@ -198,7 +217,5 @@ def test_every_script_has_its_rows_and_others_are_named(finished, tmp_path):
         ["multiple choice", "accuracy", "75.0"],
     ]
     finished("other", "run_other.py", {})
-    with pytest.raises(
-        ValueError, match=r"run\.json: expected a run of one of run_pretraining.py, .*; got one of run_o"
-    ):
+    with pytest.raises(ValueError, match=r"run\.json: expected a run of run_pretraining.py, .*; got one of run_o"):
         read_runs(tmp_path / "other")

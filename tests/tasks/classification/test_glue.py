@@ -222,15 +222,28 @@ def test_features_of_a_pair():
     assert short["input_ids"] == [[2, 5, 6, 3, 7, 8, 3]]  # The longer text loses its end.
 
 
-def test_the_built_in_tasks(monkeypatch):
+def test_the_built_in_tasks_under_their_present_and_former_names(monkeypatch):
     pairs = [{"sentence1": "s", "sentence2": "t", "label": n} for n in (1, 0)]
     kinds = [{"sentence": "s", "label": kind} for kind in ("method", "class", "function")]
     monkeypatch.setattr(documentation, "pair_examples", lambda split: pairs)
     monkeypatch.setattr(documentation, "classification_examples", lambda split: kinds)
     data = load_data(flags())
     assert (data.name, data.splits["train"].labels, set(data.splits)) == (
-        "embedded_pair",
+        "builtin_pair",
         [1, 0],
         {"train", "validation"},
     )
-    assert load_data(flags(task_name="embedded_classification")).splits["validation"].labels == [2, 0, 1]
+    assert load_data(flags(task_name="builtin_classification")).splits["validation"].labels == [2, 0, 1]
+    assert load_data(flags(task_name="embedded_pair")).name == "builtin_pair"
+    assert load_data(flags(task_name="embedded_classification")).name == "builtin_classification"
+
+
+def test_every_task_has_a_title():
+    assert [glue.title_of(name) for name in ("cola", "builtin_pair", "embedded_pair", "custom")] == [
+        "CoLA",
+        "pair task",
+        "pair task",
+        "custom",
+    ]
+    titles = [glue.title_of(name) for name in (*glue.GLUE_TASKS, *glue.BUILTIN_TASKS)]
+    assert len(set(titles)) == len(titles) and not [title for title in titles if "_" in title]

@@ -130,7 +130,7 @@ def test_sources_that_contradict_each_other_are_refused(tmp_path):
     assert message(task_name="rte", data_dir="a", train_file="b").startswith("give only one of --data_dir and --train")
     assert "--task_name: expected one of cola, sst2" in message(task_name="rtee")
     assert "--data_dir needs --task_name" in message(data_dir="a")
-    assert "takes no data; drop --data_dir" in message(task_name="embedded_pair", data_dir="a")
+    assert "takes no data; drop --data_dir" in message(task_name="builtin_pair", data_dir="a")
     path = own(tmp_path, "text\tlabel\na\t1\nb\t0\n")
     assert "nothing to evaluate on; give --validation_file" in message(train_file=path)
     assert "--do_predict: there is no test split" in message(train_file=path, validation_file=path, do_predict=True)
