@@ -57,6 +57,12 @@ def test_every_room_of_the_code_has_its_room_of_tests():
     assert expected - found == set()
 
 
+def test_the_architecture_names_every_room_of_tests():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rooms = {path.parent for path in TESTS.glob("*/__init__.py")}
+    assert {f"`tests/{room.name}/`" for room in rooms} == set(re.findall(r"`tests/\w+/`", page))
+
+
 def test_beside_the_rooms_stand_only_the_tests_of_a_module_beside_the_rooms():
     assert [path.name for path in TESTS.glob("test_*.py")] == ["test_arguments.py"]
     assert (ROOT / "training" / "arguments.py").is_file()
