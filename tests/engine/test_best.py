@@ -219,5 +219,5 @@ def test_flags_that_need_others(tmp_path, capsys):
     given = ["--output_dir=x", "--model_name_or_path=y", f"--validation_file={path}", "--load_best_model_at_end"]
     args = parse_arguments(GlueArguments, given)
     data = sources.load_data(args, ("x", "y"))
-    with pytest.raises(ValueError, match="nothing is trained among which to choose the best"):
+    with pytest.raises(ValueError, match="nothing from which to choose the best"):
         deciding_metric(args, *glue.metric_names(data), "train" in data.splits)

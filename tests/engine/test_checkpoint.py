@@ -119,7 +119,8 @@ def test_a_full_disk_leaves_the_last_checkpoint(fake_run, parts, monkeypatch, wr
     with monkeypatch.context() as patch:
         patch.setattr(writer, WRITERS[writer])
         message = (
-            r"checkpoint-11 could not be written .*; [\d,]+ bytes are free there, checkpoint-10 stands\. Make room"
+            r"checkpoint-11 could not be written .*; [\d,]+ bytes are free there, "
+            r"the newest checkpoint is checkpoint-10\. Free some space"
         )
         with pytest.raises(OSError, match=message):
             save_checkpoint(run, 11, 20, *state)
@@ -178,7 +179,7 @@ def break_file(folder):
 FAULTS = {
     "does not match its checksum": break_file,
     "training_state.pt is missing": lambda folder: os.remove(folder / "training_state.pt"),
-    "not written to its end": lambda folder: os.remove(folder / "manifest.json"),
+    "not written completely": lambda folder: os.remove(folder / "manifest.json"),
     "cannot be read": lambda folder: (folder / "manifest.json").write_text("{"),
 }
 

@@ -55,7 +55,7 @@ def test_a_finished_run_is_left_alone(pretrained, data, tmp_path, capsys, script
     assert start(*AUTO, "--max_steps", "4", "--learning_rate", "1e-3") == 2
     said = capsys.readouterr().err
     assert "holds a finished run with other flags (" in said and "max_steps 2 -> 4" in said and "learning_rate " in said
-    assert f"give another --output_dir; there, --model_name_or_path {folder} goes on with its weights" in said
+    assert f"give another --output_dir; with --model_name_or_path {folder} that run starts from these weights" in said
     assert start() == 2
     assert content(folder) == before
 
@@ -100,7 +100,7 @@ def test_a_finished_series_is_left_alone(pretrained, data, tmp_path, capsys):
     short_runs.start("run_glue", given)
     before = content(tmp_path / "series")
     short_runs.start("run_glue", given)
-    assert capsys.readouterr().out.count("is there already") == 2
+    assert capsys.readouterr().out.count("is finished already") == 2
     assert content(tmp_path / "series") == before
 
 

@@ -239,7 +239,7 @@ def test_a_series_knows_the_weights_of_a_name_on_the_hub(pretrained, data, tmp_p
     content = json.loads(facts.read_text(encoding="utf-8"))
     facts.write_text(json.dumps(content | {"initial_weights": None}), encoding="utf-8")  # of an older version
     short_runs.start("run_glue", given)
-    assert "is there already" in capsys.readouterr().out
+    assert "is finished already" in capsys.readouterr().out
     facts.write_text(json.dumps(content | {"initial_weights": {"model.safetensors": "00"}}), encoding="utf-8")
     with pytest.raises(ValueError, match="holds a run that differs in initial_weights"):
         short_runs.start("run_glue", given)

@@ -44,7 +44,7 @@ def test_a_mean_of_means_is_refused(fake_run):
     stock = transformers.BertForPreTraining(config)
     run = fake_run(per_device_train_batch_size=16)
     optimizer = create_optimizer(stock, 1e-3, 0.01)
-    with pytest.raises(ValueError, match=r"depends on how it is cut: loss \d\.\de[-+]0\d"):
+    with pytest.raises(ValueError, match=r"depends on how its batch is split: loss \d\.\de[-+]0\d"):
         verify_invariance(run, stock, optimizer, Source())
     exact = with_exact_losses(stock)
     verify_invariance(run, exact, optimizer, Source())

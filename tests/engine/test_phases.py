@@ -26,19 +26,19 @@ def test_what_is_left_out_comes_from_the_other_flags():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "'' is no phase; expected LENGTH:SHARE"),
-        ("128", "'128' is no phase"),
-        ("128:0.9,", "'' is no phase"),
-        ("128:0.9;512:0.1", "is no phase"),
-        ("128:1:x4", "is no phase"),
+        ("", "'' is not a phase; expected LENGTH:SHARE"),
+        ("128", "'128' is not a phase"),
+        ("128:0.9,", "'' is not a phase"),
+        ("128:0.9;512:0.1", "is not a phase"),
+        ("128:1:x4", "is not a phase"),
         ("128:0.9.1,512:0.1", "could not convert"),
-        ("-128:1", "is no phase"),
+        ("-128:1", "is not a phase"),
         ("4:1", "out of range; lengths are at least 8"),
         ("128:1:0", "out of range"),
         ("128:1:8x0", "out of range"),
         ("128:0,512:1", "128:0 is out of range"),
         ("128:0.9,512:0.2", "the shares add up to 1.1; expected 1"),
-        ("128:0.5,128:0.5", "a length comes twice"),
+        ("128:0.5,128:0.5", "a length occurs twice"),
     ],
 )
 def test_mistakes_are_named(text, message):

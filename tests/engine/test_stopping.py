@@ -211,7 +211,7 @@ def test_a_script_under_signals(tmp_path, text_file, tokenizer_folder, small_con
     os.killpg(process.pid, signal.SIGINT)
     output, errors = process.communicate(timeout=60)
     assert process.returncode == (STOPPED if processes == 1 else 1), errors
-    assert "goes on from checkpoint-" in output
+    assert "resume with --resume_from_checkpoint auto from checkpoint-" in output
     assert processes == 2 or "Traceback" not in errors
     whole = start("whole")
     resumed = start("cut", "--resume_from_checkpoint", "auto")

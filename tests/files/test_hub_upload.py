@@ -232,12 +232,12 @@ def test_a_moment_of_trouble_is_no_error(hub, folder, tmp_path):
 
 # In the order in which an upload asks: each refuses one upload, and the next gets further.
 REFUSALS = [
-    (("GET", "/api/whoami-v2", 401), "the Hub does not know the token (401); run hf auth login, or set HF_TOKEN"),
+    (("GET", "/api/whoami-v2", 401), "the Hub does not accept the token (401); run hf auth login, or set HF_TOKEN"),
     (("POST", "/api/repos/create", 403), f"the token may not write to {NAME} (403); take one with the right to"),
-    (("POST", "/api/validate-yaml", 400), "the Hub does not take the model card (Invalid metadata in README.md."),
+    (("POST", "/api/validate-yaml", 400), "the Hub does not accept the model card (Invalid metadata in README.md."),
     (("POST", ".*/preupload/main", 403), f"the token may not write to {NAME} (403); take one with the right to"),
     (("PUT", "/stored/.*", 403), f"the token may not write to {NAME} (403); take one with the right to write there"),
-    (("POST", ".*/commit/main", 401), "the Hub does not know the token (401); run hf auth login, or set HF_TOKEN"),
+    (("POST", ".*/commit/main", 401), "the Hub does not accept the token (401); run hf auth login, or set HF_TOKEN"),
     (("POST", ".*/commit/main", 413), "the Hub refused the request (413: Client error '413"),
 ]
 
@@ -259,7 +259,7 @@ def test_without_a_token_or_with_a_wrong_one(hub, folder, tmp_path):
     assert not hub.requests
     hub.token = "another"
     (line,) = uploads(hub, tmp_path, folder, [])
-    assert "the Hub does not know the token (401)" in line
+    assert "the Hub does not accept the token (401)" in line
 
 
 @pytest.mark.slow

@@ -212,7 +212,7 @@ def test_files_that_cannot_be_read_or_written(checkpoint, tmp_path):
     assert target.read_text() == "mine"
     with pytest.raises(ValueError, match=r"texts\.txt:2: expected UTF-8 text"):
         run(checkpoint, write(tmp_path, b"a\n\xff\n"), tmp_path / "new.npz")
-    with pytest.raises(ValueError, match=r"texts\.txt:1: expected a text a line, got an empty file"):
+    with pytest.raises(ValueError, match=r"texts\.txt:1: expected one text per line, got an empty file"):
         run(checkpoint, write(tmp_path, ""), tmp_path / "new.npz")
 
 

@@ -124,7 +124,7 @@ def test_submission_says_at_once_what_the_server_would_refuse(tmp_path, pretrain
     given = ("--write_submission", "--max_steps=1")
     train(tmp_path / "a", pretrained, files, "cola", *given)
     path = tmp_path / "a" / "CoLA.tsv"
-    assert f"not fit for the server: {path}: expected 1,063 predictions, got 24" in capsys.readouterr().out
+    assert f"the GLUE server would refuse this: {path}: expected 1,063 predictions, got 24" in capsys.readouterr().out
     monkeypatch.setitem(submission.TEST_ROWS, "CoLA.tsv", 24)
     train(tmp_path / "b", pretrained, files, "cola", *given)
     assert f"predictions: {tmp_path / 'b' / 'CoLA.tsv'}" in capsys.readouterr().out

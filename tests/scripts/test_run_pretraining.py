@@ -151,7 +151,7 @@ def test_the_doctor_speaks_on_a_text_of_random_words(finished):
     """No context to learn from: the loss stays on the line, at both evaluations."""
     said = events(finished, "doctor")
     assert [event["step"] for event in said] == [20, 40]
-    assert "the model does not use context yet; likely: the warm-up has 4 steps" in said[1]["text"]
+    assert "the model does not use context yet; likely causes: the warm-up has 4 steps" in said[1]["text"]
 
 
 def test_its_speed_is_told(finished, shape):

@@ -151,7 +151,7 @@ def test_finished_runs_are_not_repeated_and_broken_ones_go_on(tmp_path, pretrain
     (tmp_path / "s" / "seed-43" / "all_results.json").unlink()  # as if stopped before its end
     again = run(*given, "--logging_steps=1")
     assert counted[2:] == ["seed-43"]
-    assert "seed-42 is there already" in capsys.readouterr().out
+    assert "seed-42 is finished already" in capsys.readouterr().out
     assert again["settings"] == summary["settings"]
     lines = (tmp_path / "s" / "seed-43" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["step"] for line in lines if "eval" in line] == [1, 2]  # nothing stands there twice
@@ -222,7 +222,7 @@ def test_restarts_of_the_paper_and_its_batch(capsys, monkeypatch):
     given = ["--output_dir=x", "--model_name_or_path=y", "--task_name=rte", "--paper"]
     assert len(seeds.planned(parse_arguments(GlueArguments, given))) == 4 * 5
     halves = [*given, "--per_device_train_batch_size=8", "--gradient_accumulation_steps=2"]
-    with pytest.raises(ValueError, match="--paper is about batches of 32; got 16"):
+    with pytest.raises(ValueError, match="--paper needs batches of 32; got 16"):
         seeds.planned(parse_arguments(GlueArguments, halves))
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert len(seeds.planned(parse_arguments(GlueArguments, halves))) == 20
@@ -234,7 +234,7 @@ def test_flags_that_do_not_go_with_many_runs(capsys):
     assert "--compare_to compares runs by their seeds: give --seeds or --paper" in refused(capsys, "--compare_to=x")
     assert "--seeds must be at least 1; got 0" in refused(capsys, "--seeds=0")
     assert "upload the folder of the best run" in refused(capsys, "--seeds=2", "--push_to_hub", "--hub_model_id=a/b")
-    assert "go on by themselves" in refused(capsys, "--seeds=2", "--resume_from_checkpoint=x/checkpoint-1")
+    assert "resume by themselves" in refused(capsys, "--seeds=2", "--resume_from_checkpoint=x/checkpoint-1")
 
 
 def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, counted, capsys):
@@ -292,7 +292,7 @@ def test_two_processes_do_the_runs_one_after_the_other(tmp_path, pretrained, glu
         command += [f"--per_device_train_batch_size={8 // processes}", "--load_best_model_at_end", "--group_by_length"]
         for _ in range(2):  # the second time all is there
             done = subprocess.run(command, check=True, cwd=ROOT, timeout=300, capture_output=True, text=True)
-        assert "run 2 of 2: seed-43 is there already" in done.stdout
+        assert "run 2 of 2: seed-43 is finished already" in done.stdout
         assert done.stdout.count("best on eval_mnli_m_accuracy") == 1
         summaries[processes] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     losses = [[r["results"]["eval_mnli_m_loss"] for r in s["runs"]] for s in summaries.values()]

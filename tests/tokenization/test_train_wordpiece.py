@@ -201,7 +201,11 @@ def test_texts_are_read_as_they_are_asked_for(tmp_path):
         ("a.jsonl", b'{"text": null}\n', r'a\.jsonl:1: expected an object with a string in "text"'),
         ("a.jsonl", b'["text"]\n', r'a\.jsonl:1: expected an object with a string in "text"'),
         ("a.jsonl", b'{"text": "\xff"}\n', r"a\.jsonl:1: expected UTF-8"),
-        ("a.jsonl", b'{"text": "ok"}\n{"text": "\\ud800"}\n', r"text 2: lone surrogate '\\ud800' at 0"),
+        (
+            "a.jsonl",
+            b'{"text": "ok"}\n{"text": "\\ud800"}\n',
+            r"text 2: expected characters, got the lone surrogate '\\ud800' at 0",
+        ),
         ("a.parquet", b"PAR1 not really", r"a\.parquet: not a parquet file"),
         ("a.csv", b"a,b\n", r"a\.csv: expected a file named \.txt, \.jsonl"),
         ("a.txt", b" \n\n", r"expected text with words, got none"),

@@ -133,7 +133,7 @@ def test_contexts_of_a_file(tmp_path):
     path.write_bytes(b"one\r\n\r\ntwo\r\n")
     assert read_contexts(path) == ["one", "two"]
     path.write_text(" \n\n")
-    with pytest.raises(ValueError, match=r"contexts\.txt: holds no text"):
+    with pytest.raises(ValueError, match=r"contexts\.txt: expected contexts with blank lines"):
         read_contexts(path)
     path.write_bytes(b"caf\xe9")
     with pytest.raises(ValueError, match=r"contexts\.txt:1: expected UTF-8 text, got byte 0xe9 at column 4"):

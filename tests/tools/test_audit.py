@@ -202,7 +202,7 @@ def test_show_and_audit_follow_the_phases(run_folder, capsys):
         (["show", "RUN", "--step", "0"], "--step is 0; the run has optimiser steps 1 to 20"),
         (["show", "RUN", "--step", "21"], "--step is 21; the run has optimiser steps 1 to 20"),
         (["show", "RUN", "--step", "1", "--rank", "2"], "--rank is 2; the run has 2 processes"),
-        (["audit", "OTHER"], "is not of a pre-training run (no objective"),
+        (["audit", "OTHER"], "expected a pre-training run, but its flags lack objective"),
     ],
 )
 def test_mistakes_of_the_command(run_folder, tmp_path, capsys, arguments, message):

@@ -45,7 +45,7 @@ def test_steps_that_fit():
 
 def test_too_little_time():
     phases = phases_of(FLAGS | {"phases": "128:0.9,512:0.1"})
-    with pytest.raises(ValueError, match=r"0\.001 hours hold 3 steps, too few for these phases"):
+    with pytest.raises(ValueError, match=r"0\.001 hours suffice for 3 steps, too few for these phases"):
         budget.plan(0.001, phases, records(_128=1.0, _512=1.0), {"peak_memory_gb": 1}, FACTS)
 
 
@@ -85,7 +85,7 @@ def test_real_steps_of_each_phase(shape, capsys, monkeypatch):
     [
         (["--hours", "0"], "--hours is 0.0; expected above 0"),
         (["--hours", "1", "--vocab_size", "5"], "--vocab_size is 5; expected at least 16"),
-        (["--hours", "1", "--phases", "128"], "is no phase"),
+        (["--hours", "1", "--phases", "128"], "is not a phase"),
     ],
 )
 def test_mistakes(flags, message, capsys):

@@ -110,9 +110,9 @@ def test_the_sentence(corpus):
     stuck = run_of(lambda step: LINE, 9000, held_out=LINE)
     assert doctor.diagnosis(FACTS, run_of(lambda step: 1.0, 9000), corpus) is None
     text = doctor.diagnosis(FACTS | {"flags": FLAGS | {"learning_rate": 1e-6}}, stuck, corpus)
-    assert "sits at 3.90" in text and "gives 3.9" in text and "--learning_rate 1e-06 is outside" in text
+    assert "stays at 3.90" in text and "gives 3.9" in text and "--learning_rate 1e-06 is outside" in text
     assert "checked and fine: duplicates, mask rate, warm-up, batch, too few steps" in text
-    assert "none of the usual causes is there" in doctor.diagnosis(FACTS, stuck, corpus)
+    assert "none of the usual causes applies" in doctor.diagnosis(FACTS, stuck, corpus)
 
 
 def test_it_is_said_once_until_the_run_is_twice_as_old(corpus, fake_run, capsys):
@@ -126,7 +126,7 @@ def test_it_is_said_once_until_the_run_is_twice_as_old(corpus, fake_run, capsys)
         doctor.consult(run, corpus)
         spoken = [line for line in map(json.loads, metrics.read_text().splitlines()) if line["event"] == "doctor"]
     assert [line["step"] for line in spoken] == [1000, 2000, 4000]
-    assert capsys.readouterr().out.count("doctor: the masked-LM loss sits at") == 3
+    assert capsys.readouterr().out.count("doctor: the masked-LM loss stays at") == 3
 
 
 # --- Reference curves ---------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_the_reference_is_drawn_and_a_reference_can_be_made(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(None, "no run.json"), ('{"flags": {"task_name": "rte"}}', "is not of a pre-training run")]
+    ("content", "message"), [(None, "no run.json"), ('{"flags": {"task_name": "rte"}}', "expected a pre-training run")]
 )
 def test_mistakes_of_the_command(tmp_path, capsys, content, message):
     if content:

@@ -188,7 +188,9 @@ def test_the_rates_of_the_papers_search_are_rows(finished, tmp_path):
 def test_one_run_twice_is_refused(finished):
     folder, again = cola(finished, "a"), cola(finished, "b", 0.6)
     for folders in ((folder, folder), (folder, again)):
-        with pytest.raises(ValueError, match=r"runs of the same settings and the same seed \(42\); expected each run"):
+        with pytest.raises(
+            ValueError, match=r"runs with the same settings and the same seed \(42\); expected each run"
+        ):
             table_of(*folders)
 
 
@@ -215,7 +217,5 @@ def test_every_script_has_its_rows_and_others_are_named(finished, tmp_path):
         ["multiple choice", "accuracy", "75.0"],
     ]
     finished("other", "run_other.py", {})
-    with pytest.raises(
-        ValueError, match=r"run\.json: expected a run of one of run_pretraining.py, .*; got one of run_o"
-    ):
+    with pytest.raises(ValueError, match=r"run\.json: expected a run of run_pretraining.py, .*; got one of run_o"):
         read_runs(tmp_path / "other")

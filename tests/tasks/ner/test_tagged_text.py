@@ -419,6 +419,6 @@ def test_too_short_rows_and_uncased_tokenizers(tokenizer, tokenizer_folder):
         tagged_text.build_rows(split_of([["red"]]), tokenizer, 3)
     rows = {"train": SimpleNamespace(unknown_words=2)}
     assert tagged_text.remarks(rows, AutoTokenizer.from_pretrained(tokenizer_folder)).splitlines()[1:] == [
-        "train: the tokenizer drops 2 words, which are [UNK] to it",
+        "train: the tokenizer drops 2 words; [UNK] replaces them",
         "this tokenizer lower-cases; names are found better with a cased model",
     ]

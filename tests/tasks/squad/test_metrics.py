@@ -140,8 +140,8 @@ def test_missing_predictions(capsys):
     gold = {"a": ["cat"], "b": ["dog"]}
     assert score(gold, {"a": "cat", "z": "?"}) == {"exact_match": 50.0, "f1": 50.0}
     warnings = capsys.readouterr().err
-    assert "1 questions without a prediction score 0" in warnings
-    assert "1 predictions are of questions that the data does not have" in warnings
+    assert "1 questions have no prediction and score 0" in warnings
+    assert "1 predictions for questions that the data does not have are ignored" in warnings
     with pytest.raises(ValueError, match="predictions of 1 of 2 questions are missing, the first is 'b'"):
         score(gold, {"a": "cat"}, version_2_with_negative=True)
     with pytest.raises(ValueError, match="null odds of 1 of 2 questions are missing, the first is 'a'"):
