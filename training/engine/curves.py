@@ -12,8 +12,13 @@ import argparse
 import importlib.util
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from training.engine.reference_curves import comparable
+
+if TYPE_CHECKING:  # a run does without matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, whose colours colour-blind readers can distinguish.
 BLUE, VERMILION, GREEN, PURPLE, ORANGE = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00"
@@ -118,25 +123,26 @@ def draw_curves(folder: str | Path) -> Path | None:
     return path
 
 
-def canvas(title: str, panels: int):
+def canvas(title: str, panels: int) -> tuple["Figure", list["Axes"]]:
     """A figure with a title and its axes, side by side, without pyplot's global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(5.6 * panels + 0.4, 4.2), layout="constrained")
+    layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08)
+    figure = Figure(figsize=(5.6 * panels + 0.4, 4.2), layout=layout)
     FigureCanvasAgg(figure)
-    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.08)
     figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
     return figure, list(figure.subplots(1, panels, squeeze=False)[0])
 
 
-def dress(axis, title: str, below: str | None = None) -> None:
+def dress(axis: "Axes", title: str, below: str | None = None) -> None:
     """Give an axis the look of all pictures of this project; ``below`` is the label of the horizontal axis."""
     axis.set_title(title, loc="left", fontsize=10.5, color="#333333", pad=9)
     axis.set_xlabel("optimiser steps" if below is None else below, color=GREY)
     if below is None:
         axis.xaxis.set_major_formatter("{x:,.0f}")
-        axis.xaxis.get_major_locator().set_params(integer=True)
+        axis.locator_params(axis="x", integer=True)
     axis.tick_params(colors=GREY, length=3)
     axis.grid(axis="y", color="#E4E4E4", linewidth=0.8)
     axis.set_axisbelow(True)
@@ -146,7 +152,7 @@ def dress(axis, title: str, below: str | None = None) -> None:
         axis.spines[side].set_color("#BBBBBB")
 
 
-def label_ends(axis, ends: list[tuple[float, float, str, str]]) -> None:
+def label_ends(axis: "Axes", ends: list[tuple[float, float, str, str]]) -> None:
     """Label the curves at the right edge, each (step, y, text, colour) at its height; labels do not overlap."""
     low, high = axis.get_ylim()
     last = max(step for step, *_ in ends)
@@ -156,14 +162,24 @@ def label_ends(axis, ends: list[tuple[float, float, str, str]]) -> None:
     for _, y, text, colour in sorted(ends, key=lambda end: end[1]):
         below = max(y, below + gap)
         axis.annotate(
-            *(text, (last, below)),
-            **{"xytext": (7, 0), "textcoords": "offset points", "annotation_clip": False},
-            **{"va": "center", "color": colour, "fontsize": 9.5},
+            text,
+            (last, below),
+            xytext=(7, 0),
+            textcoords="offset points",
+            annotation_clip=False,
+            va="center",
+            color=colour,
+            fontsize=9.5,
         )
 
 
 def draw_losses(
-    axis, train: Series, held_out: Series, entropy: float | None, title: str, reference: tuple[str, dict] | None = None
+    axis: "Axes",
+    train: Series,
+    held_out: Series,
+    entropy: float | None,
+    title: str,
+    reference: tuple[str, dict] | None = None,
 ) -> None:
     ends = []
     if reference and train[0]:  # a run of this project with similar settings, up to the last step of this run
@@ -189,7 +205,7 @@ def draw_losses(
         label_ends(axis, ends)
 
 
-def draw_scores(axis, shown: dict[str, Series]) -> None:
+def draw_scores(axis: "Axes", shown: dict[str, Series]) -> None:
     ends = []
     for (label, (steps, values)), colour in zip(shown.items(), (GREEN, PURPLE, BLUE, VERMILION, ORANGE), strict=False):
         axis.plot(steps, values, color=colour, linewidth=1.8, marker="o", markersize=4, clip_on=False)

@@ -1,10 +1,13 @@
 """Two AdamWs and the linear schedule (paper, A.2; google-research/bert ``optimization.py``)."""
 
 import re
+from collections.abc import Callable
+from typing import overload
 
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
+from torch.optim.optimizer import ParamsT
 from transformers.utils import is_torch_xla_available
 
 EXEMPT = re.compile(r"(^|\.)(LayerNorm\.weight|bias(_[ih]h_l\d+(_reverse)?)?)$")  # bias_ih_l0 is a bias of an LSTM
@@ -22,11 +25,24 @@ class BertAdamW(torch.optim.Optimizer):
     unstable (Zhang et al. 2020; Mosbach et al. 2020).
     """
 
-    def __init__(self, params, lr: float, betas: tuple[float, float] = BETAS, eps: float = EPS, weight_decay=0.0):
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float,
+        betas: tuple[float, float] = BETAS,
+        eps: float = EPS,
+        weight_decay: float = 0.0,
+    ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -41,7 +57,7 @@ class BertAdamW(torch.optim.Optimizer):
         for p in weights:
             if not self.state[p]:
                 self.state[p] = {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
-        gradients = [p.grad for p in weights]
+        gradients = [p.grad for p in weights if p.grad is not None]
         means, squares = ([self.state[p][name] for p in weights] for name in ("exp_avg", "exp_avg_sq"))
         (beta1, beta2), lr = group["betas"], group["lr"]
         torch._foreach_lerp_(means, gradients, 1 - beta1)
@@ -64,7 +80,9 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
     ]
 
 
-def create_optimizer(model: nn.Module, learning_rate: float, weight_decay: float, name: str = "adamw"):
+def create_optimizer(
+    model: nn.Module, learning_rate: float, weight_decay: float, name: str = "adamw"
+) -> torch.optim.Optimizer:
     """torch's AdamW, or ``BertAdamW`` for "bert_adamw"; betas and eps are those of google-research/bert."""
     groups = parameter_groups(model, weight_decay)
     if name == "bert_adamw":

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from training.arguments import PretrainingArguments
 from training.engine.loop import Step
 from training.engine.run import Run
 
@@ -60,7 +61,7 @@ def measured_peak(device: torch.device, mixed_precision: str) -> float:
     return best
 
 
-def peak_of(run: Run) -> float:
+def peak_of(run: Run[PretrainingArguments]) -> float:
     """FLOP/s that all processes of the run could reach: `--peak_tflops` each, or what each measures now."""
     stated = run.args.peak_tflops
     own = stated * 1e12 if stated else measured_peak(run.device, run.accelerator.mixed_precision)
@@ -82,7 +83,7 @@ def peak_memory_gb(device: torch.device) -> float:
 class Throughput:
     """Clock of the training steps alone: evaluation and saving do not count."""
 
-    def __init__(self, run: Run, config: Any, total_steps: int):
+    def __init__(self, run: Run[PretrainingArguments], config: Any, total_steps: int):
         self.run, self.config, self.device, self.total_steps = run, config, run.device, total_steps
         self.peak = peak_of(run)
         self.started = time.perf_counter()
