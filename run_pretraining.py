@@ -85,7 +85,9 @@ def main(argv: list[str] | None = None) -> None:
 
     batches = phase_batches(run, phases, train, done)
     explain = partial(explain_divergence, phases=phases, folder=run.output_dir)
-    steps = training_steps(run, model, optimizer, scheduler, batches, total_steps, done, origin, explain)
+    steps = training_steps(
+        run, model, optimizer, scheduler, batches, total_steps, done, origin, explain, max_grad_norm=args.max_grad_norm
+    )
     for step in speed.timed(steps):
         length = phase_at(phases, step.index).length
         last = step.index == total_steps

@@ -61,6 +61,24 @@ def test_a_finished_run_is_left_alone(pretrained, data, tmp_path, capsys, script
 
 
 @pytest.mark.parametrize("script", ["run_pretraining", "run_glue"])
+def test_a_refused_start_changes_no_file(pretrained, data, tmp_path, script):
+    """run.json goes on saying what the checkpoints were trained with."""
+    folder = tmp_path / "run"
+    given = short_runs.flags(script, data, folder, pretrained, "--save_steps", "1")
+    short_runs.start(script, given)
+    (folder / "all_results.json").unlink()  # as if it had been killed before its end
+    before = content(folder)
+    with pytest.raises(
+        ValueError, match=r"checkpoint-\d+ belongs to a run with other settings \(learning_rate .* -> 0\.5"
+    ):
+        short_runs.start(script, [*given, *AUTO, "--learning_rate", "0.5"])
+    assert content(folder) == before
+    short_runs.start(script, [*given, *AUTO])
+    facts = json.loads((folder / "run.json").read_text())
+    assert len(facts["earlier"]) == 1 and facts["flags"]["learning_rate"] != 0.5
+
+
+@pytest.mark.parametrize("script", ["run_pretraining", "run_glue"])
 def test_with_checkpoints_kept(pretrained, data, tmp_path, capsys, script):
     folder = tmp_path / "run"
     given = short_runs.flags(script, data, folder, pretrained, "--save_steps", "1")

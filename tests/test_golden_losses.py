@@ -103,7 +103,9 @@ def losses(objective: str, folder: Path, **changes) -> list[dict[str, float]]:
     model = with_fixed_weights(cls(config))
     optimizer = create_optimizer(model, learning_rate=2e-3, weight_decay=0.01)
     scheduler = linear_schedule(optimizer, 0.2, STEPS)
-    steps = training_steps(run, model, optimizer, scheduler, step_batches(source, run, 0, STEPS), STEPS)
+    steps = training_steps(
+        run, model, optimizer, scheduler, step_batches(source, run, 0, STEPS), STEPS, max_grad_norm=1.0
+    )
     return [{"loss": s.loss, **({} if len(s.parts) < 2 else s.parts), "grad_norm": s.grad_norm} for s in steps]
 
 

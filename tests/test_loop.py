@@ -11,6 +11,7 @@ from training.engine.batches import Features, step_batches
 from training.engine.control import control_of, with_exact_losses
 from training.engine.divergence import explain_divergence
 from training.engine.loop import training_steps, window_counts
+from training.engine.models import prepare_for_training
 from training.engine.phases import Phase
 from training.engine.predict import predict
 
@@ -46,7 +47,8 @@ def constant_schedule(optimizer):
 def train(run, model, source, steps, start=0):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     batches = step_batches(source, run, start, steps)
-    return list(training_steps(run, model, optimizer, constant_schedule(optimizer), batches, steps, start))
+    settings = {"max_grad_norm": run.args.max_grad_norm}
+    return list(training_steps(run, model, optimizer, constant_schedule(optimizer), batches, steps, start, **settings))
 
 
 def new_model(config, cls=modeling_bert_repro.BertForPreTraining, dropout=0.0):
@@ -151,7 +153,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(fake_run, small_confi
         optimizer = torch.optim.SGD([model.bert.pooler.dense.weight], lr=0.1)
         model.cls.predictions.decoder.weight = torch.nn.Parameter(torch.randn(99, 32))  # untied: step 1 stays finite
         batches = step_batches(Source(), run, 0, 3)
-        for step in training_steps(run, model, optimizer, constant_schedule(optimizer), batches, 3):
+        for step in training_steps(run, model, optimizer, constant_schedule(optimizer), batches, 3, max_grad_norm=1.0):
             seen[step.index] = model.bert.pooler.dense.weight.detach().clone()
     assert list(seen) == [1] and torch.equal(seen[1], model.bert.pooler.dense.weight)
     message = str(stop.value)
@@ -170,7 +172,11 @@ def test_a_gradient_that_is_not_finite_stops_too(fake_run, small_config):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     batches = step_batches(PretrainingSource(), run, 1, 2, 4, 2)
     with pytest.raises(FloatingPointError, match=r"the gradient norm (inf|nan)") as stop:
-        next(training_steps(run, model, optimizer, constant_schedule(optimizer), batches, 4, 3, explain=explain))
+        next(
+            training_steps(
+                run, model, optimizer, constant_schedule(optimizer), batches, 4, 3, explain=explain, max_grad_norm=1.0
+            )
+        )
     assert torch.equal(before, model.bert.pooler.dense.weight)
     assert "positions 8 to 15 of the data of length 24 (each of them by itself has a finite loss)" in str(stop.value)
     assert f"python -m training show {run.output_dir} --step 4 prints them" in str(stop.value)
@@ -184,6 +190,7 @@ def test_gradient_checkpointing_changes_nothing_but_memory(fake_run, small_confi
         run = fake_run(gradient_accumulation_steps=2, gradient_checkpointing=again)
         model = new_model(small_config, dropout=0.2)
         model = control_of(model) if implementation == "transformers" else model
+        prepare_for_training(model, run.args)
         calls = [0]
         model.bert.encoder.layer[0].attention.register_forward_hook(lambda *_: calls.__setitem__(0, calls[0] + 1))
         steps = train(run, model, PretrainingSource(), 2)

@@ -40,7 +40,7 @@ def prepared(config):
 def train(run, config, total=5, then=lambda index: None):
     parts = prepared(config)
     done = resume(run, total, *parts)
-    for step in training_steps(run, *parts, step_batches(source(), run, done, total), total, done):
+    for step in training_steps(run, *parts, step_batches(source(), run, done, total), total, done, max_grad_norm=1.0):
         run.log(event="train", step=step.index, loss=step.loss)
         then(step.index)
     return parts[0].state_dict()
@@ -73,7 +73,7 @@ def test_a_signal_finishes_the_step_and_saves(fake_run, small_config, tmp_path, 
 def test_batches_may_be_a_list(fake_run, small_config):
     run, parts = fake_run(), prepared(small_config)
     with pytest.raises(SystemExit):
-        for _ in training_steps(run, *parts, list(step_batches(source(), run, 0, 3)), 3):
+        for _ in training_steps(run, *parts, list(step_batches(source(), run, 0, 3)), 3, max_grad_norm=1.0):
             os.kill(os.getpid(), signal.SIGTERM)
     assert (run.output_dir / "checkpoint-2").is_dir()
 

@@ -187,9 +187,11 @@ def resume(
         )
     if folder:
         done = load_checkpoint(run, folder, total_steps, model, optimizer, scheduler, origin)
+        run.confirm()
         if run.is_main and run.args.resume_from_checkpoint == "auto":
             _drop_old(run, done)  # the process may have been killed before it did so
         return done
+    run.confirm()
     if run.args.resume_from_checkpoint:
         _cut_metrics(run, 0)  # stopped before the first checkpoint: all steps are repeated
     return 0

@@ -109,7 +109,8 @@ def _loop_step(
     vars(own_flags)["dataloader_num_workers"] = 0
     cut = Run(own_flags, run.accelerator)
     batches = step_batches(_OneBatch(batch), cut, 0, 1, size, accumulation)
-    step = next(training_steps(cut, model, optimizer, _Constant(run.args.learning_rate), batches, 1))
+    schedule, limit = _Constant(run.args.learning_rate), run.args.max_grad_norm
+    step = next(training_steps(cut, model, optimizer, schedule, batches, 1, max_grad_norm=limit))
     return step.loss, step.grad_norm
 
 

@@ -14,7 +14,6 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch.optim.lr_scheduler import LRScheduler
-from transformers import PreTrainedModel
 
 from training.arguments import SharedArguments
 from training.engine.batches import IGNORED
@@ -58,6 +57,8 @@ def training_steps(
     start_step: int = 0,
     origin: Origin = UNKNOWN,
     explain: Callable[[Divergence], str] = explain_divergence,
+    *,
+    max_grad_norm: float,
 ) -> Iterator[Step]:
     """Train, and yield once per optimiser step.
 
@@ -68,6 +69,7 @@ def training_steps(
         total_steps, start_step: optimiser steps; the first one done here is ``start_step + 1``.
         origin: recorded in the checkpoint that is written on a signal.
         explain: says what the FloatingPointError tells the user.
+        max_grad_norm: longer gradients are scaled down to this norm; 0 leaves them as they are.
 
     Raises:
         FloatingPointError: the loss or the gradient is not finite; the weights are those of the step before.
@@ -75,28 +77,22 @@ def training_steps(
             checkpoint has been written.
     """
     accelerator = run.accelerator
-    if run.args.gradient_checkpointing:
-        _recompute_activations(accelerator.unwrap_model(model))
     with StopSignals() as signals, run.progress(total_steps, "training", initial=start_step) as bar:
         for index, window in enumerate(batches, start_step + 1):
             model.train()
             # Dropout depends on (seed, step, process) only, so that a resumed run draws the same masks.
-            torch.manual_seed(_step_seed(run.args.seed, index, run.rank))
+            torch.manual_seed(_step_seed(run.seed, index, run.rank))
             window = [{k: v.to(run.device, non_blocking=True) for k, v in b.items()} for b in window]
             counts = window_counts(window, accelerator)
             losses = _forward_backward(run, model, window, counts)
-            grad_norm = accelerator.clip_grad_norm_(model.parameters(), run.args.max_grad_norm or float("inf"))
-            grad_norm = float(grad_norm)
+            grad_norm = float(accelerator.clip_grad_norm_(model.parameters(), max_grad_norm or float("inf")))
             # A signal may reach one process only, or the others in another step; all processes have to agree.
             values = _global_sums(losses, signals.asked, accelerator)
             # Under fp16 the gradient scaler handles gradients that overflow: it skips the step.
             if not (np.isfinite(values["loss"]) and (np.isfinite(grad_norm) or accelerator.scaler)):
                 raise FloatingPointError(explain(_divergence(run, model, window, index, values["loss"], grad_norm)))
             lr = float(scheduler.get_last_lr()[0])
-            optimizer.step()
-            if not accelerator.optimizer_step_was_skipped:
-                scheduler.step()
-            optimizer.zero_grad(set_to_none=True)
+            _update(optimizer, scheduler, accelerator)
             loss, stopping = values.pop("loss"), values.pop("stopping")
             bar.update()
             bar.set_postfix(loss=f"{loss:.3f}", lr=f"{lr:.1e}", refresh=False)
@@ -156,18 +152,19 @@ def labelled_items(batch: dict) -> torch.Tensor:
     return torch.tensor(len(batch["input_ids"]), device=batch["input_ids"].device)
 
 
+def _update(optimizer: torch.optim.Optimizer, scheduler: LRScheduler, accelerator: Accelerator) -> None:
+    """Step and zero the gradients. A step that the gradient scaler skips does not advance the schedule."""
+    optimizer.step()
+    if not accelerator.optimizer_step_was_skipped:
+        scheduler.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
 def _global_sums(sums: dict[str, torch.Tensor], stopping: bool, accelerator: Accelerator) -> dict[str, float]:
     """Sums over all processes; how many were asked to stop is exchanged with them, under "stopping"."""
     loss = sums["loss"]
     values = torch.stack([*sums.values(), torch.tensor(float(stopping), device=loss.device)])
     return dict(zip((*sums, "stopping"), accelerator.reduce(values, "sum").tolist()))
-
-
-def _recompute_activations(model: PreTrainedModel) -> None:
-    """Store only the input of each layer and recompute the layer, with the same dropout, in the backward pass."""
-    # transformers 5.23 deprecates the older name; 5.17 has only that one.
-    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
-    enable()
 
 
 @torch.no_grad()

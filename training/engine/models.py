@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig, BertConfig, PretrainedConfig, PreTrainedTokenizerBase
+from transformers import AutoConfig, BertConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization.special_tokens import check_special_tokens
 from training.arguments import (
@@ -86,6 +86,16 @@ def set_switches(config: PretrainedConfig, args: SharedArguments) -> None:
     """Apply the flags that make this network faster (docs/lab/performance.md). They are never saved with a model."""
     unpad_inputs = {"auto": "auto", "true": True, "false": False}[args.unpad_inputs]
     config.update({"unpad_inputs": unpad_inputs, "fast_dropout": args.fast_dropout})
+
+
+def prepare_for_training(model: PreTrainedModel, args: SharedArguments) -> None:
+    """Apply the flags that change how a network of either implementation computes, but not what it computes."""
+    if args.gradient_checkpointing:
+        # transformers 5.23 deprecates the older name; 5.17 has only that one.
+        enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+        enable()
+    if args.torch_compile:
+        model.compile()
 
 
 def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_length: int) -> None:

@@ -43,15 +43,18 @@ class Run(Generic[Args_co]):
 
     Attributes:
         args: the parsed flags; they do not change.
+        seed: of the data's order, the instances and dropout.
         is_main: whether this is the process that writes files and prints.
         rank: number of this process, from 0.
         world_size: number of processes.
         facts: the content of run.json.
         saved_step: optimiser step of the last checkpoint that this process knows; 0 without one.
+        unconfirmed: whether run.json belongs to an earlier start, and it is not yet known that this one may go on.
     """
 
     def __init__(self, args: Args_co, accelerator: Accelerator):
         self.args = args
+        self.seed = args.seed
         self.accelerator = accelerator
         self.device = accelerator.device
         self.is_main = accelerator.is_main_process
@@ -60,6 +63,7 @@ class Run(Generic[Args_co]):
         self.output_dir = Path(args.output_dir)
         self.facts: dict = {}
         self.saved_step = 0
+        self.unconfirmed = False
 
     @property
     def global_batch_size(self) -> int:
@@ -91,11 +95,18 @@ class Run(Generic[Args_co]):
         """Merge facts, such as hashes and counts of the data, into ``run.json``.
 
         A folder with a run.json counts as taken. Scripts therefore call this only after data and model have been
-        checked, so that a mistake in the flags can be corrected without another --output_dir.
+        checked, so that a mistake in the flags can be corrected without another --output_dir. Where the run is to be
+        resumed, nothing is written before ``confirm``: a start that is refused changes no file.
         """
         self.facts.update(facts)
-        if self.is_main:
+        if self.is_main and not self.unconfirmed:
             write_json(self.output_dir / "run.json", self.facts)
+
+    def confirm(self) -> None:
+        """Write the run.json that was held back, because the run may go on."""
+        if self.unconfirmed:
+            self.unconfirmed = False
+            self.describe()
 
     def main_first(self, work: Callable[[], Result]) -> Result:
         """Return ``work()``, called on the main process first and then on the others, which find its files.
@@ -173,6 +184,7 @@ def start_run(args: Args, script: str) -> Run[Args]:
     if (run.output_dir / "run.json").is_file():  # the run is resumed: keep what its earlier starts recorded
         earlier = json.loads((run.output_dir / "run.json").read_text(encoding="utf-8"))
         same = ("started", "command", "versions", "commit", "device", "processes")
+        run.unconfirmed = True
         run.facts["earlier"] = [*earlier.pop("earlier", []), {name: earlier.get(name) for name in same}]
     return run
 

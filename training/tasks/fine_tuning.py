@@ -17,7 +17,7 @@ from training.engine.curves import draw_curves
 from training.engine.initial_weights import load_network
 from training.engine.loop import training_steps
 from training.engine.model_card import write_model_card
-from training.engine.models import config_labels, set_switches
+from training.engine.models import config_labels, prepare_for_training, set_switches
 from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.run import Run
 
@@ -48,9 +48,7 @@ def build_model(
         ValueError: as in ``load_network``; or weights are newly initialised and there is no training data.
     """
     args, why, names = run.args, "", config_labels(before)
-    config = copy.deepcopy(
-        config
-    )  # a copy, because saving changes it and other runs of a series start from the same config
+    config = copy.deepcopy(config)  # saving changes it, and the other runs of a series start from the same one
     if args.config_name:
         model, new = cls(config, **more), ["all weights"]
     else:
@@ -71,8 +69,7 @@ def build_model(
             model = control_of(model, spans_over_padding=args.unpad_inputs == "false")
         else:
             set_switches(model.config, args)
-    if args.torch_compile:
-        model.compile()
+    prepare_for_training(model, args)
     return model
 
 
@@ -98,31 +95,29 @@ def fine_tune(
     if train:
         train = train.shuffled(args.seed, group=size if args.group_by_length else 0)
     total_steps = steps_for(args, len(train), size) if train else 0
-    facts = {"tokenizer_sha256": tokenizer_sha256(tokenizer), "parameters": model.num_parameters()}
-    run.describe(**facts, total_steps=total_steps)
+    origin = _describe(run, model, tokenizer, total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
-    origin = Origin(run.facts["data"], facts["tokenizer_sha256"], run.facts["initial_weights"])
-    done = resume(run, total_steps, model, optimizer, scheduler, origin) if train else 0
+    done = 0
+    if train:
+        done = resume(run, total_steps, model, optimizer, scheduler, origin)
+    else:
+        run.confirm()
     best = Best(run, metric)
-
-    def evaluated(step: int) -> tuple[dict, Any]:
-        results, outcome = evaluate(model, step)
-        if results:
-            run.log(event="eval", step=step, **results)
-        return results, outcome
-
     batches = step_batches(train, run, done, total_steps) if train else []
     last, stopped_early = total_steps, False
     seconds, started = 0.0, time.perf_counter()
-    for step in training_steps(run, model, optimizer, scheduler, batches, total_steps, done, origin):
+    steps = training_steps(
+        run, model, optimizer, scheduler, batches, total_steps, done, origin, max_grad_norm=args.max_grad_norm
+    )
+    for step in steps:
         seconds += time.perf_counter() - started
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
             record = {"epoch": round(step.index * size / len(train), 3), "loss": step.loss}
             run.log(event="train", step=step.index, **record, learning_rate=step.lr, grad_norm=step.grad_norm)
         if evaluation_due(run, step.index, len(train)) and step.index < total_steps:
-            results, outcome = evaluated(step.index)
+            results, outcome = _evaluated(run, evaluate, model, step.index)
             if best.add(step.index, results, model):
                 last, stopped_early = step.index, True
                 break
@@ -130,15 +125,34 @@ def fine_tune(
             save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler, origin)
         started = time.perf_counter()
     if not stopped_early:
-        results, outcome = evaluated(total_steps)
+        results, outcome = _evaluated(run, evaluate, model, total_steps)
         best.add(total_steps, results, model)
     if args.load_best_model_at_end:
         results = best.restore(model)
         if best.step != last:
             _, outcome = evaluate(model, best.step)
-    rate = (last - done) * size / seconds if seconds else 0
-    speed = {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3), "train_steps": last}
-    return Tuned(model, results | speed, outcome, bool(train), best)
+    results = results | _speed(seconds, (last - done) * size) | {"train_steps": last}
+    return Tuned(model, results, outcome, bool(train), best)
+
+
+def _describe(run: Run, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, total_steps: int) -> Origin:
+    """Say in run.json what is trained; return the part that a resumed run must share."""
+    tokenizer_hash = tokenizer_sha256(tokenizer)
+    run.describe(tokenizer_sha256=tokenizer_hash, parameters=model.num_parameters(), total_steps=total_steps)
+    return Origin(run.facts["data"], tokenizer_hash, run.facts["initial_weights"])
+
+
+def _evaluated(run: Run, evaluate: Callable[[Any, int], tuple[dict, Any]], model: Any, step: int) -> tuple[dict, Any]:
+    results, outcome = evaluate(model, step)
+    if results:
+        run.log(event="eval", step=step, **results)
+    return results, outcome
+
+
+def _speed(seconds: float, sequences: int) -> dict[str, float]:
+    """Of the training steps alone, without evaluations and checkpoints, since the last start of the run."""
+    rate = sequences / seconds if seconds else 0
+    return {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3)}
 
 
 def save_folder(
