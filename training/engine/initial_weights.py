@@ -26,7 +26,7 @@ WEIGHT_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHT
 class NetworkClass(Protocol):
     """A class of networks, or one of transformers' Auto classes."""
 
-    def from_pretrained(self, name: str, /, **options: Any) -> Any:
+    def from_pretrained(self, pretrained_model_name_or_path: str, *args: Any, **kwargs: Any) -> Any:
         """The network, or what else the options ask for."""
         ...
 
