@@ -9,15 +9,16 @@ missing in images for GPU machines.
 import math
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
-def accuracy(predictions, references) -> float:
+def accuracy(predictions: ArrayLike, references: ArrayLike) -> float:
     """The share of equal entries, from 0 to 1."""
     predictions, references = _pair(predictions, references)
     return float(np.mean(predictions == references))
 
 
-def f1(predictions, references) -> float:
+def f1(predictions: ArrayLike, references: ArrayLike) -> float:
     """F1 of class 1, the positive one in MRPC and QQP."""
     predictions, references = _pair(predictions, references)
     both = np.sum((predictions == 1) & (references == 1))
@@ -25,7 +26,7 @@ def f1(predictions, references) -> float:
     return float(2 * both / either) if either else 0.0
 
 
-def matthews_correlation(predictions, references) -> float:
+def matthews_correlation(predictions: ArrayLike, references: ArrayLike) -> float:
     """Matthews' phi for two classes, Gorodkin's R_K (2004) for more."""
     predictions, references = _pair(predictions, references)
     classes, coded = np.unique(np.concatenate([predictions, references]), return_inverse=True)
@@ -38,7 +39,7 @@ def matthews_correlation(predictions, references) -> float:
     return covariance / math.sqrt(spread) if spread else 0.0
 
 
-def pearson(predictions, references) -> float:
+def pearson(predictions: ArrayLike, references: ArrayLike) -> float:
     """Pearson's r; NaN if either side is constant."""
     x, y = (side.astype(np.float64) for side in _pair(predictions, references))
     if np.ptp(x) == 0 or np.ptp(y) == 0:
@@ -50,7 +51,7 @@ def pearson(predictions, references) -> float:
     return float(np.clip(x @ y / (np.linalg.norm(x) * np.linalg.norm(y)), -1.0, 1.0))
 
 
-def spearmanr(predictions, references) -> float:
+def spearmanr(predictions: ArrayLike, references: ArrayLike) -> float:
     """Spearman's rho: Pearson's r of the ranks; tied values share their mean rank."""
     x, y = _pair(predictions, references)
     return pearson(_ranks(x), _ranks(y))
@@ -62,7 +63,7 @@ def _ranks(values: np.ndarray) -> np.ndarray:
     return (last - (counts - 1) / 2)[group]
 
 
-def _pair(predictions, references) -> tuple[np.ndarray, np.ndarray]:
+def _pair(predictions: ArrayLike, references: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     predictions, references = np.asarray(predictions), np.asarray(references)
     if predictions.shape != references.shape or predictions.ndim != 1 or not len(predictions):
         raise ValueError(
