@@ -11,6 +11,7 @@ occurs and nothing else. A masked language model has learnt about context when i
 import argparse
 import importlib.util
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ SCORES = {
     "eval_exact_match": "exact match",
     "eval_f1": "F1",
 }
-Series = tuple[list[float], list[float]]
+Series = tuple[list[int], list[float]]  # steps, values
 
 
 def read_events(path: Path) -> list[dict]:
@@ -152,7 +153,7 @@ def dress(axis: "Axes", title: str, below: str | None = None) -> None:
         axis.spines[side].set_color("#BBBBBB")
 
 
-def label_ends(axis: "Axes", ends: list[tuple[float, float, str, str]]) -> None:
+def label_ends(axis: "Axes", ends: Sequence[tuple[int, float, str, str]]) -> None:
     """Label the curves at the right edge, each (step, y, text, colour) at its height; labels do not overlap."""
     low, high = axis.get_ylim()
     last = max(step for step, *_ in ends)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from transformers import PretrainedConfig, PreTrainedTokenizerBase
+from transformers import BertConfig, PreTrainedTokenizerBase
 
 from training.engine.batches import Features
 from training.tasks.classification.metrics import METRICS
@@ -272,7 +272,7 @@ def encode_labels(examples: Examples, task: Task) -> list[int] | list[float]:
     return numbers
 
 
-def with_labels(config: PretrainedConfig, data: Data) -> PretrainedConfig:
+def with_labels(config: BertConfig, data: Data) -> BertConfig:
     """A copy of a model's config whose ``id2label`` has the names that a pipeline should print."""
     names = data.task.labels or ("score",)
     config = copy.deepcopy(config)

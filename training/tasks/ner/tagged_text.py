@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -33,6 +33,9 @@ from training.arguments import NerArguments
 from training.engine.batches import IGNORED, Features
 from training.tasks.ner.metrics import span_scores
 from training.tasks.overlapping_rows import rows_around
+
+if TYPE_CHECKING:  # it imports this file
+    from training.tasks.ner.sources import Data
 
 DOCUMENT = re.compile(r"[ \t]*-DOCSTART-(?=[ \t]|$)")
 TAG = re.compile(r"O|[BIESLU]-\S+")
@@ -238,7 +241,7 @@ class Rows:
 
 
 def tokenized(
-    data: Any, tokenizer: PreTrainedTokenizerBase, args: NerArguments
+    data: "Data", tokenizer: PreTrainedTokenizerBase, args: NerArguments
 ) -> tuple[dict[str, Rows], dict[str, Features]]:
     """The rows of every split, and the model's inputs made from them."""
     rows = {name: build_rows(part, tokenizer, args.max_seq_length, args.context) for name, part in data.splits.items()}

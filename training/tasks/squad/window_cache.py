@@ -8,7 +8,7 @@ builds windows. If any of these changes, a new file is written; no file is ever 
 import hashlib
 import json
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ ARRAYS = ("question", "context_begin", "first_token", "num_tokens", "start_posit
 
 
 def shared_windows(
-    run: Run[SquadArguments], questions: dict[str, Sequence[Question]], tokenizer: PreTrainedTokenizerBase
+    run: Run[SquadArguments], questions: Mapping[str, Sequence[Question]], tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, Windows]:
     """The windows of every split; those of "train" have answers.
 
