@@ -24,7 +24,8 @@ The output folder then contains the model, tokenizer, model card, curves, run.js
 import sys
 from functools import partial
 
-from transformers import AutoTokenizer
+import torch
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tokenization.bert_tokenizer import write_vocab
@@ -38,15 +39,17 @@ from training.engine.invariance import verify_invariance
 from training.engine.loop import training_steps
 from training.engine.model_card import write_model_card
 from training.engine.optimizer import create_optimizer, linear_schedule
-from training.engine.phases import described, phase_at
-from training.engine.run import already_finished, report_errors, start_run
+from training.engine.phases import Phase, described, phase_at
+from training.engine.run import Run, already_finished, report_errors, start_run
 from training.engine.throughput import Throughput
 from training.pretraining import evaluation
 from training.pretraining.corpora import build_corpora
+from training.pretraining.corpus import Corpus
 from training.pretraining.early_checks import check_early
+from training.pretraining.instances import PretrainingInstances
 from training.pretraining.network import build_model
 from training.pretraining.phased_batches import instances_by_length, phase_batches, planned_phases
-from training.pretraining.text import checked_text
+from training.pretraining.text import Text, checked_text
 from training.tools import doctor
 
 # Only the class for pre-training has a pooler; without pairs of sentences it would not be trained.
@@ -113,7 +116,7 @@ def main(argv: list[str] | None = None) -> None:
     save_results(run, model, text, results | speed.results() | {"train_steps": total_steps})
 
 
-def load_or_learn_tokenizer(run, text):
+def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokenizerBase:
     args = run.args
     if args.tokenizer_name:
         return AutoTokenizer.from_pretrained(args.tokenizer_name)
@@ -126,7 +129,14 @@ def load_or_learn_tokenizer(run, text):
     return AutoTokenizer.from_pretrained(folder)
 
 
-def describe(run, text, train_corpus, eval_corpus, model, phases) -> Origin:
+def describe(
+    run: Run[PretrainingArguments],
+    text: Text,
+    train_corpus: Corpus,
+    eval_corpus: Corpus,
+    model: PreTrainedModel,
+    phases: list[Phase],
+) -> Origin:
     """Say in run.json and on the terminal what is trained on what; return the part that a resumed run must share."""
     plan = described(phases, run.world_size)
     tokenizer = train_corpus.manifest["key"]["tokenizer_sha256"]
@@ -147,7 +157,14 @@ def describe(run, text, train_corpus, eval_corpus, model, phases) -> Origin:
     return Origin(text.sources, tokenizer, run.facts["initial_weights"], plan if run.args.phases else None)
 
 
-def evaluate(run, step: int, model, held_out: dict, length: int, speed) -> dict[str, float]:
+def evaluate(
+    run: Run[PretrainingArguments],
+    step: int,
+    model: torch.nn.Module,
+    held_out: dict[int, PretrainingInstances],
+    length: int,
+    speed: Throughput,
+) -> dict[str, float]:
     results = evaluation.evaluate(run, model, held_out[length])
     run.log(event="eval", step=step, max_seq_length=length, **results)
     shown = ("eval_mlm_loss", "eval_mlm_accuracy", "eval_nsp_accuracy")
@@ -156,7 +173,7 @@ def evaluate(run, step: int, model, held_out: dict, length: int, speed) -> dict[
     return results
 
 
-def save_results(run, model, text, results: dict[str, float]) -> None:
+def save_results(run: Run[PretrainingArguments], model: torch.nn.Module, text: Text, results: dict[str, float]) -> None:
     save_model_folder(run, model)
     if run.is_main:
         results["train_loss"] = evaluation.mean_train_loss(run.output_dir / "metrics.jsonl")
