@@ -15,7 +15,7 @@ def build_model(
 ) -> PreTrainedModel:
     """The network with new weights, or with those of ``--model_name_or_path``.
 
-    The objective decides whether attention is left to right, even if the checkpoint was trained the other way.
+    The objective decides whether attention is left to right, even if the checkpoint was trained differently.
 
     Raises:
         ValueError: a special token is missing from the vocabulary, the network does not fit the tokenizer or
