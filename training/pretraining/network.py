@@ -12,7 +12,7 @@ from training.engine.run import Run
 def build_model(run: Run, cls: type[PreTrainedModel], tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
     """The network with new weights, or with those of ``--model_name_or_path``.
 
-    The objective decides whether attention is left to right, even if the checkpoint was trained the other way.
+    The objective decides whether attention is left to right, even if the checkpoint was trained differently.
 
     Raises:
         ValueError: a special token is missing from the vocabulary, the network does not fit the tokenizer or

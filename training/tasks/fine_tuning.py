@@ -23,7 +23,7 @@ from training.engine.run import Run
 
 
 class Tuned(NamedTuple):
-    """A prepared model; ``results`` and ``outcome`` are what ``evaluate`` returned for its current weights."""
+    """A prepared model, and what ``evaluate`` returned for its present weights (``results`` and ``outcome``)."""
 
     model: Any
     results: dict
@@ -35,7 +35,7 @@ class Tuned(NamedTuple):
 def build_model(
     run: Run, cls: type, config: BertConfig, before: BertConfig, head: tuple[str, ...], training: bool, **more: Any
 ):
-    """The network that the flags ask for. Its head is new unless the checkpoint's fits; a printed line says which.
+    """The network that the flags ask for. Its head is new unless that of the checkpoint fits; a line is printed.
 
     Args:
         config: the config of the model to build, with the labels of the task.
@@ -54,7 +54,7 @@ def build_model(
     else:
         model, new, absent = load_network(cls, args.model_name_or_path, head, run, config=config, **more)
         kept = hasattr(model, "classifier") and "classifier.weight" not in new
-        if kept and names and set(names) != set(config.label2id):  # the same number of classes, but other ones
+        if kept and names and set(names) != set(config.label2id):  # the same number of classes, but different classes
             torch.nn.init.normal_(model.classifier.weight, std=config.initializer_range)
             torch.nn.init.zeros_(model.classifier.bias)
             new += ["classifier.bias", "classifier.weight"]
@@ -65,7 +65,7 @@ def build_model(
     run.say(f"newly initialised: {', '.join(new)}{why}" if new else "the head is the checkpoint's")
     if cls.__module__.startswith("modeling_bert_repro"):
         if args.model_impl == "transformers":
-            # The control gets the same new weights too; transformers would draw others.
+            # The control gets the same new weights as well; transformers would draw others.
             model = control_of(model, spans_over_padding=args.unpad_inputs == "false")
         else:
             set_switches(model.config, args)
@@ -85,10 +85,11 @@ def fine_tune(
 
     Args:
         model: not yet prepared by Accelerate.
-        tokenizer: the one that the data was tokenised with.
+        tokenizer: the tokenizer of the data.
         train: the training data; without it the model is only evaluated.
-        evaluate: (prepared model, optimiser steps done) -> the results to record, {} if there is nothing to evaluate,
-            and whatever else the script makes of an evaluation, for example answers.
+        evaluate: is called with the prepared model and the number of optimiser steps done; returns the results to
+            record, {} if there is nothing to evaluate, and the outcome, whatever the script needs of it, such as
+            answers.
         metric: the key of the results by which the best evaluation is chosen.
     """
     args, size = run.args, run.global_batch_size
@@ -136,7 +137,7 @@ def fine_tune(
 
 
 def _describe(run: Run, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, total_steps: int) -> Origin:
-    """Say in run.json what is trained; return the part that a resumed run must share."""
+    """Record in run.json what is trained; return the part that must be the same in a resumed run."""
     tokenizer_hash = tokenizer_sha256(tokenizer)
     run.describe(tokenizer_sha256=tokenizer_hash, parameters=model.num_parameters(), total_steps=total_steps)
     return Origin(run.facts["data"], tokenizer_hash, run.facts["initial_weights"])
@@ -150,7 +151,7 @@ def _evaluated(run: Run, evaluate: Callable[[Any, int], tuple[dict, Any]], model
 
 
 def _speed(seconds: float, sequences: int) -> dict[str, float]:
-    """Of the training steps alone, without evaluations and checkpoints, since the last start of the run."""
+    """The time and the speed of the training steps, without evaluations and checkpoints, since the last start."""
     rate = sequences / seconds if seconds else 0
     return {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3)}
 
@@ -161,13 +162,13 @@ def save_folder(
     """Write the finished folder: model, tokenizer, curves and model card.
 
     Args:
-        write_vocab: (tokenizer, folder) -> None, writes vocab.txt.
-        kind: the kind of model card.
-        data_name: the data set that the card names.
+        write_vocab: writes vocab.txt; is called with the tokenizer and the folder.
+        kind: the kind of model card, see ``write_model_card``.
+        data_name: the name of the data set for the card.
     """
     save_model_folder(run, tuned.model)
     if run.is_main:
-        # Otherwise the settings of the last call would be saved in tokenizer.json.
+        # Without these two calls, the settings of the tokenizer's last call would be saved in tokenizer.json.
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
         tokenizer.save_pretrained(run.output_dir)
@@ -178,7 +179,7 @@ def save_folder(
 
 
 def finish(run: Run, tuned: Tuned) -> None:
-    """Record the results, which ends the run, and remove the files that only a continuation would need."""
+    """Record the results, which ends the run, and remove the files that only a resumed run would need."""
     run.finish(tuned.results)
     tuned.best.clear()
     run.say(f"finished: {run.output_dir}")
