@@ -24,16 +24,18 @@ For random weights, give --config_name mini --tokenizer_name runs/mini. docs/glu
 
 import sys
 
-from transformers import AutoTokenizer, BertConfig
+import torch
+from transformers import AutoTokenizer, BertConfig, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
 from training.arguments import GlueArguments
+from training.engine.batches import Features
 from training.engine.best import deciding_metric
 from training.engine.flags import parse_arguments
 from training.engine.models import config_labels, load_config
 from training.engine.predict import predict
-from training.engine.run import already_finished, check_output_dir, report_errors, start_run
+from training.engine.run import Run, already_finished, check_output_dir, report_errors, start_run
 from training.tasks.classification import glue, submission
 from training.tasks.classification.sources import load_data
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
@@ -56,7 +58,14 @@ def main(argv: list[str] | None = None) -> None:
     run_all(args, setting, lambda one: run_one(one, tokenizer, config, data, setting, features))
 
 
-def run_one(args, tokenizer, config: BertConfig, data: glue.Data, setting: Setting, features: dict) -> dict:
+def run_one(
+    args: GlueArguments,
+    tokenizer: PreTrainedTokenizerBase,
+    config: BertConfig,
+    data: glue.Data,
+    setting: Setting,
+    features: dict[str, Features],
+) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_glue.py")
     cls = modeling_bert_repro.BertForSequenceClassification
@@ -65,7 +74,7 @@ def run_one(args, tokenizer, config: BertConfig, data: glue.Data, setting: Setti
     run.describe(data=setting.facts)
     run.say(data.summary())
 
-    def evaluated(model, step: int) -> tuple[dict, None]:
+    def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, None]:
         return evaluate(run, model, data, features, step), None
 
     tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, setting.metric)
@@ -75,9 +84,11 @@ def run_one(args, tokenizer, config: BertConfig, data: glue.Data, setting: Setti
     return tuned.results
 
 
-def evaluate(run, model, data, features: dict, step: int) -> dict:
+def evaluate(
+    run: Run[GlueArguments], model: torch.nn.Module, data: glue.Data, features: dict[str, Features], step: int
+) -> dict:
     """The task's metrics and the loss on every labelled split; the names of MNLI's two validation sets differ."""
-    results = {}
+    results: dict[str, float | None] = {}
     for split, rows in features.items():
         if split.startswith("validation"):
             outputs = predict(run, model, rows, run.args.per_device_eval_batch_size)
@@ -89,7 +100,9 @@ def evaluate(run, model, data, features: dict, step: int) -> dict:
     return results
 
 
-def write_predictions(run, model, data, features: dict) -> None:
+def write_predictions(
+    run: Run[GlueArguments], model: torch.nn.Module, data: glue.Data, features: dict[str, Features]
+) -> None:
     """Write a file for every split to predict; for a submission, print why if the GLUE server would refuse it."""
     for split in data.to_predict:
         logits = predict(run, model, features[split], run.args.per_device_eval_batch_size)["logits"]
