@@ -241,9 +241,7 @@ def test_links_without_a_file_or_a_heading_are_noticed(tmp_path):
     page.write_text(
         "# A page\n\n[a](docs/other.md#a-table-it-is) [b](#a-page) [c](docs) ![d](page.md) [e](https://f)\n"
     )
-    other.write_text(
-        "# `A` [table](../page.md): *it* is\n\n## Twice\n\n## Twice\n\n```\n# no heading ](nowhere.md)\n```\n"
-    )
+    other.write_text("# `A` [table](../page.md): *it* is\n\n## Two\n\n## Two\n\n```\n# no heading ](nowhere.md)\n```\n")
     assert not broken_links(page.read_text(), page) and not broken_links(other.read_text(), other)
     assert not broken_links("[a](docs/other.md#two) [b](docs/other.md#two-1) `](code)`\n\n[c]: docs/other.md\n", page)
     wrong = ["docs/nothing.md", "docs/other.md#two-2", "docs/other.md#no-heading", "#A-page", "other.md"]

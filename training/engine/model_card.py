@@ -347,7 +347,9 @@ def limits(folder: Path, kind: str, run: dict, metrics: dict) -> str:
         lines.append("The results were measured on validation data, after the last step." + untested)
         if not run["flags"].get("model_name_or_path"):
             lines.append("The encoder was not pre-trained: this is a baseline, not a model to use.")
-    lines.append("It was not measured on other text or other languages, nor were biases that it learnt from the data.")
+    lines.append(
+        "It has not been tested on other text or in other languages, nor for biases that it learnt from the data."
+    )
     return "\n".join(f"- {line}" for line in lines)
 
 
