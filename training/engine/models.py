@@ -60,7 +60,7 @@ def load_config(
     if args.config_name:
         config = bert_config(args.config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
     else:
-        assert args.model_name_or_path is not None  # one of the two was given
+        assert args.model_name_or_path is not None  # this flag or --config_name is required
         config = checkpoint_config(args.model_name_or_path)
     if label_at_cls and config.is_decoder:
         raise ValueError(
