@@ -17,6 +17,7 @@ SQuAD 2.0, whose questions may have no answer:
 
 Random weights as a baseline: --config_name mini --tokenizer_name runs/first in place of --model_name_or_path.
 transformers' network as a control, from the same weights: --model_impl transformers.
+A BiLSTM between BERT and the answer, as the paper put it on its left-to-right network (5.1): --bilstm_on_top.
 With --validation_file alone a fine-tuned model only answers. --resume_from_checkpoint auto goes on with a run.
 
 The output folder then contains the model, tokenizer, card, curves, run.json, metrics.jsonl, all_results.json, and the
@@ -30,6 +31,7 @@ import dataclasses
 import sys
 from pathlib import Path
 
+import transformers
 from transformers import AutoTokenizer, BertConfig
 
 import modeling_bert_repro
@@ -41,6 +43,7 @@ from training.engine.flags import parse_arguments
 from training.engine.models import load_config
 from training.engine.predict import predict
 from training.engine.run import already_finished, check_output_dir, report_errors, start_run
+from training.tasks.bilstm import BertBiLSTMForQuestionAnswering
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.seeds import Setting, run_all
 from training.tasks.squad import squad_data
@@ -70,11 +73,11 @@ def main(argv: list[str] | None = None) -> None:
 def run_one(args, tokenizer, config: BertConfig, data, setting: Setting) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_squad.py")
-    cls, training = modeling_bert_repro.BertForQuestionAnswering, "train" in data.questions
+    training = "train" in data.questions
     spans = copy.deepcopy(config)  # two outputs, start and end, whatever the labels of the checkpoint were
     spans.id2label, spans.label2id = {0: "LABEL_0", 1: "LABEL_1"}, {"LABEL_0": 0, "LABEL_1": 1}
     spans.problem_type = None
-    model = build_model(run, cls, spans, config, ("qa_outputs.",), training)
+    model = build_network(run, spans, config, training)
     windows = shared_windows(run, data.questions, tokenizer)
     features = {split: Features(w.columns(), tokenizer.pad_token_id) for split, w in windows.items()}
     run.describe(data=setting.facts, windows={split: len(rows) for split, rows in features.items()})
@@ -93,6 +96,17 @@ def run_one(args, tokenizer, config: BertConfig, data, setting: Setting) -> dict
         save_folder(run, tuned, tokenizer, write_vocab, "squad", data.name)
     finish(run, tuned)
     return tuned.results
+
+
+def build_network(run, config: BertConfig, before: BertConfig, training: bool):
+    """A network that reads start and end of the answer from BERT, or from a BiLSTM on top of it."""
+    new = ("qa_outputs.", "lstm.")
+    if not run.args.bilstm_on_top:
+        return build_model(run, modeling_bert_repro.BertForQuestionAnswering, config, before, new, training)
+    module = transformers if run.args.model_impl == "transformers" else modeling_bert_repro
+    vars(config).pop("auto_map", None)  # that of the checkpoint; a saved model writes its own
+    more = {"encoder_class": module.BertModel}
+    return build_model(run, BertBiLSTMForQuestionAnswering, config, before, new, training, **more)
 
 
 def evaluate(run, model, tokenizer, questions, windows, features, step: int) -> tuple[dict, Answers]:
