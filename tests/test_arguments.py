@@ -7,6 +7,7 @@ import pytest
 from training import arguments
 from training.arguments import SCRIPTS, GlueArguments, PretrainingArguments, SharedArguments, SquadArguments, flags_with
 from training.engine.flags import NATURES, flag, natures, parse_arguments
+from training.paper.flags import PaperArguments
 
 ROOT = Path(__file__).parent.parent
 
@@ -126,6 +127,7 @@ def flags_read(path: Path) -> set[str]:
         ("run_ner.py", "NerArguments"),
         ("run_swag.py", "SwagArguments"),
         ("extract_features.py", "FeatureArguments"),
+        ("run_paper.py", "PaperArguments"),
     ],
 )
 def test_a_script_accepts_no_flag_that_it_never_looks_at(script, cls):
@@ -133,7 +135,7 @@ def test_a_script_accepts_no_flag_that_it_never_looks_at(script, cls):
     read = set().union(*map(flags_read, files))
     if ROOT / "training" / "pretraining" / "instances.py" in files:
         read |= set(flags_with("instance"))  # read there by that name: tests/test_pretraining.py holds that they arrive
-    assert {field.name for field in dataclasses.fields(getattr(arguments, cls))} - read == set()
+    assert {field.name for field in dataclasses.fields(vars(arguments).get(cls) or PaperArguments)} - read == set()
 
 
 def test_a_flag_has_one_nature_in_all_scripts():
