@@ -4,29 +4,29 @@ With no data flags, on documentation that this Python carries (which words did t
 
     python run_ner.py --model_name_or_path runs/first --max_seq_length 128 --output_dir runs/code
 
-CoNLL-2003 in its original files (a word a line, its tag last; plain, .gz or .xz), with a cased model:
+CoNLL-2003 in its original files (one word per line, with its tag last; plain, .gz or .xz), with a cased model:
 
     python run_ner.py --model_name_or_path runs/base_cased --train_file eng.train --validation_file eng.testa \
         --test_file eng.testb --output_dir runs/ner
 
-Your own: two columns or more, tags in IOB1, BIO or BIOES. A sentence is read with as much as fits of its document,
-which -DOCSTART- lines mark, around it (paper, section 5.3); or without:
+Your own files, with two columns or more and tags in IOB1, BIO or BIOES. A sentence is read with as much of its document
+around it as fits (paper, section 5.3; -DOCSTART- lines separate documents), or here without:
 
     python run_ner.py --model_name_or_path runs/base_cased --train_file train.txt --validation_file dev.txt \
         --context sentence --max_seq_length 128 --per_device_train_batch_size 32 --output_dir runs/own
 
-A data set of the Hub with columns of words and tags; here with transformers' network, as a control:
+A data set of the Hub with columns of words and tags, here with transformers' network as a control:
 
     python run_ner.py --model_name_or_path runs/base_cased --dataset_name you/names --output_dir runs/hub \
         --model_impl transformers
 
-The feature-based approach of the paper's Table 7: BERT is frozen, a BiLSTM reads its layers:
+The feature-based approach of the paper's Table 7, in which BERT is frozen and a BiLSTM reads its layers:
 
     python run_ner.py --feature_based concat_last_four --learning_rate 1e-3 --num_train_epochs 10 \
         --model_name_or_path runs/base_cased --train_file eng.train --validation_file eng.testa --output_dir runs/lstm
 
-Without --train_file a fine-tuned model is only evaluated. --resume_from_checkpoint auto goes on with a run.
-The scores are those of whole entities, as conlleval and seqeval define them; <split>_predictions.txt holds the tags.
+Without --train_file, a fine-tuned model is only evaluated. --resume_from_checkpoint auto continues a run.
+Whole entities are scored, as by conlleval and seqeval; <split>_predictions.txt contains the predicted tags.
 """
 
 import copy
@@ -53,13 +53,14 @@ METRICS = ("f1", "precision", "recall", "accuracy", "loss")
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Fine-tune as the flags say: one run, or a series of runs."""
     args = parse_arguments(NerArguments, argv)
     if already_finished(args):
         return
     check_output_dir(args)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer)
-    # Before start_run, so that a mistake in the data leaves no unfinished output folder behind.
+    # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args, config_labels(config))
     metric = deciding_metric(args, [f"eval_{name}" for name in METRICS], "eval_f1", "train" in data.splits)
     setting = Setting(data.name, data.describe(), metric, {"eval_f1": 0.0})
@@ -92,9 +93,9 @@ def run_one(args, tokenizer, config: BertConfig, data, setting: Setting, rows: d
 
 
 def tagger(run, config: BertConfig, data):
-    """The network, fine-tuned as a whole or on frozen features."""
+    """The network, which is fine-tuned as a whole or reads features of a frozen BERT (--feature_based)."""
     before, config = config, copy.deepcopy(config)
-    vars(config).pop("auto_map", None)  # that of the checkpoint; a saved model writes its own
+    vars(config).pop("auto_map", None)  # it describes the checkpoint's code; a saved model writes its own
     config.id2label = dict(enumerate(data.labels))
     config.label2id = {label: number for number, label in enumerate(data.labels)}
     training, new = "train" in data.splits, ("classifier.", "lstm.", "weights")

@@ -1,10 +1,10 @@
 """Pre-train BERT on unlabelled documents: masked LM and next sentence prediction.
 
-With no data flags, on the documentation that this Python installation carries (a vocabulary is learnt first):
+With no data flags, on the built-in corpus, the documentation of this Python (a vocabulary is learnt first):
 
     python run_pretraining.py --output_dir runs/first
 
-On text of your own (.txt with a blank line between documents, .jsonl, .parquet; .gz and .xz of these):
+On text of your own (.txt with a blank line between documents, .jsonl or .parquet; also .gz and .xz of these):
 
     python run_pretraining.py --train_file wiki.txt.xz books.txt.xz --validation_file heldout.txt \
         --vocab_size 30522 --config_name mini --max_seq_length 128 --max_steps 10000 --output_dir runs/mini
@@ -15,10 +15,10 @@ BERT-Base as in the paper, on 8 GPUs (256 sequences a step; 90 % of the steps at
         --tokenizer_name vocab --config_name base --phases 128:0.9:32,512:0.1:8x4 \
         --max_steps 1000000 --warmup_steps 10000 --learning_rate 1e-4 --mixed_precision bf16 --output_dir runs/base
 
-What fits into the time at hand: python -m training plan --config_name base --hours 6
+To see what fits into the time at hand, run: python -m training plan --config_name base --hours 6
 After an interruption, the same command with --resume_from_checkpoint auto continues from the newest checkpoint.
-On SIGTERM or Ctrl-C the step is finished and a checkpoint saved (exit status 75); a second signal stops at once.
-The output folder then contains the model, tokenizer, model card, curves, run.json, metrics.jsonl, all_results.json.
+On SIGTERM or Ctrl-C, the step is finished and a checkpoint is saved (exit status 75); a second signal stops at once.
+At the end the output folder contains model, tokenizer, model card, curves, run.json, metrics.jsonl, all_results.json.
 """
 
 import sys
@@ -49,11 +49,12 @@ from training.pretraining.phased_batches import instances_by_length, phase_batch
 from training.pretraining.text import checked_text
 from training.tools import doctor
 
-# Only the class for pre-training has a pooler; without pairs of sentences it would not be trained.
+# Only BertForPreTraining has a pooler, which would not be trained without next sentence prediction.
 CLASSES = {"mlm_nsp": BertForPreTraining, "mlm": BertForMaskedLM, "ltr": BertForMaskedLM}
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Pre-train as the flags say."""
     args = parse_arguments(PretrainingArguments, argv)
     if already_finished(args):
         return
@@ -85,7 +86,9 @@ def main(argv: list[str] | None = None) -> None:
 
     batches = phase_batches(run, phases, train, done)
     explain = partial(explain_divergence, phases=phases, folder=run.output_dir)
-    steps = training_steps(run, model, optimizer, scheduler, batches, total_steps, done, origin, explain)
+    steps = training_steps(
+        run, model, optimizer, scheduler, batches, total_steps, done, origin, explain, max_grad_norm=args.max_grad_norm
+    )
     for step in speed.timed(steps):
         length = phase_at(phases, step.index).length
         last = step.index == total_steps
@@ -112,12 +115,13 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def load_or_learn_tokenizer(run, text):
+    """The tokenizer of --tokenizer_name, or one with a vocabulary that is learnt from the text and kept."""
     args = run.args
     if args.tokenizer_name:
         return AutoTokenizer.from_pretrained(args.tokenizer_name)
     case = "cased" if args.cased else "uncased"
     folder = run.output_dir / "corpus" / f"vocabulary-{args.vocab_size}-{case}-{text.checksum}"
-    if not (folder / "vocab.txt").exists():  # else learnt before an interruption, or by the main process
+    if not (folder / "vocab.txt").exists():  # it exists after an interruption, and on the other processes
         run.say(f"learning a vocabulary of {args.vocab_size:,} pieces")
         lines = (line for document in text.documents() for line in document)
         train_wordpiece(lines, args.vocab_size, output_dir=folder, do_lower_case=not args.cased)
@@ -125,7 +129,7 @@ def load_or_learn_tokenizer(run, text):
 
 
 def describe(run, text, train_corpus, eval_corpus, model, phases) -> Origin:
-    """Say in run.json and on the terminal what is trained on what; return the part that a resumed run must share."""
+    """Record and print what is trained on what; return the part that must be the same in a resumed run."""
     plan = described(phases, run.world_size)
     tokenizer = train_corpus.manifest["key"]["tokenizer_sha256"]
     run.describe(
@@ -146,6 +150,7 @@ def describe(run, text, train_corpus, eval_corpus, model, phases) -> Origin:
 
 
 def evaluate(run, step: int, model, held_out: dict, length: int, speed) -> dict[str, float]:
+    """Evaluate on the held-out instances of `length` tokens, and record and print the results."""
     results = evaluation.evaluate(run, model, held_out[length])
     run.log(event="eval", step=step, max_seq_length=length, **results)
     shown = ("eval_mlm_loss", "eval_mlm_accuracy", "eval_nsp_accuracy")
@@ -155,6 +160,7 @@ def evaluate(run, step: int, model, held_out: dict, length: int, speed) -> dict[
 
 
 def save_results(run, model, text, results: dict[str, float]) -> None:
+    """Write the finished folder: model, curves, model card and results."""
     save_model_folder(run, model)
     if run.is_main:
         results["train_loss"] = evaluation.mean_train_loss(run.output_dir / "metrics.jsonl")

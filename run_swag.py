@@ -7,8 +7,8 @@ SWAG from the official files (train.csv and val.csv of its release), or from the
     python run_swag.py --model_name_or_path runs/base --dataset_name allenai/swag --dataset_config_name regular \
         --output_dir runs/swag
 
-Your own: a .csv, .tsv or .jsonl with the columns sent1 (the context), ending0, ending1 and so on (two or more), label
-(the number of the right ending) and, if all endings begin alike, sent2 (how they begin).
+Your own files are .csv, .tsv or .jsonl with the columns sent1 (the context), ending0, ending1 and so on (two or more),
+label (the number of the right ending) and, if all endings begin with the same words, sent2 (these words).
 
 Random weights as a baseline, and transformers' network as a control:
 
@@ -17,8 +17,8 @@ Random weights as a baseline, and transformers' network as a control:
     python run_swag.py --model_impl transformers --model_name_or_path runs/base --train_file train.csv \
         --validation_file val.csv --output_dir runs/control
 
-Without --train_file a fine-tuned model is only evaluated. --resume_from_checkpoint auto goes on with a run.
-<split>_predictions.csv, of validation and --test_file, holds the ending chosen and the probability of each.
+Without --train_file, a fine-tuned model is only evaluated. --resume_from_checkpoint auto continues a run.
+For validation and --test_file, <split>_predictions.csv contains the chosen ending and the probability of each ending.
 """
 
 import copy
@@ -40,13 +40,14 @@ from training.tasks.seeds import Setting, run_all
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Fine-tune as the flags say: one run, or a series of runs."""
     args = parse_arguments(SwagArguments, argv)
     if already_finished(args):
         return
     check_output_dir(args)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer, label_at_cls=True)
-    # Before start_run, so that a mistake in the data leaves no unfinished output folder behind.
+    # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = swag.load_data(args)
     metric = deciding_metric(args, ["eval_accuracy", "eval_loss"], "eval_accuracy", "train" in data.splits)
     setting = Setting(data.name, data.describe(), metric, data.constants())

@@ -3,12 +3,13 @@
     python benchmarks/tables.py step_cpu.json                           # a record of benchmarks/results/
     python benchmarks/tables.py docs/runs/mini-14000:1000,14000         # held-out scores of a pre-training run, by step
 
-Each record makes its own table; several runs share a table. tests/test_figures.py compares the text of a page between
-<!-- python benchmarks/tables.py NAME --> and <!-- end --> with the output of this command.
+Each record makes its own table; several runs share a table. tests/project/test_figures.py compares the text of a page
+between <!-- python benchmarks/tables.py NAME --> and <!-- end --> with the output of this command.
 """
 
 import argparse
 import json
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -23,6 +24,23 @@ def markdown(head: Iterable[str], rows: Iterable[Iterable[str]], text_columns: i
     return "".join(f"|{'|'.join(row)}|\n" if row is lines[1] else f"| {' | '.join(row)} |\n" for row in lines)
 
 
+# What the records of benchmarks/step.py call a workload, and how the pages say it; applied in this order.
+WORDS = (
+    (r"\b(tiny|mini|small|medium|base|large)\b", lambda match: f"BERT-{match[1].capitalize()}"),
+    (r" (?:mrpc|sst2|squad) (?:train|dev)\b", lambda match: f" on {TASKS[match[0].split()[0]]}"),
+    (r"\bbatch (\d+)", r"batches of \1"),
+    (r"(\d+) x (\d+)", r"\1 rows of \2 tokens"),
+)
+TASKS = {"mrpc": "MRPC", "sst2": "SST-2", "squad": "SQuAD"}
+
+
+def in_words(workload: str) -> str:
+    """The name of a workload in words: "fine-tuning on MRPC, BERT-Small, batches of 32"."""
+    for pattern, words in WORDS:
+        workload = re.sub(pattern, words, workload)
+    return workload
+
+
 def steps(record: dict) -> str:
     """The table of step_<device>.json."""
     rows = []
@@ -32,8 +50,8 @@ def steps(record: dict) -> str:
         spread = "" if memory else "{:.2f} to {:.2f}".format(*row["ratio_range"])
         ratio = f"{row['ratio']:.2f}" + (" of the bytes" if memory else "")
         share = f"{row['share_of_matrix_peak']:.0%}".replace("%", " %") if "share_of_matrix_peak" in row else ""
-        rows.append([row["workload"], against, ratio, spread, str(row.get("ratio_target", "")), share])
-    head = ("", "against transformers' BERT", "times as fast", "range", "aim", "share of the matrix peak")
+        rows.append([in_words(row["workload"]), against, ratio, spread, str(row.get("ratio_target", "")), share])
+    head = ("workload", "against transformers' BERT", "times as fast", "range", "aim", "share of the matrix peak")
     return markdown(head, rows, 2)
 
 

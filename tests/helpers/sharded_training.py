@@ -1,4 +1,5 @@
-"""Train a network that torch's ``fully_shard`` (FSDP2) spreads over 2 processes; started by test_sharding.py.
+"""Train a network that torch's ``fully_shard`` (FSDP2) spreads over 2 processes; started by
+tests/engine/test_sharding.py.
 
     torchrun --nproc_per_node 2 tests/helpers/sharded_training.py FOLDER OPTIMIZER
 
@@ -69,7 +70,7 @@ def prepared(optimizer_name: str, shard: bool):
 def train(run: Run, optimizer_name: str, shard: bool) -> None:
     parts = prepared(optimizer_name, shard)
     done = resume(run, TOTAL, *parts)
-    for step in training_steps(run, *parts, step_batches(Source(), run, done, TOTAL), TOTAL, done):
+    for step in training_steps(run, *parts, step_batches(Source(), run, done, TOTAL), TOTAL, done, max_grad_norm=1.0):
         run.log(event="train", step=step.index, loss=step.loss, grad_norm=step.grad_norm)
         if step.index == 2:
             save_checkpoint(run, 2, TOTAL, *parts)

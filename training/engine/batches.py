@@ -3,7 +3,7 @@
 Training data is any object with ``batch(start, stop)``: a pure function from positions in an endless stream of epochs
 to a dict of tensors. Optimiser step s, counted from 0, takes the positions ``[s * G, (s + 1) * G)``, where G is the
 number of sequences of the global batch. The order of the data therefore depends neither on the number of processes,
-workers and micro-batches nor on where a run was interrupted, and a resumed run need not read the data before.
+workers and micro-batches nor on where a run was interrupted, and a resumed run need not read the earlier data again.
 """
 
 import copy
@@ -28,11 +28,14 @@ class Features:
     """Tokenised examples in memory.
 
     Args:
-        columns: ``input_ids`` and ``token_type_ids`` hold one sequence of ints a row, and so may ``labels``, one
-            a token; any other column (``labels``, ``start_positions``, ...) holds one number a row. All have the
-            same length.
+        columns: ``input_ids`` and ``token_type_ids`` contain a sequence of ints for every row, and so may ``labels``,
+            with one label per token; other columns (``labels``, ``start_positions``, ...) contain one number per row.
+            All have the same length.
         pad_token_id: the id that pads ``input_ids``.
         seed: seed of the order of the rows in ``batch``.
+
+    Raises:
+        ValueError: the columns differ in length or are empty.
     """
 
     def __init__(self, columns: dict, pad_token_id: int, seed: int = 0):
@@ -46,7 +49,8 @@ class Features:
         self.seed = seed
         self.group = 0
         self.lengths = np.fromiter((len(row) for row in columns["input_ids"]), dtype=np.int64)
-        self._order: tuple[int, np.ndarray] | None = None
+        self._order_epoch: int | None = None  # the epoch whose order is in _order
+        self._order = np.empty(0, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -54,7 +58,7 @@ class Features:
     def shuffled(self, seed: int, group: int = 0) -> "Features":
         """The same rows, not copied, in the order of another seed; ``group`` is the ``size`` of ``group_by_length``."""
         other = copy.copy(self)
-        other.seed, other.group, other._order = seed, group, None
+        other.seed, other.group, other._order_epoch = seed, group, None
         return other
 
     def collate(self, indices) -> dict[str, torch.Tensor]:
@@ -65,29 +69,29 @@ class Features:
         batch = {}
         for name, column in self.columns.items():
             if np.ndim(column[0]) == 0:
-                batch[name] = torch.tensor(np.asarray([column[i] for i in indices]))
+                batch[name] = torch.tensor(np.asarray([column[index] for index in indices]))
                 continue
             rows = np.full((len(indices), longest), padding[name], dtype=np.int64)
-            for row, i in zip(rows, indices):
-                row[: self.lengths[i]] = column[i]
+            for row, index in zip(rows, indices):
+                row[: self.lengths[index]] = column[index]
             batch[name] = torch.from_numpy(rows)
         mask = np.arange(longest) < self.lengths[indices, None]
         batch["attention_mask"] = torch.from_numpy(mask.astype(np.int64))
-        return {name: t.float() if t.is_floating_point() else t for name, t in batch.items()}
+        return {name: values.float() if values.is_floating_point() else values for name, values in batch.items()}
 
     def batch(self, start: int, stop: int) -> dict[str, torch.Tensor]:
         """Positions ``[start, stop)`` of the endless stream of shuffled epochs."""
         epochs, places = np.divmod(np.arange(start, stop), len(self))
-        return self.collate([self._epoch(int(e))[p] for e, p in zip(epochs, places)])
+        return self.collate([self._epoch(int(epoch))[place] for epoch, place in zip(epochs, places)])
 
     def _epoch(self, epoch: int) -> np.ndarray:
-        if self._order is None or self._order[0] != epoch:
+        if self._order_epoch != epoch:
             rng = np.random.default_rng([self.seed, epoch])
             order = rng.permutation(len(self))
             if self.group:
                 order = group_by_length(order, self.lengths, self.group, epoch, rng)
-            self._order = (epoch, order)
-        return self._order[1]
+            self._order_epoch, self._order = epoch, order
+        return self._order
 
 
 def group_by_length(order: np.ndarray, lengths: np.ndarray, size: int, epoch: int, rng) -> np.ndarray:
@@ -104,7 +108,8 @@ def group_by_length(order: np.ndarray, lengths: np.ndarray, size: int, epoch: in
     """
     head = min(-epoch * len(order) % size, len(order))  # completes the step that the last epoch began
     tail = len(order) - (len(order) - head) % size
-    stretches = [order[i : min(i + STRETCH * size, tail)] for i in range(head, tail, STRETCH * size)]
+    starts = range(head, tail, STRETCH * size)
+    stretches = [order[start : min(start + STRETCH * size, tail)] for start in starts]
     by_length = [rows[np.argsort(-lengths[rows], kind="stable")].reshape(-1, size) for rows in stretches]
     steps = rng.permutation(np.concatenate([order[:0].reshape(0, size), *by_length]))
     return np.concatenate([order[:head], steps.ravel(), order[tail:]])
@@ -121,15 +126,15 @@ def dealt(batches: Sequence, run) -> list[tuple[Any, bool]]:
     """This process's batches of an evaluation, dealt to the processes in turn, and whether each of them counts.
 
     Every process gets the same number of batches, because a wrapped network communicates with the other processes in
-    every forward pass, also in evaluation, and would wait forever for a process that has no batch left. Where there are
-    too few batches, the last one is repeated, and the output of the repetition does not count.
+    every forward pass, also in evaluation, and would wait forever for a process without a batch. If there are too few
+    batches, the last one is repeated, and the outputs of its repetitions do not count.
     """
     total, last = math.ceil(len(batches) / run.world_size) * run.world_size, len(batches) - 1
     return [(batches[min(number, last)], number <= last) for number in range(run.rank, total, run.world_size)]
 
 
 def evaluation_due(run, step: int, num_examples: int) -> bool:
-    """Whether to evaluate after this step: every ``--eval_steps`` or, by default, where it completes an epoch."""
+    """Whether to evaluate after this step: every ``--eval_steps`` or, by default, when it completes an epoch."""
     if run.args.eval_steps:
         return step % run.args.eval_steps == 0
     return step * run.global_batch_size // num_examples > (step - 1) * run.global_batch_size // num_examples

@@ -27,24 +27,24 @@ from training.files import atomic
 from training.files.atomic import damage
 from training.files.hashing import checksums
 
-# Fields of ``Origin`` that must not change either, and what to say of a run that differs in them.
+# Fields of ``Origin`` that must not change either, and the part of the error message that describes a difference.
 STARTED_WITH = {
     "tokenizer_sha256": "with another tokenizer; resume with the one that it was started with",
     "initial_weights": "from other weights; resume with the --model_name_or_path that it was started with",
 }
-# Fields of config.json that say where a model came from and in which form, but not what it computes.
+# Fields of config.json that do not change what a model computes (a prefix stands for all fields that begin with it).
 UNIMPORTANT = ("_", "transformers_version", "architectures", "auto_map", "dtype", "sparse_prediction", "use_cache")
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What a run was started with besides its flags; a run that resumes from its checkpoint must share it.
+    """What a run was started with besides its flags; a run that resumes from its checkpoint must have the same.
 
     Attributes:
         data: a description of the training and evaluation data, as in run.json; every "sha256" in it is compared.
         initial_weights: file -> SHA-256 (``weights_sha256``); None for new weights.
-        phases: steps and batches of a pre-training in several phases, in words; None where all batches have the size
-            that the flags say.
+        phases: steps and batches of a pre-training in several phases, in words; None if all batches have the size
+            that the flags give.
     """
 
     data: Any = None
@@ -115,7 +115,7 @@ def find_checkpoint(run: Run) -> Path | None:
         problem = damage(folder)
         if problem is None:
             return folder
-        run.say(f"passing over {folder.name}: {problem}")
+        run.say(f"ignoring {folder.name}: {problem}")
     return None
 
 
@@ -139,26 +139,28 @@ def load_checkpoint(
     """Restore weights, optimiser and schedule, and remove later records from ``metrics.jsonl``; return the step.
 
     Raises:
-        ValueError: the checkpoint was made with other flags or data, or is of another model.
+        ValueError: the checkpoint was made with other flags or data, or contains another model.
     """
     state = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
     weights = load_file(folder / "model.safetensors")
     _check_same_run(run, folder, state, total_steps, origin)
     _check_same_model(folder, weights, run.accelerator.unwrap_model(model))
     if state.get("sharded", False) != is_sharded(model):
-        raise ValueError(f"{folder} is of a run {'without' if is_sharded(model) else 'with'} FSDP; resume it that way")
+        how = "without" if is_sharded(model) else "with"
+        raise ValueError(f"{folder} was written by a run {how} FSDP; resume it {how} FSDP")
     if is_sharded(model):
         load_full_state(model, optimizer, weights, state["optimizer"])
     else:
         run.accelerator.unwrap_model(model).load_state_dict(
-            weights, strict=False
-        )  # tied weights are saved under one name
+            weights,
+            strict=False,  # tied weights are saved under one name only
+        )
         optimizer.load_state_dict(state["optimizer"])
     scheduler.load_state_dict(state["scheduler"])
     if run.accelerator.scaler and state["scaler"]:
         run.accelerator.scaler.load_state_dict(state["scaler"])
     if run.is_main and _size(run.output_dir / "metrics.jsonl") < state["metrics_bytes"]:
-        run.say(f"{run.output_dir}/metrics.jsonl lacks records from before {folder.name}")
+        run.say(f"{run.output_dir}/metrics.jsonl has lost records that were written before {folder.name}")
     _cut_metrics(run, state["metrics_bytes"])
     run.say(f"resuming from {folder} after step {state['step']}")
     return state["step"]
@@ -186,9 +188,11 @@ def resume(
         )
     if folder:
         done = load_checkpoint(run, folder, total_steps, model, optimizer, scheduler, origin)
+        run.confirm()
         if run.is_main and run.args.resume_from_checkpoint == "auto":
-            _drop_old(run, done)  # the process may have been killed before it did so
+            _drop_old(run, done)  # the process may have been killed before it deleted them
         return done
+    run.confirm()
     if run.args.resume_from_checkpoint:
         _cut_metrics(run, 0)  # stopped before the first checkpoint: all steps are repeated
     return 0
@@ -214,11 +218,12 @@ def disk_errors_explained(run: Run, name: str) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:  # torch.save raises RuntimeError on a full disk
-        standing = [path.name for path in _checkpoints(run.output_dir)[-1:]] or ["no earlier checkpoint"]
+        checkpoints = _checkpoints(run.output_dir)
+        newest = checkpoints[-1].name if checkpoints else "none"
         free = shutil.disk_usage(run.output_dir).free
         raise OSError(
-            f"{run.output_dir / name} could not be written ({error}); {free:,} bytes are free there, {standing[0]} "
-            "stands. Make room, then go on with --resume_from_checkpoint auto"
+            f"{run.output_dir / name} could not be written ({error}); {free:,} bytes are free there, the newest "
+            f"checkpoint is {newest}. Free some space, then resume with --resume_from_checkpoint auto"
         ) from error
 
 
@@ -234,7 +239,7 @@ def _check_same_run(run: Run, folder: Path, state: dict, total_steps: int, origi
     if state["data_sha256"] != checksums(origin.data):
         raise ValueError(f"{folder} belongs to a run on other data; resume with the files that it was started with")
     for name, other in STARTED_WITH.items():
-        if name in state and state[name] != getattr(origin, name):  # an older version did not record them
+        if name in state and state[name] != getattr(origin, name):  # older versions did not record these fields
             raise ValueError(f"{folder} belongs to a run {other}")
 
 
@@ -244,15 +249,17 @@ def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model) -> 
     missing = [name for name in own if name not in weights and name not in tied]
     unexpected = [name for name in weights if name not in own]
     if missing or unexpected:
-        raise ValueError(f"{folder} holds another model: missing {missing[:3]}, unexpected {unexpected[:3]}")
+        raise ValueError(
+            f"{folder} holds another model: it lacks {missing[:3]} and has the unexpected {unexpected[:3]}"
+        )
     for name, tensor in weights.items():
         if tensor.shape != own[name]:
             raise ValueError(
                 f"{folder} holds a model of another shape: {name} is {tuple(tensor.shape)}, expected {tuple(own[name])}"
             )
     then, now = type(model.config).from_pretrained(folder).to_dict(), model.config.to_dict()
-    changed = [f"{k} {then[k]} -> {now[k]}" for k in sorted(then.keys() & now.keys()) if then[k] != now[k]]
-    if changed := [text for text in changed if not text.startswith(UNIMPORTANT)]:
+    names = [name for name in sorted(then.keys() & now.keys()) if then[name] != now[name]]
+    if changed := [f"{name} {then[name]} -> {now[name]}" for name in names if not name.startswith(UNIMPORTANT)]:
         raise ValueError(f"{folder} holds a model of another configuration ({', '.join(changed)}); resume with its own")
 
 
@@ -266,7 +273,7 @@ def _cut_metrics(run: Run, size: int) -> None:
 def _drop_old(run: Run, step: int) -> None:
     """Delete the oldest checkpoints beyond the limit, and drafts of a process that was killed.
 
-    Checkpoints later than ``step`` do not count: damaged ones that were passed over would displace complete ones.
+    Checkpoints later than ``step`` do not count: they are damaged, and complete ones must not be deleted for them.
     """
     for path in run.output_dir.glob("checkpoint-*.incomplete"):
         shutil.rmtree(path)

@@ -1,4 +1,4 @@
-"""Flags: fields of a dataclass, each with its nature, which the rest of the project reads; and how they are parsed."""
+"""Flags are fields of dataclasses with natures, by which the rest of the project treats them; parsing of flags."""
 
 import argparse
 import difflib
@@ -11,17 +11,17 @@ from typing import Any
 from transformers import HfArgumentParser
 
 NATURES = {
-    "fixed": "must not change between a checkpoint and the run that goes on from it: it decides which data, which "
-    "learning rate or which dropout masks a step sees",
-    "free": "may differ between two starts of a command: it does not shape a finished run",
+    "fixed": "must not change between a checkpoint and the run that resumes from it, because the data, the learning "
+    "rate or the dropout masks of a step depend on it",
+    "free": "may differ between two starts of a run, because the finished model does not depend on it",
     "card": "is listed among the hyperparameters of the model card",
     "instance": "decides, with the seed and the corpus, what the instances of pre-training are",
-    # The others tell the report which runs may be averaged. A flag with none of them must be equal in those.
-    "start": "says which weights and which tokenizer a run began with; these make the columns of the report",
-    "data": "says where the data lies; what the data is, is compared by its hash",
-    "later": "is about a finished run, or about data on which the run is neither trained nor scored",
+    # The natures below tell the report which runs may be averaged: flags with none of them must be equal in all.
+    "start": "says from which weights and which tokenizer a run started; the report has a column for each such start",
+    "data": "says where the data is; whether two runs have the same data is decided by its hash",
+    "later": "concerns a finished run, or data on which the run is neither trained nor scored",
     "series": "differs between the runs of a series, or describes the series",
-    "choice": "matters only where the best of several evaluations is chosen",
+    "choice": "has an effect only if the best of several evaluations is chosen",
 }
 
 
@@ -29,8 +29,8 @@ def flag(default: Any, help_text: str, nature: str = "", **options: Any) -> Any:
     """A field of a dataclass of flags.
 
     Args:
-        nature: words of ``NATURES``, with spaces between them. A class that redefines a flag of its base, with another
-            default, say, does not repeat them.
+        nature: words of ``NATURES``, separated by spaces. A class that redefines a flag of its base class, for example
+            with another default, need not repeat them.
         options: for ``ArgumentParser.add_argument``.
 
     Raises:
@@ -45,7 +45,7 @@ def flag(default: Any, help_text: str, nature: str = "", **options: Any) -> Any:
 
 
 def natures(cls: type) -> dict[str, set[str]]:
-    """The natures of every flag of a dataclass, with those that its base classes give to a flag of the same name."""
+    """The natures of every flag of a dataclass, including those that a base class gives to a flag of the same name."""
     found: dict[str, set[str]] = {one.name: set() for one in fields(cls)}
     for base in cls.__mro__:
         for name, one in vars(base).get("__dataclass_fields__", {}).items():
@@ -54,7 +54,7 @@ def natures(cls: type) -> dict[str, set[str]]:
 
 
 class _Parser(HfArgumentParser):
-    """Takes what is metadata of a field, but no option of argparse, out of the options."""
+    """A parser that accepts the metadata of a flag, of which "nature" is not an option of argparse."""
 
     def add_argument(self, *names: str, **options: Any) -> argparse.Action:
         options.pop("nature", None)
@@ -66,7 +66,7 @@ def parse_arguments(cls: type, argv: list[str] | None = None):
 
     Exits with status 2 and one line for an unknown flag or a value out of range.
     """
-    needed = " ".join(f"--{f.name} {f.name.split('_')[-1].upper()}" for f in fields(cls) if _required(f))
+    needed = " ".join(f"--{one.name} {one.name.split('_')[-1].upper()}" for one in fields(cls) if _required(one))
     parser = _Parser(cls, allow_abbrev=False, usage=f"%(prog)s {needed} [flags]; --help lists the flags")
     try:
         args, unknown = parser.parse_args_into_dataclasses(
@@ -84,7 +84,7 @@ def _required(one: Field) -> bool:
 
 
 def _joined(argv: list[str]) -> list[str]:
-    """``--layers=-1,-2`` for ``--layers -1,-2``: argparse takes the value for a flag of its own."""
+    """Join ``--layers -1,-2`` to ``--layers=-1,-2``, because argparse would take the value for another flag."""
     words: list[str] = []
     for word in argv:
         if words and words[-1].startswith("--") and re.fullmatch(r"-\d+(,-?\d+)+", word):
@@ -95,7 +95,7 @@ def _joined(argv: list[str]) -> list[str]:
 
 
 def _unknown_flags(cls: type, unknown: list[str]) -> str:
-    known = [f"--{f.name}" for f in fields(cls)]
+    known = [f"--{one.name}" for one in fields(cls)]
     name = unknown[0].split("=")[0]
     close = difflib.get_close_matches(name.replace("-", "_").replace("__", "--", 1), known, n=1)
     hint = f"; did you mean {close[0]}?" if close else "; --help lists the flags"

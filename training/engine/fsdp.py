@@ -20,7 +20,7 @@ WHOLE_ON_CPU = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
 
 def is_sharded(model: nn.Module) -> bool:
-    """Whether each process has only a part of every parameter."""
+    """Whether each process holds only a part of every parameter."""
     return any(hasattr(parameter, "full_tensor") for parameter in model.parameters())
 
 
@@ -53,4 +53,4 @@ def load_full_weights(model: nn.Module, weights: dict[str, torch.Tensor]) -> Non
 
 
 def _bare(optimizer) -> torch.optim.Optimizer:
-    return getattr(optimizer, "optimizer", optimizer)  # Accelerate's wrapper holds torch's under this name
+    return getattr(optimizer, "optimizer", optimizer)  # the attribute of Accelerate's wrapper for torch's optimiser

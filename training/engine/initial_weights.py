@@ -1,4 +1,4 @@
-"""The only place that loads networks with the weights of a checkpoint, and records from which files they came."""
+"""Load networks with the weights of a checkpoint and record the hashes of its files; all scripts do it here."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ from transformers.utils import (
 
 from training.files.hashing import sha256
 
-# In the order in which transformers looks for them. An index lists the files of a sharded checkpoint.
+# The names are in the order in which transformers looks for them. An index lists the files of a sharded checkpoint.
 WEIGHT_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHTS_INDEX_NAME)
 
 
@@ -25,7 +25,7 @@ class Loaded(NamedTuple):
 
     Attributes:
         new: names of the weights that were newly initialised.
-        absent: those of them that the checkpoint lacks; the others have another shape there.
+        absent: names of those new weights that the checkpoint lacks; it has the others in another shape.
     """
 
     model: Any
@@ -36,7 +36,7 @@ class Loaded(NamedTuple):
 def load_network(cls: type, name: str, may_be_new: tuple[str, ...] = (), run=None, **options: Any) -> Loaded:
     """The network ``cls`` with the weights of a checkpoint, in float32.
 
-    transformers initialises at random whatever a checkpoint lacks. Here, that is allowed for heads only.
+    transformers initialises weights at random if a checkpoint lacks them. Here that is allowed for heads only.
 
     Args:
         name: a folder, or a name on the Hub.
@@ -53,7 +53,7 @@ def load_network(cls: type, name: str, may_be_new: tuple[str, ...] = (), run=Non
     except SafetensorError as error:
         raise ValueError(f"{name}: its weights cannot be read ({error}); copy or download them again") from error
     absent = set(info["missing_keys"])
-    new = sorted(absent | {key[0] for key in info["mismatched_keys"]})
+    new = sorted(absent | {key for key, *_shapes in info["mismatched_keys"]})
     if strange := [key for key in new if not key.startswith(may_be_new)]:
         raise ValueError(
             f"{name}: expected weights with transformers' names and the shapes of its config.json; {len(strange)} "
@@ -65,7 +65,7 @@ def load_network(cls: type, name: str, may_be_new: tuple[str, ...] = (), run=Non
 
 
 def weights_sha256(name: str, **options: Any) -> dict[str, str]:
-    """The SHA-256 of each file with weights of a checkpoint: a folder, or a name on the Hub that has been downloaded.
+    """The SHA-256 of each file of weights in a checkpoint: a folder, or a name on the Hub that has been downloaded.
 
     Args:
         options: for ``cached_file``; with ``local_files_only`` the Hub is not asked for a newer version.

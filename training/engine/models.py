@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from transformers import AutoConfig, BertConfig
+from transformers import AutoConfig, BertConfig, PreTrainedModel
 
 from tokenization.special_tokens import check_special_tokens
 from training.arguments import CONFIG_SIZES
@@ -13,7 +13,11 @@ def bert_config(config_name: str, vocab_size: int, **fields) -> BertConfig:
 
     Args:
         config_name: a published size (``CONFIG_SIZES``), or a folder with ``config.json``.
-        vocab_size: pieces of the tokenizer that will be used.
+        vocab_size: the number of pieces of the tokenizer; used for published sizes only.
+        fields: fields of the configuration to set.
+
+    Raises:
+        ValueError: ``config_name`` is neither.
     """
     if config_name in CONFIG_SIZES:
         layers, hidden_size = CONFIG_SIZES[config_name]
@@ -37,6 +41,9 @@ def load_config(args, tokenizer, label_at_cls: bool = False) -> BertConfig:
 
     Args:
         label_at_cls: the label is predicted from [CLS], the first token, which a left-to-right network cannot do.
+
+    Raises:
+        ValueError: the model is not a BERT, or does not fit the tokenizer, the length or ``label_at_cls``.
     """
     if args.config_name:
         config = bert_config(args.config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
@@ -71,9 +78,19 @@ def checkpoint_config(name: str) -> BertConfig:
 
 
 def set_switches(config: BertConfig, args) -> None:
-    """Apply the flags that make this network faster (docs/lab/performance.md). They are never saved with a model."""
+    """Set the switches that make this project's network faster (docs/lab/performance.md); they are never saved."""
     unpad_inputs = {"auto": "auto", "true": True, "false": False}[args.unpad_inputs]
     config.update({"unpad_inputs": unpad_inputs, "fast_dropout": args.fast_dropout})
+
+
+def prepare_for_training(model: PreTrainedModel, args) -> None:
+    """Apply the flags that change how a network of either implementation computes, but not what it computes."""
+    if args.gradient_checkpointing:
+        # transformers 5.23 deprecates the older name; 5.17 has only that one.
+        enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+        enable()
+    if args.torch_compile:
+        model.compile()
 
 
 def check_fit(config: BertConfig, tokenizer, max_seq_length: int) -> None:
@@ -97,7 +114,8 @@ def check_length(config: BertConfig, max_seq_length: int) -> None:
     """Raise ValueError if the network has fewer position embeddings than ``max_seq_length``."""
     if max_seq_length > config.max_position_embeddings:
         raise ValueError(
-            f"--max_seq_length {max_seq_length} is over the model's maximum of {config.max_position_embeddings}"
+            f"--max_seq_length {max_seq_length} is over the model's maximum of {config.max_position_embeddings}; "
+            "give a smaller one"
         )
 
 

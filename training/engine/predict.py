@@ -32,7 +32,7 @@ def outputs_by_length(
 
     Args:
         model: unwrapped, or as prepared by Accelerate; it is left in evaluation mode.
-        run: deals the batches to the processes in turn and shows a progress bar. Without a run, this process takes
+        run: if given, its processes share the batches, and a progress bar is shown; if None, this process computes
             all batches.
         options: further keyword arguments of the model, such as ``output_hidden_states``.
 
@@ -63,9 +63,9 @@ def _rows(
 ) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
     """The index of every row of a batch with its part of each field, as float32 on the CPU."""
     arrays = {name: value.float().cpu().numpy() for name, value in fields.items()}
-    for place, i in enumerate(indices):
-        length = features.lengths[i] if per_token else None
-        yield i, {name: array[place][:length] for name, array in arrays.items()}
+    for place, index in enumerate(indices):
+        length = features.lengths[index] if per_token else None
+        yield index, {name: array[place][:length] for name, array in arrays.items()}
 
 
 def _columns(rows: list[tuple[int, dict[str, np.ndarray]]]) -> dict[str, list[np.ndarray]]:

@@ -34,19 +34,22 @@ PROCESS_COUNTS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WO
 
 
 class Run:
-    """What one process knows of the run that it belongs to.
+    """A run, as one of its processes sees it.
 
     Attributes:
         args: the parsed flags; they do not change.
+        seed: the seed of the data's order, the instances and dropout.
         is_main: whether this is the process that writes files and prints.
         rank: number of this process, from 0.
         world_size: number of processes.
         facts: the content of run.json.
         saved_step: optimiser step of the last checkpoint that this process knows; 0 without one.
+        unconfirmed: whether run.json was written by an earlier start, and this start may still be refused.
     """
 
     def __init__(self, args: Any, accelerator: Accelerator):
         self.args = args
+        self.seed = args.seed
         self.accelerator = accelerator
         self.device = accelerator.device
         self.is_main = accelerator.is_main_process
@@ -55,6 +58,7 @@ class Run:
         self.output_dir = Path(args.output_dir)
         self.facts: dict = {}
         self.saved_step = 0
+        self.unconfirmed = False
 
     @property
     def global_batch_size(self) -> int:
@@ -68,8 +72,9 @@ class Run:
             with open(self.output_dir / "metrics.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(event) + "\n")
             if self.args.report_to != "none" and "step" in event:
-                numbers = {k: v for k, v in event.items() if isinstance(v, (int, float)) and k != "step"}
-                self.accelerator.log(numbers, step=event["step"])
+                numbers = {name: value for name, value in event.items() if isinstance(value, int | float)}
+                step = numbers.pop("step")
+                self.accelerator.log(numbers, step=step)
 
     def say(self, text: str) -> None:
         """Print a line on the main process, above the progress bar if one is shown."""
@@ -78,22 +83,29 @@ class Run:
             sys.stdout.flush()
 
     def progress(self, total: int, desc: str, initial: int = 0) -> tqdm:
-        """A progress bar on the main process; it shows nothing where stderr is not a terminal."""
+        """A progress bar on the main process; it shows nothing if stderr is not a terminal."""
         quiet = True if not self.is_main else None
         return tqdm(total=total, desc=desc, initial=initial, disable=quiet, dynamic_ncols=True)
 
     def describe(self, **facts) -> None:
         """Merge facts, such as hashes and counts of the data, into ``run.json``.
 
-        A folder with a run.json counts as taken. Scripts therefore call this only after data and model have been
-        checked, so that a mistake in the flags can be corrected without another --output_dir.
+        A folder with a run.json cannot be used by another run. Scripts therefore call this only after data and model
+        have been checked, so that a mistake in the flags can be corrected without another --output_dir. If the run is
+        to be resumed, nothing is written before ``confirm``, so that a start that is refused changes no file.
         """
         self.facts.update(facts)
-        if self.is_main:
+        if self.is_main and not self.unconfirmed:
             write_json(self.output_dir / "run.json", self.facts)
 
+    def confirm(self) -> None:
+        """Write the run.json that ``describe`` has held back; called when the run can be resumed."""
+        if self.unconfirmed:
+            self.unconfirmed = False
+            self.describe()
+
     def main_first(self, work: Callable):
-        """Return ``work()``, called on the main process first and then on the others, which find its files.
+        """Return ``work()``, called on the main process first and then on the others, which find the files it wrote.
 
         If it raises on the main process, the others exit silently, so that the error is printed once.
         """
@@ -165,6 +177,7 @@ def start_run(args: Any, script: str) -> Run:
     if (run.output_dir / "run.json").is_file():  # the run is resumed: keep what its earlier starts recorded
         earlier = json.loads((run.output_dir / "run.json").read_text(encoding="utf-8"))
         same = ("started", "command", "versions", "commit", "device", "processes")
+        run.unconfirmed = True
         run.facts["earlier"] = [*earlier.pop("earlier", []), {name: earlier.get(name) for name in same}]
     return run
 
@@ -178,18 +191,18 @@ def _accelerator(args: Any, **trackers: Any) -> Accelerator:
 
 
 def check_launch(accelerator: Accelerator) -> None:
-    """Refuse requests to the launcher that Accelerate or this project would silently not fulfil.
+    """Refuse options of the launcher that Accelerate or this project would silently ignore.
 
     Raises:
-        ValueError: fewer processes than asked for, another kind of parallelism than data parallelism and FSDP2, or
-            gradient accumulation asked of the launcher.
+        ValueError: there are fewer processes than requested; parallelism other than data parallelism and FSDP2 was
+            requested; or gradient accumulation was requested from the launcher.
     """
     asked = next((int(os.environ[name]) for name in PROCESS_COUNTS if name in os.environ), None)
     # On a CPU, `accelerate launch --num_processes 2` starts one process, which sees these two variables.
     alone = asked is None and "ACCELERATE_MIXED_PRECISION" in os.environ and "MASTER_PORT" in os.environ
     if asked not in (None, accelerator.num_processes) or (alone and accelerator.num_processes == 1):
         raise ValueError(
-            f"{asked or 'several'} processes were asked for, but each would train by itself; start them with "
+            f"{asked or 'several'} processes were asked for, but each would train a model of its own; start them with "
             "torchrun --nproc_per_node N SCRIPT ... (on a CPU accelerate launch starts only one)"
         )
     kind = accelerator.distributed_type
@@ -198,7 +211,7 @@ def check_launch(accelerator: Accelerator) -> None:
     if kind in (DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM):
         raise ValueError(f"{kind.value} is not supported; use data parallel processes or FSDP2")
     if accelerator.gradient_accumulation_steps != 1:
-        raise ValueError("give --gradient_accumulation_steps to the script, behind its name, not to the launcher")
+        raise ValueError("give --gradient_accumulation_steps to the script, after its name, not to the launcher")
 
 
 def check_output_dir(args: Any) -> None:
@@ -219,7 +232,7 @@ def check_output_dir(args: Any) -> None:
     if taken and not args.resume_from_checkpoint:
         raise ValueError(
             f"--output_dir {folder} already holds a run or a model ({taken[0]}); give another folder, "
-            "or --resume_from_checkpoint auto to go on with it"
+            "or --resume_from_checkpoint auto to continue that run"
         )
 
 
@@ -234,13 +247,13 @@ def already_finished(args: Any) -> bool:
     folder = Path(args.output_dir)
     if not args.resume_from_checkpoint or read_results(folder) is None:
         return False
-    other = f"give another --output_dir; there, --model_name_or_path {folder} goes on with its weights"
+    other = f"give another --output_dir; with --model_name_or_path {folder} that run starts from these weights"
     if not (folder / "run.json").is_file():
-        raise ValueError(f"{folder} holds a finished run but no run.json that tells its flags; {other}")
+        raise ValueError(f"{folder} holds a finished run but no run.json with its flags; {other}")
     facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     if changed := changed_flags(facts["flags"], args):
         raise ValueError(
-            f"{folder} holds a finished run with other flags ({', '.join(changed)}); start it with its own, or {other}"
+            f"{folder} holds a finished run with other flags ({', '.join(changed)}); give the same flags, or {other}"
         )
     if args.resume_from_checkpoint != "auto":
         raise ValueError(
@@ -255,7 +268,7 @@ def already_finished(args: Any) -> bool:
 
 
 def changed_flags(then: dict[str, Any], args: Any) -> list[str]:
-    """The flags that shape a run and differ from those in its run.json, each as "name then -> now"."""
+    """The flags that differ from those in a run.json, except those of nature "free", each as "name then -> now"."""
     now = {name: value for name, value in dataclasses.asdict(args).items() if name not in flags_with("free")}
     # A flag that an older version did not know counts as unchanged.
     return [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
@@ -291,7 +304,7 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """The commit of the checkout that contains this file, with '+' if tracked files differ; else 'unknown'."""
+    """The commit of the checkout that contains this file, with '+' if tracked files differ; 'unknown' without one."""
     here = Path(__file__).parents[2]
     if not (here / ".git").exists():
         return "unknown"

@@ -51,7 +51,7 @@ def find_tasks(args: PaperArguments, scale: Scale) -> list[Task]:
     Raises:
         ValueError: the data of a task is missing: at the paper's scale of any, at the small scale of all.
     """
-    if scale.name == "builtin":
+    if args.scale == "builtin":
         return [_builtin(key, args) for (key,) in scale.tasks[args.table]]
     found, missing = [], []
     for alternatives in scale.tasks[args.table]:
@@ -72,7 +72,7 @@ def find_text(args: PaperArguments, scale: Scale) -> Flags:
     Raises:
         ValueError: there is no text.
     """
-    if scale.name == "builtin":
+    if args.scale == "builtin":
         return {"train_file": f"{DATA}/corpus.txt"}
     if args.data_dir is None:  # a dry run
         return {"train_file": "text/wiki.jsonl\ntext/books.jsonl"}

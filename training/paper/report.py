@@ -18,6 +18,7 @@ from training.paper.verdicts import Judged, Scores, judge
 from training.tasks.student_t import mean_interval
 
 SCALES = {
+    "smoke": "a smoke test: a few steps of tiny networks, whose numbers and verdicts mean nothing",
     "builtin": "the built-in scale: very small networks on the documentation of one Python installation",
     "small": "the small scale: small networks, few steps, real text",
     "paper": "the paper's scale",
@@ -25,7 +26,8 @@ SCALES = {
 RULE = (
     "A claim *holds* if the 95 % interval (Student's t over the seeds) of each of its contrasts lies where the claim "
     "puts it. It is *contradicted* if the interval of one lies entirely on the other side, at the level 1 - 0.05/k for "
-    "k contrasts. Otherwise it *cannot be told at this scale*; one seed never gives a verdict. "
+    "k contrasts. Otherwise it *cannot be told at this scale*; one seed never gives a verdict, nor do seeds that all give "
+    "the same number. "
     "`training/paper/verdicts.py` states the rule."
 )
 

@@ -150,6 +150,7 @@ BUILTIN_LIMITS = {"5": (2500, 1000), "6": (600, 500), "7": (3000, 500), "8": (12
 
 SMOKE = replace(
     BUILTIN,
+    name="smoke",
     size=Size(1, 32, 2),
     deep=Size(4, 32, 2),
     ladder=ladder((1, 24, 2), (2, 24, 1), (2, 24, 2), (3, 24, 2), (3, 32, 2), (4, 32, 2)),

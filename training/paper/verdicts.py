@@ -7,8 +7,9 @@ numbers have Student's interval of their mean.
 - *contradicted*: the interval of at least one lies entirely on the other side. A claim of k contrasts has k chances to
   be contradicted by accident, so these intervals have the level 1 - 0.05/k (Bonferroni). The first rule needs no such
   correction, because there all contrasts must agree.
-- *cannot be told at this scale*: everything else; always with fewer than two seeds, where nothing can be said about
-  chance, and where no model has learnt the task, so that "the same" would be two times nothing.
+- *cannot be told at this scale*: everything else; always with fewer than two seeds or where all seeds give the same
+  number (constant predictions do), because nothing can be said about chance then; and where no model has learnt the
+  task, so that "the same" would be two times nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -80,7 +81,8 @@ def judge_contrast(contrast: Contrast, columns: Sequence[Column], scores: Scores
     interval = mean_interval(values)
     strict_interval = mean_interval(values, 1 - (1 - LEVEL) / of)
     verdict = UNDECIDED
-    if interval is not None and strict_interval is not None and _learnt(contrast, terms, scores):
+    varied = max(values) - min(values) > 1e-9
+    if interval and strict_interval and varied and _learnt(contrast, terms, scores):
         if _inside(contrast, interval):
             verdict = HOLDS
         elif _outside(contrast, strict_interval):

@@ -53,8 +53,8 @@ def build_corpus(
 
     source: files for `read_documents`, or documents (lists of paragraphs). Documents that are not in a list (a
     generator, a streamed data set) also need `fingerprint`, any text that changes when they do.
-    need_pairs: the source must have at least 2 documents, one of them of at least 2 sentences, as next-sentence
-    prediction needs.
+    need_pairs: whether the source must have at least 2 documents, one of them of at least 2 sentences, which next
+    sentence prediction needs.
     processes: if above 1, that many processes have encoded the text with `encode_part`, and this one joins their parts.
     A build that was interrupted continues when it is started again with the same arguments.
     Raises ValueError for unreadable input (see `read_documents`), a source without pairs where they are needed, or
@@ -210,7 +210,7 @@ def _with_pairs(
     lines: Iterator[str | None], source: Sequence[str | Path] | Iterable[list[str]]
 ) -> Iterator[str | None]:
     """`lines`, after a check that there are pairs in them; ValueError if there are none."""
-    if _are_files(source):  # files are read twice: buffering what was looked at could fill the memory with one document
+    if _are_files(source):  # files are read twice, because buffering the first pass could keep a whole file in memory
         _check_pairs(read_lines(source), ", ".join(str(path) for path in source))
     else:
         lines, ahead = itertools.tee(lines)
@@ -219,7 +219,7 @@ def _with_pairs(
 
 
 def check_text(files: Sequence[str | Path], need_pairs: bool) -> None:
-    """Read the files to their ends and raise the ValueError that a build would raise."""
+    """Read the files to the end and raise the ValueError that a build would raise."""
     files = check_files(files)
     lines = read_lines(files)
     for _ in _with_pairs(lines, files) if need_pairs else lines:

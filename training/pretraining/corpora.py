@@ -19,7 +19,7 @@ def build_corpora(run: Run, text: Text, tokenizer: PreTrainedTokenizerBase) -> t
 
     Raises:
         ValueError: the text cannot be read or has no pairs, or a folder holds a corpus of another text.
-        SystemExit: on the other processes, where the main process raises the ValueError.
+        SystemExit: on the other processes, when the main process raises the ValueError.
     """
 
     def encode_parts() -> None:

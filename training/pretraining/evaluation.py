@@ -35,7 +35,7 @@ def evaluate(run: Run, model: torch.nn.Module, held_out: PretrainingInstances) -
             if counts:
                 sums += torch.tensor(_batch_sums(outputs, batch), dtype=torch.float64)
             bar.update()
-    # mps has no float64
+    # Apple's GPUs (mps) have no float64.
     sums = sums.to(run.device, torch.float32 if run.device.type == "mps" else torch.float64)
     total = _Sums._make(run.accelerator.reduce(sums, "sum").tolist())
     mlm_loss = total.mlm_loss / total.predictions

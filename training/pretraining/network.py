@@ -5,14 +5,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from tokenization.special_tokens import check_special_tokens
 from training.engine.control import control_of
 from training.engine.initial_weights import load_network
-from training.engine.models import bert_config, check_fit, checkpoint_config, set_switches
+from training.engine.models import bert_config, check_fit, checkpoint_config, prepare_for_training, set_switches
 from training.engine.run import Run
 
 
 def build_model(run: Run, cls: type[PreTrainedModel], tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
     """The network with new weights, or with those of ``--model_name_or_path``.
 
-    The objective decides whether attention is left to right, even if the checkpoint was trained the other way.
+    The objective decides whether attention is left to right, even if the checkpoint was trained differently.
 
     Raises:
         ValueError: a special token is missing from the vocabulary, the network does not fit the tokenizer or
@@ -41,6 +41,5 @@ def build_model(run: Run, cls: type[PreTrainedModel], tokenizer: PreTrainedToken
     else:
         model.config.sparse_prediction = not args.static_shapes  # the number of labels differs from step to step
         set_switches(model.config, args)
-    if args.torch_compile:
-        model.compile()
+    prepare_for_training(model, args)
     return model

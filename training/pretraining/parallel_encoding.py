@@ -49,7 +49,7 @@ def write_part(
         done, end = 0, 0
         for _ in _records(file):
             done, end = done + 1, file.tell()
-        file.truncate(end)  # a process that was killed may have left an incomplete record
+        file.truncate(end)  # removes the incomplete record that a killed process may have left
         mine = itertools.islice(chunks, rank + done * world_size, None, world_size)
         for size, encoded in encoded_chunks(mine, content, num_workers):
             counts = [size, len(encoded.lengths), len(encoded.ends), len(encoded.tokens)]

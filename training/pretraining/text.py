@@ -119,12 +119,12 @@ def _described(path: Path, sha256: str) -> dict[str, str | int]:
 def _from_hub(args: PretrainingArguments, work: Callable[[ModuleType], Any]) -> Any:
     """``work(datasets)``, where every error of the library becomes one ValueError."""
     try:
-        import datasets  # optional, and slow to import; most runs read files
+        import datasets  # imported here because it is optional and slow, and most runs read files
 
         if not sys.stderr.isatty():
             datasets.disable_progress_bars()
         return work(datasets)
-    except Exception as error:  # datasets raises its own types and those of requests and huggingface_hub
+    except Exception as error:  # the types are those of datasets, its HTTP library and huggingface_hub
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(
             f"--dataset_name {args.dataset_name}: cannot be read ({reason}); check the name, --dataset_config_name, "

@@ -24,7 +24,7 @@ class _NumberMetric(evaluate.Metric):
         return evaluate.MetricInfo(
             description=f"{', '.join(self._names())}, computed offline",
             citation=_CITATION,
-            inputs_description="predictions and references: class numbers, or scores; equally many",
+            inputs_description="equally many predictions and references: class numbers, or scores",
             features=datasets.Features({"predictions": number, "references": number}),
         )
 
@@ -36,27 +36,40 @@ class _NumberMetric(evaluate.Metric):
 
 
 class Accuracy(_NumberMetric):
+    """The share of correct class numbers, from 0 to 1."""
+
     names = ("accuracy",)
 
 
 class F1(_NumberMetric):
+    """F1 of class 1."""
+
     names = ("f1",)
 
 
 class MatthewsCorrelation(_NumberMetric):
+    """The Matthews correlation coefficient of class numbers, from -1 to 1."""
+
     names = ("matthews_correlation",)
 
 
 class Pearson(_NumberMetric):
+    """Pearson's r of scores, from -1 to 1; NaN if they are constant."""
+
     names = ("pearson",)
 
 
 class Spearman(_NumberMetric):
+    """Spearman's rho of scores, from -1 to 1; NaN if they are constant."""
+
     names = ("spearmanr",)
 
 
 class GlueMetric(_NumberMetric):
-    """The metrics of one task: ``GlueMetric("stsb").compute(predictions=..., references=...)``."""
+    """The metrics of one task: ``GlueMetric("stsb").compute(predictions=..., references=...)``.
+
+    Raises ValueError for an unknown task.
+    """
 
     def _names(self) -> tuple[str, ...]:
         if self.config_name not in GLUE_TASKS:

@@ -17,13 +17,13 @@ from training.engine.curves import draw_curves
 from training.engine.initial_weights import load_network
 from training.engine.loop import training_steps
 from training.engine.model_card import write_model_card
-from training.engine.models import config_labels, set_switches
+from training.engine.models import config_labels, prepare_for_training, set_switches
 from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.run import Run
 
 
 class Tuned(NamedTuple):
-    """A prepared model; ``results`` and ``outcome`` are what ``evaluate`` returned for its current weights."""
+    """A prepared model, and what ``evaluate`` returned for its present weights (``results`` and ``outcome``)."""
 
     model: Any
     results: dict
@@ -35,7 +35,7 @@ class Tuned(NamedTuple):
 def build_model(
     run: Run, cls: type, config: BertConfig, before: BertConfig, head: tuple[str, ...], training: bool, **more: Any
 ):
-    """The network that the flags ask for. Its head is new unless the checkpoint's fits; a printed line says which.
+    """The network that the flags ask for. Its head is new unless that of the checkpoint fits; a line is printed.
 
     Args:
         config: the config of the model to build, with the labels of the task.
@@ -48,15 +48,13 @@ def build_model(
         ValueError: as in ``load_network``; or weights are newly initialised and there is no training data.
     """
     args, why, names = run.args, "", config_labels(before)
-    config = copy.deepcopy(
-        config
-    )  # a copy, because saving changes it and other runs of a series start from the same config
+    config = copy.deepcopy(config)  # saving changes it, and the other runs of a series start from the same one
     if args.config_name:
         model, new = cls(config, **more), ["all weights"]
     else:
         model, new, absent = load_network(cls, args.model_name_or_path, head, run, config=config, **more)
         kept = hasattr(model, "classifier") and "classifier.weight" not in new
-        if kept and names and set(names) != set(config.label2id):  # the same number of classes, but other ones
+        if kept and names and set(names) != set(config.label2id):  # the same number of classes, but different classes
             torch.nn.init.normal_(model.classifier.weight, std=config.initializer_range)
             torch.nn.init.zeros_(model.classifier.bias)
             new += ["classifier.bias", "classifier.weight"]
@@ -67,12 +65,11 @@ def build_model(
     run.say(f"newly initialised: {', '.join(new)}{why}" if new else "the head is the checkpoint's")
     if cls.__module__.startswith("modeling_bert_repro"):
         if args.model_impl == "transformers":
-            # The control gets the same new weights too; transformers would draw others.
+            # The control gets the same new weights as well; transformers would draw others.
             model = control_of(model, spans_over_padding=args.unpad_inputs == "false")
         else:
             set_switches(model.config, args)
-    if args.torch_compile:
-        model.compile()
+    prepare_for_training(model, args)
     return model
 
 
@@ -88,41 +85,40 @@ def fine_tune(
 
     Args:
         model: not yet prepared by Accelerate.
-        tokenizer: the one that the data was tokenised with.
+        tokenizer: the tokenizer of the data.
         train: the training data; without it the model is only evaluated.
-        evaluate: (prepared model, optimiser steps done) -> the results to record, {} if there is nothing to evaluate,
-            and whatever else the script makes of an evaluation, for example answers.
+        evaluate: is called with the prepared model and the number of optimiser steps done; returns the results to
+            record, {} if there is nothing to evaluate, and the outcome, whatever the script needs of it, such as
+            answers.
         metric: the key of the results by which the best evaluation is chosen.
     """
     args, size = run.args, run.global_batch_size
     if train:
         train = train.shuffled(args.seed, group=size if args.group_by_length else 0)
     total_steps = steps_for(args, len(train), size) if train else 0
-    facts = {"tokenizer_sha256": tokenizer_sha256(tokenizer), "parameters": model.num_parameters()}
-    run.describe(**facts, total_steps=total_steps)
+    origin = _describe(run, model, tokenizer, total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
-    origin = Origin(run.facts["data"], facts["tokenizer_sha256"], run.facts["initial_weights"])
-    done = resume(run, total_steps, model, optimizer, scheduler, origin) if train else 0
+    done = 0
+    if train:
+        done = resume(run, total_steps, model, optimizer, scheduler, origin)
+    else:
+        run.confirm()
     best = Best(run, metric)
-
-    def evaluated(step: int) -> tuple[dict, Any]:
-        results, outcome = evaluate(model, step)
-        if results:
-            run.log(event="eval", step=step, **results)
-        return results, outcome
-
     batches = step_batches(train, run, done, total_steps) if train else []
     last, stopped_early = total_steps, False
     seconds, started = 0.0, time.perf_counter()
-    for step in training_steps(run, model, optimizer, scheduler, batches, total_steps, done, origin):
+    steps = training_steps(
+        run, model, optimizer, scheduler, batches, total_steps, done, origin, max_grad_norm=args.max_grad_norm
+    )
+    for step in steps:
         seconds += time.perf_counter() - started
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
             record = {"epoch": round(step.index * size / len(train), 3), "loss": step.loss}
             run.log(event="train", step=step.index, **record, learning_rate=step.lr, grad_norm=step.grad_norm)
         if evaluation_due(run, step.index, len(train)) and step.index < total_steps:
-            results, outcome = evaluated(step.index)
+            results, outcome = _evaluated(run, evaluate, model, step.index)
             if best.add(step.index, results, model):
                 last, stopped_early = step.index, True
                 break
@@ -130,15 +126,34 @@ def fine_tune(
             save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler, origin)
         started = time.perf_counter()
     if not stopped_early:
-        results, outcome = evaluated(total_steps)
+        results, outcome = _evaluated(run, evaluate, model, total_steps)
         best.add(total_steps, results, model)
     if args.load_best_model_at_end:
         results = best.restore(model)
         if best.step != last:
             _, outcome = evaluate(model, best.step)
-    rate = (last - done) * size / seconds if seconds else 0
-    speed = {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3), "train_steps": last}
-    return Tuned(model, results | speed, outcome, bool(train), best)
+    results = results | _speed(seconds, (last - done) * size) | {"train_steps": last}
+    return Tuned(model, results, outcome, bool(train), best)
+
+
+def _describe(run: Run, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, total_steps: int) -> Origin:
+    """Record in run.json what is trained; return the part that must be the same in a resumed run."""
+    tokenizer_hash = tokenizer_sha256(tokenizer)
+    run.describe(tokenizer_sha256=tokenizer_hash, parameters=model.num_parameters(), total_steps=total_steps)
+    return Origin(run.facts["data"], tokenizer_hash, run.facts["initial_weights"])
+
+
+def _evaluated(run: Run, evaluate: Callable[[Any, int], tuple[dict, Any]], model: Any, step: int) -> tuple[dict, Any]:
+    results, outcome = evaluate(model, step)
+    if results:
+        run.log(event="eval", step=step, **results)
+    return results, outcome
+
+
+def _speed(seconds: float, sequences: int) -> dict[str, float]:
+    """The time and the speed of the training steps, without evaluations and checkpoints, since the last start."""
+    rate = sequences / seconds if seconds else 0
+    return {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3)}
 
 
 def save_folder(
@@ -147,13 +162,13 @@ def save_folder(
     """Write the finished folder: model, tokenizer, curves and model card.
 
     Args:
-        write_vocab: (tokenizer, folder) -> None, writes vocab.txt.
-        kind: the kind of model card.
-        data_name: the data set that the card names.
+        write_vocab: writes vocab.txt; is called with the tokenizer and the folder.
+        kind: the kind of model card, see ``write_model_card``.
+        data_name: the name of the data set for the card.
     """
     save_model_folder(run, tuned.model)
     if run.is_main:
-        # Otherwise the settings of the last call would be saved in tokenizer.json.
+        # Without these two calls, the settings of the tokenizer's last call would be saved in tokenizer.json.
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
         tokenizer.save_pretrained(run.output_dir)
@@ -164,7 +179,7 @@ def save_folder(
 
 
 def finish(run: Run, tuned: Tuned) -> None:
-    """Record the results, which ends the run, and remove the files that only a continuation would need."""
+    """Record the results, which ends the run, and remove the files that only a resumed run would need."""
     run.finish(tuned.results)
     tuned.best.clear()
     run.say(f"finished: {run.output_dir}")

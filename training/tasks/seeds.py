@@ -1,4 +1,4 @@
-"""A single run, or a series of runs of one setting with its statistics: `--seeds N`, `--paper`, `--compare_to DIR`.
+"""A single run, or a series of runs with statistics: `--seeds N`, `--paper`, `--compare_to DIR`.
 
 Each run of a series has its own sub-folder, as if it had been started alone. The command may be stopped and started
 again: finished runs are read instead of repeated, and an unfinished one continues from its checkpoint.
@@ -35,10 +35,10 @@ class Setting:
     """What the runs of a series have in common.
 
     Attributes:
-        name: of the task or of the data.
-        facts: about the data, as in run.json; "splits" has those of each split.
+        name: the name of the task or of the data.
+        facts: the description of the data, as in run.json; "splits" has an entry for each split.
         metric: the key of the results by which the best run is chosen.
-        constants: key of the results -> the score of a model with constant predictions; these keys are in the table.
+        constants: for each key of the results that is in the table, the score of a model with constant predictions.
     """
 
     name: str
@@ -51,7 +51,7 @@ def run_all(args, setting: Setting, run_one: Callable[..., dict]) -> None:
     """Do the run, or the series of runs, that the flags describe.
 
     Args:
-        run_one: takes the flags of one run, does it and returns its results.
+        run_one: does one run with the flags that it is given, and returns the results.
     """
     if args.many_runs:
         run_series(args, setting, run_one)
@@ -73,7 +73,7 @@ def run_series(args, setting: Setting, run_one: Callable[..., dict]) -> dict:
     runs = []
     for number, (plan, results) in enumerate(zip(plans, earlier), 1):
         name = Path(plan.output_dir).name
-        _say(f"--- run {number} of {len(plans)}: {name}{' is there already' if results else ''}")
+        _say(f"--- run {number} of {len(plans)}: {name}{' is finished already' if results else ''}")
         if results is None:
             torch.compiler.reset()  # otherwise torch.compile gives up after several networks of the same class
             results = run_one(plan)
@@ -96,8 +96,8 @@ def planned(args) -> list:
     paper = getattr(args, "paper", False)
     if paper and size != PAPER_BATCH:
         raise ValueError(
-            f"--paper is about batches of {PAPER_BATCH}; got {size} (--per_device_train_batch_size x "
-            "--gradient_accumulation_steps x processes)"
+            f"--paper needs batches of {PAPER_BATCH}; got {size} (--per_device_train_batch_size x "
+            "--gradient_accumulation_steps x processes); change one of these"
         )
     plans = []
     for rate in PAPER_RATES if paper else (args.learning_rate,):
@@ -130,10 +130,10 @@ def finished(plan, setting: Setting, weights: dict | None) -> dict | None:
 
 
 def _launch(plan, weights: dict | None) -> dict:
-    """What shapes a run besides its flags and data, under its names in run.json."""
+    """What a run depends on besides its flags and data, with the keys of run.json."""
     precision = plan.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
     found = {"mixed_precision": precision, "initial_weights": weights}
-    if not is_torch_xla_available():  # no environment variable tells the number of XLA processes
+    if not is_torch_xla_available():  # the number of XLA processes is in no environment variable
         found["processes"] = _processes()
     return found
 
@@ -168,9 +168,9 @@ def statistics(values: list[float | None], constant: float) -> dict:
         constant: the score of constant predictions. A run that is not better is degenerate.
 
     Returns:
-        n, mean, std (of a sample: divided by n - 1), median, max, interval (the 95 % confidence interval of the mean,
-        Student's t), degenerate (the share of the runs), undefined (the number of None values). std and interval are
-        None for a single run.
+        n (the number of runs), mean, std (of a sample: divided by n - 1), median, max, interval (the 95 % confidence
+        interval of the mean, Student's t), degenerate (the share of degenerate runs), undefined (the number of None
+        values). std and interval are None for a single run.
     """
     known = np.array([0.0 if value is None else value for value in values])
     return {
@@ -186,12 +186,12 @@ def statistics(values: list[float | None], constant: float) -> dict:
 
 
 def compare(ours: list[dict], theirs: list[dict], metrics: list[str]) -> dict:
-    """Paired differences, ours minus theirs, of runs with the same seed, and learning rate if a seed has several runs.
+    """Paired differences, ours minus theirs, of runs with equal seeds and, if a seed has several runs, learning rates.
 
     Returns:
-        pairs (their number), and for every metric: mean_difference, interval (its 95 % confidence interval, Student's
-        t), wins, losses, sign_test_p (exact, two-sided, without ties), t_test_p (paired; None if all differences are
-        equal).
+        pairs (the number of pairs), and for every metric: mean_difference, interval (its 95 % confidence interval,
+        Student's t), wins, losses, sign_test_p (exact, two-sided, without ties), t_test_p (paired; None if all
+        differences are equal).
     """
     pairs = [(run["results"], other["results"]) for run, other in _pairs(ours, theirs)]
     compared: dict = {"pairs": len(pairs)}
@@ -211,8 +211,8 @@ def compare(ours: list[dict], theirs: list[dict], metrics: list[str]) -> dict:
 
 def sign_test(wins: int, losses: int) -> float:
     """The two-sided p-value of the exact binomial test that wins and losses are equally likely."""
-    n = wins + losses
-    return min(1.0, 2 * sum(math.comb(n, k) for k in range(min(wins, losses) + 1)) / 2**n)
+    trials = wins + losses
+    return min(1.0, 2 * sum(math.comb(trials, rarer) for rarer in range(min(wins, losses) + 1)) / 2**trials)
 
 
 def _pairs(ours: list[dict], theirs: list[dict]) -> list[tuple[dict, dict]]:
@@ -228,14 +228,14 @@ def _read_other(folder: str, plans: list, setting: Setting) -> dict:
         raise ValueError(f"--compare_to {folder}: expected summary.json there, which --seeds and --paper write")
     other = json.loads(path.read_text(encoding="utf-8"))
     if other["validation"] != _validation(setting):
-        raise ValueError(f"--compare_to {folder}: it was evaluated on other data than this; nothing to compare")
+        raise ValueError(f"--compare_to {folder}: it was evaluated on other data, so the runs cannot be compared")
     if not set(setting.constants) & set(other["baselines"]):
         names = (", ".join(metrics) for metrics in (other["baselines"], setting.constants))
         raise ValueError(f"--compare_to {folder}: no metric in common; it has {next(names)}, these runs {next(names)}")
     runs = [{"seed": plan.seed, "learning_rate": plan.learning_rate} for plan in plans]
     if not _pairs(runs, other["runs"]):
         raise ValueError(
-            f"--compare_to {folder}: it has no run of the same seed and learning rate; choose --seed alike"
+            f"--compare_to {folder}: it has no run with the same seed and learning rate; give the same --seed"
         )
     return other
 
@@ -244,7 +244,8 @@ def _validation(setting: Setting) -> dict:
     """What identifies the examples that the runs are evaluated on."""
     facts = setting.facts["splits"]
     splits = [split for split in facts if split.startswith("validation")]
-    return {s: {name: facts[s].get(name) for name in ("examples", "sha256", "fingerprint")} for s in splits}
+    names = ("examples", "sha256", "fingerprint")
+    return {split: {name: facts[split].get(name) for name in names} for split in splits}
 
 
 # --- the table -------------------------------------------------------------------------------------------
@@ -255,10 +256,10 @@ def table(summary: dict) -> str:
     head = ("learning rate", "metric", "n", "mean", "std", "median", "max", INTERVAL, "degenerate")
     rows = [head]
     for setting in summary["settings"]:
-        for name, s in setting["metrics"].items():
-            numbers = (s["mean"], s["std"], s["median"], s["max"])
-            row = [f"{setting['learning_rate']:g}", name, str(s["n"]), *map(_number, numbers)]
-            rows.append([*row, _interval(s["interval"]), f"{s['degenerate']:.0%}"])
+        for name, values in setting["metrics"].items():
+            numbers = (values["mean"], values["std"], values["median"], values["max"])
+            row = [f"{setting['learning_rate']:g}", name, str(values["n"]), *map(_number, numbers)]
+            rows.append([*row, _interval(values["interval"]), f"{values['degenerate']:.0%}"])
     best, metric = summary["best"], summary["metric"]
     lines = [*_aligned(rows), *_undefined(summary), f"best on {metric}: {best['folder']}, {_number(best[metric])}"]
     if "comparison" in summary:
@@ -266,9 +267,9 @@ def table(summary: dict) -> str:
         lines += ["", f"against {compared.pop('with')}, {compared.pop('pairs')} pairs of runs"]
         head = ("metric", "mean difference", INTERVAL, "better", "worse", "p (sign test)", "p (paired t)")
         rows = [head]
-        for name, c in compared.items():
-            rows.append([name, f"{c['mean_difference']:+.4f}", _interval(c["interval"], "+"), str(c["wins"])])
-            rows[-1] += [str(c["losses"]), _number(c["sign_test_p"]), _number(c["t_test_p"])]
+        for name, values in compared.items():
+            row = [name, f"{values['mean_difference']:+.4f}", _interval(values["interval"], "+"), str(values["wins"])]
+            rows.append([*row, str(values["losses"]), _number(values["sign_test_p"]), _number(values["t_test_p"])])
         lines += _aligned(rows)
     return "\n".join(lines)
 
@@ -277,8 +278,8 @@ def _undefined(summary: dict) -> list[str]:
     """A line for each metric that is undefined in some runs; the table counts these as 0."""
     counts = {}
     for setting in summary["settings"]:
-        for name, s in setting["metrics"].items():
-            counts[name] = counts.get(name, 0) + s["undefined"]
+        for name, values in setting["metrics"].items():
+            counts[name] = counts.get(name, 0) + values["undefined"]
     return [
         f"{name} is undefined for {count} of {len(summary['runs'])} runs, whose predictions are constant; counted as 0"
         for name, count in counts.items()

@@ -2,7 +2,7 @@
 
 They are read from the official files (`--task_name`, `--data_dir`), from the user's own files (`--train_file`,
 `--validation_file`, `--test_file`; with `--task_name`, in the layout of that task), from the Hub (`--task_name`
-alone, or `--dataset_name`), or they belong to an embedded task, which is the default.
+alone, or `--dataset_name`), or they belong to a built-in task, which is the default.
 """
 
 from dataclasses import replace
@@ -14,8 +14,9 @@ from training.files.hashing import digest, sha256
 from training.files.tables import read_table
 from training.tasks.classification.glue import (
     ACCURACY,
+    BUILTIN_TASKS,
     CORRELATIONS,
-    EMBEDDED_TASKS,
+    FORMER_NAMES,
     GLUE_TASKS,
     INTEGER,
     NUMBER,
@@ -50,17 +51,18 @@ def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) 
              if there]  # fmt: skip
     if len(given) > 1:
         raise ValueError(f"give only one of {' and '.join(given)}")
-    tasks = GLUE_TASKS | EMBEDDED_TASKS
-    name = args.task_name or (None if given else "embedded_pair")
+    tasks = GLUE_TASKS | BUILTIN_TASKS
+    name = args.task_name or (None if given else "builtin_pair")
+    name = FORMER_NAMES.get(name, name)
     if name and name not in tasks:
         raise ValueError(f"--task_name: expected one of {', '.join(tasks)}; got {name!r}")
-    if name in EMBEDDED_TASKS and given:
+    if name in BUILTIN_TASKS and given:
         raise ValueError(f"--task_name {name} takes no data; drop {given[0]}")
     if args.data_dir and not name:
         raise ValueError("--data_dir needs --task_name: official files differ from task to task")
     task = tasks[name] if name else Task("custom", OWN_TEXTS, OWN_LABELS, None, ())
-    if name in EMBEDDED_TASKS:
-        read = {split: _embedded(name, split) for split in ("train", "validation")}
+    if name in BUILTIN_TASKS:
+        read = {split: _builtin(name, split) for split in ("train", "validation")}
     elif own_files:
         read = _read_own_files(task, own_files)
     elif args.data_dir:
@@ -159,15 +161,16 @@ def read_examples(task: Task, path: str | Path, labelled: bool) -> Examples:
                 f"{table.where(row)}: expected a word or a number in {columns.label!r}, without spaces around it, "
                 f"got {label!r}"
             )
-    index = table.columns[columns.index] if columns.index else range(len(table))
+    index = map(str, table.columns[columns.index] if columns.index else range(len(table)))
     categories = {name: table.columns[name] for name in columns.categories}
-    return Examples(texts, labels, [str(i) for i in index], table.where, facts, columns, categories)
+    return Examples(texts, labels, list(index), table.where, facts, columns, categories)
 
 
 def official_files(task: Task, folder: Path, with_test: bool) -> dict[str, Path]:
     """The path of every split, in ``folder`` or in its sub-folder with the official name; plain, .xz or .gz.
 
-    Raises ValueError if files are missing."""
+    Raises ValueError if files are missing.
+    """
     if not folder.is_dir():
         raise ValueError(f"--data_dir {folder}: no such folder")
     found, missing = {}, []
@@ -185,7 +188,7 @@ def official_files(task: Task, folder: Path, with_test: bool) -> dict[str, Path]
     if missing and ("train" in task.files or not found):
         raise ValueError(
             f"--data_dir {folder}: expected the official {', '.join(missing)} of {task.folder} there "
-            f"or in {folder / task.folder}; it holds {', '.join(sorted(p.name for p in folder.iterdir())[:9])}"
+            f"or in {folder / task.folder}; it holds {', '.join(sorted(path.name for path in folder.iterdir())[:9])}"
         )
     return found
 
@@ -195,7 +198,10 @@ def _read_files(task: Task, files: dict[str, Path]) -> dict[str, Examples]:
 
 
 def _read_own_files(task: Task, files: dict[str, str]) -> dict[str, Examples]:
-    """The first file decides the names of the columns; files for MNLI count as its matched half."""
+    """Read the user's own files, whose column names are those of the first file; files for MNLI are its matched half.
+
+    ``task`` need not be in the table; see ``load_data``.
+    """
     if task.files and "train" not in task.files and "train" in files:
         raise ValueError(f"{task.folder} has no training data; train on MNLI and drop --train_file")
     splits: dict[str, Examples] = {}
@@ -209,18 +215,18 @@ def _read_own_files(task: Task, files: dict[str, str]) -> dict[str, Examples]:
     return splits
 
 
-def _embedded(name: str, split: str) -> Examples:
-    task = EMBEDDED_TASKS[name]
+def _builtin(name: str, split: str) -> Examples:
+    task = BUILTIN_TASKS[name]
     make = {
-        "embedded_pair": documentation.pair_examples,
-        "embedded_classification": documentation.classification_examples,
+        "builtin_pair": documentation.pair_examples,
+        "builtin_classification": documentation.classification_examples,
     }
     rows = make[name](split)
     columns = Columns(task.texts[0], "label", None)
     texts = tuple([row[column] for row in rows] for column in columns.texts)
     facts = {"source": "the documentation of this Python installation", "sha256": digest(rows)}
-    index = [str(i) for i in range(len(rows))]
-    return Examples(texts, [row["label"] for row in rows], index, lambda i: f"{name} row {i}", facts, columns)
+    index = list(map(str, range(len(rows))))
+    return Examples(texts, [row["label"] for row in rows], index, lambda row: f"{name} row {row}", facts, columns)
 
 
 def _read_hub(name: str | None, task: Task, args: GlueArguments) -> dict[str, Examples]:
@@ -228,7 +234,7 @@ def _read_hub(name: str | None, task: Task, args: GlueArguments) -> dict[str, Ex
         from datasets import load_dataset
     except ImportError:
         raise ValueError(
-            "the Hub is read with the package datasets: pip install datasets, or give --data_dir or --train_file"
+            "reading from the Hub needs the package datasets: pip install datasets, or give --data_dir or --train_file"
         ) from None
     if args.dataset_name:
         dataset_name, config = args.dataset_name, args.dataset_config_name
@@ -269,5 +275,5 @@ def _hub_examples(task: Task, rows, source: str, labelled: bool) -> Examples:
     for row, text in ((row, text) for column in texts for row, text in enumerate(column)):
         if not isinstance(text, str):
             raise ValueError(f"{source} row {row}: expected text, got {text!r}")
-    index = [str(i) for i in (rows[columns.index][:] if columns.index else range(len(rows)))]
-    return Examples(texts, labels, index, lambda i: f"{source} row {i}", facts, columns)
+    index = map(str, rows[columns.index][:] if columns.index else range(len(rows)))
+    return Examples(texts, labels, list(index), lambda row: f"{source} row {row}", facts, columns)

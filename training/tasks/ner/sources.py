@@ -17,7 +17,7 @@ FILES = "give --train_file and --validation_file in columns (a word a line, its 
 
 @dataclass
 class Data:
-    """``splits`` are the sentences; ``labels`` the classes: "O", and B- and I- for every type."""
+    """The data of a run: its name, its splits, and the classes: "O", and B- and I- for every type."""
 
     name: str
     splits: dict[str, Split]
@@ -41,7 +41,7 @@ class Data:
             scheme = part.facts.get("tag_scheme")
             line += f"tags {TURNED.get(scheme, scheme)}" if scheme else "no tags"
             if breaks := part.facts.get("entities_that_break_the_scheme"):
-                line += f"; {breaks} entities that break the scheme are read as conlleval reads them"
+                line += f"; {breaks} entities that violate the scheme are read as conlleval reads them"
             lines.append(f"{line}, {part.source}")
         return "\n".join([*lines, f"labels: {', '.join(self.labels)}"])
 
@@ -119,7 +119,8 @@ def _labels(splits: dict[str, Split], model_labels: tuple[str, ...] | None) -> t
 
 
 def _hub_split(rows: Any, source: str, args: NerArguments) -> Split:
-    columns = [next((c for c in names if c in rows.column_names), None) for names in (WORDS, TAGS, DOCUMENTS)]
+    available = rows.column_names
+    columns = [next((name for name in names if name in available), None) for names in (WORDS, TAGS, DOCUMENTS)]
     words, tags, documents = columns
     if words is None or tags is None:
         raise ValueError(
@@ -130,11 +131,11 @@ def _hub_split(rows: Any, source: str, args: NerArguments) -> Split:
     names = getattr(inner, "names", None)
     numbers: dict = {}
     sentences = []
-    for number, row in enumerate(rows.select_columns([c for c in columns if c])):
+    for number, row in enumerate(rows.select_columns([name for name in columns if name])):
         place = f"{source} row {number}"
         document = numbers.setdefault(row[documents], len(numbers)) if documents else 0
         sentences.append(Sentence(row[words], _hub_tags(row[tags], names, place), document, place))
-        if len(row[tags]) != len(row[words]) or not all(isinstance(w, str) and w.strip() for w in row[words]):
+        if len(row[tags]) != len(row[words]) or not all(isinstance(word, str) and word.strip() for word in row[words]):
             raise ValueError(f"{place}: expected words and a tag for each, got {row[words]} and {row[tags]}")
     untagged = {sentence.tags is None for sentence in sentences}
     if len(untagged) != 1:

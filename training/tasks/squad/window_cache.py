@@ -1,8 +1,8 @@
-"""A cache of windows on disk, addressed by content: windows that have been built once are read back in a second.
+"""A cache of windows on disk, addressed by content: windows that have been built once are read in a second.
 
 A file is named by the SHA-256 of everything that its windows depend on: contexts, questions and answers, the
 tokenizer with its vocabulary and rules, the lengths, the version of the tokenizers library and the code that
-builds windows. If any of these changes, a new file is written; no file is ever wrong, and any may be deleted.
+builds windows. If any of these changes, a new file is written. No file can become outdated, and all may be deleted.
 """
 
 import hashlib
@@ -50,9 +50,9 @@ def cached_windows(
     max_query_length: int,
     with_answers: bool = False,
 ) -> tuple[Windows, str]:
-    """The result of ``build_windows``, read from ``folder`` if it is there already.
+    """The result of ``build_windows``, read from ``folder`` if it contains the file.
 
-    If it is not, or if the file is damaged, the windows are built and written to ``folder``.
+    If it does not, or if the file is damaged, the windows are built and written to ``folder``.
 
     Returns:
         The windows, and how they were obtained: "read", "built", or "built again, ... was damaged".
@@ -97,15 +97,14 @@ def fingerprint(
 
 
 def save_windows(path: Path, windows: Windows) -> None:
-    """Write to a temporary file and rename it, so that the file is complete even if several processes write it at
-    once."""
+    """Write windows to a file that is always complete, even if several processes write it at the same time."""
     spans = {id(one): one for one in windows.offsets}  # questions about one context share their spans
-    number = {key: n for n, key in enumerate(spans)}
+    numbers = {key: number for number, key in enumerate(spans)}
     columns = {name: array for name in ARRAYS if (array := getattr(windows, name)) is not None}
     columns |= {
         "input_ids": np.concatenate(windows.input_ids),
         "lengths": np.array([len(row) for row in windows.input_ids]),
-        "context": np.array([number[id(one)] for one in windows.offsets]),
+        "context": np.array([numbers[id(one)] for one in windows.offsets]),
         "spans": np.concatenate(list(spans.values())),
         "span_counts": np.array([len(one) for one in spans.values()]),
     }
@@ -115,8 +114,10 @@ def save_windows(path: Path, windows: Windows) -> None:
 
 
 def load_windows(path: Path) -> Windows:
-    """Read what ``save_windows`` wrote. For a damaged file it raises one of the errors that ``cached_windows`` catches:
-    zip files have checksums."""
+    """Read what ``save_windows`` wrote.
+
+    A damaged file raises one of the errors that ``cached_windows`` catches, because zip files have checksums.
+    """
     with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
         columns = dict(arrays)
     begins, lengths = columns["context_begin"], columns["lengths"]
@@ -128,6 +129,6 @@ def load_windows(path: Path) -> Windows:
     return Windows(
         np.split(columns["input_ids"], ends[:-1]),
         np.split(types, ends[:-1]),
-        offsets=[spans[n] for n in columns["context"]],
+        offsets=[spans[number] for number in columns["context"]],
         **{name: columns.get(name) for name in ARRAYS},
     )
