@@ -1,16 +1,19 @@
 """The plan of a table, its cost, its folder and its report, without a single run."""
 
+import dataclasses
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from transformers import BertConfig
 
 import run_paper
 from tests.helpers.official_files import write_task
 from training.arguments import SCRIPTS
 from training.engine.flags import parse_arguments
-from training.paper import cost, published, report
+from training.paper import cost, data, published, report
 from training.paper.data import find_tasks, find_text, scale_of
 from training.paper.flags import PaperArguments
 from training.paper.plan import Plan, claim_folder, is_finished, make_plan, read_scores
@@ -123,14 +126,35 @@ def test_a_folder_keeps_to_its_plan(tmp_path):
         claim_folder(tmp_path / "out", planned("7", seeds=3), {"a.txt": "1"})
     with pytest.raises(ValueError, match=r"another plan \(table 7 -> 8\)"):
         claim_folder(tmp_path / "out", planned("8"), {"a.txt": "1"})
-    with pytest.raises(ValueError, match=r"another plan \(other commands\); give another folder"):
+    with pytest.raises(ValueError, match=r"another plan \(scale builtin -> smoke\)"):
         claim_folder(tmp_path / "out", planned("7", smoke=True), {"a.txt": "1"})
+    with pytest.raises(ValueError, match=r"another plan \(other commands\); give another folder"):
+        claim_folder(tmp_path / "out", dataclasses.replace(plan, cells=plan.cells[:-1]), {"a.txt": "1"})
     with pytest.raises(ValueError, match=r"a\.txt: changed since the runs had begun"):
         claim_folder(tmp_path / "out", plan, {"a.txt": "2"})
     (tmp_path / "other").mkdir()
     (tmp_path / "other/file").touch()
     with pytest.raises(ValueError, match=r"expected an empty folder, or one with plan\.json"):
         claim_folder(tmp_path / "other", plan, {})
+
+
+def test_a_changed_corpus_is_refused(tmp_path, monkeypatch, text_file):
+    def write_files(folder, packages):
+        assert packages is False  # a smoke run reads the standard library alone
+        shutil.copy(text_file, folder / "corpus.txt")
+
+    monkeypatch.setattr(data.documentation, "write_files", write_files)
+    args = PaperArguments("5", str(tmp_path), smoke=True)
+    arguments = (tmp_path, args, scale_of(args), {"train_file": "data/corpus.txt"}, [Size(1, 32, 2)], True)
+    data.prepare(*arguments)
+    config = BertConfig.from_pretrained(tmp_path / "sizes/L1_H32_A2")
+    vocabulary = (tmp_path / "vocabulary/vocab.txt").read_text().splitlines()
+    assert (config.vocab_size, config.hidden_size, config.intermediate_size) == (len(vocabulary), 32, 128)
+    data.prepare(*arguments)
+    with open(tmp_path / "data/corpus.txt", "a") as file:
+        file.write("One more line.\n")
+    with pytest.raises(ValueError, match=r"data was changed after the runs had begun \(corpus\.txt does not match"):
+        data.prepare(*arguments)
 
 
 # --- cost ------------------------------------------------------------------------------------------------
@@ -189,7 +213,7 @@ def test_the_dry_run_prints_every_run(monkeypatch, tmp_path, capsys):
 
 
 def plant(folder: Path, plan: Plan) -> None:
-    """Finished cells, whose scores tell the row: 60, 59, ..., and the seed: 0.2, 0.3, ..., a little more in later rows."""
+    """Finished cells. Their scores tell the row (60, 59, ...) and the seed: 0.2, 0.3, ..., more in later rows."""
     rows = [row.name for row in published.PUBLISHED[plan.table].rows]
     for cell in plan.cells:
         if cell.task is None:
@@ -233,7 +257,7 @@ def test_report_from_planted_results(table, tmp_path):
 
 
 def test_verdicts_of_planted_results(tmp_path):
-    """Table 5 with every row about one point below the one before: the BiLSTM is worse, where the paper has it better."""
+    """Table 5 with every row about one point below the one before; in the paper the BiLSTM beats the third."""
     plan = planned("5", seeds=3)
     plant(tmp_path, plan)
     verdicts = [claim["verdict"] for claim in report.write_report(tmp_path, plan)["claims"]]

@@ -32,7 +32,7 @@ def shape_of(size: Size, vocab_size: int) -> SimpleNamespace:
 
 
 def flops_of(cell: Cell, vocab_size: int) -> float:
-    """The floating point operations of a cell: training, and one evaluation at its end."""
+    """The floating point operations of a cell: training and, in fine-tuning, an evaluation after every epoch."""
     flags, shape = cell.flags, shape_of(cell.size, vocab_size)
     if cell.task is None:
         share = 1.0 if flags.get("objective") == "ltr" else MASKED
@@ -41,13 +41,13 @@ def flops_of(cell: Cell, vocab_size: int) -> float:
         seen = [((p.stop - p.start) * p.size * p.accumulation, p.length) for p in phases]
         return sum(training_flops(shape, n * length, n, share * n * length) for n, length in seen)
     length, batch = int(flags["max_seq_length"]), int(flags["per_device_train_batch_size"])
-    trained = cell.task.examples * float(flags.get("num_train_epochs", 0))
-    if "max_steps" in flags:
-        trained = int(flags["max_steps"]) * batch
-    tokens, read = trained * length, cell.task.evaluated * length
+    epochs = float(flags.get("num_train_epochs", 1))
+    trained = int(flags["max_steps"]) * batch if "max_steps" in flags else cell.task.examples * epochs
+    evaluated = cell.task.evaluated * max(1, int(epochs))
+    tokens, read = trained * length, evaluated * length
     frozen = "feature_based" in flags
     total = training_flops(shape, tokens, trained, 0) * (FORWARD if frozen else 1)
-    total += training_flops(shape, read, cell.task.evaluated, 0) * FORWARD
+    total += training_flops(shape, read, evaluated, 0) * FORWARD
     if frozen or "bilstm_on_top" in flags:
         width = cell.size.hidden * (4 if "concat" in flags.get("feature_based", "") else 1)
         total += lstm_flops(width, int(flags.get("lstm_size", cell.size.hidden))) * (3 * tokens + read)

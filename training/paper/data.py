@@ -1,5 +1,6 @@
 """The data of a scale: what of it the user's folder holds, and the built-in files, the vocabulary and the sizes."""
 
+import json
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from transformers import AutoTokenizer, BertConfig
 
 from tokenization.train_wordpiece import train_wordpiece
 from training.builtin_data import documentation
-from training.files.atomic import damage, sealed_folder
+from training.files.atomic import damage, sealed_folder, write_json
 from training.files.hashing import sha256
 from training.paper.flags import PaperArguments
 from training.paper.scales import (
@@ -170,7 +171,9 @@ def prepare(
             intermediate_size=4 * size.hidden,
             pad_token_id=tokenizer.pad_token_id,
         )
-        config.save_pretrained(folder / "sizes" / size.name)
+        place = folder / "sizes" / size.name
+        place.mkdir(parents=True, exist_ok=True)
+        write_json(place / "config.json", json.loads(config.to_json_string()))
 
 
 def _whole(folder: Path) -> bool:

@@ -26,9 +26,8 @@ SCALES = {
 RULE = (
     "A claim *holds* if the 95 % interval (Student's t over the seeds) of each of its contrasts lies where the claim "
     "puts it. It is *contradicted* if the interval of one lies entirely on the other side, at the level 1 - 0.05/k for "
-    "k contrasts. Otherwise it *cannot be told at this scale*; one seed never gives a verdict, nor do seeds that all give "
-    "the same number. "
-    "`training/paper/verdicts.py` states the rule."
+    "k contrasts. Otherwise it *cannot be told at this scale*; one seed never gives a verdict, nor do seeds that all "
+    "give the same number. `training/paper/verdicts.py` states the rule."
 )
 
 

@@ -28,7 +28,7 @@ class Task:
     """A task of fine-tuning.
 
     Attributes:
-        kind: "pair", "classification", "qa", "tags" (fine-tuned) or "features" (a BiLSTM on the frozen network).
+        kind: "pair", "paraphrase", "classification", "qa", "tags" (fine-tuned) or "features" (of the frozen network).
         metric: key of all_results.json; ``factor`` turns it into per cent.
         constant: the score of constant predictions, in per cent.
         flags: of the script, without the network, the seed and the output folder.
@@ -131,7 +131,7 @@ BUILTIN = Scale(
     size=Size(2, 128, 2),
     deep=Size(4, 128, 2),
     ladder=ladder((1, 96, 3), (2, 96, 1), (2, 96, 3), (4, 96, 3), (4, 128, 4), (8, 128, 4)),
-    steps={"5": 1200, "6": 600, "7": 1500, "8": 600, "figure5": 1500},
+    steps={"5": 1200, "6": 500, "7": 1500, "8": 500, "figure5": 1500},
     phases="64:1:32",
     vocab_size=4096,
     pretraining={"learning_rate": "2e-3", "warmup_steps": "0.1", "eval_steps": "0", "logging_steps": "50"},
@@ -216,7 +216,7 @@ SCALES = {"builtin": BUILTIN, "small": SMALL, "paper": PAPER}
 OFFICIAL = {
     "mnli": ("run_glue.py", "pair", "MNLI-m", "eval_mnli_m_accuracy", 35.4, 392_702, 19_647),
     "qnli": ("run_glue.py", "pair", "QNLI", "eval_accuracy", 50.5, 104_743, 5_463),
-    "mrpc": ("run_glue.py", "pair", "MRPC", "eval_accuracy", 68.4, 3_668, 408),
+    "mrpc": ("run_glue.py", "paraphrase", "MRPC", "eval_accuracy", 68.4, 3_668, 408),
     "sst2": ("run_glue.py", "classification", "SST-2", "eval_accuracy", 50.9, 67_349, 872),
     "squad": ("run_squad.py", "qa", "SQuAD 1.1 F1", "eval_f1", 0.0, 87_599, 10_570),
     "conll": ("run_ner.py", "tags", "CoNLL-2003 F1", "eval_f1", 0.0, 14_041, 3_250),

@@ -124,7 +124,7 @@ def _learnt(contrast: Contrast, terms: list[tuple[float, str, Column]], scores: 
 
 
 def _in_words(contrast: Contrast, terms: list[tuple[float, str, Column]]) -> str:
-    signs = {1: "+", -1: "-"}
+    signs: dict[float, str] = {1: "+", -1: "-"}
     text = " ".join(f"{signs.get(factor, f'{factor:+g} x')} {row}[{column.key}]" for factor, row, column in terms)
     bound = f"within {contrast.bound:g} of 0" if contrast.says == "within" else f"above {contrast.bound:g}"
     return f"{text.removeprefix('+ ')} {bound}"
