@@ -57,9 +57,9 @@ def main(argv: list[str] | None = None) -> None:
     layers = feature_extraction.parse_layers(args.layers, config.num_hidden_layers)
     lines = feature_extraction.read_lines(args.input_file, tokenizer, args.max_seq_length, args.long_lines)
     cls = IMPLEMENTATIONS[args.model_impl].BertModel
-    model = load_network(cls, args.model_name_or_path, config=config, add_pooling_layer=False).model
+    model: torch.nn.Module = load_network(cls, args.model_name_or_path, config=config, add_pooling_layer=False).model
     target.parent.mkdir(parents=True, exist_ok=True)
-    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
+    device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     found = feature_extraction.extract(model.to(device), lines, layers, tokenizer.pad_token_id, args.batch_size, device)
     progress = tqdm(found, total=len(lines), disable=None)  # shows nothing if stderr is not a terminal
     feature_extraction.write(target, progress, layers, args.pooling, tokenizer.convert_ids_to_tokens)

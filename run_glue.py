@@ -25,17 +25,19 @@ A network that was pre-trained with --objective ltr needs --label_token last, an
 
 import sys
 
+import torch
 import transformers
-from transformers import AutoTokenizer, BertConfig
+from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
 from training.arguments import GlueArguments
+from training.engine.batches import Features
 from training.engine.best import deciding_metric
 from training.engine.flags import parse_arguments
 from training.engine.models import config_labels, load_config
 from training.engine.predict import predict
-from training.engine.run import already_finished, check_output_dir, report_errors, start_run
+from training.engine.run import Run, already_finished, check_output_dir, report_errors, start_run
 from training.tasks.bilstm import BertBiLSTMForTokenClassification
 from training.tasks.classification import glue, submission
 from training.tasks.classification.last_token import check_classes, read_at_the_end, with_labels_at_the_end
@@ -61,14 +63,21 @@ def main(argv: list[str] | None = None) -> None:
     run_all(args, setting, lambda one: run_one(one, tokenizer, config, data, setting, features))
 
 
-def run_one(args, tokenizer, config: BertConfig, data: glue.Data, setting: Setting, features: dict) -> dict:
+def run_one(
+    args: GlueArguments,
+    tokenizer: PreTrainedTokenizerBase,
+    config: BertConfig,
+    data: glue.Data,
+    setting: Setting,
+    features: dict[str, Features],
+) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_glue.py")
     model = build_network(run, glue.with_labels(config, data), config, "train" in features)
     run.describe(data=setting.facts)
     run.say(data.summary())
 
-    def evaluated(model, step: int) -> tuple[dict, None]:
+    def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, None]:
         return evaluate(run, model, data, features, step), None
 
     train = features.get("train")
@@ -81,7 +90,7 @@ def run_one(args, tokenizer, config: BertConfig, data: glue.Data, setting: Setti
     return tuned.results
 
 
-def build_network(run, config: BertConfig, before: BertConfig, training: bool):
+def build_network(run: Run[GlueArguments], config: BertConfig, before: BertConfig, training: bool) -> PreTrainedModel:
     """A network that reads the label from [CLS], or from the last token, there with or without a BiLSTM before it."""
     args, new = run.args, ("classifier.", "bert.pooler.", "lstm.")
     if args.bilstm_on_top:
@@ -95,7 +104,7 @@ def build_network(run, config: BertConfig, before: BertConfig, training: bool):
     return build_model(run, cls, config, before, new, training)
 
 
-def logits_of(run, model, rows) -> dict:
+def logits_of(run: Run[GlueArguments], model: torch.nn.Module, rows: Features) -> dict:
     """The logits (rows, classes) and, if the rows have labels, the mean loss."""
     size = run.args.per_device_eval_batch_size
     if run.args.label_token == "last":
@@ -103,9 +112,11 @@ def logits_of(run, model, rows) -> dict:
     return predict(run, model, rows, size)
 
 
-def evaluate(run, model, data, features: dict, step: int) -> dict:
+def evaluate(
+    run: Run[GlueArguments], model: torch.nn.Module, data: glue.Data, features: dict[str, Features], step: int
+) -> dict:
     """The task's metrics and the loss on every labelled split; the names of MNLI's two validation sets differ."""
-    results = {}
+    results: dict[str, float | None] = {}
     for split, rows in features.items():
         if split.startswith("validation"):
             outputs = logits_of(run, model, rows)
@@ -117,7 +128,9 @@ def evaluate(run, model, data, features: dict, step: int) -> dict:
     return results
 
 
-def write_predictions(run, model, data, features: dict) -> None:
+def write_predictions(
+    run: Run[GlueArguments], model: torch.nn.Module, data: glue.Data, features: dict[str, Features]
+) -> None:
     """Write a file for every split to predict; for a submission, print why if the GLUE server would refuse it."""
     for split in data.to_predict:
         logits = logits_of(run, model, features[split])["logits"]

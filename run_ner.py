@@ -32,23 +32,26 @@ Whole entities are scored, as by conlleval and seqeval; <split>_predictions.txt 
 import copy
 import sys
 
+import torch
 import transformers
-from transformers import AutoTokenizer, BertConfig
+from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
 from training.arguments import NerArguments
+from training.engine.batches import Features
 from training.engine.best import deciding_metric
 from training.engine.flags import parse_arguments
 from training.engine.models import config_labels, load_config
 from training.engine.predict import predict
-from training.engine.run import already_finished, check_output_dir, report_errors, start_run
+from training.engine.run import Run, already_finished, check_output_dir, report_errors, start_run
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.ner import tagged_text
-from training.tasks.ner.sources import load_data
+from training.tasks.ner.sources import Data, load_data
 from training.tasks.ner.tagger import BertFeatureTagger
 from training.tasks.seeds import Setting, run_all
 
+Tags = list[list[str]]
 METRICS = ("f1", "precision", "recall", "accuracy", "loss")
 
 
@@ -68,14 +71,22 @@ def main(argv: list[str] | None = None) -> None:
     run_all(args, setting, lambda one: run_one(one, tokenizer, config, data, setting, rows, features))
 
 
-def run_one(args, tokenizer, config: BertConfig, data, setting: Setting, rows: dict, features: dict) -> dict:
+def run_one(
+    args: NerArguments,
+    tokenizer: PreTrainedTokenizerBase,
+    config: BertConfig,
+    data: Data,
+    setting: Setting,
+    rows: dict[str, tagged_text.Rows],
+    features: dict[str, Features],
+) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_ner.py")
     model = tagger(run, config, data)
     run.describe(data=setting.facts, rows={split: len(part) for split, part in features.items()})
     run.say(data.summary() + tagged_text.remarks(rows, tokenizer))
 
-    def evaluated(model, step: int, split: str = "validation") -> tuple[dict, list | None]:
+    def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, Tags | None]:
         return evaluate(run, model, data, rows, features, step, split) if split in features else ({}, None)
 
     tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, setting.metric)
@@ -92,7 +103,7 @@ def run_one(args, tokenizer, config: BertConfig, data, setting: Setting, rows: d
     return tuned.results
 
 
-def tagger(run, config: BertConfig, data):
+def tagger(run: Run[NerArguments], config: BertConfig, data: Data) -> PreTrainedModel:
     """The network, which is fine-tuned as a whole or reads features of a frozen BERT (--feature_based)."""
     before, config = config, copy.deepcopy(config)
     vars(config).pop("auto_map", None)  # it describes the checkpoint's code; a saved model writes its own
@@ -105,10 +116,20 @@ def tagger(run, config: BertConfig, data):
         return build_model(run, modeling_bert_repro.BertForTokenClassification, config, before, new, training)
     module = transformers if run.args.model_impl == "transformers" else modeling_bert_repro
     more = {"encoder_class": module.BertModel}
-    return build_model(run, BertFeatureTagger, config, before, new, training, **more).freeze()
+    model = build_model(run, BertFeatureTagger, config, before, new, training, **more)
+    assert isinstance(model, BertFeatureTagger)
+    return model.freeze()
 
 
-def evaluate(run, model, data, rows, features, step: int, split: str) -> tuple[dict, list[list[str]]]:
+def evaluate(
+    run: Run[NerArguments],
+    model: torch.nn.Module,
+    data: Data,
+    rows: dict[str, tagged_text.Rows],
+    features: dict[str, Features],
+    step: int,
+    split: str,
+) -> tuple[dict, Tags]:
     """Tag a split; return the scores of its entities ({} if it has no tags) and the predicted tags."""
     part = data.splits[split]
     outputs = predict(run, model, features[split], run.args.per_device_eval_batch_size, per_token=True)

@@ -24,7 +24,8 @@ At the end the output folder contains model, tokenizer, model card, curves, run.
 import sys
 from functools import partial
 
-from transformers import AutoTokenizer
+import torch
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tokenization.bert_tokenizer import write_vocab
@@ -38,15 +39,17 @@ from training.engine.invariance import verify_invariance
 from training.engine.loop import training_steps
 from training.engine.model_card import write_model_card
 from training.engine.optimizer import create_optimizer, linear_schedule
-from training.engine.phases import described, phase_at
-from training.engine.run import already_finished, report_errors, start_run
+from training.engine.phases import Phase, described, phase_at
+from training.engine.run import Run, already_finished, report_errors, start_run
 from training.engine.throughput import Throughput
 from training.pretraining import evaluation
 from training.pretraining.corpora import build_corpora
+from training.pretraining.corpus import Corpus
 from training.pretraining.early_checks import check_early
+from training.pretraining.instances import PretrainingInstances
 from training.pretraining.network import build_model
 from training.pretraining.phased_batches import instances_by_length, phase_batches, planned_phases
-from training.pretraining.text import checked_text
+from training.pretraining.text import Text, checked_text
 from training.tools import doctor
 
 # Only BertForPreTraining has a pooler, which would not be trained without next sentence prediction.
@@ -114,7 +117,7 @@ def main(argv: list[str] | None = None) -> None:
     save_results(run, model, text, results | speed.results() | {"train_steps": total_steps})
 
 
-def load_or_learn_tokenizer(run, text):
+def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokenizerBase:
     """The tokenizer of --tokenizer_name, or one with a vocabulary that is learnt from the text and kept."""
     args = run.args
     if args.tokenizer_name:
@@ -128,7 +131,14 @@ def load_or_learn_tokenizer(run, text):
     return AutoTokenizer.from_pretrained(folder)
 
 
-def describe(run, text, train_corpus, eval_corpus, model, phases) -> Origin:
+def describe(
+    run: Run[PretrainingArguments],
+    text: Text,
+    train_corpus: Corpus,
+    eval_corpus: Corpus,
+    model: PreTrainedModel,
+    phases: list[Phase],
+) -> Origin:
     """Record and print what is trained on what; return the part that must be the same in a resumed run."""
     plan = described(phases, run.world_size)
     tokenizer = train_corpus.manifest["key"]["tokenizer_sha256"]
@@ -149,7 +159,14 @@ def describe(run, text, train_corpus, eval_corpus, model, phases) -> Origin:
     return Origin(text.sources, tokenizer, run.facts["initial_weights"], plan if run.args.phases else None)
 
 
-def evaluate(run, step: int, model, held_out: dict, length: int, speed) -> dict[str, float]:
+def evaluate(
+    run: Run[PretrainingArguments],
+    step: int,
+    model: torch.nn.Module,
+    held_out: dict[int, PretrainingInstances],
+    length: int,
+    speed: Throughput,
+) -> dict[str, float]:
     """Evaluate on the held-out instances of `length` tokens, and record and print the results."""
     results = evaluation.evaluate(run, model, held_out[length])
     run.log(event="eval", step=step, max_seq_length=length, **results)
@@ -159,7 +176,7 @@ def evaluate(run, step: int, model, held_out: dict, length: int, speed) -> dict[
     return results
 
 
-def save_results(run, model, text, results: dict[str, float]) -> None:
+def save_results(run: Run[PretrainingArguments], model: torch.nn.Module, text: Text, results: dict[str, float]) -> None:
     """Write the finished folder: model, curves, model card and results."""
     save_model_folder(run, model)
     if run.is_main:

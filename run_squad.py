@@ -31,8 +31,9 @@ import dataclasses
 import sys
 from pathlib import Path
 
+import torch
 import transformers
-from transformers import AutoTokenizer, BertConfig
+from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
@@ -42,7 +43,7 @@ from training.engine.best import deciding_metric
 from training.engine.flags import parse_arguments
 from training.engine.models import load_config
 from training.engine.predict import predict
-from training.engine.run import already_finished, check_output_dir, report_errors, start_run
+from training.engine.run import Run, already_finished, check_output_dir, report_errors, start_run
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.seeds import Setting, run_all
@@ -50,7 +51,8 @@ from training.tasks.squad import squad_data
 from training.tasks.squad.answers import Answers, aligner, find_answers
 from training.tasks.squad.page import write_page
 from training.tasks.squad.settings import store_settings
-from training.tasks.squad.sources import load_questions
+from training.tasks.squad.sources import Data, load_questions
+from training.tasks.squad.squad_data import Question, Windows
 from training.tasks.squad.window_cache import shared_windows
 
 
@@ -71,7 +73,9 @@ def main(argv: list[str] | None = None) -> None:
     run_all(args, setting, lambda one: run_one(one, tokenizer, config, data, setting))
 
 
-def run_one(args, tokenizer, config: BertConfig, data, setting: Setting) -> dict:
+def run_one(
+    args: SquadArguments, tokenizer: PreTrainedTokenizerBase, config: BertConfig, data: Data, setting: Setting
+) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_squad.py")
     training = "train" in data.questions
@@ -85,7 +89,7 @@ def run_one(args, tokenizer, config: BertConfig, data, setting: Setting) -> dict
     run.say(data.summary())
     questions = data.questions["validation"]
 
-    def evaluated(model, step: int) -> tuple[dict, Answers]:
+    def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, Answers]:
         return evaluate(run, model, tokenizer, questions, windows["validation"], features["validation"], step)
 
     tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, setting.metric)
@@ -99,7 +103,7 @@ def run_one(args, tokenizer, config: BertConfig, data, setting: Setting) -> dict
     return tuned.results
 
 
-def build_network(run, config: BertConfig, before: BertConfig, training: bool):
+def build_network(run: Run[SquadArguments], config: BertConfig, before: BertConfig, training: bool) -> PreTrainedModel:
     """A network that reads start and end of the answer from BERT, or from a BiLSTM on top of it."""
     new = ("qa_outputs.", "lstm.")
     if not run.args.bilstm_on_top:
@@ -110,7 +114,15 @@ def build_network(run, config: BertConfig, before: BertConfig, training: bool):
     return build_model(run, BertBiLSTMForQuestionAnswering, config, before, new, training, **more)
 
 
-def evaluate(run, model, tokenizer, questions, windows, features, step: int) -> tuple[dict, Answers]:
+def evaluate(
+    run: Run[SquadArguments],
+    model: torch.nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    questions: list[Question],
+    windows: Windows,
+    features: Features,
+    step: int,
+) -> tuple[dict, Answers]:
     """Answer the validation questions; return the official scores and the answers."""
     args = run.args
     logits = predict(run, model, features, args.per_device_eval_batch_size, per_token=True)

@@ -24,7 +24,9 @@ For validation and --test_file, <split>_predictions.csv contains the chosen endi
 import copy
 import sys
 
-from transformers import AutoTokenizer, BertConfig
+import numpy as np
+import torch
+from transformers import AutoTokenizer, BertConfig, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
@@ -33,7 +35,7 @@ from training.engine.best import deciding_metric
 from training.engine.flags import parse_arguments
 from training.engine.models import load_config
 from training.engine.predict import predict
-from training.engine.run import already_finished, check_output_dir, report_errors, start_run
+from training.engine.run import Run, already_finished, check_output_dir, report_errors, start_run
 from training.tasks import swag
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.seeds import Setting, run_all
@@ -55,7 +57,14 @@ def main(argv: list[str] | None = None) -> None:
     run_all(args, setting, lambda one: run_one(one, tokenizer, config, data, setting, features))
 
 
-def run_one(args, tokenizer, config: BertConfig, data: swag.Data, setting: Setting, features: dict) -> dict:
+def run_one(
+    args: SwagArguments,
+    tokenizer: PreTrainedTokenizerBase,
+    config: BertConfig,
+    data: swag.Data,
+    setting: Setting,
+    features: dict[str, swag.ChoiceFeatures],
+) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_swag.py")
     one_score = copy.deepcopy(config)  # every choice gets one score, whatever the labels of the checkpoint were
@@ -65,7 +74,7 @@ def run_one(args, tokenizer, config: BertConfig, data: swag.Data, setting: Setti
     run.describe(data=setting.facts)
     run.say(data.summary())
 
-    def evaluated(model, step: int, split: str = "validation"):
+    def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, np.ndarray | None]:
         return evaluate(run, model, data, features, step, split) if split in features else ({}, None)
 
     tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, setting.metric)
@@ -82,7 +91,14 @@ def run_one(args, tokenizer, config: BertConfig, data: swag.Data, setting: Setti
     return tuned.results
 
 
-def evaluate(run, model, data, features, step: int, split: str):
+def evaluate(
+    run: Run[SwagArguments],
+    model: torch.nn.Module,
+    data: swag.Data,
+    features: dict[str, swag.ChoiceFeatures],
+    step: int,
+    split: str,
+) -> tuple[dict, np.ndarray]:
     """Choose endings in a split; return the accuracy and the loss ({} if it has no labels) and the logits."""
     part = data.splits[split]
     outputs = predict(run, model, features[split], run.args.per_device_eval_batch_size)

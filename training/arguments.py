@@ -78,7 +78,7 @@ class SharedArguments:
     )
     hub_dry_run: bool = flag(False, "With --push_to_hub, only list what would be uploaded.", "free later")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         at_least(self, 1, "per_device_train_batch_size", "per_device_eval_batch_size")
         at_least(self, 1, "gradient_accumulation_steps", "logging_steps")
         at_least(self, 0, "eval_steps", "save_steps", "save_total_limit", "dataloader_num_workers", "seed")
@@ -172,7 +172,7 @@ class PretrainingArguments(SharedArguments):
     )
     eval_steps: int = flag(500, "Number of steps between two evaluations; 0: evaluate only at the end.")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         in_unit_interval(self, "mlm_probability", "mask_replace_prob", "random_replace_prob")
         in_unit_interval(self, "short_seq_prob", "validation_split")
@@ -209,7 +209,7 @@ class PretrainingArguments(SharedArguments):
             self.tokenizer_name = self.model_name_or_path
         self._check_idle()
 
-    def _check_idle(self):
+    def _check_idle(self) -> None:
         """Refuse flags that were given but have no effect in combination with the others."""
         ltr = self.objective == "ltr" and "under --objective ltr, which masks nothing"
         for reason, names in (
@@ -253,7 +253,7 @@ class FineTuningArguments(SharedArguments):
         """Whether this command is a series of runs."""
         return self.seeds is not None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if bool(self.model_name_or_path) == bool(self.config_name):
             raise ValueError(
@@ -312,7 +312,7 @@ class GlueArguments(FineTuningArguments):
         "series",
     )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.write_submission and not self.task_name:
             raise ValueError("--write_submission needs --task_name: the GLUE server knows only its own tasks")
@@ -372,7 +372,7 @@ class NerArguments(FineTuningArguments):
         8, "Rows per device in one forward pass; a row may contain several sentences."
     )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         at_least(self, 1, "lstm_size")
 
@@ -413,7 +413,7 @@ class FeatureArguments:
         "repro", "The network: that of this project, or that of transformers."
     )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         at_least(self, 1, "batch_size")
 
 

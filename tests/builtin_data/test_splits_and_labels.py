@@ -1,4 +1,4 @@
-"""The embedded default: its splits do not leak and its labels are true, on this installation's own text."""
+"""The built-in data: its splits do not leak and its labels are true, on this installation's own text."""
 
 import itertools
 import json

@@ -138,7 +138,7 @@ def test_a_file_that_the_system_cuts_short(fake_run, parts, name):
     earlier = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1, earlier[1]))
     try:
-        with pytest.raises(OSError, match=r"checkpoint-11 could not be written .*checkpoint-10 stands"):
+        with pytest.raises(OSError, match=r"checkpoint-11 could not be written .*newest checkpoint is checkpoint-10"):
             save_checkpoint(run, 11, 20, *state)
         if name == "model.safetensors":
             with pytest.raises(OSError, match="model could not be written"):
@@ -257,7 +257,7 @@ def test_another_model_is_refused(fake_run, parts, small_config):
     run = fake_run()
     folder = save_checkpoint(run, 7, 20, *parts())
     small_config.num_hidden_layers = 3
-    with pytest.raises(ValueError, match="holds another model: missing"):
+    with pytest.raises(ValueError, match="holds another model: it lacks"):
         load_checkpoint(run, folder, 20, *parts())
     small_config.num_hidden_layers, small_config.intermediate_size = 2, 41
     with pytest.raises(ValueError, match=r"of another shape: .*bias is \(37,\), expected \(41,\)"):

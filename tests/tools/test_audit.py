@@ -198,7 +198,7 @@ def test_show_and_audit_follow_the_phases(run_folder, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["audit", "nowhere"], "nowhere: no run.json; give the --output_dir"),
+        (["audit", "nowhere"], "nowhere: no run.json; give an --output_dir"),
         (["show", "RUN", "--step", "0"], "--step is 0; the run has optimiser steps 1 to 20"),
         (["show", "RUN", "--step", "21"], "--step is 21; the run has optimiser steps 1 to 20"),
         (["show", "RUN", "--step", "1", "--rank", "2"], "--rank is 2; the run has 2 processes"),

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import io
 import json
 import os
 import re
@@ -389,11 +390,13 @@ def read_files(files: list[tuple[str, str]], workers: int | None = None) -> list
         child = subprocess.Popen(
             [sys.executable, "-S", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
         )
+        assert child.stdin is not None
         json.dump(by_size[worker::workers], child.stdin)
         child.stdin.close()
         children.append(child)
     found: list[Docstring] = []
     for child in children:
+        assert child.stdout is not None
         records = json.loads(child.stdout.read() or "[]")
         child.stdout.close()
         if child.wait():
@@ -408,6 +411,7 @@ def main() -> None:
     """The main function of a child process: (path, module) pairs on stdin, docstrings on stdout, both as JSON."""
     # Without garbage collection this takes half the time: syntax trees consist of many objects, all still in use.
     gc.disable()
+    assert isinstance(sys.stdin, io.TextIOWrapper) and isinstance(sys.stdout, io.TextIOWrapper)
     sys.stdin.reconfigure(encoding="utf-8")
     sys.stdout.reconfigure(encoding="utf-8")
     records = [asdict(document) for path, module in json.load(sys.stdin) for document in read_file(path, module)]

@@ -9,12 +9,14 @@ workers and micro-batches nor on where a run was interrupted, and a resumed run 
 import copy
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from training.arguments import SharedArguments
+from training.engine.run import Run
 from training.engine.signals import only_parent_ends_me
 
 # Label of a position or item that the loss excludes: torch's default `ignore_index`. The network has the same constant
@@ -22,6 +24,16 @@ from training.engine.signals import only_parent_ends_me
 IGNORED = -100
 
 STRETCH = 50  # optimiser steps; longer stretches need less padding, but make the steps less random
+
+Batch = TypeVar("Batch")
+
+
+class TrainingData(Protocol):
+    """What a run is trained on; see the head of this file."""
+
+    def batch(self, start: int, stop: int) -> dict[str, torch.Tensor]:
+        """The examples at the positions ``[start, stop)`` of the endless stream."""
+        ...
 
 
 class Features:
@@ -61,7 +73,7 @@ class Features:
         other.seed, other.group, other._order_epoch = seed, group, None
         return other
 
-    def collate(self, indices) -> dict[str, torch.Tensor]:
+    def collate(self, indices: Sequence[int] | np.ndarray) -> dict[str, torch.Tensor]:
         """The rows at ``indices``, padded on the right to the longest of them: (B, L) and (B,)."""
         indices = np.asarray(indices)
         longest = int(self.lengths[indices].max())
@@ -94,7 +106,9 @@ class Features:
         return self._order
 
 
-def group_by_length(order: np.ndarray, lengths: np.ndarray, size: int, epoch: int, rng) -> np.ndarray:
+def group_by_length(
+    order: np.ndarray, lengths: np.ndarray, size: int, epoch: int, rng: np.random.Generator
+) -> np.ndarray:
     """Rearrange the order of an epoch so that rows of similar length share an optimiser step.
 
     Stretches of ``STRETCH`` steps are sorted by length and cut into steps, and all steps of the epoch are shuffled.
@@ -115,14 +129,14 @@ def group_by_length(order: np.ndarray, lengths: np.ndarray, size: int, epoch: in
     return np.concatenate([order[:head], steps.ravel(), order[tail:]])
 
 
-def steps_for(args, num_examples: int, global_batch_size: int) -> int:
+def steps_for(args: SharedArguments, num_examples: int, global_batch_size: float) -> int:
     """Optimiser steps of the run: ``--max_steps``, or as many as ``--num_train_epochs`` need, rounded up."""
     if args.max_steps > 0:
         return args.max_steps
     return max(1, math.ceil(args.num_train_epochs * num_examples / global_batch_size - 1e-9))
 
 
-def dealt(batches: Sequence, run) -> list[tuple[Any, bool]]:
+def dealt(batches: Sequence[Batch], run: Run[SharedArguments]) -> list[tuple[Batch, bool]]:
     """This process's batches of an evaluation, dealt to the processes in turn, and whether each of them counts.
 
     Every process gets the same number of batches, because a wrapped network communicates with the other processes in
@@ -133,17 +147,19 @@ def dealt(batches: Sequence, run) -> list[tuple[Any, bool]]:
     return [(batches[min(number, last)], number <= last) for number in range(run.rank, total, run.world_size)]
 
 
-def evaluation_due(run, step: int, num_examples: int) -> bool:
+def evaluation_due(run: Run[SharedArguments], step: int, num_examples: int) -> bool:
     """Whether to evaluate after this step: every ``--eval_steps`` or, by default, when it completes an epoch."""
     if run.args.eval_steps:
         return step % run.args.eval_steps == 0
     return step * run.global_batch_size // num_examples > (step - 1) * run.global_batch_size // num_examples
 
 
-class _MicroBatches(Dataset):
+class _MicroBatches(Dataset[dict[str, torch.Tensor]]):
     """Item k is micro-batch number k of this process, counted from the first step of the run."""
 
-    def __init__(self, source, run, size: int | None, accumulation: int | None):
+    def __init__(
+        self, source: TrainingData, run: Run[SharedArguments], size: int | None, accumulation: int | None
+    ) -> None:
         self.source = source
         self.size = size or run.args.per_device_train_batch_size
         self.per_step = accumulation or run.args.gradient_accumulation_steps
@@ -156,8 +172,13 @@ class _MicroBatches(Dataset):
 
 
 def step_batches(
-    source, run, start_step: int, total_steps: int, size: int | None = None, accumulation: int | None = None
-) -> Iterator[list[dict]]:
+    source: TrainingData,
+    run: Run[SharedArguments],
+    start_step: int,
+    total_steps: int,
+    size: int | None = None,
+    accumulation: int | None = None,
+) -> Iterator[list[dict[str, torch.Tensor]]]:
     """This process's micro-batches of the optimiser steps ``start_step + 1 .. total_steps``, one list a step.
 
     ``--dataloader_num_workers`` processes prepare them in advance; the data does not depend on their number.

@@ -10,11 +10,11 @@ import math
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file
 
+from training.arguments import FineTuningArguments
 from training.engine.checkpoint import disk_errors_explained
 from training.engine.fsdp import full_weights, is_sharded, load_full_weights
 from training.engine.run import Run
@@ -29,7 +29,7 @@ class Best:
         metric: key of the results. Higher values are better, except for a loss.
     """
 
-    def __init__(self, run: Run, metric: str):
+    def __init__(self, run: Run[FineTuningArguments], metric: str):
         self.run = run
         self.metric = metric
         self.wanted = run.args.load_best_model_at_end
@@ -114,7 +114,7 @@ class Best:
         return _numbers(self.run.output_dir, r"checkpoint-best-(\d+)")
 
 
-def deciding_metric(args: Any, names: list[str], default: str, trained: bool) -> str:
+def deciding_metric(args: FineTuningArguments, names: list[str], default: str, trained: bool) -> str:
     """The key of the results that decides which evaluation, or which run, is the best.
 
     Args:

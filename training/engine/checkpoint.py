@@ -19,8 +19,9 @@ from accelerate.utils import gather_object
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch.optim.lr_scheduler import LRScheduler
+from transformers import PreTrainedModel
 
-from training.arguments import flags_with
+from training.arguments import SharedArguments, flags_with
 from training.engine.fsdp import full_optimizer_state, full_weights, is_sharded, load_full_state
 from training.engine.run import Run
 from training.files import atomic
@@ -57,7 +58,7 @@ UNKNOWN = Origin()
 
 
 def save_checkpoint(
-    run: Run,
+    run: Run[SharedArguments],
     step: int,
     total_steps: int,
     model: torch.nn.Module,
@@ -100,7 +101,7 @@ def save_checkpoint(
     return target
 
 
-def find_checkpoint(run: Run) -> Path | None:
+def find_checkpoint(run: Run[SharedArguments]) -> Path | None:
     """The checkpoint that ``--resume_from_checkpoint`` asks for: a folder or, with ``auto``, the newest complete one.
 
     Raises:
@@ -128,7 +129,7 @@ def named_checkpoint(folder: str) -> Path:
 
 
 def load_checkpoint(
-    run: Run,
+    run: Run[SharedArguments],
     folder: Path,
     total_steps: int,
     model: torch.nn.Module,
@@ -167,7 +168,7 @@ def load_checkpoint(
 
 
 def resume(
-    run: Run,
+    run: Run[SharedArguments],
     total_steps: int,
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -198,7 +199,7 @@ def resume(
     return 0
 
 
-def save_model_folder(run: Run, model) -> None:
+def save_model_folder(run: Run[SharedArguments], model: torch.nn.Module) -> None:
     """Write ``config.json`` and ``model.safetensors`` of the finished model into the output folder.
 
     Raises:
@@ -213,7 +214,7 @@ def save_model_folder(run: Run, model) -> None:
 
 
 @contextmanager
-def disk_errors_explained(run: Run, name: str) -> Iterator[None]:
+def disk_errors_explained(run: Run[SharedArguments], name: str) -> Iterator[None]:
     """Turn an error of writing the folder ``name`` into an OSError that names the free space and the remedy."""
     try:
         yield
@@ -227,7 +228,7 @@ def disk_errors_explained(run: Run, name: str) -> Iterator[None]:
         ) from error
 
 
-def _check_same_run(run: Run, folder: Path, state: dict, total_steps: int, origin: Origin) -> None:
+def _check_same_run(run: Run[SharedArguments], folder: Path, state: dict, total_steps: int, origin: Origin) -> None:
     now = {"total_steps": total_steps, "global_batch_size": origin.phases or run.global_batch_size}
     now |= {name: getattr(run.args, name) for name in state["flags"] if hasattr(run.args, name)}
     then = {name: state[name] for name in ("total_steps", "global_batch_size")} | state["flags"]
@@ -243,7 +244,7 @@ def _check_same_run(run: Run, folder: Path, state: dict, total_steps: int, origi
             raise ValueError(f"{folder} belongs to a run {other}")
 
 
-def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model) -> None:
+def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model: PreTrainedModel) -> None:
     own = {name: tensor.shape for name, tensor in model.state_dict().items()}
     tied = model.all_tied_weights_keys or {}
     missing = [name for name in own if name not in weights and name not in tied]
@@ -263,14 +264,14 @@ def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model) -> 
         raise ValueError(f"{folder} holds a model of another configuration ({', '.join(changed)}); resume with its own")
 
 
-def _cut_metrics(run: Run, size: int) -> None:
+def _cut_metrics(run: Run[SharedArguments], size: int) -> None:
     metrics = run.output_dir / "metrics.jsonl"
     if run.is_main and _size(metrics) > size:
         os.truncate(metrics, size)
     run.accelerator.wait_for_everyone()
 
 
-def _drop_old(run: Run, step: int) -> None:
+def _drop_old(run: Run[SharedArguments], step: int) -> None:
     """Delete the oldest checkpoints beyond the limit, and drafts of a process that was killed.
 
     Checkpoints later than ``step`` do not count: they are damaged, and complete ones must not be deleted for them.

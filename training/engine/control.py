@@ -10,13 +10,16 @@ import functools
 import torch
 import transformers
 from torch.nn import functional as F
+from transformers import PreTrainedModel
+from transformers.utils import ModelOutput
 
 from training.engine.batches import IGNORED
 
 LABELS = ("labels", "next_sentence_label", "start_positions", "end_positions")
+Count = int | torch.Tensor
 
 
-def control_of(model, spans_over_padding: bool = True):
+def control_of(model: PreTrainedModel, spans_over_padding: bool = True) -> PreTrainedModel:
     """A model of transformers' class of the same name, with the same weights and with this project's loss.
 
     Args:
@@ -30,7 +33,7 @@ def control_of(model, spans_over_padding: bool = True):
     return with_exact_losses(control, spans_over_padding)
 
 
-def with_exact_losses(model, spans_over_padding: bool = True):
+def with_exact_losses(model: PreTrainedModel, spans_over_padding: bool = True) -> PreTrainedModel:
     """Make a BERT model of transformers divide its loss by the counts that it is given, as this project's heads do.
 
     The counts are ``num_items_in_batch`` and, for next sentence prediction, ``num_sequences_in_batch``. Returns the
@@ -43,7 +46,9 @@ def with_exact_losses(model, spans_over_padding: bool = True):
     stock_forward = model.forward
 
     @functools.wraps(stock_forward)
-    def forward(num_items_in_batch=None, num_sequences_in_batch=None, **batch):
+    def forward(
+        num_items_in_batch: Count | None = None, num_sequences_in_batch: Count | None = None, **batch: torch.Tensor
+    ) -> ModelOutput:
         labels = {name: batch.pop(name) for name in LABELS if name in batch}
         outputs = stock_forward(**batch)
         if "start_positions" in labels:
@@ -67,12 +72,12 @@ def with_exact_losses(model, spans_over_padding: bool = True):
     return model
 
 
-def _loss(logits: torch.Tensor, labels: torch.Tensor, count) -> torch.Tensor:
+def _loss(logits: torch.Tensor, labels: torch.Tensor, count: Count) -> torch.Tensor:
     if labels.is_floating_point():
         return F.mse_loss(logits.squeeze(-1).float(), labels.float(), reduction="sum") / count
     return _cross_entropy(logits, labels, count)
 
 
-def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, count) -> torch.Tensor:
+def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, count: Count) -> torch.Tensor:
     flat = logits.float().flatten(0, -2)
     return F.cross_entropy(flat, labels.flatten(), ignore_index=IGNORED, reduction="sum") / count

@@ -10,9 +10,15 @@ often each piece occurs. A masked language model has learnt from context if its 
 import argparse
 import importlib.util
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from training.engine.reference_curves import comparable
+
+if TYPE_CHECKING:  # a run does without matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # Okabe and Ito's palette, whose colours colour-blind readers can distinguish.
 BLUE, VERMILION, GREEN, PURPLE, ORANGE = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00"
@@ -36,7 +42,7 @@ SCORES = {
     "eval_exact_match": "exact match",
     "eval_f1": "F1",
 }
-Series = tuple[list[float], list[float]]
+Series = tuple[list[int], list[float]]  # steps, values
 
 
 def read_events(path: Path) -> list[dict]:
@@ -121,25 +127,26 @@ def draw_curves(folder: str | Path) -> Path | None:
     return path
 
 
-def canvas(title: str, panels: int):
+def canvas(title: str, panels: int) -> tuple["Figure", list["Axes"]]:
     """A figure with a title and its axes, side by side, without pyplot's global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(WIDTH * (panels + 0.2) / 2.2, 3.9), layout="constrained")
+    layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08)
+    figure = Figure(figsize=(WIDTH * (panels + 0.2) / 2.2, 3.9), layout=layout)
     FigureCanvasAgg(figure)
-    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)
     figure.suptitle(title, **TITLE)
     return figure, list(figure.subplots(1, panels, squeeze=False)[0])
 
 
-def dress(axis, title: str, below: str | None = None) -> None:
+def dress(axis: "Axes", title: str, below: str | None = None) -> None:
     """Give an axis the look of all pictures of this project; ``below`` is the label of the horizontal axis."""
     axis.set_title(title, loc="left", fontsize=11, color=INK, pad=9)
     axis.set_xlabel("optimiser steps" if below is None else below, color=GREY)
     if below is None:
         axis.xaxis.set_major_formatter("{x:,.0f}")
-        axis.xaxis.get_major_locator().set_params(integer=True, nbins=5)
+        axis.locator_params(axis="x", integer=True, nbins=5)
     axis.tick_params(colors=GREY, length=3)
     axis.grid(axis="y", color="#E4E4E4", linewidth=0.8)
     axis.set_axisbelow(True)
@@ -149,7 +156,7 @@ def dress(axis, title: str, below: str | None = None) -> None:
         axis.spines[side].set_color("#BBBBBB")
 
 
-def label_ends(axis, ends: list[tuple[float, float, str, str]]) -> None:
+def label_ends(axis: "Axes", ends: Sequence[tuple[int, float, str, str]]) -> None:
     """Label the last point of each curve, given as (step, height, text, colour), at the right edge without overlap."""
     low, high = axis.get_ylim()
     last = max(step for step, *_ in ends)
@@ -172,7 +179,12 @@ def label_ends(axis, ends: list[tuple[float, float, str, str]]) -> None:
 
 
 def draw_losses(
-    axis, train: Series, held_out: Series, entropy: float | None, title: str, reference: tuple[str, dict] | None = None
+    axis: "Axes",
+    train: Series,
+    held_out: Series,
+    entropy: float | None,
+    title: str,
+    reference: tuple[str, dict] | None = None,
 ) -> None:
     """Draw the training loss with its running mean, the held-out loss, and lines to compare them with.
 
@@ -209,7 +221,7 @@ def draw_losses(
         label_ends(axis, ends)
 
 
-def draw_scores(axis, shown: dict[str, Series]) -> None:
+def draw_scores(axis: "Axes", shown: dict[str, Series]) -> None:
     """Draw held-out scores in per cent, by label as `scores` returns them."""
     ends = []
     for (label, (steps, values)), colour in zip(shown.items(), (GREEN, PURPLE, BLUE, VERMILION, ORANGE), strict=False):

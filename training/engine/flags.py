@@ -6,9 +6,10 @@ import math
 import re
 import sys
 from dataclasses import MISSING, Field, field, fields
-from typing import Any
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from transformers import HfArgumentParser
+from transformers.hf_argparser import DataClassType
 
 NATURES = {
     "fixed": "must not change between a checkpoint and the run that resumes from it, because the data, the learning "
@@ -23,6 +24,15 @@ NATURES = {
     "series": "differs between the runs of a series, or describes the series",
     "choice": "has an effect only if the best of several evaluations is chosen",
 }
+
+
+class Dataclass(Protocol):
+    """Any dataclass, such as the flags of a script."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+Flags = TypeVar("Flags", bound=Dataclass)
 
 
 def flag(default: Any, help_text: str, nature: str = "", **options: Any) -> Any:
@@ -44,7 +54,7 @@ def flag(default: Any, help_text: str, nature: str = "", **options: Any) -> Any:
     return field(default=default, metadata=metadata)
 
 
-def natures(cls: type) -> dict[str, set[str]]:
+def natures(cls: type[Dataclass]) -> dict[str, set[str]]:
     """The natures of every flag of a dataclass, including those that a base class gives to a flag of the same name."""
     found: dict[str, set[str]] = {one.name: set() for one in fields(cls)}
     for base in cls.__mro__:
@@ -61,13 +71,13 @@ class _Parser(HfArgumentParser):
         return super().add_argument(*names, **options)
 
 
-def parse_arguments(cls: type, argv: list[str] | None = None):
+def parse_arguments(cls: type[Flags], argv: list[str] | None = None) -> Flags:
     """Parse ``argv`` (default: the command line) into ``cls``.
 
     Exits with status 2 and one line for an unknown flag or a value out of range.
     """
     needed = " ".join(f"--{one.name} {one.name.split('_')[-1].upper()}" for one in fields(cls) if _required(one))
-    parser = _Parser(cls, allow_abbrev=False, usage=f"%(prog)s {needed} [flags]; --help lists the flags")
+    parser = _Parser(DataClassType(cls), allow_abbrev=False, usage=f"%(prog)s {needed} [flags]; --help lists the flags")
     try:
         args, unknown = parser.parse_args_into_dataclasses(
             _joined(sys.argv[1:] if argv is None else argv), return_remaining_strings=True, look_for_args_file=False
@@ -94,7 +104,7 @@ def _joined(argv: list[str]) -> list[str]:
     return words
 
 
-def _unknown_flags(cls: type, unknown: list[str]) -> str:
+def _unknown_flags(cls: type[Dataclass], unknown: list[str]) -> str:
     known = [f"--{one.name}" for one in fields(cls)]
     name = unknown[0].split("=")[0]
     close = difflib.get_close_matches(name.replace("-", "_").replace("__", "--", 1), known, n=1)
@@ -102,7 +112,7 @@ def _unknown_flags(cls: type, unknown: list[str]) -> str:
     return f"unknown argument {' '.join(unknown)}{hint}"
 
 
-def at_least(args: Any, bound: float, *names: str) -> None:
+def at_least(args: object, bound: float, *names: str) -> None:
     """Raise ValueError unless the flags are finite numbers of at least ``bound``."""
     for name in names:
         if not bound <= getattr(args, name) < math.inf:
@@ -110,7 +120,7 @@ def at_least(args: Any, bound: float, *names: str) -> None:
             raise ValueError(f"--{name} must be at least {bound}{finite}; got {getattr(args, name)}")
 
 
-def in_unit_interval(args: Any, *names: str) -> None:
+def in_unit_interval(args: object, *names: str) -> None:
     """Raise ValueError unless the flags lie between 0 and 1."""
     for name in names:
         if not 0 <= getattr(args, name) <= 1:

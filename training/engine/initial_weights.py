@@ -2,10 +2,11 @@
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from safetensors import SafetensorError
+from transformers import PreTrainedModel
 from transformers.utils import (
     SAFE_WEIGHTS_INDEX_NAME,
     SAFE_WEIGHTS_NAME,
@@ -14,10 +15,20 @@ from transformers.utils import (
     cached_file,
 )
 
+from training.arguments import SharedArguments
+from training.engine.run import Run
 from training.files.hashing import sha256
 
 # The names are in the order in which transformers looks for them. An index lists the files of a sharded checkpoint.
 WEIGHT_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHTS_INDEX_NAME)
+
+
+class NetworkClass(Protocol):
+    """A class of networks, or one of transformers' Auto classes."""
+
+    def from_pretrained(self, pretrained_model_name_or_path: str, *args: Any, **kwargs: Any) -> Any:
+        """The network, or what else the options ask for."""
+        ...
 
 
 class Loaded(NamedTuple):
@@ -28,12 +39,18 @@ class Loaded(NamedTuple):
         absent: names of those new weights that the checkpoint lacks; it has the others in another shape.
     """
 
-    model: Any
+    model: PreTrainedModel
     new: list[str]
     absent: set[str]
 
 
-def load_network(cls: type, name: str, may_be_new: tuple[str, ...] = (), run=None, **options: Any) -> Loaded:
+def load_network(
+    cls: NetworkClass,
+    name: str,
+    may_be_new: tuple[str, ...] = (),
+    run: Run[SharedArguments] | None = None,
+    **options: Any,
+) -> Loaded:
     """The network ``cls`` with the weights of a checkpoint, in float32.
 
     transformers initialises weights at random if a checkpoint lacks them. Here that is allowed for heads only.
@@ -75,11 +92,17 @@ def weights_sha256(name: str, **options: Any) -> dict[str, str]:
     """
     for file in WEIGHT_FILES:
         try:
-            path = Path(cached_file(name, file, **options))
+            path = _cached(name, file, **options)
         except OSError:  # the checkpoint has no file of this name
             continue
         if file.endswith(".index.json"):
             parts = sorted(set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()))
-            return {part: sha256(Path(cached_file(name, part, **options))) for part in parts}
+            return {part: sha256(_cached(name, part, **options)) for part in parts}
         return {file: sha256(path)}
     raise ValueError(f"{name}: expected a checkpoint with weights, found none of {', '.join(WEIGHT_FILES)}")
+
+
+def _cached(name: str, file: str, **options: Any) -> Path:
+    path = cached_file(name, file, **options)
+    assert path is not None  # it raises OSError for a file that is not there
+    return Path(path)

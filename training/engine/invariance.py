@@ -9,14 +9,16 @@ All of these add up the same float32 terms in different orders, so their results
 changes the result by several per cent.
 """
 
-import argparse
 import copy
-from types import SimpleNamespace
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
 
-from training.engine.batches import step_batches
+from training.arguments import SharedArguments
+from training.engine.batches import TrainingData, step_batches
 from training.engine.loop import training_steps
 from training.engine.run import Run
 
@@ -30,7 +32,13 @@ WEIGHT_TOLERANCE = 5e-2
 TOLERANCES = (LOSS_TOLERANCE, NORM_TOLERANCE, WEIGHT_TOLERANCE)
 
 
-def verify_invariance(run: Run, model, optimizer, source, position: int = 0) -> None:
+def verify_invariance(
+    run: Run[SharedArguments],
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    source: TrainingData,
+    position: int = 0,
+) -> None:
     """Print the differences between the loop's results and the plain computation; restore model and optimiser.
 
     Args:
@@ -54,7 +62,7 @@ def verify_invariance(run: Run, model, optimizer, source, position: int = 0) -> 
         model.load_state_dict(weights)
         optimizer.load_state_dict(copy.deepcopy(state))  # an optimiser modifies the tensors that it is given
 
-    def outcome(step) -> tuple[float, float, torch.Tensor]:
+    def outcome(step: Callable[[], tuple[float, float]]) -> tuple[float, float, torch.Tensor]:
         restore()
         for group in optimizer.param_groups:
             group["lr"] = run.args.learning_rate  # at the start of the warm-up, the schedule's rate is 0
@@ -68,7 +76,7 @@ def verify_invariance(run: Run, model, optimizer, source, position: int = 0) -> 
     run.say(f"invariance: {len(batch['input_ids'])} sequences on one process: loss {loss:.6f}, norm {norm:.6f}")
     worst = [0.0, 0.0, 0.0]
     for size in (size for size in range(share, 0, -1) if share % size == 0):
-        found = outcome(lambda size=size: _loop_step(run, model, optimizer, batch, size, share // size))
+        found = outcome(partial(_loop_step, run, model, optimizer, batch, size, share // size))
         differences = _differences(plain, found, run.args.learning_rate)
         worst = [max(pair) for pair in zip(worst, differences)]
         split = f"{run.world_size} x {size} x {share // size}"
@@ -84,7 +92,9 @@ def verify_invariance(run: Run, model, optimizer, source, position: int = 0) -> 
         )
 
 
-def _plain_step(run: Run, model, optimizer, batch: dict) -> tuple[float, float]:
+def _plain_step(
+    run: Run[SharedArguments], model: nn.Module, optimizer: torch.optim.Optimizer, batch: dict
+) -> tuple[float, float]:
     unwrapped = run.accelerator.unwrap_model(model).train()
     with run.accelerator.no_sync(model):  # every process computes the whole batch
         loss = unwrapped(**batch).loss
@@ -95,14 +105,44 @@ def _plain_step(run: Run, model, optimizer, batch: dict) -> tuple[float, float]:
     return float(loss.detach()), float(norm)
 
 
-def _loop_step(run: Run, model, optimizer, batch: dict, size: int, accumulation: int) -> tuple[float, float]:
-    flags = vars(run.args) | {"dataloader_num_workers": 0}
-    split_run = Run(argparse.Namespace(**flags), run.accelerator)
-    source = SimpleNamespace(batch=lambda start, stop: {name: tensor[start:stop] for name, tensor in batch.items()})
-    schedule = SimpleNamespace(get_last_lr=lambda: [run.args.learning_rate], step=lambda: None)
-    batches = step_batches(source, split_run, 0, 1, size, accumulation)
-    step = next(training_steps(split_run, model, optimizer, schedule, batches, 1, max_grad_norm=run.args.max_grad_norm))
+def _loop_step(
+    run: Run[SharedArguments],
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch: dict,
+    size: int,
+    accumulation: int,
+) -> tuple[float, float]:
+    own_flags = copy.copy(run.args)  # not dataclasses.replace, which refuses --phases with the length made of it
+    vars(own_flags)["dataloader_num_workers"] = 0
+    split_run = Run(own_flags, run.accelerator)
+    batches = step_batches(_OneBatch(batch), split_run, 0, 1, size, accumulation)
+    schedule, limit = _Constant(run.args.learning_rate), run.args.max_grad_norm
+    step = next(training_steps(split_run, model, optimizer, schedule, batches, 1, max_grad_norm=limit))
     return step.loss, step.grad_norm
+
+
+class _OneBatch:
+    """Training data that ends with its first batch."""
+
+    def __init__(self, whole: dict[str, torch.Tensor]):
+        self.whole = whole
+
+    def batch(self, start: int, stop: int) -> dict[str, torch.Tensor]:
+        return {name: tensor[start:stop] for name, tensor in self.whole.items()}
+
+
+class _Constant(LRScheduler):
+    """A schedule that reports one learning rate and leaves the optimiser alone; hence no call of LRScheduler's."""
+
+    def __init__(self, rate: float):
+        self.rate = rate
+
+    def get_last_lr(self) -> list[float | torch.Tensor]:
+        return [self.rate]
+
+    def step(self, epoch: int | None = None) -> None:
+        pass
 
 
 def _differences(plain: tuple, found: tuple, learning_rate: float) -> list[float]:
@@ -113,5 +153,5 @@ def _differences(plain: tuple, found: tuple, learning_rate: float) -> list[float
     return [loss, norm, float((found_weights - plain_weights).abs().max()) / (learning_rate or 1.0)]
 
 
-def _described(values) -> str:
+def _described(values: Sequence[float]) -> str:
     return "loss {:.1e}, gradient norm {:.1e} (relative), weights {:.1e} (learning rates)".format(*values)

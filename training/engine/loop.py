@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch.optim.lr_scheduler import LRScheduler
 
+from training.arguments import SharedArguments
 from training.engine.batches import IGNORED
 from training.engine.checkpoint import UNKNOWN, Origin, save_checkpoint
 from training.engine.divergence import Divergence, explain_divergence
@@ -47,7 +49,7 @@ class Step:
 
 
 def training_steps(
-    run: Run,
+    run: Run[SharedArguments],
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
     scheduler: LRScheduler,
@@ -92,7 +94,7 @@ def training_steps(
             # Under fp16 the gradient scaler handles gradients that overflow: it skips the step.
             if not (np.isfinite(values["loss"]) and (np.isfinite(grad_norm) or accelerator.scaler)):
                 raise FloatingPointError(explain(_divergence(run, model, window, index, values["loss"], grad_norm)))
-            lr = scheduler.get_last_lr()[0]
+            lr = float(scheduler.get_last_lr()[0])
             _update(optimizer, scheduler, accelerator)
             loss, stopping = values.pop("loss"), values.pop("stopping")
             bar.update()
@@ -111,7 +113,9 @@ def training_steps(
                 raise SystemExit(STOPPED)
 
 
-def _forward_backward(run: Run, model, window: list[dict], counts: dict) -> dict[str, torch.Tensor]:
+def _forward_backward(
+    run: Run[SharedArguments], model: torch.nn.Module, window: list[dict], counts: dict
+) -> dict[str, torch.Tensor]:
     """Compute the gradients of the window; returns this process's share of the loss and of its parts."""
     sums: dict[str, torch.Tensor] = {}
     known = {name: counts[name] for name in ("num_items_in_batch", "num_sequences_in_batch") if name in counts}
@@ -129,12 +133,12 @@ def _forward_backward(run: Run, model, window: list[dict], counts: dict) -> dict
     return sums
 
 
-def window_counts(window: list[dict], accelerator) -> dict:
+def window_counts(window: list[dict], accelerator: Accelerator) -> dict:
     """Labelled items, sequences and real tokens of the global batch, over all micro-batches and processes."""
     device = window[0]["input_ids"].device
     counts = torch.stack(
         [
-            sum(labelled_items(batch) for batch in window),
+            torch.stack([labelled_items(batch) for batch in window]).sum(),
             torch.tensor(sum(len(batch["input_ids"]) for batch in window), device=device),
             sum(batch["attention_mask"].sum() for batch in window),
         ]
@@ -153,7 +157,7 @@ def labelled_items(batch: dict) -> torch.Tensor:
     return torch.tensor(len(batch["input_ids"]), device=batch["input_ids"].device)
 
 
-def _update(optimizer: torch.optim.Optimizer, scheduler: LRScheduler, accelerator) -> None:
+def _update(optimizer: torch.optim.Optimizer, scheduler: LRScheduler, accelerator: Accelerator) -> None:
     """Step and clear the gradients. A step that the gradient scaler skips does not advance the schedule."""
     optimizer.step()
     if not accelerator.optimizer_step_was_skipped:
@@ -161,7 +165,7 @@ def _update(optimizer: torch.optim.Optimizer, scheduler: LRScheduler, accelerato
     optimizer.zero_grad(set_to_none=True)
 
 
-def _global_sums(sums: dict[str, torch.Tensor], stopping: bool, accelerator) -> dict[str, float]:
+def _global_sums(sums: dict[str, torch.Tensor], stopping: bool, accelerator: Accelerator) -> dict[str, float]:
     """The sums over all processes and, under "stopping", the number of processes that were asked to stop."""
     loss = sums["loss"]
     values = torch.stack([*sums.values(), torch.tensor(float(stopping), device=loss.device)])
@@ -170,7 +174,7 @@ def _global_sums(sums: dict[str, torch.Tensor], stopping: bool, accelerator) -> 
 
 @torch.no_grad()
 def _divergence(
-    run: Run, model: torch.nn.Module, window: list[dict], step: int, loss: float, norm: float
+    run: Run[SharedArguments], model: torch.nn.Module, window: list[dict], step: int, loss: float, norm: float
 ) -> Divergence:
     """Compute the loss of every instance of the step alone, on all processes, to find those that are not finite."""
     unwrapped, size = run.accelerator.unwrap_model(model).eval(), len(window[0]["input_ids"])

@@ -181,14 +181,23 @@ def is_glue_of_the_hub(run: dict) -> bool:
     return bool(task) and not task.startswith(BUILTIN_TASKS) and not (flags.get("data_dir") or flags.get("train_file"))
 
 
-def metadata(kind, run, datasets, metrics, title, language, license, held_out) -> ModelCardData:
+def metadata(
+    kind: str,
+    run: dict,
+    datasets: list[str],
+    metrics: dict[str, float],
+    title: str,
+    language: str | None,
+    license: str | None,
+    held_out: str | None,
+) -> ModelCardData:
     """The metadata of the card, which the Hub reads; the arguments are those of `write_model_card`, `run` is run.json.
 
     The pipeline tag of a left-to-right model is None, because no pipeline of transformers can use it.
     """
     flags = run["flags"]
-    tag, task_name, tags = TASKS[kind]
-    task = tag
+    task, task_name, tags = TASKS[kind]
+    tag: str | None = task
     if flags.get("label_token") == "last":  # the folder is a token classifier's
         tag, tags = None, ["bert", "text-classification"]
     if flags.get("objective") == "ltr":
@@ -351,7 +360,9 @@ def limits(folder: Path, kind: str, run: dict, metrics: dict) -> str:
         lines.append("The results were measured on validation data, after the last step." + untested)
         if not run["flags"].get("model_name_or_path"):
             lines.append("The encoder was not pre-trained: this is a baseline, not a model to use.")
-    lines.append("It was not measured on other text or other languages, nor were biases that it learnt from the data.")
+    lines.append(
+        "It has not been tested on other text or in other languages, nor for biases that it learnt from the data."
+    )
     return "\n".join(f"- {line}" for line in lines)
 
 

@@ -1,14 +1,22 @@
 """Configurations of networks by name, and checks that tokenizer, network and length fit together."""
 
 from pathlib import Path
+from typing import Any
 
-from transformers import AutoConfig, BertConfig, PreTrainedModel
+from transformers import AutoConfig, BertConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization.special_tokens import check_special_tokens
-from training.arguments import CONFIG_SIZES
+from training.arguments import (
+    CONFIG_SIZES,
+    GlueArguments,
+    NerArguments,
+    SharedArguments,
+    SquadArguments,
+    SwagArguments,
+)
 
 
-def bert_config(config_name: str, vocab_size: int, **fields) -> BertConfig:
+def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:
     """A configuration for new weights.
 
     Args:
@@ -36,7 +44,11 @@ def bert_config(config_name: str, vocab_size: int, **fields) -> BertConfig:
     return BertConfig.from_pretrained(config_name, **fields)
 
 
-def load_config(args, tokenizer, label_at_cls: bool = False) -> BertConfig:
+def load_config(
+    args: GlueArguments | SquadArguments | NerArguments | SwagArguments,
+    tokenizer: PreTrainedTokenizerBase,
+    label_at_cls: bool = False,
+) -> BertConfig:
     """The configuration that the flags of a fine-tuning script ask for, checked against tokenizer and length.
 
     Args:
@@ -48,6 +60,7 @@ def load_config(args, tokenizer, label_at_cls: bool = False) -> BertConfig:
     if args.config_name:
         config = bert_config(args.config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
     else:
+        assert args.model_name_or_path is not None  # one of the two was given
         config = checkpoint_config(args.model_name_or_path)
     if label_at_cls and config.is_decoder:
         raise ValueError(
@@ -77,13 +90,13 @@ def checkpoint_config(name: str) -> BertConfig:
     return config
 
 
-def set_switches(config: BertConfig, args) -> None:
+def set_switches(config: PretrainedConfig, args: SharedArguments) -> None:
     """Set the switches that make this project's network faster (docs/lab/performance.md); they are never saved."""
     unpad_inputs = {"auto": "auto", "true": True, "false": False}[args.unpad_inputs]
     config.update({"unpad_inputs": unpad_inputs, "fast_dropout": args.fast_dropout})
 
 
-def prepare_for_training(model: PreTrainedModel, args) -> None:
+def prepare_for_training(model: PreTrainedModel, args: SharedArguments) -> None:
     """Apply the flags that change how a network of either implementation computes, but not what it computes."""
     if args.gradient_checkpointing:
         # transformers 5.23 deprecates the older name; 5.17 has only that one.
@@ -93,7 +106,7 @@ def prepare_for_training(model: PreTrainedModel, args) -> None:
         model.compile()
 
 
-def check_fit(config: BertConfig, tokenizer, max_seq_length: int) -> None:
+def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_length: int) -> None:
     """Raise ValueError unless the network has embeddings for the tokenizer's ids and for the length."""
     check_special_tokens(tokenizer)
     if len(tokenizer) > config.vocab_size:
@@ -119,7 +132,8 @@ def check_length(config: BertConfig, max_seq_length: int) -> None:
         )
 
 
-def config_labels(config) -> tuple[str, ...] | None:
+def config_labels(config: PretrainedConfig) -> tuple[str, ...] | None:
     """The label names of a model's config; None if they are transformers' placeholders (LABEL_0, ...)."""
-    names = tuple(config.id2label[number] for number in range(config.num_labels))
+    labels: dict = config.id2label or {}
+    names = tuple(labels[number] for number in range(len(labels)))
     return None if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names

@@ -1,10 +1,13 @@
 """Two variants of AdamW and the linear schedule (paper, A.2; google-research/bert ``optimization.py``)."""
 
 import re
+from collections.abc import Callable
+from typing import overload
 
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
+from torch.optim.optimizer import ParamsT
 from transformers.utils import is_torch_xla_available
 
 # Parameters without weight decay; names such as bias_ih_l0 are those of an LSTM's biases.
@@ -25,11 +28,24 @@ class BertAdamW(torch.optim.Optimizer):
     becomes unstable (Zhang et al. 2020; Mosbach et al. 2020).
     """
 
-    def __init__(self, params, lr: float, betas: tuple[float, float] = BETAS, eps: float = EPS, weight_decay=0.0):
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float,
+        betas: tuple[float, float] = BETAS,
+        eps: float = EPS,
+        weight_decay: float = 0.0,
+    ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Update all parameters that have a gradient; returns the loss that ``closure`` computes, if it is given."""
         loss = None
         if closure is not None:
@@ -45,7 +61,7 @@ class BertAdamW(torch.optim.Optimizer):
         for weight in weights:
             if not self.state[weight]:
                 self.state[weight] = {"exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
-        gradients = [weight.grad for weight in weights]
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
         means = [self.state[weight]["exp_avg"] for weight in weights]
         squares = [self.state[weight]["exp_avg_sq"] for weight in weights]
         (beta1, beta2), lr = group["betas"], group["lr"]
@@ -69,7 +85,9 @@ def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
     ]
 
 
-def create_optimizer(model: nn.Module, learning_rate: float, weight_decay: float, name: str = "adamw"):
+def create_optimizer(
+    model: nn.Module, learning_rate: float, weight_decay: float, name: str = "adamw"
+) -> torch.optim.Optimizer:
     """torch's AdamW, or ``BertAdamW`` if ``name`` is "bert_adamw"; both with the betas and eps of google-research/bert.
 
     The parameters are in the two groups of ``parameter_groups``.

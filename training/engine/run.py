@@ -16,7 +16,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from accelerate import Accelerator
@@ -24,7 +24,7 @@ from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast_
 from tqdm import tqdm
 from transformers.utils import is_torch_xla_available, logging
 
-from training.arguments import flags_with
+from training.arguments import SharedArguments, flags_with
 from training.files.atomic import write_json
 from training.files.hub_upload import check_access, upload
 
@@ -32,8 +32,13 @@ PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "nu
 # Set by torchrun, MPI's launchers and Slurm's srun. The first one counts, because srun may have started torchrun.
 PROCESS_COUNTS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 
+Result = TypeVar("Result")
+Args = TypeVar("Args", bound=SharedArguments)
+# Covariant, so that the run of any script can stand where a `Run[SharedArguments]` is asked for.
+Args_co = TypeVar("Args_co", bound=SharedArguments, covariant=True)
 
-class Run:
+
+class Run(Generic[Args_co]):
     """A run, as one of its processes sees it.
 
     Attributes:
@@ -47,7 +52,7 @@ class Run:
         unconfirmed: whether run.json was written by an earlier start, and this start may still be refused.
     """
 
-    def __init__(self, args: Any, accelerator: Accelerator):
+    def __init__(self, args: Args_co, accelerator: Accelerator):
         self.args = args
         self.seed = args.seed
         self.accelerator = accelerator
@@ -66,7 +71,7 @@ class Run:
         args = self.args
         return args.per_device_train_batch_size * args.gradient_accumulation_steps * self.world_size
 
-    def log(self, **event) -> None:
+    def log(self, **event: Any) -> None:
         """Append one record to ``metrics.jsonl`` and, if there is one, send its numbers to the tracker."""
         if self.is_main:
             with open(self.output_dir / "metrics.jsonl", "a", encoding="utf-8") as file:
@@ -87,7 +92,7 @@ class Run:
         quiet = True if not self.is_main else None
         return tqdm(total=total, desc=desc, initial=initial, disable=quiet, dynamic_ncols=True)
 
-    def describe(self, **facts) -> None:
+    def describe(self, **facts: Any) -> None:
         """Merge facts, such as hashes and counts of the data, into ``run.json``.
 
         A folder with a run.json cannot be used by another run. Scripts therefore call this only after data and model
@@ -104,7 +109,7 @@ class Run:
             self.unconfirmed = False
             self.describe()
 
-    def main_first(self, work: Callable):
+    def main_first(self, work: Callable[[], Result]) -> Result:
         """Return ``work()``, called on the main process first and then on the others, which find the files it wrote.
 
         If it raises on the main process, the others exit silently, so that the error is printed once.
@@ -132,10 +137,11 @@ class Run:
             tracker.finish()
         self.accelerator.free_memory()
         if self.is_main and args.push_to_hub:
+            assert args.hub_model_id is not None  # needed with --push_to_hub
             upload(self.output_dir, args.hub_model_id, args.hub_private_repo, args.hub_dry_run, self.say)
 
 
-def start_run(args: Any, script: str) -> Run:
+def start_run(args: Args, script: str) -> Run[Args]:
     """Check the output folder, start the processes, seed them, and gather the facts for ``run.json``.
 
     Raises:
@@ -156,7 +162,9 @@ def start_run(args: Any, script: str) -> Run:
     run = Run(args, _accelerator(args, **trackers))
     check_launch(run.accelerator)
     if args.push_to_hub:
-        run.main_first(lambda: run.is_main and check_access(args.hub_model_id, args.hub_dry_run))
+        assert args.hub_model_id is not None  # needed with --push_to_hub
+        repo_id = args.hub_model_id
+        run.main_first(lambda: check_access(repo_id, args.hub_dry_run) if run.is_main else None)
     if run.is_main:
         run.output_dir.mkdir(parents=True, exist_ok=True)
     if trackers:
@@ -182,7 +190,7 @@ def start_run(args: Any, script: str) -> Run:
     return run
 
 
-def _accelerator(args: Any, **trackers: Any) -> Accelerator:
+def _accelerator(args: SharedArguments, **trackers: Any) -> Accelerator:
     # Without cpu=True, torchrun on a machine without a GPU would start several runs of one process each.
     no_device = not (torch.accelerator.is_available() or is_torch_xla_available())
     # The other processes wait while the main process builds a corpus; torch's limit is 10 minutes on GPUs.
@@ -214,7 +222,7 @@ def check_launch(accelerator: Accelerator) -> None:
         raise ValueError("give --gradient_accumulation_steps to the script, after its name, not to the launcher")
 
 
-def check_output_dir(args: Any) -> None:
+def check_output_dir(args: SharedArguments) -> None:
     """Raise ValueError if --output_dir is a file, or holds a run or a model and no resume was asked for."""
     folder = Path(args.output_dir)
     if folder.exists() and not folder.is_dir():
@@ -236,7 +244,7 @@ def check_output_dir(args: Any) -> None:
         )
 
 
-def already_finished(args: Any) -> bool:
+def already_finished(args: SharedArguments) -> bool:
     """Whether the run that ``--resume_from_checkpoint`` asks to resume is finished; if so, print a line.
 
     No file of its folder is changed; with ``--push_to_hub`` the folder is uploaded.
@@ -263,11 +271,12 @@ def already_finished(args: Any) -> bool:
     if os.environ.get("RANK", "0") == "0":
         print(f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed", flush=True)
         if args.push_to_hub:
+            assert args.hub_model_id is not None  # needed with --push_to_hub
             upload(folder, args.hub_model_id, args.hub_private_repo, args.hub_dry_run, print)
     return True
 
 
-def changed_flags(then: dict[str, Any], args: Any) -> list[str]:
+def changed_flags(then: dict[str, Any], args: SharedArguments) -> list[str]:
     """The flags that differ from those in a run.json, except those of nature "free", each as "name then -> now"."""
     now = {name: value for name, value in dataclasses.asdict(args).items() if name not in flags_with("free")}
     # A flag that an older version did not know counts as unchanged.

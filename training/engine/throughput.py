@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from training.arguments import PretrainingArguments
 from training.engine.loop import Step
 from training.engine.run import Run
 
@@ -61,7 +62,7 @@ def measured_peak(device: torch.device, mixed_precision: str) -> float:
     return best
 
 
-def peak_of(run: Run) -> float:
+def peak_of(run: Run[PretrainingArguments]) -> float:
     """The peak FLOP/s of all processes together: `--peak_tflops` each, or else measured. All processes call it."""
     stated = run.args.peak_tflops
     own = stated * 1e12 if stated else measured_peak(run.device, run.accelerator.mixed_precision)
@@ -83,7 +84,7 @@ def peak_memory_gb(device: torch.device) -> float:
 class Throughput:
     """A clock for the training steps, without the time for evaluation and saving."""
 
-    def __init__(self, run: Run, config: Any, total_steps: int):
+    def __init__(self, run: Run[PretrainingArguments], config: Any, total_steps: int):
         self.run, self.config, self.device, self.total_steps = run, config, run.device, total_steps
         self.peak = peak_of(run)
         self.started = time.perf_counter()

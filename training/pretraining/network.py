@@ -3,13 +3,16 @@
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization.special_tokens import check_special_tokens
+from training.arguments import PretrainingArguments
 from training.engine.control import control_of
 from training.engine.initial_weights import load_network
 from training.engine.models import bert_config, check_fit, checkpoint_config, prepare_for_training, set_switches
 from training.engine.run import Run
 
 
-def build_model(run: Run, cls: type[PreTrainedModel], tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+def build_model(
+    run: Run[PretrainingArguments], cls: type[PreTrainedModel], tokenizer: PreTrainedTokenizerBase
+) -> PreTrainedModel:
     """The network with new weights, or with those of ``--model_name_or_path``.
 
     The objective decides whether attention is left to right, even if the checkpoint was trained differently.
@@ -20,6 +23,7 @@ def build_model(run: Run, cls: type[PreTrainedModel], tokenizer: PreTrainedToken
     """
     args = run.args
     left_to_right = args.objective == "ltr"
+    assert args.max_seq_length is not None  # its default is filled in when the flags are parsed
     check_special_tokens(tokenizer, masking=not left_to_right)
     if args.model_name_or_path:
         config = checkpoint_config(args.model_name_or_path)

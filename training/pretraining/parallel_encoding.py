@@ -19,8 +19,8 @@ import numpy as np
 
 from training.pretraining.encoding import Encoded, encoded_chunks
 
-_HEADER = np.dtype("<i8")
-_TYPES = (np.dtype("<i4"), _HEADER, _HEADER)  # tokens, lengths, ends
+_HEADER: np.dtype = np.dtype("<i8")
+_TYPES: tuple[np.dtype, ...] = (np.dtype("<i4"), _HEADER, _HEADER)  # tokens, lengths, ends
 
 
 def parts_folder(target: Path, world_size: int, fingerprint: str) -> Path:

@@ -41,7 +41,7 @@ def planned_phases(args: PretrainingArguments, train: dict[int, PretrainingInsta
 
 
 def phase_batches(
-    run: Run, phases: list[Phase], train: dict[int, PretrainingInstances], done: int
+    run: Run[PretrainingArguments], phases: list[Phase], train: dict[int, PretrainingInstances], done: int
 ) -> Iterator[list[dict[str, torch.Tensor]]]:
     """Yield this process's micro-batches, one list for each optimiser step after step `done`, through all phases.
 

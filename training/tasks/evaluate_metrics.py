@@ -4,8 +4,11 @@
 same keys. It needs the package `evaluate`; the scripts use `training.tasks.classification.metrics` directly.
 """
 
+from collections.abc import Sequence
+
 import datasets
 import evaluate
+from numpy.typing import ArrayLike
 
 from training.tasks.classification.glue import GLUE_TASKS
 from training.tasks.classification.metrics import METRICS
@@ -31,7 +34,7 @@ class _NumberMetric(evaluate.Metric):
     def _names(self) -> tuple[str, ...]:
         return self.names
 
-    def _compute(self, predictions, references) -> dict[str, float]:
+    def _compute(self, predictions: ArrayLike, references: ArrayLike) -> dict[str, float]:
         return {name: METRICS[name](predictions, references) for name in self._names()}
 
 
@@ -89,7 +92,7 @@ class Seqeval(evaluate.Metric):
             features=datasets.Features({"predictions": tags, "references": tags}),
         )
 
-    def _compute(self, predictions, references) -> dict:
+    def _compute(self, predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> dict:
         scores = span_scores(predictions, references)
         types = scores.pop("types")
         return types | {f"overall_{name}": value for name, value in scores.items()}

@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -171,7 +172,7 @@ def _vectors(
     """One array (L, layers, H) for every row."""
 
     def chosen_layers(outputs: ModelOutput) -> dict[str, torch.Tensor]:
-        states = outputs.hidden_states  # embeddings, layer 1, ..., the last layer
+        states = outputs["hidden_states"]  # embeddings, layer 1, ..., the last layer
         return {"vectors": torch.stack([states[layer if layer < 0 else layer + 1] for layer in layers], dim=2)}
 
     columns = {name: [getattr(row, name) for row in rows] for name in ("input_ids", "token_type_ids")}
@@ -226,7 +227,7 @@ def write_npz(path: Path, lines: Iterable, layers: list[int], pooling: str) -> N
         kept.append(pool(ids, vectors, pooling))
         all_ids += ids
         offsets.append(len(all_ids))
-    arrays = {"vectors": np.concatenate(kept), "layers": np.array(layers)}
+    arrays: dict[str, Any] = {"vectors": np.concatenate(kept), "layers": np.array(layers)}
     if pooling == "none":
         arrays |= {"input_ids": np.array(all_ids, dtype=np.int32), "offsets": np.array(offsets)}
     with open(path, "wb") as file:

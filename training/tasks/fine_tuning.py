@@ -3,12 +3,14 @@
 import copy
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization.fingerprint import tokenizer_sha256
+from training.arguments import FineTuningArguments
 from training.engine.batches import Features, evaluation_due, step_batches, steps_for
 from training.engine.best import Best
 from training.engine.checkpoint import Origin, resume, save_checkpoint, save_model_folder
@@ -21,20 +23,30 @@ from training.engine.models import config_labels, prepare_for_training, set_swit
 from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.run import Run
 
+Outcome = TypeVar("Outcome")
+Evaluate = Callable[[torch.nn.Module, int], tuple[dict, Outcome]]
+"""(prepared model, optimiser steps done) -> the results to record, and whatever else the script makes of them."""
 
-class Tuned(NamedTuple):
+
+class Tuned(NamedTuple, Generic[Outcome]):
     """A prepared model, and what ``evaluate`` returned for its present weights (``results`` and ``outcome``)."""
 
-    model: Any
+    model: torch.nn.Module
     results: dict
-    outcome: Any
+    outcome: Outcome
     trained: bool
     best: Best
 
 
 def build_model(
-    run: Run, cls: type, config: BertConfig, before: BertConfig, head: tuple[str, ...], training: bool, **more: Any
-):
+    run: Run[FineTuningArguments],
+    cls: type[PreTrainedModel],
+    config: BertConfig,
+    before: BertConfig,
+    head: tuple[str, ...],
+    training: bool,
+    **more: Any,
+) -> PreTrainedModel:
     """The network that the flags ask for. Its head is new unless that of the checkpoint fits; a line is printed.
 
     Args:
@@ -52,11 +64,14 @@ def build_model(
     if args.config_name:
         model, new = cls(config, **more), ["all weights"]
     else:
+        assert args.model_name_or_path is not None  # one of the two was given
         model, new, absent = load_network(cls, args.model_name_or_path, head, run, config=config, **more)
-        kept = hasattr(model, "classifier") and "classifier.weight" not in new
-        if kept and names and set(names) != set(config.label2id):  # the same number of classes, but different classes
-            torch.nn.init.normal_(model.classifier.weight, std=config.initializer_range)
-            torch.nn.init.zeros_(model.classifier.bias)
+        classifier = getattr(model, "classifier", None)
+        kept = classifier if "classifier.weight" not in new else None
+        other_classes = names and set(names) != set(config.label2id or {})  # the same number, but different ones
+        if isinstance(kept, torch.nn.Linear) and other_classes:
+            torch.nn.init.normal_(kept.weight, std=config.initializer_range)
+            torch.nn.init.zeros_(kept.bias)
             new += ["classifier.bias", "classifier.weight"]
         if "classifier.weight" in new and "classifier.weight" not in absent:
             why = f", in place of the checkpoint's head for {', '.join(names or [f'{before.num_labels} classes'])}"
@@ -74,13 +89,13 @@ def build_model(
 
 
 def fine_tune(
-    run: Run,
+    run: Run[FineTuningArguments],
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     train: Features | None,
-    evaluate: Callable[[Any, int], tuple[dict, Any]],
+    evaluate: Evaluate[Outcome],
     metric: str,
-) -> Tuned:
+) -> Tuned[Outcome]:
     """Train as the flags say, with evaluations and checkpoints; restore the best weights if that is asked for.
 
     Args:
@@ -95,7 +110,8 @@ def fine_tune(
     args, size = run.args, run.global_batch_size
     if train:
         train = train.shuffled(args.seed, group=size if args.group_by_length else 0)
-    total_steps = steps_for(args, len(train), size) if train else 0
+    examples = len(train) if train else 0
+    total_steps = steps_for(args, examples, size) if train else 0
     origin = _describe(run, model, tokenizer, total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
@@ -115,9 +131,9 @@ def fine_tune(
     for step in steps:
         seconds += time.perf_counter() - started
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
-            record = {"epoch": round(step.index * size / len(train), 3), "loss": step.loss}
+            record = {"epoch": round(step.index * size / examples, 3), "loss": step.loss}
             run.log(event="train", step=step.index, **record, learning_rate=step.lr, grad_norm=step.grad_norm)
-        if evaluation_due(run, step.index, len(train)) and step.index < total_steps:
+        if evaluation_due(run, step.index, examples) and step.index < total_steps:
             results, outcome = _evaluated(run, evaluate, model, step.index)
             if best.add(step.index, results, model):
                 last, stopped_early = step.index, True
@@ -136,14 +152,18 @@ def fine_tune(
     return Tuned(model, results, outcome, bool(train), best)
 
 
-def _describe(run: Run, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, total_steps: int) -> Origin:
+def _describe(
+    run: Run[FineTuningArguments], model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, total_steps: int
+) -> Origin:
     """Record in run.json what is trained; return the part that must be the same in a resumed run."""
     tokenizer_hash = tokenizer_sha256(tokenizer)
     run.describe(tokenizer_sha256=tokenizer_hash, parameters=model.num_parameters(), total_steps=total_steps)
     return Origin(run.facts["data"], tokenizer_hash, run.facts["initial_weights"])
 
 
-def _evaluated(run: Run, evaluate: Callable[[Any, int], tuple[dict, Any]], model: Any, step: int) -> tuple[dict, Any]:
+def _evaluated(
+    run: Run[FineTuningArguments], evaluate: Evaluate[Outcome], model: torch.nn.Module, step: int
+) -> tuple[dict, Outcome]:
     results, outcome = evaluate(model, step)
     if results:
         run.log(event="eval", step=step, **results)
@@ -157,7 +177,12 @@ def _speed(seconds: float, sequences: int) -> dict[str, float]:
 
 
 def save_folder(
-    run: Run, tuned: Tuned, tokenizer: PreTrainedTokenizerBase, write_vocab: Callable, kind: str, data_name: str
+    run: Run[FineTuningArguments],
+    tuned: Tuned[Any],
+    tokenizer: PreTrainedTokenizerBase,
+    write_vocab: Callable[[PreTrainedTokenizerBase, Path], object],
+    kind: str,
+    data_name: str,
 ) -> None:
     """Write the finished folder: model, tokenizer, curves and model card.
 
@@ -178,7 +203,7 @@ def save_folder(
         write_model_card(run.output_dir, kind=kind, datasets=[data_name], metrics=tuned.results)
 
 
-def finish(run: Run, tuned: Tuned) -> None:
+def finish(run: Run[FineTuningArguments], tuned: Tuned[Any]) -> None:
     """Record the results, which ends the run, and remove the files that only a resumed run would need."""
     run.finish(tuned.results)
     tuned.best.clear()

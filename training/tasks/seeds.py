@@ -10,14 +10,16 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from transformers.utils import is_torch_xla_available
 
+from training.arguments import FineTuningArguments
 from training.engine.best import goodness
 from training.engine.initial_weights import weights_sha256
 from training.engine.run import changed_flags, read_results
@@ -28,6 +30,8 @@ PAPER_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # section 4.1, with batches of 32 and 3 
 PAPER_BATCH = 32
 RESTARTS = 5  # the paper says "several"
 INTERVAL = "95 % confidence interval of the mean (Student's t)"
+
+Args = TypeVar("Args", bound=FineTuningArguments)
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Setting:
     constants: dict[str, float]
 
 
-def run_all(args, setting: Setting, run_one: Callable[..., dict]) -> None:
+def run_all(args: Args, setting: Setting, run_one: Callable[[Args], dict]) -> None:
     """Do the run, or the series of runs, that the flags describe.
 
     Args:
@@ -59,7 +63,7 @@ def run_all(args, setting: Setting, run_one: Callable[..., dict]) -> None:
         run_one(args)
 
 
-def run_series(args, setting: Setting, run_one: Callable[..., dict]) -> dict:
+def run_series(args: Args, setting: Setting, run_one: Callable[[Args], dict]) -> dict:
     """Do the runs that are not finished yet; write, print and return the summary.
 
     Raises:
@@ -90,7 +94,7 @@ def run_series(args, setting: Setting, run_one: Callable[..., dict]) -> dict:
     return summary
 
 
-def planned(args) -> list:
+def planned(args: Args) -> list[Args]:
     """The flags of every run, in order. Raises ValueError for --paper with another batch size than the paper's."""
     size = args.per_device_train_batch_size * args.gradient_accumulation_steps * _processes()
     paper = getattr(args, "paper", False)
@@ -103,13 +107,18 @@ def planned(args) -> list:
     for rate in PAPER_RATES if paper else (args.learning_rate,):
         for seed in range(args.seed, args.seed + (args.seeds or RESTARTS)):
             name = f"rate-{rate:g}-seed-{seed}" if paper else f"seed-{seed}"
-            plan = {"output_dir": str(Path(args.output_dir) / name), "seed": seed, "learning_rate": rate}
+            plan: dict[str, Any] = {
+                "output_dir": str(Path(args.output_dir) / name),
+                "seed": seed,
+                "learning_rate": rate,
+            }
             plan |= {"resume_from_checkpoint": "auto", "seeds": None, "compare_to": None}
-            plans.append(dataclasses.replace(args, **plan, **({"paper": False} if paper else {})))
+            plan |= {"paper": False} if paper else {}
+            plans.append(dataclasses.replace(args, **plan))
     return plans
 
 
-def finished(plan, setting: Setting, weights: dict | None) -> dict | None:
+def finished(plan: FineTuningArguments, setting: Setting, weights: dict | None) -> dict | None:
     """The results of a finished run; None if it was not started or not finished.
 
     Raises:
@@ -129,10 +138,10 @@ def finished(plan, setting: Setting, weights: dict | None) -> dict | None:
     return read_results(folder)
 
 
-def _launch(plan, weights: dict | None) -> dict:
+def _launch(plan: FineTuningArguments, weights: dict | None) -> dict:
     """What a run depends on besides its flags and data, with the keys of run.json."""
     precision = plan.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
-    found = {"mixed_precision": precision, "initial_weights": weights}
+    found: dict[str, Any] = {"mixed_precision": precision, "initial_weights": weights}
     if not is_torch_xla_available():  # the number of XLA processes is in no environment variable
         found["processes"] = _processes()
     return found
@@ -222,7 +231,7 @@ def _pairs(ours: list[dict], theirs: list[dict]) -> list[tuple[dict, dict]]:
     return [(run, found[key]) for run in ours if (key := tuple(run[name] for name in keys)) in found]
 
 
-def _read_other(folder: str, plans: list, setting: Setting) -> dict:
+def _read_other(folder: str, plans: Sequence[FineTuningArguments], setting: Setting) -> dict:
     path = Path(folder) / "summary.json"
     if not path.is_file():
         raise ValueError(f"--compare_to {folder}: expected summary.json there, which --seeds and --paper write")
@@ -253,8 +262,7 @@ def _validation(setting: Setting) -> dict:
 
 def table(summary: dict) -> str:
     """The summary as a text table, with one line per metric and learning rate."""
-    head = ("learning rate", "metric", "n", "mean", "std", "median", "max", INTERVAL, "degenerate")
-    rows = [head]
+    rows = [["learning rate", "metric", "n", "mean", "std", "median", "max", INTERVAL, "degenerate"]]
     for setting in summary["settings"]:
         for name, values in setting["metrics"].items():
             numbers = (values["mean"], values["std"], values["median"], values["max"])
@@ -265,8 +273,7 @@ def table(summary: dict) -> str:
     if "comparison" in summary:
         compared = dict(summary["comparison"])
         lines += ["", f"against {compared.pop('with')}, {compared.pop('pairs')} pairs of runs"]
-        head = ("metric", "mean difference", INTERVAL, "better", "worse", "p (sign test)", "p (paired t)")
-        rows = [head]
+        rows = [["metric", "mean difference", INTERVAL, "better", "worse", "p (sign test)", "p (paired t)"]]
         for name, values in compared.items():
             row = [name, f"{values['mean_difference']:+.4f}", _interval(values["interval"], "+"), str(values["wins"])]
             rows.append([*row, str(values["losses"]), _number(values["sign_test_p"]), _number(values["t_test_p"])])
@@ -276,7 +283,7 @@ def table(summary: dict) -> str:
 
 def _undefined(summary: dict) -> list[str]:
     """A line for each metric that is undefined in some runs; the table counts these as 0."""
-    counts = {}
+    counts: dict[str, int] = {}
     for setting in summary["settings"]:
         for name, values in setting["metrics"].items():
             counts[name] = counts.get(name, 0) + values["undefined"]
@@ -287,7 +294,7 @@ def _undefined(summary: dict) -> list[str]:
     ]
 
 
-def _aligned(rows: list) -> list[str]:
+def _aligned(rows: list[list[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
 

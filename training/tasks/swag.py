@@ -12,9 +12,10 @@ A row of SWAG's val.csv (some columns left out) becomes one input for each endin
 
 import csv
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -88,7 +89,7 @@ class ChoiceFeatures(Features):
         super().__init__(columns, pad_token_id, seed)
         self.lengths = np.array([max(map(len, choices)) for choices in columns["input_ids"]])
 
-    def collate(self, indices) -> dict[str, torch.Tensor]:
+    def collate(self, indices: Sequence[int] | np.ndarray) -> dict[str, torch.Tensor]:
         """The examples at ``indices``, padded on the right to the longest sequence: (B, C, L) and labels (B,)."""
         names = ("input_ids", "token_type_ids")
         flat = {name: [choice for index in indices for choice in self.columns[name][index]] for name in names}
@@ -109,8 +110,8 @@ def load_data(args: SwagArguments) -> Data:
     Raises:
         ValueError: flags that contradict each other; data that is missing or malformed, with file and line.
     """
-    files = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
-    files = {split: path for split, path in files.items() if path}
+    named = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
+    files = {split: path for split, path in named.items() if path}
     if bool(args.dataset_name) == bool(files):
         raise ValueError(f"{FILES}, or --dataset_name" + (", not both" if files else ""))
     if "train" in files and "validation" not in files:
@@ -118,6 +119,7 @@ def load_data(args: SwagArguments) -> Data:
     if files:
         splits = {split: read_swag(path, labelled=split != "test") for split, path in files.items()}
     else:
+        assert args.dataset_name is not None
         found = load_from_hub(args.dataset_name, args.dataset_config_name, FILES)
         splits = {split: _from_hub(rows, f"{args.dataset_name} {split}", split) for split, rows in found.items()}
     for split, limit in (("train", args.max_train_samples), ("validation", args.max_eval_samples)):
@@ -177,13 +179,13 @@ def _examples(columns: dict[str, list], where: Callable[[int], str], labelled: b
     return Examples(columns[CONTEXT], endings, labels, list(map(str, index)), facts)
 
 
-def _label(value, choices: int, place: str) -> int:
+def _label(value: object, choices: int, place: str) -> int:
     if isinstance(value, bool) or str(value) not in map(str, range(choices)):
         raise ValueError(f"{place}: expected a label from 0 to {choices - 1}, got {value!r}")
-    return int(value)
+    return int(str(value))
 
 
-def _from_hub(rows, source: str, split: str) -> Examples:
+def _from_hub(rows: Any, source: str, split: str) -> Examples:
     labelled = split != "test"
     try:
         names = find_columns(rows.column_names, labelled)

@@ -49,14 +49,21 @@ def ask(
         ValueError: the lengths stored with the model leave no room for context, or the tokenizer is not a fast one.
     """
     settings = settings_of(model.config)
-    lengths = [settings.pop(name) for name in ("max_seq_length", "doc_stride", "max_query_length")]
+    lengths = (settings["max_seq_length"], settings["doc_stride"], settings["max_query_length"])
     check_lengths(*lengths)
     windows = build_windows(questions, tokenizer, *lengths)
     logits = window_logits(model, windows, tokenizer.pad_token_id, batch_size)
     if threshold is None:
         threshold = stored_threshold(model.config)
-    options = {} if threshold is None else {"version_2_with_negative": True, "null_score_diff_threshold": threshold}
-    return find_answers(questions, windows, *logits, **settings, **options)
+    return find_answers(
+        questions,
+        windows,
+        *logits,
+        n_best_size=settings["n_best_size"],
+        max_answer_length=settings["max_answer_length"],
+        version_2_with_negative=threshold is not None,
+        null_score_diff_threshold=0.0 if threshold is None else threshold,
+    )
 
 
 def window_logits(

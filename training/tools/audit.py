@@ -10,10 +10,10 @@ import importlib.util
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from training.arguments import flags_with
 from training.engine.batches import IGNORED
@@ -22,7 +22,10 @@ from training.engine.phases import phase_at, phases_of, scheduled
 from training.pretraining.corpus import Corpus
 from training.pretraining.instances import PretrainingInstances, settings_of
 from training.pretraining.masking import continuation_pieces
-from training.pretraining.segments import IS_NEXT, NOT_NEXT
+from training.pretraining.segments import IS_NEXT, NOT_NEXT, EpochPlan
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SETTINGS = flags_with("instance")
 _SAMPLE = 200_000  # the largest number of documents, sentences or instances that is inspected
@@ -31,18 +34,19 @@ _SAMPLE = 200_000  # the largest number of documents, sentences or instances tha
 # --- Drawing ------------------------------------------------------------------------------------------------
 
 
-def draw_instance(tokenizer: Any, instance: dict[str, Any], width: int = 110) -> str:
+def draw_instance(tokenizer: PreTrainedTokenizerBase, instance: dict[str, Any], width: int = 110) -> str:
     """One row of a batch as text of at most `width` characters per line: columns of token, type id and label.
 
     A label is the token to predict; `.` means that the position is excluded from the loss. Padding is not shown.
     """
     length = int(instance["attention_mask"].sum())
     ids, types, labels = (instance[name][:length].tolist() for name in ("input_ids", "token_type_ids", "labels"))
-    wanted = ["." if label == IGNORED else tokenizer.convert_ids_to_tokens(label) for label in labels]
+    wanted = ["." if label == IGNORED else str(tokenizer.convert_ids_to_tokens(label)) for label in labels]
     columns = list(zip(tokenizer.convert_ids_to_tokens(ids), map(str, types), wanted))
     heads = ("input_ids", "token_type_ids", "labels")
     margin = max(map(len, heads)) + 2
-    lines, row, used = [], [], margin
+    row: list[tuple[str, ...]] = []
+    lines, used = [], margin
     for column in [*columns, None]:
         size = max(map(len, column)) + 1 if column else 0
         if column is None or (row and used + size > width):
@@ -85,7 +89,9 @@ class Line:
     good: bool
 
 
-def audit(instances: PretrainingInstances, tokenizer: Any) -> tuple[list[Line], dict[str, np.ndarray]]:
+def audit(
+    instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase
+) -> tuple[list[Line], dict[str, np.ndarray]]:
     """(findings, arrays for `draw_audit`) for the first epoch of `instances`."""
     corpus, plan = instances.corpus, instances.plan(0)
     lengths = plan.a_length + plan.b_length + np.where(plan.b_length > 0, 3, 2)
@@ -155,7 +161,7 @@ def repeated_share(tokens: np.ndarray, offsets: np.ndarray, shortest: int) -> fl
     return 1 - len(seen) / count if count else 0.0
 
 
-def _pair_lines(corpus: Corpus, plan: Any) -> list[Line]:
+def _pair_lines(corpus: Corpus, plan: EpochPlan) -> list[Line]:
     following = float((plan.label == IS_NEXT).mean())
     starts = corpus.sentences[corpus.documents]
     drawn = plan.label == NOT_NEXT
@@ -191,6 +197,7 @@ def _pair_lines(corpus: Corpus, plan: Any) -> list[Line]:
 def _mask_lines(instances: PretrainingInstances) -> tuple[np.ndarray, np.ndarray, list[Line]]:
     """The measured and the wanted shares of ([MASK], random, unchanged), and findings about them."""
     rule = instances.rule
+    assert rule is not None  # the objective masks
     count = min(instances.epoch_size(0), _SAMPLE // instances.settings.max_seq_length * 16)
     mix, real, due, specials = np.zeros(3), 0, 0, 0
     for start in range(0, count, 512):
@@ -235,10 +242,10 @@ def draw_audit(picture: dict[str, np.ndarray], path: Path) -> None:
         raise ValueError("the picture needs the package matplotlib: pip install matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(10, 6.4), layout="constrained")
+    figure = Figure(figsize=(10, 6.4), layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.12))
     FigureCanvasAgg(figure)
-    figure.get_layout_engine().set(w_pad=0.15, h_pad=0.12)
     lengths, frequencies, labels, mix = figure.subplots(2, 2).ravel()
     longest = int(picture["lengths"].max())
     step = -(-longest // 32)
@@ -260,7 +267,7 @@ def draw_audit(picture: dict[str, np.ndarray], path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def _draw_shares(axis: Any, names: list[str], shares: np.ndarray, wanted: np.ndarray) -> None:
+def _draw_shares(axis: "Axes", names: list[str], shares: np.ndarray, wanted: np.ndarray) -> None:
     places = np.arange(len(names))
     axis.set_axis_on()
     axis.bar(places, shares, width=0.6, color=BLUE)
@@ -295,7 +302,7 @@ def read_run(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def open_run(folder: Path, flags: dict[str, Any], length: int) -> tuple[PretrainingInstances, Any]:
+def open_run(folder: Path, flags: dict[str, Any], length: int) -> tuple[PretrainingInstances, PreTrainedTokenizerBase]:
     """(training instances of `length` tokens, tokenizer) of the run in `folder`."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     corpus = Corpus.open(folder / "corpus" / "train", tokenizer, verify=False)
@@ -312,7 +319,7 @@ def _print_audit(arguments: argparse.Namespace) -> None:
         _print_findings(*open_run(arguments.folder, flags, phase.length), arguments.folder / name)
 
 
-def _print_findings(instances: PretrainingInstances, tokenizer: Any, path: Path) -> None:
+def _print_findings(instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase, path: Path) -> None:
     lines, picture = audit(instances, tokenizer)
     for line in lines:
         print(f"{'ok  ' if line.good else 'LOOK'}  {line.name:20} {line.text}")

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from training.arguments import PretrainingArguments
 from training.engine.curves import read_events, series
 from training.engine.phases import phase_at, phases_of, scheduled
 from training.engine.reference_curves import FILE, references, settings_of
@@ -132,8 +133,8 @@ def diagnosis(facts: Mapping[str, Any], events: list[dict], corpus: Corpus) -> s
     if found is None:
         return None
     step, window, mean = found
-    repeated = tuple(repeated_share(corpus.tokens, *spans) for spans in corpus_spans(corpus))
-    checked = causes(facts, step, repeated)
+    documents, sentences = (repeated_share(corpus.tokens, *spans) for spans in corpus_spans(corpus))
+    checked = causes(facts, step, (documents, sentences))
     likely = "; ".join(line.text for line in checked if not line.good)
     fine = ", ".join(line.name for line in checked if line.good)
     return (
@@ -149,7 +150,7 @@ def corpus_spans(corpus: Corpus) -> list[tuple[Any, int]]:
     return [(corpus.sentences[corpus.documents], 1), (corpus.sentences, 8)]
 
 
-def consult(run: Run, corpus: Corpus) -> None:
+def consult(run: Run[PretrainingArguments], corpus: Corpus) -> None:
     """After an evaluation of a running training: print and record the diagnosis, if there is one."""
     if not run.is_main:
         return

@@ -17,7 +17,7 @@ import json
 import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from training.engine.curves import (
     BLUE,
@@ -36,6 +36,9 @@ from training.engine.curves import (
 )
 from training.tasks.classification.glue import title_of
 from training.tools.run_settings import shape, start, told_apart
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # script -> (title of its task, result key -> (name in the table, factor to per cent)). Only the first of the metrics
 # that a task has is drawn.
@@ -125,7 +128,7 @@ def compared(runs: list[Finished]) -> list[Finished]:
     """
     runs = [run for run in runs if run.task]
     starts = told_apart([run.start for run in runs], [start(run.facts) for run in runs])
-    tasks = told_apart([run.task for run in runs], [shape(run.facts) for run in runs])
+    tasks = told_apart([run.task for run in runs if run.task], [shape(run.facts) for run in runs])
     runs = [replace(run, task=task, start=begun) for run, task, begun in zip(runs, tasks, starts)]
     seen: dict[tuple, Path] = {}
     for run in runs:
@@ -144,6 +147,7 @@ def cells(runs: list[Finished]) -> dict[tuple[str, str], dict[str, Scores]]:
     """The scores of the runs by (task, metric) and by start, in the order of ``runs``, which ``compared`` returned."""
     table: dict[tuple[str, str], dict[str, Scores]] = {}
     for run in runs:
+        assert run.task is not None
         _, metrics = FINE_TUNING[run.facts["script"]]
         for key, (metric, factor) in metrics.items():
             if key in run.results:
@@ -213,7 +217,8 @@ def pretraining_row(run: Finished) -> str:
 
 def draw(runs: list[Finished], path: Path) -> None:
     """Draw a bar for every task and start and, beside them, the loss curve of the first pre-training run."""
-    bars, tuned = {}, compared(runs)
+    bars: dict[tuple[str, str], dict[str, Scores]] = {}
+    tuned = compared(runs)
     for (task, metric), row in cells(tuned).items():
         if task not in {name for name, _ in bars}:
             bars[task, metric] = row
@@ -230,7 +235,7 @@ def draw(runs: list[Finished], path: Path) -> None:
     figure.savefig(path, dpi=DPI)
 
 
-def draw_bars(axis: Any, bars: dict[tuple[str, str], dict[str, Scores]], starts: dict[str, str]) -> None:
+def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], starts: dict[str, str]) -> None:
     """Draw horizontal bars of the mean scores, grouped by task; ``starts`` has the label of each start."""
     colours = dict(zip(starts, (LIGHT_GREY, BLUE, VERMILION, GREEN, ORANGE), strict=False))
     places, names, place = [], [], 0.0

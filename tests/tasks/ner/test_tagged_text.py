@@ -115,7 +115,7 @@ def test_all_schemes_say_the_same():
 
 def test_mixed_tags_are_refused_or_read_as_conlleval_reads_them(tmp_path):
     text = "a B-X\nb O\nc I-X\nd I-X\ne B-X\nf I-Y\n\ng B-Y\n"
-    with pytest.raises(ValueError, match=r"words\.txt:3: I-X cannot follow O in the scheme BIO, .* 2 such places"):
+    with pytest.raises(ValueError, match=r"words\.txt:3: I-X cannot follow O in the scheme BIO, .* 2 places"):
         read(tmp_path, text)
     split = read(tmp_path, text, mixed_tags=True)
     assert tags(split) == [["B-X", "O", "B-X", "I-X", "B-X", "B-Y"], ["B-Y"]]

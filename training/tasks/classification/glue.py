@@ -14,12 +14,13 @@ A row of MRPC's dev.tsv (official layout, tab-separated, never quoted) becomes o
 
 import copy
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
-from transformers import PretrainedConfig, PreTrainedTokenizerBase
+from transformers import BertConfig, PreTrainedTokenizerBase
 
 from training.engine.batches import Features
 from training.tasks.classification.metrics import METRICS
@@ -67,7 +68,7 @@ class Task:
     labels: tuple[str, ...] | None
     metrics: tuple[str, ...]
     digits: tuple[str, ...] = ()
-    files: dict[str, str] | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
     header: tuple[str, ...] = ()
     positive: int = 1
     ragged_share: float = 0.0
@@ -81,7 +82,16 @@ class Task:
         return self.metrics[-1]
 
 
-def _task(folder, texts, label, labels, metrics, files=PLAIN_FILES, digits=("0", "1"), **more) -> Task:
+def _task(
+    folder: str,
+    texts: tuple[tuple[str, ...], ...],
+    label: tuple[str, ...],
+    labels: tuple[str, ...] | None,
+    metrics: tuple[str, ...],
+    files: dict[str, str] = PLAIN_FILES,
+    digits: tuple[str, ...] = ("0", "1"),
+    **more: Any,
+) -> Task:
     return Task(folder, texts, label, labels, metrics, digits, files, **more)
 
 
@@ -195,7 +205,7 @@ class Data:
     splits: dict[str, Examples]
 
     @property
-    def problem_type(self) -> str:
+    def problem_type(self) -> Literal["regression", "single_label_classification"]:
         """The value for `problem_type` in the model's config."""
         return "regression" if self.task.labels is None else "single_label_classification"
 
@@ -262,6 +272,7 @@ def _listed(header: list[str]) -> str:
 
 def encode_labels(examples: Examples, task: Task) -> list[int] | list[float]:
     """Class numbers, or scores for regression. Raises ValueError with the row of an unknown label."""
+    assert examples.labels is not None
     numbers: list = []
     if task.labels is None:
         low, high = task.score_range
@@ -284,7 +295,7 @@ def encode_labels(examples: Examples, task: Task) -> list[int] | list[float]:
     return numbers
 
 
-def with_labels(config: PretrainedConfig, data: Data) -> PretrainedConfig:
+def with_labels(config: BertConfig, data: Data) -> BertConfig:
     """A copy of a model's config whose ``id2label`` has the names that a pipeline should print."""
     names = data.task.labels or ("score",)
     config = copy.deepcopy(config)
@@ -294,7 +305,7 @@ def with_labels(config: PretrainedConfig, data: Data) -> PretrainedConfig:
     return config
 
 
-def as_text(value) -> str:
+def as_text(value: object) -> str:
     """A label as text: True, from JSON, becomes 'true', and 1 becomes '1'."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -359,7 +370,7 @@ def metric_names(data: Data) -> tuple[list[str], str]:
 
 def baselines(data: Data) -> dict[str, float]:
     """The results of a model that always predicts the most frequent class or the same score."""
-    values = {}
+    values: dict[str, float] = {}
     for split, examples in data.splits.items():
         if split.startswith("validation"):
             labels = np.asarray(examples.labels)
@@ -376,10 +387,13 @@ def baselines(data: Data) -> dict[str, float]:
 
 def score_by_category(data: Data, split: str, logits: np.ndarray) -> dict[str, float | None]:
     """The metrics of each category's rows, such as ``matthews_correlation_logic``; {} for data without categories."""
-    examples, values = data.splits[split], {}
+    examples = data.splits[split]
+    labels = examples.labels
+    assert labels is not None
+    values: dict[str, float | None] = {}
     for name, cells in examples.categories.items():
         if rows := [row for row, cell in enumerate(cells) if cell.strip()]:
-            scores = score(data.task, logits[rows], [examples.labels[row] for row in rows])
+            scores = score(data.task, logits[rows], [labels[row] for row in rows])
             ending = re.sub("[^a-z]+", "_", name.lower())
             values |= {f"{metric}_{ending}": value for metric, value in scores.items()}
     return values

@@ -11,15 +11,16 @@ Every function raises ValueError unless both arguments are one-dimensional, equa
 import math
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
-def accuracy(predictions, references) -> float:
+def accuracy(predictions: ArrayLike, references: ArrayLike) -> float:
     """The share of equal entries, from 0 to 1."""
     predictions, references = _pair(predictions, references)
     return float(np.mean(predictions == references))
 
 
-def f1(predictions, references) -> float:
+def f1(predictions: ArrayLike, references: ArrayLike) -> float:
     """F1 of class 1, the positive one in MRPC and QQP."""
     predictions, references = _pair(predictions, references)
     both = np.sum((predictions == 1) & (references == 1))
@@ -27,7 +28,7 @@ def f1(predictions, references) -> float:
     return float(2 * both / either) if either else 0.0
 
 
-def matthews_correlation(predictions, references) -> float:
+def matthews_correlation(predictions: ArrayLike, references: ArrayLike) -> float:
     """The Matthews correlation coefficient, from -1 to 1; for more than two classes Gorodkin's R_K (2004)."""
     predictions, references = _pair(predictions, references)
     classes, coded = np.unique(np.concatenate([predictions, references]), return_inverse=True)
@@ -40,7 +41,7 @@ def matthews_correlation(predictions, references) -> float:
     return covariance / math.sqrt(spread) if spread else 0.0
 
 
-def pearson(predictions, references) -> float:
+def pearson(predictions: ArrayLike, references: ArrayLike) -> float:
     """Pearson's r, from -1 to 1; NaN if either side is constant."""
     sides = [side.astype(np.float64) for side in _pair(predictions, references)]
     if any(np.ptp(side) == 0 for side in sides):
@@ -51,7 +52,7 @@ def pearson(predictions, references) -> float:
     return float(np.clip(ours @ theirs / (np.linalg.norm(ours) * np.linalg.norm(theirs)), -1.0, 1.0))
 
 
-def spearmanr(predictions, references) -> float:
+def spearmanr(predictions: ArrayLike, references: ArrayLike) -> float:
     """Spearman's rho, from -1 to 1: Pearson's r of the ranks. Tied values share their mean rank."""
     ours, theirs = _pair(predictions, references)
     return pearson(_ranks(ours), _ranks(theirs))
@@ -63,7 +64,7 @@ def _ranks(values: np.ndarray) -> np.ndarray:
     return (last - (counts - 1) / 2)[group]
 
 
-def _pair(predictions, references) -> tuple[np.ndarray, np.ndarray]:
+def _pair(predictions: ArrayLike, references: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
     predictions, references = np.asarray(predictions), np.asarray(references)
     if predictions.shape != references.shape or predictions.ndim != 1 or not len(predictions):
         raise ValueError(

@@ -7,6 +7,7 @@ alone, or `--dataset_name`), or they belong to a built-in task, which is the def
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from training.arguments import GlueArguments
 from training.builtin_data import documentation
@@ -44,8 +45,8 @@ def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) 
     Raises:
         ValueError: flags that contradict each other; a file that is missing or malformed, with file and line.
     """
-    own_files = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
-    own_files = {split: name for split, name in own_files.items() if name}
+    named = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
+    own_files = {split: name for split, name in named.items() if name}
     given = [flag for flag, there in (("--data_dir", args.data_dir), ("--dataset_name", args.dataset_name),
                                       ("--train_file, --validation_file or --test_file", own_files))
              if there]  # fmt: skip
@@ -53,7 +54,7 @@ def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) 
         raise ValueError(f"give only one of {' and '.join(given)}")
     tasks = GLUE_TASKS | BUILTIN_TASKS
     name = args.task_name or (None if given else "builtin_pair")
-    name = FORMER_NAMES.get(name, name)
+    name = FORMER_NAMES.get(name, name) if name else None
     if name and name not in tasks:
         raise ValueError(f"--task_name: expected one of {', '.join(tasks)}; got {name!r}")
     if name in BUILTIN_TASKS and given:
@@ -83,7 +84,8 @@ def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) 
 
 
 def in_order(task: Task, names: tuple[str, ...]) -> Task:
-    """The task with its classes numbered in the order of ``names``."""
+    """The task, a classification, with its classes numbered in the order of ``names``."""
+    assert task.labels is not None
     digits = tuple(task.digits[task.labels.index(name)] for name in names) if task.digits else ()
     return replace(task, labels=tuple(names), digits=digits, positive=names.index(task.labels[task.positive]))
 
@@ -100,7 +102,7 @@ def _check(data: Data, args: GlueArguments) -> Data:
         limits = {"train": args.max_train_samples, "test": None}
         data.splits[split] = examples.first(limits.get(split.split("_")[0], args.max_eval_samples))
     train = data.splits.get("train")
-    if train and data.task.labels and len(set(train.labels)) == 1:
+    if train and train.labels and data.task.labels and len(set(train.labels)) == 1:
         raise ValueError(
             f"{train.where(0)}: this and all other training examples ({len(train)}) have the label "
             f"{data.task.labels[train.labels[0]]!r}; shuffle the file, or raise --max_train_samples"
@@ -115,6 +117,7 @@ def _infer_task(task: Task, splits: dict[str, Examples], model_labels: tuple[str
         scores = model_labels and len(model_labels) == 1
         return replace(task, labels=None if scores else model_labels or (), metrics=ACCURACY)
     examples = splits[split]
+    assert examples.labels is not None
     kinds = {text: (bool(NUMBER.fullmatch(text)), bool(INTEGER.fullmatch(text)))
              for text in {as_text(value) for value in examples.labels}}  # fmt: skip
     if any(number and not integer for number, integer in kinds.values()):
@@ -151,10 +154,10 @@ def read_examples(task: Task, path: str | Path, labelled: bool) -> Examples:
         for row, text in enumerate(column):
             if not isinstance(text, str):
                 raise ValueError(f"{table.where(row)}: expected text in {name!r}, got {text!r}")
-    facts = {"source": str(path), "sha256": sha256(table.path)}
+    facts: dict = {"source": str(path), "sha256": sha256(table.path)}
     if table.skipped:
         facts["broken_lines_left_out"] = table.skipped
-    labels = table.columns[columns.label] if labelled else None
+    labels = table.columns[columns.label] if labelled and columns.label else None
     for row, label in enumerate(labels or []):
         if not isinstance(label, str | int | float) or as_text(label) != as_text(label).strip():
             raise ValueError(
@@ -247,7 +250,7 @@ def _read_hub(name: str | None, task: Task, args: GlueArguments) -> dict[str, Ex
             f"{dataset_name} ({config}) cannot be loaded from the Hub: {error}. Offline, give the official files "
             "with --data_dir FOLDER, or your own with --train_file and --validation_file"
         ) from error
-    wanted = task.files if name else ("train", "validation", "test")
+    wanted = tuple(task.files) if name else ("train", "validation", "test")
     splits = {}
     for split in wanted:
         needed = not split.startswith("test") or args.do_predict or "train" not in wanted
@@ -261,7 +264,7 @@ def _read_hub(name: str | None, task: Task, args: GlueArguments) -> dict[str, Ex
     return splits
 
 
-def _hub_examples(task: Task, rows, source: str, labelled: bool) -> Examples:
+def _hub_examples(task: Task, rows: Any, source: str, labelled: bool) -> Examples:
     try:
         columns = find_columns(task, rows.column_names, labelled)
     except ValueError as error:

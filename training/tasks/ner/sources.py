@@ -1,6 +1,7 @@
 """The sources of run_ner.py's sentences, files in columns or the Hub, and the names of their tags."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from training.arguments import NerArguments
@@ -56,8 +57,8 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
     Raises:
         ValueError: flags that contradict each other; data that is missing or malformed, with file and line.
     """
-    files = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
-    files = {split: path for split, path in files.items() if path}
+    named = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
+    files = {split: path for split, path in named.items() if path}
     if args.dataset_name and files:
         raise ValueError(f"{FILES}, or --dataset_name, not both")
     if "train" in files and "validation" not in files:
@@ -65,10 +66,11 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
     if files:
         splits = {split: read_conll(path, args.mixed_tags) for split, path in files.items()}
         for split, path in files.items():
-            splits[split].facts["sha256"] = sha256(path)
+            splits[split].facts["sha256"] = sha256(Path(path))
     elif not args.dataset_name:
         splits = {split: _builtin(split) for split in ("train", "validation")}
     else:
+        assert args.dataset_name is not None
         found = load_from_hub(args.dataset_name, args.dataset_config_name, FILES)
         splits = {split: _hub_split(rows, f"{args.dataset_name} {split}", args) for split, rows in found.items()}
     for split in ("train", "validation"):
@@ -96,7 +98,7 @@ def _labels(splits: dict[str, Split], model_labels: tuple[str, ...] | None) -> t
     first_places: dict[str, str] = {}
     for split in splits.values():
         for sentence in split.sentences if split.tagged else ():
-            for word, tag in enumerate(sentence.tags):
+            for word, tag in enumerate(sentence.known_tags):
                 if tag != "O" and tag[2:] not in first_places:
                     first_places[tag[2:]] = sentence.place(word)
     labels = ("O", *(f"{prefix}-{kind}" for kind in sorted(first_places) for prefix in "BI"))

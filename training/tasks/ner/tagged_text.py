@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -33,6 +33,9 @@ from training.arguments import NerArguments
 from training.engine.batches import IGNORED, Features
 from training.tasks.ner.metrics import span_scores
 from training.tasks.overlapping_rows import rows_around
+
+if TYPE_CHECKING:  # it imports this file
+    from training.tasks.ner.sources import Data
 
 DOCUMENT = re.compile(r"[ \t]*-DOCSTART-(?=[ \t]|$)")
 TAG = re.compile(r"O|[BIESLU]-\S+")
@@ -54,6 +57,12 @@ class Sentence:
     document: int
     where: str
     line: int | None = None
+
+    @property
+    def known_tags(self) -> list[str]:
+        """The tags, where the caller has made sure that there are some."""
+        assert self.tags is not None
+        return self.tags
 
     def place(self, word: int) -> str:
         """The file and line of a word, or the row of a data set, for error messages."""
@@ -116,7 +125,7 @@ def read_conll(path: str | Path, mixed_tags: bool = False) -> Split:
             within = True
         sentences[-1].words.append(word)
         if columns > 1:
-            sentences[-1].tags.append(tag)
+            sentences[-1].known_tags.append(tag)
     if not sentences:
         raise ValueError(f"{path}:1: expected lines of a word and its tag, got an empty file")
     split = Split(str(path), sentences, {"documents": documents})
@@ -149,7 +158,7 @@ def to_bio(split: Split, mixed_tags: bool = False) -> None:
     """
     prefixes = set()
     for sentence in split.sentences:
-        for word, tag in enumerate(sentence.tags):
+        for word, tag in enumerate(sentence.known_tags):
             if not TAG.fullmatch(tag):
                 raise ValueError(
                     f"{sentence.place(word)}: expected a tag O, B-TYPE or I-TYPE in the last column, got {tag!r}"
@@ -169,15 +178,15 @@ def to_bio(split: Split, mixed_tags: bool = False) -> None:
     if breaks[scheme]:
         split.facts["entities_that_break_the_scheme"] = len(breaks[scheme])
     for sentence in split.sentences:
-        before = ["O", *sentence.tags[:-1]]
-        sentence.tags = [_bio(previous, tag) for previous, tag in zip(before, sentence.tags)]
+        before = ["O", *sentence.known_tags[:-1]]
+        sentence.tags = [_bio(previous, tag) for previous, tag in zip(before, sentence.known_tags)]
 
 
 def _breaks(split: Split, scheme: str) -> Iterator[tuple[str, str, str]]:
     """Yield (place, tag before, tag) wherever the tags of a sentence violate a scheme."""
     for sentence in split.sentences:
         previous = "O"
-        for word, tag in enumerate([*sentence.tags, "O"]):
+        for word, tag in enumerate([*sentence.known_tags, "O"]):
             same = previous != "O" and tag != "O" and previous[2:] == tag[2:]
             if scheme == "BIOES":
                 continues = tag[0] in "IEL"
@@ -185,7 +194,7 @@ def _breaks(split: Split, scheme: str) -> Iterator[tuple[str, str, str]]:
             else:
                 wrong = tag[0] == ("I" if scheme == "BIO" else "B") and not same
             if wrong:
-                at_end = word == len(sentence.tags)
+                at_end = word == len(sentence.known_tags)
                 yield sentence.place(word - at_end), previous, "the end of the sentence" if at_end else tag
             previous = tag
 
@@ -222,7 +231,7 @@ class Rows:
         columns = {"input_ids": self.input_ids, "token_type_ids": [np.zeros_like(row) for row in self.input_ids]}
         if split.tagged:
             numbers = {label: number for number, label in enumerate(labels)}
-            tags = np.array([numbers.get(tag, IGNORED) for sentence in split.sentences for tag in sentence.tags])
+            tags = np.array([numbers.get(tag, IGNORED) for sentence in split.sentences for tag in sentence.known_tags])
             columns["labels"] = [np.full_like(row, IGNORED) for row in self.input_ids]
             for row, words, positions in zip(columns["labels"], self.words, self.positions):
                 row[positions] = tags[words]
@@ -230,7 +239,7 @@ class Rows:
 
 
 def tokenized(
-    data: Any, tokenizer: PreTrainedTokenizerBase, args: NerArguments
+    data: "Data", tokenizer: PreTrainedTokenizerBase, args: NerArguments
 ) -> tuple[dict[str, Rows], dict[str, Features]]:
     """The rows of every split, and the model's inputs made from them."""
     rows = {name: build_rows(part, tokenizer, args.max_seq_length, args.context) for name, part in data.splits.items()}
@@ -289,7 +298,7 @@ def build_rows(
 def _pieces(split: Split, tokenizer: PreTrainedTokenizerBase, chunk: int = 10_000) -> dict[str, list[int]]:
     """The pieces of every distinct word. A "[SEP]" in the text is five ordinary characters."""
     words = list(dict.fromkeys(word for sentence in split.sentences for word in sentence.words))
-    found = {}
+    found: dict[str, list[int]] = {}
     for begin in range(0, len(words), chunk):
         part = words[begin : begin + chunk]
         coded = tokenizer(part, add_special_tokens=False, split_special_tokens=True, verbose=False)
@@ -323,7 +332,7 @@ def find_tags(split: Split, rows: Rows, logits: list[np.ndarray], labels: tuple[
 
 def score(split: Split, predicted: list[list[str]]) -> dict[str, float]:
     """``precision``, ``recall``, ``f1``, ``accuracy``, and the first three by type: ``LOC_f1``."""
-    values = span_scores(predicted, [sentence.tags for sentence in split.sentences])
+    values = span_scores(predicted, [sentence.known_tags for sentence in split.sentences])
     by_type = values.pop("types")
     return values | {f"{kind}_{name}": rate for kind, rates in by_type.items() for name, rate in rates.items()}
 

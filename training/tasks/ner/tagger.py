@@ -5,6 +5,8 @@ Shapes: B batch, L length, H hidden size of BERT, N its layers, C classes.
 This file is copied into saved models, which open with `trust_remote_code=True`. It imports nothing of the project.
 """
 
+from typing import Any, Self, cast
+
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -47,14 +49,14 @@ class BertFeatureTagger(PreTrainedModel):
         count = len(range(config.num_hidden_layers + 1)[LAYERS[config.feature_based]])
         if "four" in config.feature_based and config.num_hidden_layers < 4:
             raise ValueError(f"{config.feature_based} needs 4 layers; the model has {config.num_hidden_layers}")
-        self.num_labels = config.num_labels
+        self.num_labels = cast("int", config.num_labels)  # transformers declares that it may be None
         self.bert = encoder_class(config, add_pooling_layer=False)
         self.weights = nn.Parameter(torch.zeros(count)) if "sum" in config.feature_based else None
         size = config.hidden_size * (count if "concat" in config.feature_based else 1)
         dropout = config.hidden_dropout_prob
         self.lstm = nn.LSTM(size, config.lstm_size, 2, batch_first=True, dropout=dropout, bidirectional=True)
         self.dropout = nn.Dropout(dropout)
-        self.classifier = nn.Linear(2 * config.lstm_size, config.num_labels)
+        self.classifier = nn.Linear(2 * config.lstm_size, self.num_labels)
         self.post_init()
 
     @torch.no_grad()
@@ -68,12 +70,12 @@ class BertFeatureTagger(PreTrainedModel):
         elif isinstance(module, BertFeatureTagger) and module.weights is not None:
             initialization.zeros_(module.weights)
 
-    def freeze(self):
+    def freeze(self) -> Self:
         """Exclude BERT from the training; returns self."""
         self.bert.requires_grad_(False)
         return self
 
-    def train(self, mode: bool = True):
+    def train(self, mode: bool = True) -> Self:
         """Switch the training mode of everything but BERT, whose features must be the same in every epoch."""
         super().train(mode)
         self.bert.eval()
@@ -86,7 +88,7 @@ class BertFeatureTagger(PreTrainedModel):
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: int | Tensor | None = None,
-        **kwargs,
+        **kwargs: Any,
     ) -> TokenClassifierOutput:
         """Logits (B, L, C) and loss; padding must be on the right, and labels (B, L) are class ids or -100.
 

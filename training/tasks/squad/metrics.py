@@ -12,9 +12,13 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tokenization.packed_files import read_text
 from training.tasks.squad.threshold import apply_threshold, find_best_threshold
+
+if TYPE_CHECKING:  # machines that only train may lack this package
+    import evaluate
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -178,7 +182,7 @@ def _read_object(path: str | Path, kinds: tuple[type, ...], what: str) -> dict:
     return content
 
 
-def squad_metric(version_2_with_negative: bool = False):
+def squad_metric(version_2_with_negative: bool = False) -> "evaluate.Metric":
     """An ``evaluate.Metric`` that works offline and is called like ``evaluate.load("squad")`` and "squad_v2".
 
     ``compute(predictions=[{"id", "prediction_text"[, "no_answer_probability"]}], references=[{"id", "answers":
@@ -196,7 +200,7 @@ def squad_metric(version_2_with_negative: bool = False):
     class SquadMetric(evaluate.Metric):
         """The scores of `score` for lists of predictions and references."""
 
-        def _info(self):
+        def _info(self) -> evaluate.MetricInfo:
             return evaluate.MetricInfo(
                 description=__doc__,
                 citation="Rajpurkar et al., 2016 and 2018",
@@ -204,7 +208,9 @@ def squad_metric(version_2_with_negative: bool = False):
                 features=datasets.Features(columns),
             )
 
-        def _compute(self, predictions, references, no_answer_threshold: float = 1.0):
+        def _compute(
+            self, predictions: list[dict], references: list[dict], no_answer_threshold: float = 1.0
+        ) -> dict[str, float]:
             gold = {row["id"]: row["answers"]["text"] for row in references}
             texts = {row["id"]: row["prediction_text"] for row in predictions}
             if not version_2_with_negative:

@@ -65,7 +65,7 @@ def load_questions(args: SquadArguments) -> Data:
         files = {split: Path(path) for split, path in zip(SPLITS, (args.train_file, args.validation_file)) if path}
         name = next(iter(files.values())).name
         questions = {split: read_squad(path, negative) for split, path in files.items()}
-        facts = {split: {"file": path.name, "sha256": sha256(path)} for split, path in files.items()}
+        facts: dict[str, dict] = {split: {"file": path.name, "sha256": sha256(path)} for split, path in files.items()}
     elif args.dataset_name:
         name = args.dataset_name
         questions = {split: read_hub(name, args.dataset_config_name, split, negative) for split in SPLITS}

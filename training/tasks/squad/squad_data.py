@@ -16,11 +16,14 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from tokenization.packed_files import read_text
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,15 +99,16 @@ def parse_squad(document: object, source: str, version_2_with_negative: bool = F
     return questions
 
 
-def _get(holder: object, key: str, kind: type, place: str):
+def _get(holder: object, key: str, kind: type[Value], place: str) -> Value:
     if not isinstance(holder, dict):
         raise ValueError(f"{place}: expected an object with {key!r}, got {_short(holder)}")
     if key not in holder:
         raise ValueError(f"{place}: lacks {key!r}; it has {sorted(map(str, holder))}")
     # type() instead of isinstance(), because JSON's true is a bool, which is an int in Python
-    if type(holder[key]) is not kind:
-        raise ValueError(f"{place}: {key!r} must be of type {kind.__name__}, got {_short(holder[key])}")
-    return holder[key]
+    value = holder[key]
+    if type(value) is not kind:
+        raise ValueError(f"{place}: {key!r} must be of type {kind.__name__}, got {_short(value)}")
+    return value
 
 
 def _short(value: object) -> str:
@@ -178,7 +182,7 @@ class Windows:
 
     def columns(self) -> dict:
         """The model's inputs, for ``training.engine.batches.Features``."""
-        columns = {"input_ids": self.input_ids, "token_type_ids": self.token_type_ids}
+        columns: dict = {"input_ids": self.input_ids, "token_type_ids": self.token_type_ids}
         if self.start_positions is not None:
             columns |= {"start_positions": self.start_positions, "end_positions": self.end_positions}
         return columns

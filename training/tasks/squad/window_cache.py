@@ -8,13 +8,14 @@ builds windows. If any of these changes, a new file is written. No file can beco
 import hashlib
 import json
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import tokenizers
 from transformers import PreTrainedTokenizerBase
 
+from training.arguments import SquadArguments
 from training.engine.run import Run
 from training.files.atomic import whole_file
 from training.tasks.squad import squad_data
@@ -24,17 +25,18 @@ ARRAYS = ("question", "context_begin", "first_token", "num_tokens", "start_posit
 
 
 def shared_windows(
-    run: Run, questions: dict[str, Sequence[Question]], tokenizer: PreTrainedTokenizerBase
+    run: Run[SquadArguments], questions: Mapping[str, Sequence[Question]], tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, Windows]:
     """The windows of every split; those of "train" have answers.
 
     The main process builds them once; other processes and later runs read them from ``--cache_dir``.
     """
-    args = run.args
+    args, folder = run.args, run.args.cache_dir
+    assert folder is not None  # run_squad.py fills in the default
     lengths = (args.max_seq_length, args.doc_stride, args.max_query_length)
 
     def of(split: str) -> Windows:
-        windows, origin = cached_windows(args.cache_dir, questions[split], tokenizer, *lengths, split == "train")
+        windows, origin = cached_windows(folder, questions[split], tokenizer, *lengths, split == "train")
         run.say(f"{len(windows):,} {split} windows, {origin}")
         return windows
 
@@ -129,6 +131,11 @@ def load_windows(path: Path) -> Windows:
     return Windows(
         np.split(columns["input_ids"], ends[:-1]),
         np.split(types, ends[:-1]),
+        question=columns["question"],
+        context_begin=begins,
+        first_token=columns["first_token"],
+        num_tokens=columns["num_tokens"],
         offsets=[spans[number] for number in columns["context"]],
-        **{name: columns.get(name) for name in ARRAYS},
+        start_positions=columns.get("start_positions"),
+        end_positions=columns.get("end_positions"),
     )
