@@ -29,6 +29,7 @@ from training import arguments
 from training.__main__ import COMMANDS
 from training.arguments import flags_with
 from training.engine.flags import parse_arguments
+from training.paper.flags import PaperArguments
 from training.tasks.classification import glue
 from training.tasks.classification.sources import load_data
 
@@ -121,6 +122,7 @@ def flags_of_parsers(paths) -> set[str]:
 
 def flags_of_scripts() -> set[str]:
     classes = [c for c in vars(arguments).values() if isinstance(c, type) and c.__name__.endswith("Arguments")]
+    classes.append(PaperArguments)
     return {f"--{field.name}" for c in classes for field in fields(c)}
 
 
@@ -167,7 +169,7 @@ def refused(script: str, words: list[str], command: str) -> list[str]:
     """An error if the script has no such flags or does not accept their values. Nothing is run."""
     cls = re.search(r"parse_arguments\((\w+)", (ROOT / script).read_text(encoding="utf-8")).group(1)
     try:
-        parse_arguments(getattr(arguments, cls), words)
+        parse_arguments(vars(arguments).get(cls) or PaperArguments, words)
     except SystemExit:
         return [f"{command}: refused by {script}"]
     return []

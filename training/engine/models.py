@@ -65,7 +65,8 @@ def load_config(
     if label_at_cls and config.is_decoder:
         raise ValueError(
             "the model attends left to right (is_decoder in its config): [CLS], from which the label is read, comes "
-            "first and sees no other token; use a model pre-trained with --objective mlm_nsp or mlm"
+            "first and sees no other token; use a model pre-trained with --objective mlm_nsp or mlm, or run_glue.py "
+            "with --label_token last"
         )
     check_fit(config, tokenizer, args.max_seq_length)
     return config
