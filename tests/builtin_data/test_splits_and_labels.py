@@ -94,7 +94,7 @@ def test_installed_packages_are_found_without_import(monkeypatch, tmp_path):
         ("Of numpy.sum() or x. `None` is", "Of numpy.sum() or x."),
     ],
 )
-def test_first_sentence(text, expected):
+def test_the_first_sentence_of_a_text(text, expected):
     assert first_sentence(text) == expected
 
 

@@ -45,7 +45,7 @@ def test_biases_of_an_lstm_are_spared_too():
     assert [len(group["params"]) for group in groups] == [8, 8]
 
 
-def test_one_step_by_hand():
+def test_one_step_worked_by_hand():
     """The first step of AdamW subtracts lr * weight_decay * weight, and then lr * sign(gradient)."""
     layer = torch.nn.Linear(1, 1)
     with torch.no_grad():
@@ -58,7 +58,7 @@ def test_one_step_by_hand():
     assert layer.bias.item() == pytest.approx(3.0 - 0.1, abs=1e-5)
 
 
-def test_googles_adam_by_hand():
+def test_googles_adam_worked_by_hand():
     """Two steps of one weight at lr 0.1, decay 0.01, gradients 2 and -1.
 
     m = 0.2, v = 0.004: 0.2 / (0.06324555 + 1e-6) = 3.16222766; w = 1 - 0.1 (3.16222766 + 0.01) = 0.68277723.

@@ -113,7 +113,7 @@ def test_gradient_checkpointing_changes_nothing(name, use_reentrant):
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("is_decoder", [False, True])
-def test_attention_direction(attention, is_decoder):
+def test_only_bidirectional_attention_reaches_earlier_positions(attention, is_decoder):
     """A change of token 5 changes earlier positions if attention is bidirectional, and only then."""
     model = ours("BertModel", attention, is_decoder=is_decoder)
     inputs = make_inputs("BertModel")

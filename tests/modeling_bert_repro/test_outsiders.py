@@ -98,7 +98,7 @@ def test_per_sample_gradients_by_hooks(name):
     torch.testing.assert_close(each.sum(0), dense.weight.grad)
 
 
-def test_a_network_without_layers():
+def test_a_network_without_layers_works():
     own, reference = pair("BertForSequenceClassification", num_hidden_layers=0)
     inputs = make_inputs("BertForSequenceClassification")
     inputs["attention_mask"][0, 4:] = 0

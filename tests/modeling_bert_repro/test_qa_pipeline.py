@@ -228,7 +228,7 @@ def test_tokenizers_that_do_not_fit_are_refused(tokenizer, vocab):
         QuestionAnsweringPipeline(model=network(tokenizer), tokenizer=other, device="cpu")
 
 
-def test_a_model_without_segments(tokenizer):
+def test_a_model_without_segments_answers(tokenizer):
     config = DistilBertConfig(vocab_size=len(tokenizer), dim=32, n_layers=1, n_heads=2, hidden_dim=64)
     other = copy.deepcopy(tokenizer)
     other.model_input_names = ["input_ids", "attention_mask"]

@@ -34,7 +34,7 @@ def attention(query, key, value, mask=None):
 
 
 @pytest.mark.parametrize("mask", [None, "padding", "blind row"])
-def test_dropout_attention_to_the_second_order(in_small_blocks, mask):
+def test_dropout_attention_has_the_right_second_derivative(in_small_blocks, mask):
     attended = None if mask is None else torch.ones(3, 1, 5, 5, dtype=torch.bool)
     if mask == "padding":
         attended[1, ..., 3:] = False
@@ -46,12 +46,12 @@ def test_dropout_attention_to_the_second_order(in_small_blocks, mask):
     assert torch.autograd.gradgradcheck(lambda *x: seeded(attention, *x, attended), inputs)
 
 
-def test_dropout_to_the_second_order(in_small_blocks):
+def test_dropout_has_the_right_second_derivative(in_small_blocks):
     dropped = lambda x: seeded(fast_dropout.fast_dropout, x, 0.3).square()  # noqa: E731
     assert torch.autograd.gradgradcheck(dropped, [draw(4, 5)])
 
 
-def test_cross_entropy_to_the_second_order(in_small_blocks):
+def test_cross_entropy_has_the_right_second_derivative(in_small_blocks):
     loss = lambda logits: losses.cross_entropy(logits, LABELS, 3)  # noqa: E731
     assert loss(draw(7, 10)).grad_fn.next_functions[0][0].name().startswith("LargeCrossEntropy")
     assert torch.autograd.gradcheck(loss, [draw(7, 10)])
@@ -73,7 +73,7 @@ def test_gradient_penalty_of_a_whole_model(name, monkeypatch):
         torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-9)
 
 
-def test_torch_func_transforms(in_small_blocks):
+def test_the_transforms_of_torch_func_work(in_small_blocks):
     """torch.func.grad and vmap of grad work for the loss, and grad for dropout."""
     logits = draw(7, 10).detach()
     expected = torch.autograd.functional.jacobian(lambda x: F.cross_entropy(x, LABELS, reduction="sum") / 3, logits)

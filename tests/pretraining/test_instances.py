@@ -135,7 +135,7 @@ def test_nothing_is_lost_when_nothing_is_cut(tmp_path, tokenizer):
     assert np.array_equal(np.sort(np.concatenate(used)), np.arange(corpus.num_tokens))
 
 
-def test_short_sequences(corpus, tokenizer):
+def test_a_share_of_the_sequences_is_short(corpus, tokenizer):
     lengths = {}
     for share in (0.0, 0.1, 1.0):
         plan = instances_of(corpus, tokenizer, short_seq_prob=share, max_seq_length=64).plan(0)
@@ -150,7 +150,7 @@ def test_short_sequences(corpus, tokenizer):
 @pytest.mark.parametrize(
     ("a", "b", "capacity"), [(9, 3, 10), (3, 9, 10), (9, 9, 10), (9, 9, 11), (6, 5, 11), (5, 6, 11), (4, 5, 10)]
 )
-def test_cutting_is_googles(a, b, capacity):
+def test_cutting_is_that_of_google(a, b, capacity):
     expected_a, expected_b = a, b
     while expected_a + expected_b > capacity:  # This is truncate_seq_pair of create_pretraining_data.py.
         if expected_a > expected_b:

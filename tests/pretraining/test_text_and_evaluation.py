@@ -80,7 +80,7 @@ def test_held_out_text_is_a_share_of_the_documents_or_a_file(pretrained, tmp_pat
 
 
 @pytest.mark.parametrize("static", [False, True])
-def test_static_shapes(pretrained, text_file, tmp_path, monkeypatch, static):
+def test_static_shapes_never_change(pretrained, text_file, tmp_path, monkeypatch, static):
     """With --static_shapes, every module sees one shape only, although half of the instances are short."""
     build, shapes = run_pretraining.build_model, {}
 

@@ -72,7 +72,7 @@ def refused(capsys, *argv: str) -> str:
 
 
 @pytest.mark.parametrize("task", EXPECTED)
-def test_every_task(tmp_path, pretrained, files, task, capsys):
+def test_every_task_runs_from_end_to_end(tmp_path, pretrained, files, task, capsys):
     folder = tmp_path / "run"
     results = train(folder, pretrained, files, task, "--max_steps=1", "--do_predict")
     assert set(results) == EXPECTED[task] | ALWAYS
@@ -281,7 +281,7 @@ def test_random_weights_and_the_built_in_task_are_the_defaults(tmp_path, tokeniz
 
 
 @pytest.mark.parametrize("kind", ["jsonl", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("csv", "tsv"))])
-def test_files_of_a_users_own(tmp_path, pretrained, kind):
+def test_a_users_own_files_need_no_task(tmp_path, pretrained, kind):
     rows = [(f"{word} house", word) for word in ("red", "green", "blue")] * 8
     lines = [json.dumps({"text": text, "label": label}) for text, label in rows]
     if kind != "jsonl":

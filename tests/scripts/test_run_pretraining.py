@@ -180,7 +180,7 @@ def test_plain_transformers_opens_the_folder(finished, tokenizer_folder):
     assert "sparse_prediction" not in (finished / "config.json").read_text()
 
 
-def test_two_phases_in_one_run(flags, monkeypatch):
+def test_one_run_has_two_phases_and_one_schedule(flags, monkeypatch):
     """tests/engine/test_kill.py resumes runs in both phases."""
     evaluate, evaluated = evaluation.evaluate, []
     monkeypatch.setattr(

@@ -204,7 +204,7 @@ def test_features_are_made_once_for_all_runs(tmp_path, pretrained, glue_files, m
     assert calls == [1]
 
 
-def test_the_papers_search(tmp_path, pretrained, glue_files, counted, capsys):
+def test_the_papers_search_makes_a_run_for_each_rate(tmp_path, pretrained, glue_files, counted, capsys):
     summary = run(tmp_path / "p", pretrained, glue_files, "sst2", "--paper", "--seeds=1")
     assert counted == [f"rate-{rate}-seed-42" for rate in ("5e-05", "4e-05", "3e-05", "2e-05")]
     assert [s["learning_rate"] for s in summary["settings"]] == [5e-5, 4e-5, 3e-5, 2e-5]

@@ -40,7 +40,7 @@ def message(**given) -> str:
     return str(caught.value)
 
 
-def test_the_official_layout(tmp_path):
+def test_the_official_layout_is_read(tmp_path):
     examples = swag.read_swag(write(tmp_path, SWAG))
     assert examples.contexts == ["A man takes a violin, slowly.", "The child runs.", "Two teams meet."]
     assert examples.endings[0] == [
@@ -138,7 +138,7 @@ def test_no_row_of_swag_is_lost(tmp_path):
     assert data.describe()["splits"]["validation"]["examples"] == 140
 
 
-def test_swag_from_the_hub(monkeypatch):
+def test_swag_is_read_from_the_hub(monkeypatch):
     datasets = pytest.importorskip("datasets")
     columns = {"sent1": ["a", "b"], "sent2": ["c", "d"], "video-id": ["v", "w"]}
     columns |= {f"ending{i}": [f"e{i}", f"f{i}"] for i in range(4)}

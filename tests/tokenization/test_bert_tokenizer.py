@@ -55,7 +55,7 @@ def test_path_list_and_mapping_build_the_same(tmp_path):
         ("no/vocab.txt", "no such file"),
     ],
 )
-def test_bad_vocabularies(vocab, message):
+def test_bad_vocabularies_are_refused(vocab, message):
     with pytest.raises(ValueError, match=message):
         build_tokenizer(vocab)
 
@@ -110,7 +110,7 @@ def test_without_cls_and_sep_it_tokenizes_and_says_what_it_cannot_do(tmp_path):
     assert write_vocab(tokenizer, tmp_path) and len(load_vocab(tmp_path / "vocab.txt")) == 9
 
 
-def test_case_and_accents():
+def test_case_and_accents_follow_the_options():
     assert build_tokenizer(PIECES).tokenize("The Café") == ["the", "cafe"]
     assert build_tokenizer(PIECES, do_lower_case=False).tokenize("The the") == ["The", "the"]
     assert build_tokenizer(PIECES, strip_accents=False).tokenize("café") == ["[UNK]"]
@@ -136,7 +136,7 @@ def test_save_pretrained_names_its_files(tokenizer, tmp_path):
     assert "x-vocab.txt" in names and (tmp_path / "x-vocab.txt").is_file()
 
 
-def test_save_vocabulary(tokenizer, tmp_path):
+def test_save_vocabulary_writes_vocab_txt(tokenizer, tmp_path):
     assert tokenizer.save_vocabulary(tmp_path) == (str(tmp_path / "vocab.txt"),)
     assert list(load_vocab(tmp_path / "vocab.txt")) == PIECES
 
@@ -248,14 +248,14 @@ def test_batches_padding_and_truncation(tokenizer):
     assert len(build_tokenizer(PIECES, model_max_length=9)("the " * 600, truncation=True)["input_ids"]) == 9
 
 
-def test_windows_with_a_stride(tokenizer):
+def test_long_texts_are_cut_into_windows_with_a_stride(tokenizer):
     windows = tokenizer(
         "the", "un , ! the", truncation="only_second", max_length=6, stride=1, return_overflowing_tokens=True
     )
     assert windows["input_ids"] == [[2, 12, 3, 5, 10, 3], [2, 12, 3, 10, 11, 3], [2, 12, 3, 11, 12, 3]]
 
 
-def test_decoding(tokenizer):
+def test_decoding_gives_the_text_back(tokenizer):
     ids = tokenizer("unwanted, running!")["input_ids"]
     assert tokenizer.decode(ids, skip_special_tokens=True) == "unwanted, running!"
     assert tokenizer.decode(ids).startswith("[CLS] unwanted")

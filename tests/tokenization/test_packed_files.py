@@ -142,7 +142,7 @@ def test_damage_is_named_with_its_line(tmp_path):
             assert stream.read() in (b"one\ntwo\n", b"one\ntwo\nold")
 
 
-def test_other_unreadable_files(tmp_path):
+def test_other_unreadable_files_are_refused(tmp_path):
     assert [kind_of(name) for name in ("a.txt", "b.jsonl.gz", "c.tsv.xz", "d.xz")] == [".txt", ".jsonl", ".tsv", ""]
     with pytest.raises(ValueError, match=r"no\.txt: cannot be read: No such file or directory; check the path"):
         read_text(tmp_path / "no.txt")

@@ -53,7 +53,7 @@ def test_ideographs_are_words():
         ({"do_lower_case": False, "strip_accents": True}, ["HeLLo", "!", "how", "Are", "yoU", "?", "Hallo"]),
     ],
 )
-def test_case_and_accents(options, words):
+def test_case_and_accents_follow_the_options(options, words):
     assert BasicTokenizer(**options).tokenize(" \tHeLLo!how  \n Are yoU?  Hällo ") == words
 
 
@@ -95,7 +95,7 @@ def test_a_word_of_more_than_100_characters_is_unknown():
         ("_is_punctuation", "-$`.^~@«", "A \u00a9"),
     ],
 )
-def test_character_classes(function, true, false):
+def test_characters_are_classified_as_by_google(function, true, false):
     answers = {char: getattr(wordpiece, function)(char) for char in true + false}
     assert answers == {**dict.fromkeys(true, True), **dict.fromkeys(false, False)}
 
@@ -147,7 +147,7 @@ def test_load_vocab_reads_either_end_of_line_and_odd_characters(tmp_path):
         (b"a\n\xff\n", "vocab.txt:2: expected UTF-8, got byte 0xff"),
     ],
 )
-def test_bad_vocabulary_files(tmp_path, content, message):
+def test_bad_vocabulary_files_are_refused(tmp_path, content, message):
     path = tmp_path / "vocab.txt"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=message):
@@ -210,7 +210,7 @@ def test_hostile_texts_agree(tmp_path, do_lower_case, count):
 @pytest.mark.realdata
 @pytest.mark.parametrize("case", ["uncased", "cased"])
 @pytest.mark.parametrize("step", [50, pytest.param(10, marks=pytest.mark.slow)])
-def test_real_text_agrees(real_data, case, step):
+def test_real_text_is_tokenized_the_same(real_data, case, step):
     """With Google's vocabularies, the two agree on every 50th line of the held-out files, and in the slow test on every
     10th line of all files.
     """

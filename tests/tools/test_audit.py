@@ -162,7 +162,7 @@ def test_positions_of_a_step_are_those_of_the_loop():
 # --- The command ------------------------------------------------------------------------------------------
 
 
-def test_audit_command(run_folder, monkeypatch, capsys):
+def test_the_command_audit_prints_findings_and_draws_them(run_folder, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [""])
     assert command(["audit", str(run_folder)]) == 0
     printed = capsys.readouterr().out
@@ -170,7 +170,7 @@ def test_audit_command(run_folder, monkeypatch, capsys):
     assert (run_folder / "data_audit.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_show_command(run_folder, capsys, tokenizer):
+def test_the_command_show_prints_the_instances_of_a_step(run_folder, capsys, tokenizer):
     main(["show", str(run_folder), "--step", "5", "--rank", "1"])
     printed = capsys.readouterr().out
     positions = [int(number) for number in re.findall(r"position (\d+)", printed)]
@@ -205,7 +205,7 @@ def test_show_and_audit_follow_the_phases(run_folder, capsys):
         (["audit", "OTHER"], "expected a pre-training run, but its flags lack objective"),
     ],
 )
-def test_mistakes_of_the_command(run_folder, tmp_path, capsys, arguments, message):
+def test_mistakes_of_the_command_are_refused(run_folder, tmp_path, capsys, arguments, message):
     (tmp_path / "run.json").write_text("{}")
     names = {"RUN": str(run_folder), "OTHER": str(tmp_path)}
     with pytest.raises(SystemExit) as stop:

@@ -180,7 +180,7 @@ def test_the_reference_is_drawn_and_a_reference_can_be_made(tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("content", "message"), [(None, "no run.json"), ('{"flags": {"task_name": "rte"}}', "expected a pre-training run")]
 )
-def test_mistakes_of_the_command(tmp_path, capsys, content, message):
+def test_mistakes_of_the_command_are_refused(tmp_path, capsys, content, message):
     if content:
         (tmp_path / "run.json").write_text(content)
     with pytest.raises(SystemExit) as stop:

@@ -206,7 +206,7 @@ def test_diagnostics_in_the_folder_of_the_archive_and_without_its_second_file(tm
     assert load_data(flags(task_name="rte", data_dir=str(write_task(tmp_path / "rte", "rte")))).to_predict == []
 
 
-def test_features_of_a_pair():
+def test_features_of_a_pair_worked_by_hand():
     vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "he", "said", "the", "pie", "is"]
     tokenizer = build_tokenizer(vocab)
     examples = glue.Examples((["He said"], ["the pie is"]), [1], ["0"], str, {}, glue.Columns(("a", "b"), "c", None))

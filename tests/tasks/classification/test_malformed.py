@@ -123,7 +123,7 @@ def read(path: str) -> list[tuple]:
     ("kind", "lines", "changes", "expected"),
     [("tsv", tsv_lines, OF_ANY + OF_TSV, expected_tsv), ("jsonl", jsonl_lines, OF_ANY + OF_JSONL, expected_jsonl)],
 )
-def test_200_malformed_files(tmp_path, kind, lines, changes, expected):
+def test_200_malformed_files_are_read_or_refused(tmp_path, kind, lines, changes, expected):
     refused = 0
     for seed in range(200):
         rng = random.Random(seed)
@@ -166,7 +166,7 @@ def test_the_named_line_is_the_damaged_one(tmp_path):
             read(own(tmp_path, content, "own.jsonl"))
 
 
-def test_200_damaged_official_files(tmp_path):
+def test_200_damaged_official_files_are_read_or_refused(tmp_path):
     """Either every row is still there, or a ValueError names the file. Packed files are among them."""
     folder = write_task(tmp_path / "sst2", "sst2")
     original = (folder / "train.tsv").read_bytes()

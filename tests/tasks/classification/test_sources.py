@@ -255,7 +255,7 @@ def hub(monkeypatch, splits: dict, label_names=None) -> list:
     return asked
 
 
-def test_glue_from_the_hub(monkeypatch):
+def test_glue_is_read_from_the_hub(monkeypatch):
     columns = {"premise": ["a", "b", "c"], "hypothesis": ["d", "e", "f"], "label": [0, 1, 2], "idx": [7, 8, 9]}
     hidden = columns | {"label": [-1, -1, -1]}
     splits = {"train": columns, "validation_matched": columns, "validation_mismatched": columns}

@@ -29,7 +29,7 @@ def tags(split) -> list[list[str]]:
 # --- Reading ---------------------------------------------------------------------------------------------
 
 
-def test_the_official_layout(tmp_path):
+def test_the_official_layout_is_read(tmp_path):
     split = read(tmp_path, CONLL)
     assert [sentence.words for sentence in split.sentences] == WORDS
     assert tags(split) == BIO
@@ -250,7 +250,7 @@ def hub(monkeypatch, splits: dict, names=None):
     monkeypatch.setattr(datasets, "load_dataset", lambda *given: datasets.DatasetDict(made))
 
 
-def test_sentences_from_the_hub(monkeypatch):
+def test_sentences_are_read_from_the_hub(monkeypatch):
     names = ["O", "B-PER", "I-PER"]
     columns = {"tokens": [["Anna", "Berg", "left"], [], ["Nils"]], "ner_tags": [[1, 2, 0], [], [1]]}
     hidden = {"tokens": [["Clara"]], "ner_tags": [[-1]]}

@@ -87,7 +87,7 @@ def expected(content: bytes, negative: bool) -> list[tuple]:
 
 
 @pytest.mark.parametrize("negative", [False, True])
-def test_200_malformed_files(tmp_path, negative):
+def test_200_malformed_files_are_read_or_refused(tmp_path, negative):
     refused = 0
     for seed in range(200):
         rng = random.Random(seed)

@@ -51,7 +51,7 @@ def test_answers_are_normalized_as_in_the_official_scripts(text, normal):
         ("", "", 1, 0, 1),
     ],
 )
-def test_scores_of_one_answer(prediction, gold, exact, v1, v2):
+def test_scores_of_one_answer_worked_by_hand(prediction, gold, exact, v1, v2):
     assert exact_match(prediction, gold) == exact
     assert f1_v1(prediction, gold) == pytest.approx(v1, abs=1e-12)
     assert f1_v2(prediction, gold) == pytest.approx(v2, abs=1e-12)

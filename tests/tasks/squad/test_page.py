@@ -100,7 +100,7 @@ def test_the_curve_is_the_official_score_at_every_threshold(tokenizer):
     assert max(lines["f1"]) == pytest.approx(answers.score(questions)["best_f1"])
 
 
-def test_the_page_of_known_answers(tokenizer, tmp_path):
+def test_the_page_marks_known_answers(tokenizer, tmp_path):
     """Answers and gold answers are marked. The null odds of a context without tokens are nearly infinite, and do not
     stretch the curve.
     """
