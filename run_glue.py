@@ -20,12 +20,14 @@ search over learning rates. If the command is stopped, start it again, and it co
 
 Without training data, a fine-tuned model is only evaluated: give --task_name ax after MNLI, or --validation_file alone.
 For random weights, give --config_name mini --tokenizer_name runs/mini. docs/glue.md explains the rest.
+A network that was pre-trained with --objective ltr needs --label_token last, and may get a BiLSTM: --bilstm_on_top.
 """
 
 import sys
 
 import torch
-from transformers import AutoTokenizer, BertConfig, PreTrainedTokenizerBase
+import transformers
+from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
@@ -36,7 +38,9 @@ from training.engine.flags import parse_arguments
 from training.engine.models import config_labels, load_config
 from training.engine.predict import predict
 from training.engine.run import Run, already_finished, check_output_dir, report_errors, start_run
+from training.tasks.bilstm import BertBiLSTMForTokenClassification
 from training.tasks.classification import glue, submission
+from training.tasks.classification.last_token import check_classes, read_at_the_end, with_labels_at_the_end
 from training.tasks.classification.sources import load_data
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.seeds import Setting, run_all
@@ -49,9 +53,10 @@ def main(argv: list[str] | None = None) -> None:
         return
     check_output_dir(args)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
-    config = load_config(args, tokenizer, label_at_cls=True)
+    config = load_config(args, tokenizer, label_at_cls=args.label_token == "cls")
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args, config_labels(config))
+    check_classes(args, data.task)
     metric = deciding_metric(args, *glue.metric_names(data), "train" in data.splits)
     setting = Setting(data.name, data.describe(), metric, glue.baselines(data))
     features = glue.features(data, tokenizer, args.max_seq_length)
@@ -68,20 +73,43 @@ def run_one(
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_glue.py")
-    cls = modeling_bert_repro.BertForSequenceClassification
-    new = ("classifier.", "bert.pooler.")
-    model = build_model(run, cls, glue.with_labels(config, data), config, new, "train" in features)
+    model = build_network(run, glue.with_labels(config, data), config, "train" in features)
     run.describe(data=setting.facts)
     run.say(data.summary())
 
     def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, None]:
         return evaluate(run, model, data, features, step), None
 
-    tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, setting.metric)
+    train = features.get("train")
+    if train and args.label_token == "last":
+        train = with_labels_at_the_end(train)
+    tuned = fine_tune(run, model, tokenizer, train, evaluated, setting.metric)
     write_predictions(run, tuned.model, data, features)
     save_folder(run, tuned, tokenizer, write_vocab, "glue", data.name)
     finish(run, tuned)
     return tuned.results
+
+
+def build_network(run: Run[GlueArguments], config: BertConfig, before: BertConfig, training: bool) -> PreTrainedModel:
+    """A network that reads the label from [CLS], or from the last token, there with or without a BiLSTM before it."""
+    args, new = run.args, ("classifier.", "bert.pooler.", "lstm.")
+    if args.bilstm_on_top:
+        module = transformers if args.model_impl == "transformers" else modeling_bert_repro
+        vars(config).pop("auto_map", None)  # that of the checkpoint; a saved model writes its own
+        more = {"encoder_class": module.BertModel}
+        return build_model(run, BertBiLSTMForTokenClassification, config, before, new, training, **more)
+    cls = modeling_bert_repro.BertForSequenceClassification
+    if args.label_token == "last":
+        cls = modeling_bert_repro.BertForTokenClassification
+    return build_model(run, cls, config, before, new, training)
+
+
+def logits_of(run: Run[GlueArguments], model: torch.nn.Module, rows: Features) -> dict:
+    """The logits (rows, classes) and, if the rows have labels, the mean loss."""
+    size = run.args.per_device_eval_batch_size
+    if run.args.label_token == "last":
+        return read_at_the_end(predict(run, model, with_labels_at_the_end(rows), size, per_token=True))
+    return predict(run, model, rows, size)
 
 
 def evaluate(
@@ -91,7 +119,7 @@ def evaluate(
     results: dict[str, float | None] = {}
     for split, rows in features.items():
         if split.startswith("validation"):
-            outputs = predict(run, model, rows, run.args.per_device_eval_batch_size)
+            outputs = logits_of(run, model, rows)
             values = glue.score(data.task, outputs["logits"], rows.columns["labels"])
             values |= glue.score_by_category(data, split, outputs["logits"]) | {"loss": outputs["loss"]}
             results |= {glue.prefix(split) + name: value for name, value in values.items()}
@@ -105,7 +133,7 @@ def write_predictions(
 ) -> None:
     """Write a file for every split to predict; for a submission, print why if the GLUE server would refuse it."""
     for split in data.to_predict:
-        logits = predict(run, model, features[split], run.args.per_device_eval_batch_size)["logits"]
+        logits = logits_of(run, model, features[split])["logits"]
         if run.is_main:
             path = glue.write_predictions(run.output_dir, data, split, logits)
             wrong = submission.problem_of_file(path) if run.args.write_submission else None

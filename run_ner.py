@@ -1,5 +1,9 @@
 """Fine-tune BERT to mark names in sentences, or any other spans of words that have a type.
 
+With no data flags, on documentation that this Python carries (which words did the authors mark as code?):
+
+    python run_ner.py --model_name_or_path runs/first --max_seq_length 128 --output_dir runs/code
+
 CoNLL-2003 in its original files (one word per line, with its tag last; plain, .gz or .xz), with a cased model:
 
     python run_ner.py --model_name_or_path runs/base_cased --train_file eng.train --validation_file eng.testa \

@@ -18,6 +18,7 @@ SQuAD 2.0, whose questions may have no answer:
 For a baseline with random weights, give --config_name mini --tokenizer_name runs/first and no --model_name_or_path.
 For a control, transformers' network with the same weights, add --model_impl transformers.
 With --validation_file alone, a fine-tuned model only answers. --resume_from_checkpoint auto continues a run.
+A BiLSTM between BERT and the answer, as the paper has it on its left-to-right network (5.1): --bilstm_on_top.
 
 At the end the output folder contains the model, tokenizer, card, curves, run.json, metrics.jsonl, all_results.json, and
 the answers: predictions.json, nbest_predictions.json, answers.html to browse them, and for SQuAD 2.0 null_odds.json and
@@ -31,7 +32,8 @@ import sys
 from pathlib import Path
 
 import torch
-from transformers import AutoTokenizer, BertConfig, PreTrainedTokenizerBase
+import transformers
+from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
@@ -42,6 +44,7 @@ from training.engine.flags import parse_arguments
 from training.engine.models import load_config
 from training.engine.predict import predict
 from training.engine.run import Run, already_finished, check_output_dir, report_errors, start_run
+from training.tasks.bilstm import BertBiLSTMForQuestionAnswering
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.seeds import Setting, run_all
 from training.tasks.squad import squad_data
@@ -75,11 +78,11 @@ def run_one(
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_squad.py")
-    cls, training = modeling_bert_repro.BertForQuestionAnswering, "train" in data.questions
+    training = "train" in data.questions
     spans = copy.deepcopy(config)  # two outputs, start and end, whatever the labels of the checkpoint were
     spans.id2label, spans.label2id = {0: "LABEL_0", 1: "LABEL_1"}, {"LABEL_0": 0, "LABEL_1": 1}
     spans.problem_type = None
-    model = build_model(run, cls, spans, config, ("qa_outputs.",), training)
+    model = build_network(run, spans, config, training)
     windows = shared_windows(run, data.questions, tokenizer)
     features = {split: Features(part.columns(), tokenizer.pad_token_id) for split, part in windows.items()}
     run.describe(data=setting.facts, windows={split: len(rows) for split, rows in features.items()})
@@ -98,6 +101,17 @@ def run_one(
         save_folder(run, tuned, tokenizer, write_vocab, "squad", data.name)
     finish(run, tuned)
     return tuned.results
+
+
+def build_network(run: Run[SquadArguments], config: BertConfig, before: BertConfig, training: bool) -> PreTrainedModel:
+    """A network that reads start and end of the answer from BERT, or from a BiLSTM on top of it."""
+    new = ("qa_outputs.", "lstm.")
+    if not run.args.bilstm_on_top:
+        return build_model(run, modeling_bert_repro.BertForQuestionAnswering, config, before, new, training)
+    module = transformers if run.args.model_impl == "transformers" else modeling_bert_repro
+    vars(config).pop("auto_map", None)  # that of the checkpoint; a saved model writes its own
+    more = {"encoder_class": module.BertModel}
+    return build_model(run, BertBiLSTMForQuestionAnswering, config, before, new, training, **more)
 
 
 def evaluate(

@@ -10,6 +10,7 @@ from tests.helpers.repository import ROOT
 from training import arguments
 from training.arguments import SCRIPTS, GlueArguments, PretrainingArguments, SharedArguments, SquadArguments, flags_with
 from training.engine.flags import NATURES, flag, natures, parse_arguments
+from training.paper.flags import PaperArguments
 
 SHARED_FLAGS = (  # Other people's scripts rely on these flags.
     "output_dir seed num_train_epochs max_steps per_device_train_batch_size per_device_eval_batch_size "
@@ -127,6 +128,7 @@ def flags_read(path: Path) -> set[str]:
         ("run_ner.py", "NerArguments"),
         ("run_swag.py", "SwagArguments"),
         ("extract_features.py", "FeatureArguments"),
+        ("run_paper.py", "PaperArguments"),
     ],
 )
 def test_a_script_accepts_no_flag_that_it_never_reads(script, cls):
@@ -135,7 +137,7 @@ def test_a_script_accepts_no_flag_that_it_never_reads(script, cls):
     if ROOT / "training" / "pretraining" / "instances.py" in files:
         # They are read there by that name; tests/pretraining/test_text_and_evaluation.py tests that they arrive.
         read |= set(flags_with("instance"))
-    assert {field.name for field in dataclasses.fields(getattr(arguments, cls))} - read == set()
+    assert {field.name for field in dataclasses.fields(vars(arguments).get(cls) or PaperArguments)} - read == set()
 
 
 def test_a_flag_has_one_nature_in_all_scripts():

@@ -296,6 +296,12 @@ class GlueArguments(FineTuningArguments):
     max_seq_length: int = flag(
         128, "Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.", "fixed card"
     )
+    label_token: Literal["cls", "last"] = flag(
+        "cls",
+        "Token from which the label is read; in a network that attends left to right only the last sees all.",
+        "fixed card",
+    )
+    bilstm_on_top: bool = flag(False, "Put a new BiLSTM on top of BERT, and train both (paper, 5.1).", "fixed card")
     do_predict: bool = flag(False, "Write predictions for the test split.", "later")
     write_submission: bool = flag(
         False, "Write the predictions for the GLUE server; see python -m training submission.", "later"
@@ -311,6 +317,8 @@ class GlueArguments(FineTuningArguments):
         if self.write_submission and not self.task_name:
             raise ValueError("--write_submission needs --task_name: the GLUE server knows only its own tasks")
         self.do_predict |= self.write_submission
+        if self.bilstm_on_top and self.label_token != "last":
+            raise ValueError("--bilstm_on_top reads the label from the last token: add --label_token last")
         if self.paper and (self.learning_rate, self.num_train_epochs, self.max_steps) != (5e-5, 3.0, -1):
             raise ValueError("--paper fixes --learning_rate and 3 epochs; drop those flags, or use --seeds with them")
 
@@ -333,6 +341,7 @@ class SquadArguments(FineTuningArguments):
     null_score_diff_threshold: float = flag(
         0.0, "Give no answer if the score of no answer exceeds that of the best answer by more than this."
     )
+    bilstm_on_top: bool = flag(False, "Put a new BiLSTM on top of BERT, and train both (paper, 5.1).", "fixed card")
     answer_alignment: Literal["offsets", "google"] = flag(
         "offsets", "How tokens are mapped back to text: by character offsets, or as google-research/bert does it."
     )

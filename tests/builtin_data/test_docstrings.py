@@ -13,6 +13,7 @@ from training.builtin_data.docstrings import (
     read_file,
     read_files,
     source_files,
+    tagged_words,
 )
 
 FILLER = (
@@ -39,6 +40,31 @@ def read(text):
 )
 def test_markup_is_reduced_to_words(raw, expected):
     assert plain(raw) == expected
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("Return ``x.y`` of `axis`, or None.", "Return B:x I:. I:y of B:axis , or None ."),
+        ("See :func:`~a.sum` or ``b`` ``c``.", "See B:a I:. I:sum or B:b B:c ."),
+        ("the `manual <https://example.org>`_ and *this*", "the manual and this"),
+        ("a `link`_ and \\`no\\`", "a link and \\ no \\"),
+        ("``a = 1`` sets it", "B:a I:= I:1 sets it"),
+        ("no marks, e.g. here", "no marks , e . g . here"),
+    ],
+)
+def test_words_marked_as_code(raw, expected):
+    tagged = [word if tag == "O" else f"{tag}:{word}" for word, tag in tagged_words(raw)]
+    assert " ".join(tagged) == expected
+
+
+def test_marked_paragraphs_are_kept_with_their_marks():
+    document = read(f"""{PROSE}
+
+    It takes ``axis`` and returns the sum of them all.
+    """)
+    assert document.marked == ["It takes ``axis`` and returns the sum of them all."]
+    assert document.prose == ["It takes axis and returns the sum of them all."]
 
 
 def test_prose_is_distinguished_from_code_and_formulas():

@@ -18,6 +18,7 @@ from training.builtin_data.documentation import (
     pair_examples,
     question_answering,
     split_library,
+    tagging_examples,
 )
 
 
@@ -226,6 +227,31 @@ def test_questions_have_their_answers_at_their_places():
     assert answers["validation"] and not answers["train"] & answers["validation"]
 
 
+def test_code_is_what_the_authors_marked(monkeypatch):
+    enough = "for it is long enough to be kept as an example"
+    marked = [
+        f"It takes ``axis.a`` {enough}.",
+        f"It takes ``axis.a`` {enough}.",
+        "too ``short``",
+        "more ``code is marked in this one than half of it``",
+    ]
+    found = [Docstring("m", "f", "function", "Sum.", ["prose"], marked=marked)]
+    monkeypatch.setattr(documentation, "library", lambda include_packages: documentation.Library(found, []))
+    (sentence,) = tagging_examples("train")
+    words = [("It", "O"), ("takes", "O"), ("axis", "B-CODE"), (".", "I-CODE"), ("a", "I-CODE")]
+    assert sentence == [*words, *((word, "O") for word in [*enough.split(), "."])]
+
+
+def test_tagged_sentences_hold_no_marks():
+    for split in ("train", "validation"):
+        examples = tagging_examples(split, include_packages=False)
+        assert examples and examples == tagging_examples(split, include_packages=False)
+        for sentence in examples:
+            words = [word for word, _ in sentence]
+            assert 6 <= len(words) <= 60 and "`" not in "".join(words) and not any(map(str.isspace, words))
+            assert {tag for _, tag in sentence} in ({"O", "B-CODE"}, {"O", "B-CODE", "I-CODE"})
+
+
 @pytest.mark.slow
 def test_the_command_writes_the_data_of_the_whole_installation(tmp_path):
     """The command writes files of the expected sizes, with packages, and training and validation share no text."""
@@ -239,5 +265,7 @@ def test_the_command_writes_the_data_of_the_whole_installation(tmp_path):
     assert not bodies["train"] & bodies["validation"]
     corpus = " ".join((tmp_path / "corpus.txt").read_text().split())
     assert not [body for body in bodies["validation"] if body in corpus]
+    tags = Counter(line.split()[1] for line in (tmp_path / "code_train.txt").read_text().splitlines() if line)
+    assert tags["B-CODE"] > 3000 and tags["O"] > 5 * tags["B-CODE"]
     made = json.loads((tmp_path / "qa_train.json").read_text())
     assert sum(len(p["qas"]) for article in made["data"] for p in article["paragraphs"]) > 3000

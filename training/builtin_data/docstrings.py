@@ -8,6 +8,9 @@ A language model of English should be trained on sentences. Therefore doctests, 
 tables, references and signatures are removed, and of the mark-up (roles, back-quotes, asterisks, links) only the words
 are kept. Lists of parameters have one form for all styles (numpydoc, Google, Sphinx):
 `axis (int, optional): Axis along which the sum is taken.`
+
+Where the mark-up says that words are code (``axis``, `axis`, :func:`sum`), `tagged_words` gives the words and, apart
+from them, the marks.
 """
 
 from __future__ import annotations
@@ -78,6 +81,11 @@ _INLINE = [
 ]
 
 
+# Two characters of Unicode's private use area stand for the marks until the other mark-up is removed.
+_OPEN, _CLOSE = "\ue000", "\ue001"
+_CODE = re.compile(r"(?::[\w:.+-]+:)?(?<![`\w\\])(`{1,2})(?![`\s])[~!]?([^`<>]*[^`<>\s])\1(?![`\w])(?!_)")
+
+
 @dataclass
 class Parameter:
     """One documented parameter; `type` is empty if the docstring names none."""
@@ -96,7 +104,8 @@ class Docstring:
     """The documentation of one module, class, function or topic.
 
     prose: the paragraphs after the summary, in order, without the parameters. fingerprint: hashes of about a quarter of
-    its five-word sequences (see `fingerprint`), by which near-duplicates are found.
+    its five-word sequences (see `fingerprint`), by which near-duplicates are found. marked: those paragraphs of the
+    prose in which words are marked as code, with their mark-up.
     """
 
     module: str
@@ -106,6 +115,7 @@ class Docstring:
     prose: list[str]
     parameters: list[Parameter] = field(default_factory=list)
     fingerprint: list[int] = field(default_factory=list)
+    marked: list[str] = field(default_factory=list)
 
     def paragraphs(self) -> list[str]:
         """The summary, the prose, then one paragraph for each parameter."""
@@ -119,6 +129,22 @@ def plain(text: str) -> str:
     for pattern, replacement in _INLINE:
         text = pattern.sub(replacement, text)
     return text.strip()
+
+
+def tagged_words(text: str) -> list[tuple[str, str]]:
+    """The words and punctuation marks of a text without its mark-up, each with a tag.
+
+    The tag is "B" for the first word of what is marked as code, "I" for the others of it, and "O" for all other words.
+    All text is cut by one rule, so that the cuts do not tell what was marked.
+    """
+    found, tag = [], "O"
+    for part in re.findall(rf"[{_OPEN}{_CLOSE}]|\w+|[^\w\s]", plain(_CODE.sub(rf" {_OPEN}\2{_CLOSE} ", text))):
+        if part in (_OPEN, _CLOSE):
+            tag = "B" if part == _OPEN else "O"
+        else:
+            found.append((part, tag))
+            tag = "I" if tag == "B" else tag
+    return found
 
 
 def is_prose(text: str) -> bool:
@@ -186,8 +212,8 @@ def sections(lines: list[str]) -> Iterator[tuple[str, bool, list[str]]]:
     yield title, underlined, body
 
 
-def paragraphs(lines: list[str]) -> list[str]:
-    """The blocks between blank lines and the list items, each joined into one line, if they are prose."""
+def paragraphs(lines: list[str]) -> list[tuple[str, str]]:
+    """The blocks between blank lines and the list items, if they are prose: in one line, without and with mark-up."""
     blocks: list[list[str]] = [[]]
     for line in lines:
         stripped = line.strip()
@@ -198,8 +224,9 @@ def paragraphs(lines: list[str]) -> list[str]:
             blocks.append([])
             stripped = re.sub(r"^([-*+•]|#\.) +", "", stripped)
         blocks[-1].append(stripped)
-    texts = (plain(" ".join(block)) for block in blocks)
-    return [text for text in texts if is_prose(text) and not _SIGNATURE.match(text)]
+    raw = [" ".join(block) for block in blocks]
+    texts = ((plain(text), text) for text in raw)
+    return [both for both in texts if is_prose(both[0]) and not _SIGNATURE.match(both[0])]
 
 
 def parameter(lines: list[str], underlined: bool) -> Parameter | None:
@@ -251,7 +278,7 @@ def fingerprint(text: str) -> list[int]:
 
 def read_docstring(text: str, module: str, name: str, kind: str) -> Docstring | None:
     """Parse a raw docstring; None if less than MIN_CHARACTERS characters of English remain."""
-    prose: list[str] = []
+    prose: list[tuple[str, str]] = []
     entries: list[Parameter] = []
     for title, underlined, lines in sections(without_code(cleandoc(text).splitlines())):
         if title in PARAMETER_SECTIONS:
@@ -261,9 +288,11 @@ def read_docstring(text: str, module: str, name: str, kind: str) -> Docstring | 
             first = next(entry_lines, len(lines))
             prose += paragraphs(lines[:first])
             entries += parameters(lines[first:], underlined=False)
-    if not prose or sum(map(len, prose)) + sum(len(str(entry)) for entry in entries) < MIN_CHARACTERS:
+    texts = [plain_text for plain_text, _ in prose]
+    if not prose or sum(map(len, texts)) + sum(len(str(entry)) for entry in entries) < MIN_CHARACTERS:
         return None
-    document = Docstring(module, name, kind, prose[0], prose[1:], entries)
+    marked = [with_marks for _, with_marks in prose if _CODE.search(with_marks)]
+    document = Docstring(module, name, kind, texts[0], texts[1:], entries, marked=marked)
     document.fingerprint = fingerprint(" ".join(document.paragraphs()))
     return document
 

@@ -3,9 +3,11 @@
 The text is the documentation that an installation contains: `pydoc_data.topics` (chapters of the language reference)
 and the docstrings of the standard library and of those PACKAGES that are installed. Docstrings also provide labelled
 data whose labels are correct by construction: which body belongs to which summary, whether a class, a function or a
-method is described, and what each parameter means.
+method is described, what each parameter means, and which words the authors marked as code.
 
-    python -m training builtin_data --output_dir D     # corpus.txt, {pair,kind}_{train,validation}.tsv, qa_*.json
+    python -m training builtin_data --output_dir D
+
+This writes corpus.txt and, for each split, pair_*.tsv, kind_*.tsv, qa_*.json and code_*.txt.
 
 Splits: all docstrings of a module are in the same split, which a hash of the module's name decides (VALIDATION_SHARE
 in 100 are held out). A held-out docstring is not used if the name of its function or class also occurs in training, or
@@ -31,7 +33,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from training.builtin_data.docstrings import Docstring, Parameter, read_files, source_files
+from training.builtin_data.docstrings import Docstring, Parameter, read_files, source_files, tagged_words
 
 PACKAGES = (
     "accelerate",
@@ -54,6 +56,7 @@ LEAK_SHARE = 0.2
 BODY_WORDS = 60  # with it, a pair of summary and body has about 100 word pieces
 CONTEXT_CHARACTERS = 500
 ANSWER_WORDS = 20
+SENTENCE_WORDS = 60
 QUESTIONS = (
     "What does the parameter {} mean?",
     "What is {}?",
@@ -277,10 +280,55 @@ def question_answering(split: str, include_packages: bool = True) -> dict:
     return {"version": "1.1", "data": sorted(articles.values(), key=lambda article: stable_hash(article["title"]))}
 
 
+def tagging_examples(split: str, include_packages: bool = True) -> list[list[tuple[str, str]]]:
+    """Which words are code? Sentences of (word, tag) with the tags O, B-CODE and I-CODE, as in CoNLL-2003.
+
+    A sentence is a paragraph of a docstring, cut after SENTENCE_WORDS words, in which the author marked at least one
+    word as code and not more than half of them. The marks are removed, and all text is cut into words by one rule. A
+    word that an author left unmarked is O, even if it is code elsewhere.
+    """
+    examples: dict[str, list[tuple[str, str]]] = {}
+    for document in side(split, include_packages):
+        for text in document.marked:
+            words = tagged_words(text)[:SENTENCE_WORDS]
+            marked = sum(tag != "O" for _, tag in words)
+            if len(words) >= 6 and 0 < marked <= len(words) / 2:
+                sentence = [(word, "O" if tag == "O" else f"{tag}-CODE") for word, tag in words]
+                examples.setdefault(" ".join(word for word, _ in words), sentence)
+    return [examples[text] for text in sorted(examples, key=stable_hash)]
+
+
+def write_columns(path: Path, sentences: list[list[tuple[str, str]]]) -> None:
+    """Write a word and its tag a line, and a blank line after each sentence, as run_ner.py reads them."""
+    blocks = ("".join(f"{word} {tag}\n" for word, tag in sentence) for sentence in sentences)
+    path.write_text("\n".join(blocks), encoding="utf-8")
+
+
 def write_tsv(path: Path, examples: list[dict]) -> None:
     """Write tab-separated values with a header and no quoting, as in GLUE; the texts have no tabs or line breaks."""
     rows = [list(examples[0]), *(list(map(str, example.values())) for example in examples)]
     path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def write_files(folder: Path, packages: bool = True) -> None:
+    """Write the corpus and the tasks of both splits into a folder, and print what there is of each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = documents(packages)
+    corpus = "\n".join("".join(line + "\n" for line in document) for document in texts)
+    (folder / "corpus.txt").write_text(corpus, encoding="utf-8")
+    print(f"corpus.txt: {len(texts):,} documents, {len(corpus.split()):,} words, {len(corpus.encode()) / 1e6:.1f} MB")
+    for split in Library._fields:
+        for name, make in (("pair", pair_examples), ("kind", classification_examples)):
+            examples = make(split, packages)
+            write_tsv(folder / f"{name}_{split}.tsv", examples)
+            print(f"{name}_{split}.tsv: {len(examples):,} examples")
+        questions = question_answering(split, packages)
+        (folder / f"qa_{split}.json").write_text(json.dumps(questions, indent=1), encoding="utf-8")
+        count = sum(len(part["qas"]) for article in questions["data"] for part in article["paragraphs"])
+        print(f"qa_{split}.json: {count:,} questions")
+        sentences = tagging_examples(split, packages)
+        write_columns(folder / f"code_{split}.txt", sentences)
+        print(f"code_{split}.txt: {len(sentences):,} sentences")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -293,18 +341,4 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--output_dir", type=Path, required=True, help="the folder for the files")
     parser.add_argument("--standard_library_only", action="store_true", help="do not read the installed packages")
     args = parser.parse_args(argv)
-    packages = not args.standard_library_only
-    args.output_dir.mkdir(parents=True, exist_ok=True)
-    texts = documents(packages)
-    corpus = "\n".join("".join(line + "\n" for line in document) for document in texts)
-    (args.output_dir / "corpus.txt").write_text(corpus, encoding="utf-8")
-    print(f"corpus.txt: {len(texts):,} documents, {len(corpus.split()):,} words, {len(corpus.encode()) / 1e6:.1f} MB")
-    for split in Library._fields:
-        for name, make in (("pair", pair_examples), ("kind", classification_examples)):
-            examples = make(split, packages)
-            write_tsv(args.output_dir / f"{name}_{split}.tsv", examples)
-            print(f"{name}_{split}.tsv: {len(examples):,} examples")
-        questions = question_answering(split, packages)
-        (args.output_dir / f"qa_{split}.json").write_text(json.dumps(questions, indent=1), encoding="utf-8")
-        count = sum(len(part["qas"]) for article in questions["data"] for part in article["paragraphs"])
-        print(f"qa_{split}.json: {count:,} questions")
+    write_files(args.output_dir, not args.standard_library_only)

@@ -70,6 +70,13 @@ CLASSIFY = """from transformers import pipeline
 classify = pipeline("text-classification", model={model!r}{options})
 print(classify({text}))
 """
+CLASSIFY_AT_THE_END = """from transformers import AutoModelForTokenClassification, AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained({model!r})
+model = AutoModelForTokenClassification.from_pretrained({model!r}{code})
+inputs = tokenizer({texts}, return_tensors="pt")
+label = model(**inputs).logits[0, -1].argmax()  # the label of a text is that of its last token
+print(model.config.id2label[int(label)])
+"""
 MARK = """from transformers import pipeline
 mark = pipeline("token-classification", model={model!r}, aggregation_strategy="first"{code})
 print(mark("Ada Lovelace grew up in London ."))
@@ -90,7 +97,7 @@ ANSWER = """import torch
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained({model!r})
-model = AutoModelForQuestionAnswering.from_pretrained({model!r})
+model = AutoModelForQuestionAnswering.from_pretrained({model!r}{code})
 question = {question!r}
 context = {context!r}
 inputs = tokenizer(question, context, return_tensors="pt")
@@ -191,6 +198,8 @@ def metadata(
     flags = run["flags"]
     task, task_name, tags = TASKS[kind]
     tag: str | None = task
+    if flags.get("label_token") == "last":  # the folder is a token classifier's
+        tag, tags = None, ["bert", "text-classification"]
     if flags.get("objective") == "ltr":
         tag, tags = None, ["bert", "left-to-right"]
     dataset = hub_name(flags.get("dataset_name")) or ("nyu-mll/glue" if is_glue_of_the_hub(run) else None)
@@ -246,6 +255,8 @@ def usage(folder: Path, kind: str, run: dict, datasets: list[str]) -> str:
     flags = run["flags"]
     model = flags.get("hub_model_id") if flags.get("push_to_hub") else str(folder)
     builtin = is_builtin(datasets)
+    own_class = flags.get("feature_based") or flags.get("bilstm_on_top")
+    code = ", trust_remote_code=True" if own_class else ""
     if kind == "pretraining":
         text = "Return the [MASK] of the array." if builtin else "London is the [MASK] of England."
         template = FEATURES if flags.get("objective") == "ltr" else FILL_MASK
@@ -254,10 +265,12 @@ def usage(folder: Path, kind: str, run: dict, datasets: list[str]) -> str:
         task = flags.get("task_name") or datasets[0]
         pair = {"text": "Return the sum of the elements.", "text_pair": "The sum is taken along the given axis."}
         single = task in SINGLE_SENTENCE_TASKS or task == "custom"
+        if flags.get("label_token") == "last":
+            texts = repr(pair["text"]) if single else ", ".join(map(repr, pair.values()))
+            return CLASSIFY_AT_THE_END.format(model=model, code=code, texts=texts)
         options = ', function_to_apply="none"' if task == "stsb" else ""
         return CLASSIFY.format(model=model, options=options, text=repr(pair["text"] if single else pair))
     if kind == "ner":
-        code = ", trust_remote_code=True" if flags.get("feature_based") else ""
         return MARK.format(model=model, code=code)
     if kind == "swag":
         return CHOOSE.format(model=model)
@@ -265,7 +278,7 @@ def usage(folder: Path, kind: str, run: dict, datasets: list[str]) -> str:
     if builtin:
         question = "What does the parameter axis mean?"
         context = "axis (int): Axis along which the sum is taken. out (ndarray): Where the result is stored."
-    return ANSWER.format(model=model, question=question, context=context)
+    return ANSWER.format(model=model, code=code, question=question, context=context)
 
 
 def training_data(run: dict, datasets: list[str]) -> str:

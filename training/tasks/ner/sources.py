@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from training.arguments import NerArguments
+from training.builtin_data import documentation
 from training.files.hashing import digest, sha256
 from training.files.hub_datasets import load_from_hub
 from training.tasks.ner.tagged_text import Sentence, Split, one_document_each, read_conll, to_bio
 
 WORDS, TAGS, DOCUMENTS = ("tokens", "words"), ("ner_tags", "tags", "ner", "labels"), ("document_id", "doc_id")
 TURNED = {"IOB1": "IOB1, turned into BIO", "BIOES": "BIOES, turned into BIO"}
+BUILTIN = "the documentation carried by this Python installation"
 FILES = "give --train_file and --validation_file in columns (a word a line, its tag last, blank line after a sentence)"
 
 
@@ -57,14 +59,16 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
     """
     named = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
     files = {split: path for split, path in named.items() if path}
-    if bool(args.dataset_name) == bool(files):
-        raise ValueError(f"{FILES}, or --dataset_name" + (", not both" if files else ""))
+    if args.dataset_name and files:
+        raise ValueError(f"{FILES}, or --dataset_name, not both")
     if "train" in files and "validation" not in files:
         raise ValueError("--train_file needs --validation_file, the sentences to evaluate on")
     if files:
         splits = {split: read_conll(path, args.mixed_tags) for split, path in files.items()}
         for split, path in files.items():
             splits[split].facts["sha256"] = sha256(Path(path))
+    elif not args.dataset_name:
+        splits = {split: _builtin(split) for split in ("train", "validation")}
     else:
         assert args.dataset_name is not None
         found = load_from_hub(args.dataset_name, args.dataset_config_name, FILES)
@@ -76,7 +80,17 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
     for split, limit in (("train", args.max_train_samples), ("validation", args.max_eval_samples)):
         if split in splits:
             splits[split].sentences = splits[split].sentences[:limit]
-    return Data(args.dataset_name or "custom", splits, labels)
+    return Data(args.dataset_name or ("custom" if files else BUILTIN), splits, labels)
+
+
+def _builtin(split: str) -> Split:
+    """The words that this installation's documentation marks as code; every sentence stands alone."""
+    examples = documentation.tagging_examples(split)
+    sentences = [
+        Sentence([word for word, _ in example], [tag for _, tag in example], number, f"{BUILTIN} {split} {number}")
+        for number, example in enumerate(examples)
+    ]
+    return Split(BUILTIN, sentences, {"documents": 0, "sha256": digest(examples), "tag_scheme": "BIO"})
 
 
 def _labels(splits: dict[str, Split], model_labels: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -1,0 +1,167 @@
+"""A label read from the last token, and the BiLSTM on top: what left-to-right networks need (paper, section 5.1)."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from transformers import AutoModelForQuestionAnswering, AutoModelForTokenClassification, BertConfig
+
+import modeling_bert_repro
+import run_glue
+import run_squad
+from training.arguments import GlueArguments
+from training.engine.batches import IGNORED, Features
+from training.tasks import fine_tuning
+from training.tasks.bilstm import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
+from training.tasks.classification.last_token import read_at_the_end, with_labels_at_the_end
+
+TWO = [BertBiLSTMForTokenClassification, BertBiLSTMForQuestionAnswering]
+
+
+@pytest.fixture
+def config() -> BertConfig:
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    return BertConfig(vocab_size=40, max_position_embeddings=24, num_labels=2, **sizes)
+
+
+def network(cls: type, config: BertConfig):
+    torch.manual_seed(0)
+    return cls(config, modeling_bert_repro.BertModel).eval()
+
+
+def batch() -> dict[str, torch.Tensor]:
+    ids = torch.arange(5, 17).view(2, 6)
+    mask = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
+    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
+
+
+@pytest.mark.parametrize("cls", TWO)
+def test_padding_changes_nothing(cls, config):
+    model, both = network(cls, config), batch()
+    together, alone = model(**both), model(**{name: tensor[1:, :4] for name, tensor in both.items()})
+    for name in ("logits",) if "logits" in together else ("start_logits", "end_logits"):
+        torch.testing.assert_close(together[name][1, :4], alone[name][0], atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("cls", TWO)
+def test_everything_is_trained_and_the_bilstm_sees_both_sides(cls, config):
+    config.is_decoder = True
+    model, inputs = network(cls, config), batch()
+    labels = {"labels": torch.ones(2, 6, dtype=torch.long)}
+    if cls is BertBiLSTMForQuestionAnswering:
+        labels = {"start_positions": torch.tensor([1, 2]), "end_positions": torch.tensor([2, 3])}
+    model(**inputs, **labels).loss.backward()
+    assert all(
+        p.grad is not None and p.grad.abs().sum() > 0 for name, p in model.named_parameters() if "key" not in name
+    )
+    other = inputs | {"input_ids": inputs["input_ids"].clone()}
+    other["input_ids"][0, 5] = 30
+    first, second = (next(iter(model(**one).values()))[0, 1] for one in (inputs, other))
+    assert not torch.allclose(first, second)  # the second token has seen the last one
+    hidden = [model.bert(**one).last_hidden_state[0, 1] for one in (inputs, other)]
+    torch.testing.assert_close(*hidden)  # without the BiLSTM it has not
+
+
+@torch.no_grad()
+def test_the_loss_is_a_sum_over_a_count(config):
+    model, inputs = network(BertBiLSTMForTokenClassification, config), batch()
+    labels = torch.full((2, 6), IGNORED)
+    labels[0, 5], labels[1, 3] = 1, 0
+    outputs = model(**inputs, labels=labels)
+    log_probabilities = outputs.logits.log_softmax(-1)
+    total = -(log_probabilities[0, 5, 1] + log_probabilities[1, 3, 0])
+    assert float(outputs.loss) == pytest.approx(float(total) / 2, rel=1e-5)
+    assert float(model(**inputs, labels=labels, num_items_in_batch=8).loss) == pytest.approx(float(total) / 8, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("cls", "auto", "stock"),
+    [
+        (TWO[0], AutoModelForTokenClassification, transformers.BertForTokenClassification),
+        (TWO[1], AutoModelForQuestionAnswering, transformers.BertForQuestionAnswering),
+    ],
+)
+def test_a_saved_folder_opens_with_its_code_and_is_refused_without(cls, auto, stock, config, tmp_path, monkeypatch):
+    monkeypatch.setattr(transformers.dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    model = network(cls, config)
+    model.save_pretrained(tmp_path / "model")
+    again = auto.from_pretrained(tmp_path / "model", trust_remote_code=True).eval()
+    for one, other in zip(model(**batch()).values(), again(**batch()).values(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
+    transformers.logging.set_verbosity_error()
+    with pytest.raises(RuntimeError, match="mismatched"):
+        stock.from_pretrained(tmp_path / "model")
+
+
+def test_labels_at_the_end():
+    columns = {"input_ids": [[2, 5, 3], [2, 3]], "token_type_ids": [[0, 0, 0], [0, 0]], "labels": [1, 0]}
+    rows = with_labels_at_the_end(Features(columns, pad_token_id=0))
+    assert rows.collate([0, 1])["labels"].tolist() == [[IGNORED, IGNORED, 1], [IGNORED, 0, IGNORED]]
+    logits = [np.array([[9.0, 9], [9, 9], [1, 2]]), np.array([[9.0, 9], [3, 4]])]
+    assert read_at_the_end({"logits": logits, "loss": 1.0})["logits"].tolist() == [[1, 2], [3, 4]]
+
+
+@pytest.fixture
+def left_to_right(tmp_path, pretrained) -> Path:
+    """The checkpoint of the tests, as if it had been pre-trained left to right."""
+    shutil.copytree(pretrained, tmp_path / "ltr")
+    config = json.loads((tmp_path / "ltr/config.json").read_text()) | {"is_decoder": True}
+    (tmp_path / "ltr/config.json").write_text(json.dumps(config))
+    return tmp_path / "ltr"
+
+
+@pytest.mark.parametrize("more", [[], ["--bilstm_on_top"]])
+def test_run_glue_reads_the_last_token(left_to_right, tmp_path, more, monkeypatch):
+    monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
+    # Only the last word tells the label, which [CLS] of a left-to-right network cannot see.
+    rows = [f"the old {word},{label}\n" for word, label in (("house", "x"), ("river", "y"))] * 8
+    (tmp_path / "a.csv").write_text("sentence,label\n" + "".join(rows))
+    file, out = str(tmp_path / "a.csv"), tmp_path / "out"
+    flags = ["--model_name_or_path", str(left_to_right), "--train_file", file, "--validation_file", file]
+    flags += ["--output_dir", str(out), "--max_seq_length", "16", "--label_token", "last", "--max_steps", "30"]
+    flags += ["--learning_rate", "1e-2", "--per_device_train_batch_size", "16", "--save_steps", "0"]
+    run_glue.main([*flags, *more])
+    results = json.loads((out / "all_results.json").read_text())
+    assert results["eval_accuracy"] == 1
+    assert "AutoModelForTokenClassification" in (out / "README.md").read_text()
+    assert ("trust_remote_code" in (out / "README.md").read_text()) == bool(more)
+    again = ["--model_name_or_path", str(out), "--validation_file", file, "--output_dir", str(tmp_path / "again")]
+    run_glue.main([*again, "--max_seq_length", "16", "--label_token", "last", *more])
+    repeated = json.loads((tmp_path / "again/all_results.json").read_text())
+    assert repeated["eval_loss"] == pytest.approx(results["eval_loss"], rel=1e-6)
+
+
+def test_run_squad_puts_a_bilstm_on_top(left_to_right, tmp_path, monkeypatch):
+    monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
+    qas = [{"id": f"q{i}", "question": "house ?", "answers": [{"text": "house", "answer_start": 8}]} for i in range(8)]
+    squad = {"data": [{"title": "t", "paragraphs": [{"context": "the old house by the river .", "qas": qas}]}]}
+    (tmp_path / "a.json").write_text(json.dumps(squad))
+    flags = ["--model_name_or_path", str(left_to_right), "--train_file", str(tmp_path / "a.json"), "--bilstm_on_top"]
+    flags += ["--validation_file", str(tmp_path / "a.json"), "--output_dir", str(tmp_path / "out"), "--max_steps", "2"]
+    run_squad.main([*flags, "--max_seq_length", "24", "--max_query_length", "8", "--doc_stride", "6"])
+    config = json.loads((tmp_path / "out/config.json").read_text())
+    assert config["architectures"] == ["BertBiLSTMForQuestionAnswering"] and config["is_decoder"]
+    assert config["auto_map"] == {"AutoModelForQuestionAnswering": "bilstm.BertBiLSTMForQuestionAnswering"}
+    assert (tmp_path / "out/bilstm.py").is_file()
+
+
+def test_flags_that_do_not_fit_are_refused(tmp_path, pretrained):
+    with pytest.raises(ValueError, match="--bilstm_on_top reads the label from the last token: add --label_token last"):
+        GlueArguments(output_dir="o", model_name_or_path="m", bilstm_on_top=True)
+    (tmp_path / "a.csv").write_text("sentence,label\n" + "the old house,1.5\nthe king walked,2.5\n" * 4)
+    flags = [
+        "--train_file",
+        str(tmp_path / "a.csv"),
+        "--validation_file",
+        str(tmp_path / "a.csv"),
+        "--label_token",
+        "last",
+    ]
+    flags += ["--model_name_or_path", str(pretrained), "--output_dir", str(tmp_path / "out"), "--max_seq_length", "16"]
+    with pytest.raises(ValueError, match="expected classes, got scores"):
+        run_glue.main(flags)
+    assert not (tmp_path / "out").exists()

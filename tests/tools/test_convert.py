@@ -1,0 +1,313 @@
+"""python -m training convert: from checkpoints of TensorFlow and older programs to a folder of today."""
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from transformers import AutoTokenizer, BertConfig, pipeline
+
+import modeling_bert_repro
+from tests.helpers.repository import ROOT
+from training.engine import old_checkpoints
+from training.engine.models import check_model_name
+from training.engine.old_checkpoints import _tensorflow_target, read_old_checkpoint
+from training.files.tensorflow_checkpoint import TensorFlowCheckpoint
+from training.tools.convert import convert, main
+
+pytest.importorskip("google_crc32c")
+WRITTEN = ROOT / "tests" / "data" / "tensorflow"
+
+
+@pytest.fixture
+def pretrained(tmp_path) -> Path:
+    folder = tmp_path / "source"
+    shutil.copytree(WRITTEN / "pretrained", folder)
+    return folder
+
+
+@pytest.mark.parametrize("package", [transformers, modeling_bert_repro])
+def test_outputs_are_those_of_tensorflow(tmp_path, capsys, package):
+    """The same inputs through TensorFlow's operations (tests/helpers/write_tensorflow_checkpoints.py) and here."""
+    main([str(WRITTEN / "pretrained"), str(tmp_path / "new")])
+    recorded = json.loads((WRITTEN / "expected.json").read_text())
+    model = package.BertForPreTraining.from_pretrained(tmp_path / "new").eval()
+    inputs = {name: torch.tensor(rows) for name, rows in recorded["inputs"].items()}
+    with torch.no_grad():
+        outputs = model(**inputs, output_hidden_states=True)
+        encoded = model.bert(**inputs)
+    found = {"last_hidden_state": encoded.last_hidden_state, "pooler_output": encoded.pooler_output}
+    found |= {name: getattr(outputs, name) for name in ("prediction_logits", "seq_relationship_logits")}
+    for name, expected in recorded["outputs"].items():
+        real = np.array(recorded["inputs"]["attention_mask"], bool)
+        theirs, ours = np.array(expected), found[name].numpy()
+        if theirs.ndim == 3:
+            theirs, ours = theirs[real], ours[real]
+        np.testing.assert_allclose(ours, theirs, atol=2e-5, err_msg=name)
+    assert "BertForPreTraining" in capsys.readouterr().out
+
+
+def test_the_folder_opens_everywhere(tmp_path):
+    main([str(WRITTEN / "pretrained" / "bert_model.ckpt"), str(tmp_path / "new")])
+    fill_mask = pipeline("fill-mask", model=str(tmp_path / "new"))
+    assert len(fill_mask("a [MASK] b")) == 5
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "new")
+    assert tokenizer.tokenize("ABa") == ["a", "##b", "##a"] and tokenizer.model_max_length == 12
+    card = (tmp_path / "new" / "README.md").read_text()
+    assert "`bert_model.ckpt.index` " in card and "lower-cased" in card
+    assert (tmp_path / "new" / "vocab.txt").read_bytes() == (WRITTEN / "pretrained" / "vocab.txt").read_bytes()
+
+
+@pytest.mark.parametrize("folder", ["several_files", "in_parts"])
+def test_files_and_parts_do_not_matter(folder):
+    one = read_old_checkpoint(WRITTEN / "pretrained").tensors
+    other = read_old_checkpoint(WRITTEN / folder).tensors
+    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_variables_of_the_optimiser_are_left_out():
+    old = read_old_checkpoint(WRITTEN / "pretrained")
+    variables = TensorFlowCheckpoint(WRITTEN / "pretrained" / "bert_model.ckpt").variables
+    assert len(old.left_out) + len(old.tensors) == len(variables) and "global_step" in old.left_out
+    assert len(old.left_out) == 2 * len(old.tensors) + 1
+
+
+@pytest.mark.parametrize(
+    ("folder", "head", "cls"),
+    [
+        ("classifier", None, "BertForSequenceClassification"),
+        ("classifier", "token", "BertForTokenClassification"),
+        ("squad", None, "BertForQuestionAnswering"),
+        ("pretrained", None, "BertForPreTraining"),
+    ],
+)
+def test_the_class_has_the_heads_of_the_checkpoint(folder, head, cls):
+    old = read_old_checkpoint(WRITTEN / folder)
+    converted = convert(old, head=head)
+    assert type(converted.model) is getattr(transformers, cls)
+    state = converted.model.state_dict()
+    for name, tensor in old.tensors.items():
+        if not name.startswith("bert.pooler.") or cls.endswith(("SequenceClassification", "PreTraining")):
+            assert torch.equal(state[name], tensor), name
+    assert converted.model.config.num_labels == (3 if folder == "classifier" else 2)
+    assert ("left out: the pooler" in " ".join(converted.notes)) == (cls.endswith(("TokenClassification", "Answering")))
+
+
+def test_a_head_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match="--head token needs a classifier, but the checkpoint is a BertForPreTraining"):
+        convert(read_old_checkpoint(WRITTEN / "pretrained"), head="token")
+
+
+def test_the_first_version_of_the_format_is_refused():
+    with pytest.raises(ValueError, match="found none"):
+        read_old_checkpoint(WRITTEN / "version_1")
+    with pytest.raises(ValueError, match="of the first version of TensorFlow's format"):
+        read_old_checkpoint(WRITTEN / "version_1" / "bert_model.ckpt")
+
+
+def edit_config(folder: Path, **fields) -> None:
+    path = folder / "bert_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"num_hidden_layers": 3}, r"missing: bert\.encoder\.layer\.2"),
+        ({"num_hidden_layers": 1}, r"not known to BertForPreTraining: bert\.encoder\.layer\.1"),
+        (
+            {"intermediate_size": 32},
+            r"dense\.weight has the shape \(24, 16\), the config asks for \(32, 16\)",
+        ),
+        ({"vocab_size": 19, "hidden_size": 32}, "has the shape"),
+        ({"hidden_size": "16"}, "expected hidden_size to be a whole number above 0, got '16'"),
+        ({"model_type": "albert"}, "expected a BERT config, got model_type 'albert'"),
+    ],
+)
+def test_a_config_that_does_not_fit_is_refused(pretrained, fields, message):
+    edit_config(pretrained, **fields)
+    with pytest.raises(ValueError, match=message):
+        convert(read_old_checkpoint(pretrained))
+
+
+def test_an_unknown_variable_is_refused(monkeypatch):
+    without = tuple(pair for pair in old_checkpoints.TENSORFLOW_NAMES if "pooler" not in pair[0])
+    monkeypatch.setattr(old_checkpoints, "TENSORFLOW_NAMES", without)
+    with pytest.raises(ValueError, match=r"found 2 others: bert/pooler/dense/bias, bert/pooler/dense/kernel"):
+        read_old_checkpoint(WRITTEN / "pretrained")
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "vocab.txt").unlink(), "no vocab.txt beside the weights; give --vocab_file"),
+        (lambda folder: (folder / "bert_config.json").unlink(), "give --config_file FILE"),
+        (lambda folder: (folder / "bert_config.json").write_text("{"), "bert_config.json: not valid JSON"),
+        (
+            lambda folder: shutil.copy(folder / "bert_model.ckpt.index", folder / "x.index"),
+            "found 2: bert_model.ckpt, x",
+        ),
+        (lambda folder: (folder / "bert_model.ckpt.index").unlink(), "found none"),
+    ],
+)
+def test_incomplete_folders_are_refused(pretrained, damage, message):
+    damage(pretrained)
+    with pytest.raises(ValueError, match=message):
+        convert(read_old_checkpoint(pretrained))
+
+
+@pytest.mark.parametrize("source", ["pretrained", "pretrained/bert_model.ckpt", "version_1/bert_model.ckpt"])
+def test_the_scripts_name_the_command(source):
+    with pytest.raises(ValueError, match=rf"convert it with python -m training convert {WRITTEN / source} FOLDER"):
+        check_model_name(str(WRITTEN / source))
+
+
+def test_nothing_is_overwritten(tmp_path):
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "thesis.txt").write_text("work of years")
+    with pytest.raises(ValueError, match="new is not an empty folder"):
+        main([str(WRITTEN / "squad"), str(tmp_path / "new")])
+    assert [path.name for path in tmp_path.rglob("*")] == ["new", "thesis.txt"]
+
+
+def state_and_config() -> tuple[dict[str, torch.Tensor], BertConfig]:
+    old = read_old_checkpoint(WRITTEN / "pretrained")
+    return old.tensors, old.config
+
+
+def saved_as(folder: Path, stored, name: str = "pytorch_model.bin") -> Path:
+    folder.mkdir(parents=True)
+    torch.save(stored, folder / name)
+    for file in ("bert_config.json", "vocab.txt"):
+        shutil.copy(WRITTEN / "pretrained" / file, folder)
+    return folder
+
+
+def old_names(name: str) -> str:
+    ends = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    for now, then in ends.items():
+        name = name.replace(now, then)
+    return f"module.{name}"
+
+
+def nvidia_names(name: str) -> str:
+    for place in ("intermediate", "pooler", "transform"):
+        name = name.replace(f"{place}.dense.", f"{place}.dense_act.")
+    return name
+
+
+def test_older_pytorch_names(tmp_path):
+    state, _ = state_and_config()
+    stored = {old_names(name): tensor for name, tensor in state.items()}
+    stored["module.bert.embeddings.position_ids"] = torch.arange(12)[None]
+    stored["module.cls.predictions.decoder.weight"] = state["bert.embeddings.word_embeddings.weight"]
+    converted = convert(read_old_checkpoint(saved_as(tmp_path / "old", stored)))
+    assert all(torch.equal(converted.model.state_dict()[name], tensor) for name, tensor in state.items())
+
+
+def test_nvidia_file_in_half_precision_with_padded_rows(tmp_path):
+    state, _ = state_and_config()
+    state = dict(state)
+    for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias"):
+        state[name] = torch.nn.functional.pad(state[name], (0, 0, 0, 4) if state[name].ndim == 2 else (0, 4))
+    stored = {"model": {nvidia_names(n): t.half() for n, t in state.items()}, "optimizer": {"state": {}}, "epoch": 3}
+    folder = saved_as(tmp_path / "old", stored, "ckpt_8601.pt")
+    converted = convert(read_old_checkpoint(folder / "ckpt_8601.pt"))
+    assert converted.model.config.vocab_size == 24 and converted.model.dtype == torch.float32
+    assert all(torch.equal(converted.model.state_dict()[n], t.half().float()) for n, t in state.items())
+    assert "vocab_size is 24, the rows of the embeddings; the config said 20" in converted.notes
+
+
+@pytest.mark.parametrize("path", ["0_Transformer", ""])
+def test_folder_of_sentence_transformers(tmp_path, path):
+    state, _ = state_and_config()
+    encoder = {name.removeprefix("bert."): tensor for name, tensor in state.items() if name.startswith("bert.")}
+    saved_as(tmp_path / "st" / (path or "0_Transformer"), encoder)
+    if not path:
+        (tmp_path / "st" / "0_Transformer").rename(tmp_path / "flat")
+        (tmp_path / "st").rmdir()
+        (tmp_path / "flat").rename(tmp_path / "st")
+    modules = [
+        {"idx": 0, "path": path, "type": "sentence_transformers.models.Transformer"},
+        {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+    ]
+    (tmp_path / "st" / "modules.json").write_text(json.dumps(modules))
+    converted = convert(read_old_checkpoint(tmp_path / "st"))
+    assert type(converted.model) is transformers.BertModel
+    assert all(torch.equal(converted.model.state_dict()[name], tensor) for name, tensor in encoder.items())
+
+
+class Payload:
+    """A pickle that would create a file."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self):
+        return (Path.touch, (self.path,))
+
+
+@pytest.mark.parametrize("write", [torch.save, lambda stored, path: path.write_bytes(pickle.dumps(stored, 2))])
+def test_a_pickle_is_never_executed(tmp_path, write):
+    folder = saved_as(tmp_path / "old", {})
+    write({"bert.pooler.dense.bias": Payload(tmp_path / "executed")}, folder / "pytorch_model.bin")
+    with pytest.raises(ValueError, match=r"pytorch_model\.bin: expected a file with nothing but tensors") as caught:
+        read_old_checkpoint(folder)
+    assert not (tmp_path / "executed").exists() and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s: s.pop("cls.predictions.bias"), r"missing: cls\.predictions\.bias"),
+        (lambda s: s.update({"bert.extra": torch.ones(1)}), r"not known to BertForPreTraining: bert\.extra"),
+        (lambda s: s.update({"module.cls.predictions.bias": torch.ones(20)}), "two tensors have the same meaning"),
+        (lambda s: s.update({"cls.predictions.decoder.weight": torch.ones(20, 16)}), "with which BERT shares it"),
+        (lambda s: s.update({"qa_outputs.bias": torch.ones(2)}), "expected the heads of one class of BERT, found"),
+        (lambda s: s.update({"step": 3}), "expected tensors, got a int under 'step'"),
+    ],
+)
+def test_every_tensor_is_used_once(tmp_path, change, message):
+    state = dict(state_and_config()[0])
+    change(state)
+    with pytest.raises(ValueError, match=message):
+        convert(read_old_checkpoint(saved_as(tmp_path / "old", state)))
+
+
+@pytest.mark.parametrize(
+    ("capitals", "asked", "expected"),
+    [(False, None, ["a", "##b"]), (True, None, ["A", "##b"]), (True, True, ["a", "##b"]), (False, False, ["[UNK]"])],
+)
+def test_the_case_of_the_vocabulary(pretrained, capitals, asked, expected):
+    if capitals:
+        path = pretrained / "vocab.txt"
+        path.write_text(path.read_text().replace("\nj\n", "\nA\n"))
+    converted = convert(read_old_checkpoint(pretrained), do_lower_case=asked)
+    assert converted.tokenizer.tokenize("Ab") == expected
+    assert any(note.startswith("warning: these pieces can never occur") for note in converted.notes) == bool(asked)
+
+
+def test_a_lower_cased_multilingual_vocabulary_gets_a_warning(pretrained, monkeypatch):
+    monkeypatch.setattr("training.tools.convert.MULTILINGUAL", 10)
+    notes = convert(read_old_checkpoint(pretrained)).notes
+    assert any("recommends the cased multilingual model" in note for note in notes)
+
+
+@pytest.mark.realdata
+def test_the_variables_of_a_published_checkpoint_are_those_of_the_network(real_data):
+    """Google's Chinese BERT-Base: every variable has a place, and every place of BertForPreTraining a variable."""
+    name = "chinese_L-12_H-768_A-12"
+    checkpoint = TensorFlowCheckpoint(real_data / "assets" / f"{name}.bert_model.ckpt")
+    config = BertConfig.from_json_file(real_data / "assets" / f"{name}.bert_config.json")
+    with torch.device("meta"):
+        model = transformers.BertForPreTraining(config)
+    expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    found = {}
+    for name, variable in checkpoint.variables.items():
+        shape = variable.shape[::-1] if name.endswith("/kernel") else variable.shape
+        found[_tensorflow_target(name)] = shape
+    assert found == expected

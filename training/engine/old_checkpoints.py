@@ -1,0 +1,229 @@
+"""BERT checkpoints in older forms, read into transformers' names: TensorFlow 1, and pickled files of PyTorch.
+
+Every tensor of a source is used exactly once, or known to be no weight of the network, or the conversion stops.
+"""
+
+import json
+import pickle
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from transformers import BertConfig
+
+from training.files.tensorflow_checkpoint import TensorFlowCheckpoint
+
+# google-research/bert -> transformers, for the whole name. `kernel` is stored as (inputs, outputs) and is transposed.
+LAYER = r"bert/encoder/layer_(\d+)"
+TENSORFLOW_NAMES = (
+    (r"bert/embeddings/(word|position|token_type)_embeddings", r"bert.embeddings.\1_embeddings.weight"),
+    (r"bert/embeddings/LayerNorm/(\w+)", r"bert.embeddings.LayerNorm.\1"),
+    (LAYER + r"/attention/self/(query|key|value)/(\w+)", r"bert.encoder.layer.\1.attention.self.\2.\3"),
+    (LAYER + r"/attention/output/(dense|LayerNorm)/(\w+)", r"bert.encoder.layer.\1.attention.output.\2.\3"),
+    (LAYER + r"/intermediate/dense/(\w+)", r"bert.encoder.layer.\1.intermediate.dense.\2"),
+    (LAYER + r"/output/(dense|LayerNorm)/(\w+)", r"bert.encoder.layer.\1.output.\2.\3"),
+    (r"bert/pooler/dense/(\w+)", r"bert.pooler.dense.\1"),
+    (r"cls/predictions/transform/(dense|LayerNorm)/(\w+)", r"cls.predictions.transform.\1.\2"),
+    (r"cls/predictions/output_bias", r"cls.predictions.bias"),
+    (r"cls/seq_relationship/output_(weights|bias)", r"cls.seq_relationship.\1"),
+    (r"cls/squad/output_(weights|bias)", r"qa_outputs.\1"),
+    (r"output_(weights|bias)", r"classifier.\1"),
+)
+LAST_PART = {"kernel": "weight", "weights": "weight", "gamma": "weight", "beta": "bias"}
+# The optimiser's variables: AdamWeightDecayOptimizer of google-research/bert, and the step.
+TENSORFLOW_OTHERS = r".*/adam_[mv]|output_(weights|bias)/adam_[mv]|global_step"
+
+# Older PyTorch -> transformers, for parts of a name.
+PYTORCH_NAMES = (
+    (r"^(module\.)+", ""),  # DataParallel
+    (r"\.gamma$", ".weight"),  # pytorch-pretrained-bert
+    (r"\.beta$", ".bias"),
+    (r"\.dense_act\.", ".dense."),  # NVIDIA's DeepLearningExamples
+)
+PYTORCH_OTHERS = r"(bert\.)?embeddings\.position_ids"  # a buffer of older versions of transformers
+CONFIG_NAMES = ("config.json", "bert_config.json")
+PICKLES = (".bin", ".pt", ".pth")
+
+
+class OldCheckpoint(NamedTuple):
+    """What a source contains.
+
+    Attributes:
+        tensors: transformers' names -> float32 tensors, with the prefix ``bert.`` for the encoder.
+        config: without the class; ``architectures`` as the source says, if it does.
+        vocabulary: the folder with the vocabulary or the tokenizer, None if there is none.
+        left_out: names of the source that are no weights of the network, such as those of the optimiser.
+        weights: the files the weights came from.
+    """
+
+    tensors: dict[str, torch.Tensor]
+    config: BertConfig
+    vocabulary: Path | None
+    left_out: list[str]
+    weights: list[Path]
+
+
+def read_old_checkpoint(source: str | Path, config_file: str | Path | None = None) -> OldCheckpoint:
+    """Read the weights and the config of a checkpoint.
+
+    Args:
+        source: a folder with ``bert_config.json`` and the files of a TensorFlow checkpoint; the prefix of such files
+            (``.../bert_model.ckpt``); a folder with ``pytorch_model.bin`` or ``model.safetensors``; a folder of
+            sentence-transformers; or a file ``.bin``, ``.pt`` or ``.pth``.
+        config_file: the config, if it is not beside the weights.
+
+    Raises:
+        ValueError: the source is none of these or not complete, a file is damaged, or a tensor has an unknown name.
+        OSError: a file cannot be read.
+    """
+    source = Path(source)
+    weights = _find_weights(source)
+    config, folder = _read_config(source, weights.parent, config_file), weights.parent
+    tensorflow = weights.suffix == ".index"
+    tensors, left_out = _read_tensorflow(weights) if tensorflow else _read_pytorch(weights)
+    files = [*sorted(folder.glob(f"{weights.stem}.data-*")), weights] if tensorflow else [weights]
+    has_vocabulary = any((folder / name).is_file() for name in ("vocab.txt", "tokenizer.json"))
+    return OldCheckpoint(tensors, config, folder if has_vocabulary else None, left_out, files)
+
+
+def _find_weights(source: Path) -> Path:
+    """The file with the weights; for TensorFlow, the index."""
+    if source.is_file() and source.suffix in PICKLES:
+        return source
+    index = source if source.suffix == ".index" else source.with_name(f"{source.name}.index")
+    if index.is_file():
+        return index
+    if source.is_file() or list(source.parent.glob(f"{source.name}.data-*")):
+        raise ValueError(
+            f"{source}: expected a folder, a TensorFlow checkpoint with an .index file, or a file that ends in "
+            f"{', '.join(PICKLES)}. A single .ckpt file without an .index is of the first version of TensorFlow's "
+            "format, which is not supported"
+        )
+    if not source.is_dir():
+        raise ValueError(f"{source}: no such file or folder, and no {source.name}.index beside it")
+    folder = _transformer_folder(source)
+    for names in (["model.safetensors"], ["pytorch_model.bin"]):
+        if found := [folder / name for name in names if (folder / name).is_file()]:
+            return found[0]
+    indices = sorted(folder.glob("*.index"))
+    if len(indices) == 1:
+        return indices[0]
+    found_text = f"{len(indices)}: {', '.join(path.stem for path in indices)}; name one" if indices else "none"
+    raise ValueError(
+        f"{folder}: expected model.safetensors, pytorch_model.bin or one TensorFlow checkpoint (*.index), found "
+        f"{found_text}"
+    )
+
+
+def _transformer_folder(folder: Path) -> Path:
+    """The folder of the network in a folder of sentence-transformers; other folders are returned as they are."""
+    if not (folder / "modules.json").is_file():
+        return folder
+    modules = _read_json(folder / "modules.json")
+    kinds = modules if isinstance(modules, list) else []
+    paths = [m.get("path") for m in kinds if isinstance(m, dict) and str(m.get("type", "")).endswith(".Transformer")]
+    if len(paths) != 1 or not isinstance(paths[0], str):
+        raise ValueError(f"{folder}/modules.json: expected one module of type Transformer, found {len(paths)}")
+    return folder / paths[0]
+
+
+def _read_config(source: Path, folder: Path, config_file: str | Path | None) -> BertConfig:
+    named = [Path(config_file)] if config_file else [folder / name for name in CONFIG_NAMES]
+    path = next((path for path in named if path.is_file()), None)
+    if path is None:
+        raise ValueError(f"{source}: expected {' or '.join(map(str, named))}, found neither; give --config_file FILE")
+    fields = _read_json(path)
+    if not isinstance(fields, dict):
+        raise ValueError(f"{path}: expected a JSON object with the fields of a BERT config")
+    if (kind := fields.pop("model_type", "bert")) != "bert":
+        raise ValueError(f"{path}: expected a BERT config, got model_type {kind!r}")
+    needed = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+    for name in needed:
+        if not isinstance(fields.get(name), int) or fields[name] <= 0:
+            raise ValueError(f"{path}: expected {name} to be a whole number above 0, got {fields.get(name)!r}")
+    known = BertConfig().to_dict() | dict.fromkeys(("num_labels", "id2label", "label2id", "architectures"))
+    config = BertConfig(**{name: value for name, value in fields.items() if name in known and name != "dtype"})
+    config.dtype = None  # everything becomes float32
+    return config
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not valid JSON ({error})") from None
+
+
+def _read_tensorflow(index: Path) -> tuple[dict[str, torch.Tensor], list[str]]:
+    checkpoint = TensorFlowCheckpoint(index.with_suffix(""))
+    targets, left_out, unknown = {}, [], []
+    for name in checkpoint.variables:
+        if re.fullmatch(TENSORFLOW_OTHERS, name):
+            left_out.append(name)
+        elif target := _tensorflow_target(name):
+            targets[name] = target
+        else:
+            unknown.append(name)
+    _refuse_unknown(index, unknown)
+    tensors = {}
+    for name, target in targets.items():
+        array = checkpoint.read(name)
+        tensors[target] = torch.tensor(array.T if name.endswith("/kernel") else array, dtype=torch.float32)
+    return tensors, left_out
+
+
+def _tensorflow_target(name: str) -> str | None:
+    """The name in transformers of a variable of google-research/bert; None if it is not known."""
+    for pattern, replacement in TENSORFLOW_NAMES:
+        if match := re.fullmatch(pattern, name):
+            *path, last = match.expand(replacement).split(".")
+            return ".".join([*path, LAST_PART.get(last, last)])
+    return None
+
+
+def _read_pytorch(path: Path) -> tuple[dict[str, torch.Tensor], list[str]]:
+    stored = _load(path)
+    tensors: dict[str, torch.Tensor] = {}
+    left_out = []
+    for name, tensor in stored.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise ValueError(f"{path}: expected tensors, got a {type(tensor).__name__} under {name!r}")
+        target = name
+        for pattern, replacement in PYTORCH_NAMES:
+            target = re.sub(pattern, replacement, target)
+        if re.fullmatch(PYTORCH_OTHERS, target):
+            left_out.append(name)
+            continue
+        if target.startswith(("embeddings.", "encoder.", "pooler.")):  # a BertModel alone
+            target = f"bert.{target}"
+        if target in tensors:
+            raise ValueError(f"{path}: two tensors have the same meaning: {target}, the second as {name}")
+        tensors[target] = tensor.float()
+    return tensors, left_out
+
+
+def _load(path: Path) -> Mapping[str, Any]:
+    """The tensors of a file by name. A pickle is read with ``weights_only``: it cannot execute code."""
+    try:
+        stored = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{path}: expected a file with nothing but tensors; it cannot be read ({reason})") from None
+    if isinstance(stored, Mapping) and isinstance(stored.get("model"), Mapping):  # NVIDIA: model, optimizer, ...
+        stored = stored["model"]
+    if not isinstance(stored, Mapping) or not all(isinstance(name, str) for name in stored):
+        raise ValueError(f"{path}: expected names with tensors, got a {type(stored).__name__}")
+    return stored
+
+
+def _refuse_unknown(place: Path, unknown: list[str]) -> None:
+    if unknown:
+        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+        raise ValueError(
+            f"{place}: expected variables of google-research/bert, found {len(unknown)} others: "
+            f"{', '.join(unknown[:5])}{more}"
+        )

@@ -1,0 +1,317 @@
+"""Reads the checkpoints that TensorFlow 1 wrote, without TensorFlow.
+
+    bert_model.ckpt.index                  a table: name of a variable -> type, shape, file, offset, size, checksum
+    bert_model.ckpt.data-00000-of-00001    the bytes of the variables; several such files may share them
+
+The index is a table of LevelDB (https://github.com/google/leveldb/blob/main/doc/table_format.md) whose values are the
+protocol buffers of tensorflow/core/protobuf/tensor_bundle.proto. From the end of the file to its beginning:
+
+    footer       48 bytes: where the block of properties and the index block are, padding, a magic number
+    index block  last key of a data block -> where that block is
+    data blocks  keys in order, each without the beginning that it shares with the one before, and values
+    behind every block: 1 byte that says how it is compressed, and 4 bytes with the checksum of block and that byte
+
+Checksums are CRC-32C, rotated and shifted by a constant ("masked"), because they may be stored in data of which a CRC
+is taken again. Every checksum is verified, every length is compared with what the file holds before memory is used.
+"""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+MAGIC = 0xDB4775248B80FB57
+FOOTER = 48
+LARGEST_INDEX = 1 << 26  # bytes; the index of BERT-Large with Adam's variables has under 100,000
+# tensorflow/core/framework/types.proto
+DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "u1", 6: "i1", 9: "<i8", 10: "?", 14: "bfloat16", 19: "<f2"}
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+
+
+class Variable(NamedTuple):
+    """Where a variable is stored.
+
+    Attributes:
+        dtype: the number of its type in ``types.proto``.
+        slices: start and length of each dimension, for each part of a variable that was stored in parts; else empty.
+            A length of -1 means the whole dimension.
+        crc: the masked checksum of its bytes.
+    """
+
+    dtype: int
+    shape: tuple[int, ...]
+    shard: int
+    offset: int
+    size: int
+    crc: int
+    slices: tuple[tuple[tuple[int, int], ...], ...]
+
+
+class TensorFlowCheckpoint:
+    """A checkpoint of the second version of TensorFlow's format, "tensor bundle".
+
+    Args:
+        prefix: the path without ``.index``, for example ``uncased_L-12_H-768_A-12/bert_model.ckpt``.
+
+    Attributes:
+        variables: name -> ``Variable``, in alphabetical order.
+
+    Raises:
+        ValueError: the files are damaged, or of a kind that this class does not read.
+        OSError: a file is missing or cannot be read.
+    """
+
+    def __init__(self, prefix: str | Path):
+        self.prefix = Path(prefix)
+        self.index = self.prefix.with_name(f"{self.prefix.name}.index")
+        size = self.index.stat().st_size
+        if size > LARGEST_INDEX:
+            raise ValueError(f"{self.index}: expected the index of a checkpoint, but {size:,} bytes are too many")
+        try:
+            entries = dict(_table(self.index.read_bytes()))
+            header = dict(_fields(entries.pop(b"", b"")))
+            self.num_shards = _number(header.get(1, 0))
+            big_endian = _number(header.get(2, 0)) != 0
+            self._parts = {key: _variable(value) for key, value in entries.items() if key.startswith(b"\0")}
+            named = {key: _variable(value) for key, value in entries.items() if not key.startswith(b"\0")}
+            self.variables = {key.decode(): variable for key, variable in named.items()}
+        except _Damaged as error:
+            raise ValueError(f"{self.index}: damaged ({error}); copy or download the checkpoint again") from None
+        except UnicodeDecodeError:
+            raise ValueError(f"{self.index}: damaged (the name of a variable is not UTF-8)") from None
+        if big_endian:
+            raise ValueError(f"{self.index}: written on a big-endian machine, which is not supported")
+        if not 0 < self.num_shards < 100_000:
+            raise ValueError(f"{self.index}: expected a header with the number of data files, got {self.num_shards}")
+        if OBJECT_GRAPH in self.variables:
+            raise ValueError(
+                f"{self.prefix}: an object-based checkpoint of TensorFlow 2; expected one that names its variables as "
+                "TensorFlow 1 does (tf.compat.v1.train.Saver writes those)"
+            )
+
+    def read(self, name: str) -> np.ndarray:
+        """The value of a variable; its checksum is verified. bfloat16 becomes float32.
+
+        Raises:
+            KeyError: there is no such variable.
+            ValueError: the data is damaged or incomplete, or of a type that is not supported.
+        """
+        variable = self.variables[name]
+        if not variable.slices:
+            return self._values(name, variable)
+        whole: np.ndarray | None = None
+        covered = 0
+        for extents in variable.slices:
+            part = self._parts.get(_slice_key(name, extents))
+            if part is None:
+                raise ValueError(f"{self.index}: damaged (a part of {name} is missing)")
+            values = self._values(name, part)
+            if whole is None:
+                whole = np.empty(variable.shape, values.dtype)
+            where = tuple(slice(start, None if length < 0 else start + length) for start, length in extents)
+            if len(extents) != len(variable.shape) or whole[where].shape != values.shape:
+                raise ValueError(f"{self.index}: damaged (a part of {name} does not fit its shape {variable.shape})")
+            whole[where] = values
+            covered += values.size
+        if whole is None or covered != whole.size:
+            raise ValueError(f"{self.index}: damaged (the parts of {name} do not add up to its shape)")
+        return whole
+
+    def _values(self, name: str, variable: Variable) -> np.ndarray:
+        if variable.dtype not in DTYPES:
+            raise ValueError(f"{self.index}: {name} has a type that is not supported (number {variable.dtype})")
+        dtype = DTYPES[variable.dtype]
+        stored = np.dtype("<u2" if dtype == "bfloat16" else dtype)
+        count = 1
+        for length in variable.shape:  # not np.prod, which overflows in silence
+            count *= length
+        if count * stored.itemsize != variable.size:
+            raise ValueError(
+                f"{self.index}: damaged ({name} of shape {variable.shape} needs {count * stored.itemsize:,} bytes, "
+                f"{variable.size:,} are stored)"
+            )
+        data = self._bytes(name, variable)
+        values = np.frombuffer(data, stored)
+        if dtype == "bfloat16":  # the upper half of a float32
+            values = (values.astype("<u4") << 16).view("<f4")
+        return values.reshape(variable.shape)
+
+    def _bytes(self, name: str, variable: Variable) -> bytes:
+        path = self.data_file(variable.shard)
+        try:
+            with open(path, "rb") as file:
+                file.seek(0, 2)
+                if variable.offset + variable.size > file.tell():
+                    raise ValueError(
+                        f"{path}: cut short: {name} ends at byte {variable.offset + variable.size:,}, the file has "
+                        f"{file.tell():,}; copy or download the checkpoint again"
+                    )
+                file.seek(variable.offset)
+                data = file.read(variable.size)
+        except FileNotFoundError:
+            raise ValueError(f"{path}: not found; the checkpoint has {self.num_shards} data files") from None
+        if masked_crc32c(data) != variable.crc:
+            raise ValueError(f"{path}: damaged (the checksum of {name} differs); copy or download the checkpoint again")
+        return data
+
+    def data_file(self, shard: int) -> Path:
+        """The path of data file number ``shard``, counted from 0."""
+        return self.prefix.with_name(f"{self.prefix.name}.data-{shard:05}-of-{self.num_shards:05}")
+
+
+def masked_crc32c(data: bytes) -> int:
+    """The CRC-32C of ``data`` as LevelDB and TensorFlow store it.
+
+    Raises:
+        ValueError: the package google-crc32c is not installed.
+    """
+    try:
+        import google_crc32c
+    except ImportError:
+        raise ValueError("reading TensorFlow's checkpoints needs a package: pip install google-crc32c") from None
+    crc = google_crc32c.value(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+class _Damaged(Exception):
+    """What is wrong with an index file."""
+
+
+def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The keys and values of a LevelDB table."""
+    if len(data) < FOOTER:
+        raise _Damaged(f"{len(data)} bytes are fewer than its footer has")
+    footer = data[-FOOTER:]
+    if struct.unpack("<Q", footer[-8:])[0] != MAGIC:
+        raise _Damaged("its last 8 bytes are not those of a LevelDB table")
+    position = 0
+    handle = []  # offset and size of the block of properties, then of the index block
+    for _ in range(4):
+        number, position = _varint(footer, position)
+        handle.append(number)
+    previous = None
+    for _, place in _block(data, handle[2], handle[3]):
+        offset, position = _varint(place, 0)
+        size, _ = _varint(place, position)
+        for key, value in _block(data, offset, size):
+            if previous is not None and key <= previous:
+                raise _Damaged("its keys are not in order")
+            previous = key
+            yield key, value
+
+
+def _block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
+    """The keys and values of one block of a table."""
+    if offset + size + 5 > len(data) - FOOTER:
+        raise _Damaged(f"a block of {size:,} bytes at {offset:,} ends behind the last one")
+    content, kind = data[offset : offset + size], data[offset + size]
+    if masked_crc32c(data[offset : offset + size + 1]) != struct.unpack_from("<I", data, offset + size + 1)[0]:
+        raise _Damaged(f"the checksum of the block at {offset:,} differs")
+    if kind != 0:
+        raise _Damaged(f"the block at {offset:,} is compressed, which TensorFlow's checkpoints are not")
+    restarts = struct.unpack_from("<I", content, size - 4)[0] if size >= 4 else 0
+    end = size - 4 - 4 * restarts
+    if restarts < 1 or end < 0:
+        raise _Damaged(f"the block at {offset:,} has {restarts:,} restart points")
+    key, position = b"", 0
+    while position < end:
+        shared, position = _varint(content, position)
+        rest, position = _varint(content, position)
+        length, position = _varint(content, position)
+        if shared > len(key) or position + rest + length > end:
+            raise _Damaged(f"an entry of the block at {offset:,} is longer than the block")
+        key = key[:shared] + content[position : position + rest]
+        position += rest + length
+        yield key, content[position - length : position]
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    """A number of variable length at ``position``, and the position behind it."""
+    value = shift = 0
+    while True:
+        if position >= len(data) or shift > 63:
+            raise _Damaged("a number has no end")
+        byte = data[position]
+        value |= (byte & 127) << shift
+        shift, position = shift + 7, position + 1
+        if byte < 128:
+            return value & 0xFFFF_FFFF_FFFF_FFFF, position
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Number and value of each field of a protocol buffer: an int, or bytes for strings and inner messages."""
+    position = 0
+    while position < len(message):
+        tag, position = _varint(message, position)
+        number, wire = tag >> 3, tag & 7
+        value: int | bytes
+        if wire == 0:
+            value, position = _varint(message, position)
+        elif wire in (1, 2, 5):
+            length = {1: 8, 5: 4}.get(wire)
+            if length is None:
+                length, position = _varint(message, position)
+            value, position = message[position : position + length], position + length
+            if position > len(message):
+                raise _Damaged("a message is longer than its entry")
+            if wire != 2:
+                assert isinstance(value, bytes)
+                value = int.from_bytes(value, "little")
+        else:
+            raise _Damaged(f"a field has the unknown wire type {wire}")
+        yield number, value
+
+
+def _variable(message: bytes) -> Variable:
+    """BundleEntryProto of tensor_bundle.proto."""
+    numbers = {1: 0, 3: 0, 4: 0, 5: 0, 6: 0}  # dtype, shard_id, offset, size, crc32c; 0 is not stored
+    shape: tuple[int, ...] = ()
+    slices = []
+    for number, value in _fields(message):
+        if number == 2:
+            shape = tuple(_number(dict(_fields(_message(v))).get(1, 0)) for n, v in _fields(_message(value)) if n == 2)
+        elif number == 7:
+            slices.append(_extents(_message(value)))
+        elif number in numbers:
+            numbers[number] = _number(value)
+    if any(length >= 1 << 40 for length in shape):  # also negative ones, which are stored as 2^64 - n
+        raise _Damaged(f"a variable has the shape {shape}")
+    return Variable(numbers[1], shape, numbers[3], numbers[4], numbers[5], numbers[6], tuple(slices))
+
+
+def _extents(message: bytes) -> tuple[tuple[int, int], ...]:
+    """TensorSliceProto: start and length of each dimension; no length means the whole dimension."""
+    parts = [dict(_fields(_message(value))) for number, value in _fields(message) if number == 1]
+    return tuple((_number(part.get(1, 0)), _number(part.get(2, 0)) if 2 in part else -1) for part in parts)
+
+
+def _number(value: int | bytes) -> int:
+    if not isinstance(value, int):
+        raise _Damaged("a field holds text where a number was expected")
+    return value
+
+
+def _message(value: int | bytes) -> bytes:
+    if not isinstance(value, bytes):
+        raise _Damaged("a field holds a number where a message was expected")
+    return value
+
+
+def _slice_key(name: str, extents: tuple[tuple[int, int], ...]) -> bytes:
+    """The key under which a part of a variable is stored (EncodeTensorNameSlice in TensorFlow's util).
+
+    0, the name (ended by 0 1; UTF-8 has no byte 255, which would be escaped), the number of dimensions, and start and
+    length of each.
+    """
+    count = bytes([1, len(extents)]) if extents else b"\0"
+    return b"\0" + name.encode() + b"\0\1" + count + b"".join(_ordered(n) for pair in extents for n in pair)
+
+
+def _ordered(number: int) -> bytes:
+    """A signed number in TensorFlow's OrderedCode: as many leading ones (zeros, if it is negative) as it has bytes."""
+    magnitude = ~number if number < 0 else number
+    length = 1 + magnitude.bit_length() // 7 if magnitude.bit_length() < 63 else 10
+    header = ((1 << length) - 1) << (7 * length)  # `length` ones at the top of 8 * length bits
+    return ((number ^ header) & ((1 << 8 * length) - 1)).to_bytes(length, "big")

@@ -1,0 +1,149 @@
+"""The report of a table: our rows beside the paper's, differences with their intervals, and a verdict on each claim.
+
+It holds no times and no paths, so that an interrupted series gives the same report as one that was never stopped.
+"""
+
+import dataclasses
+import importlib.util
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from training.files.atomic import write_json, write_text
+from training.paper.picture import draw
+from training.paper.plan import Plan, read_scores
+from training.paper.published import PUBLISHED, Published
+from training.paper.verdicts import Judged, Scores, judge
+from training.tasks.student_t import mean_interval
+
+SCALES = {
+    "smoke": "a smoke test: a few steps of tiny networks, whose numbers and verdicts mean nothing",
+    "builtin": "the built-in scale: very small networks on the documentation of one Python installation",
+    "small": "the small scale: small networks, few steps, real text",
+    "paper": "the paper's scale",
+}
+RULE = (
+    "A claim *holds* if the 95 % interval (Student's t over the seeds) of each of its contrasts lies where the claim "
+    "puts it. It is *contradicted* if the interval of one lies entirely on the other side, at the level 1 - 0.05/k for "
+    "k contrasts. Otherwise it *cannot be told at this scale*; one seed never gives a verdict, nor do seeds that all "
+    "give the same number. `training/paper/verdicts.py` states the rule."
+)
+
+
+def write_report(folder: Path, plan: Plan) -> dict[str, Any]:
+    """Write report.md, report.json and, if matplotlib is installed, report.png; return what report.json holds."""
+    scores = read_scores(folder, plan)
+    found = content(plan, scores)
+    write_json(folder / "report.json", found)
+    write_text(folder / "report.md", markdown(plan, found))
+    if importlib.util.find_spec("matplotlib"):
+        draw(plan, scores, folder / "report.png")
+    return found
+
+
+def content(plan: Plan, scores: Scores) -> dict[str, Any]:
+    """All numbers of the report.
+
+    Args:
+        scores: (row, column) -> one score for each seed of the plan.
+    """
+    paper = PUBLISHED[plan.table]
+    rows: dict[str, dict[str, Any]] = {}
+    for row in paper.rows:
+        cells = {column.key: _statistics(scores, row.name, paper.reference, column.key) for column in plan.columns}
+        rows[row.name] = {"label": row.label, "scores": cells, "paper": row.paper}
+    claims = []
+    for claim in paper.claims:
+        verdict, judged = judge(claim, plan.columns, scores)
+        contrasts = [_contrast(one) for one in judged]
+        claims.append({"claim": claim.text, "place": claim.place, "verdict": verdict, "contrasts": contrasts})
+    facts = {"table": plan.table, "scale": plan.scale, "seeds": list(plan.seeds), "columns": plan.titles}
+    return {**facts, "reference": paper.reference, "rows": rows, "claims": claims}
+
+
+def _statistics(scores: Scores, row: str, reference: str, column: str) -> dict[str, Any]:
+    values = list(scores[row, column])
+    differences = [one - other for one, other in zip(values, scores[reference, column], strict=True)]
+    found = {"values": values, "mean": statistics.fmean(values)}
+    found |= {"std": statistics.stdev(values) if len(values) > 1 else None}
+    if row != reference:
+        found |= {"difference": statistics.fmean(differences), "interval": mean_interval(differences)}
+    return found
+
+
+def _contrast(one: Judged) -> dict[str, Any]:
+    return dataclasses.asdict(one) | {"values": list(one.values)}
+
+
+def markdown(plan: Plan, found: Mapping[str, Any]) -> str:
+    """The report as a page."""
+    paper = PUBLISHED[plan.table]
+    seeds = f"{len(plan.seeds)} seeds ({plan.seeds[0]} to {plan.seeds[-1]})"
+    parts = [
+        f"# {paper.title}\n\nDevlin et al. 2018, {paper.place}, at {SCALES[plan.scale]}; {seeds}, each with its own "
+        "pre-training. Mean ± standard deviation over the seeds; the paper's own numbers, where it has any, are on the "
+        "right. Written by `run_paper.py`.",
+        "\n".join(_score_table(plan, found, paper)),
+        f"Differences to the row *{_label(paper, paper.reference)}*, of runs with the same seed, with their 95 % "
+        "interval:",
+        "\n".join(_difference_table(plan, found, paper)),
+    ]
+    if plan.table == "5":
+        parts.append("The held-out loss of a left-to-right model is of all words, that of the others of masked ones.")
+    parts += [f"## What the paper concludes\n\n{RULE}", "\n".join(_claim_table(found))]
+    if importlib.util.find_spec("matplotlib"):
+        parts.append(f"![{paper.title}](report.png)")
+    return "\n\n".join(parts) + "\n"
+
+
+def _score_table(plan: Plan, found: Mapping[str, Any], paper: Published) -> list[str]:
+    headings = list(paper.rows[0].paper)
+    names = [*plan.titles.values(), *(f"paper: {name}" for name in headings)]
+    lines = [f"| | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
+    for row in found["rows"].values():
+        ours = [_mean(row["scores"][column.key]) for column in plan.columns]
+        theirs = [f"{row['paper'][name]:g}" if name in row["paper"] else "" for name in headings]
+        lines.append(f"| {row['label']} | {' | '.join([*ours, *theirs])} |")
+    return lines
+
+
+def _difference_table(plan: Plan, found: Mapping[str, Any], paper: Published) -> list[str]:
+    names = list(plan.titles.values())
+    lines = [f"| | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
+    for name, row in found["rows"].items():
+        if name != paper.reference:
+            cells = [row["scores"][column.key] for column in plan.columns]
+            lines.append(f"| {row['label']} | {' | '.join(_difference(cell) for cell in cells)} |")
+    return lines
+
+
+def _claim_table(found: Mapping[str, Any]) -> list[str]:
+    lines = ["| claim | where | our contrasts: mean (95 % interval) | verdict |", "|---|---|---|---|"]
+    for claim in found["claims"]:
+        contrasts = [f"{one['text']}: {one['mean']:+.2f}{_interval(one['interval'])}" for one in claim["contrasts"]]
+        text = "; ".join(contrasts) or "no column is about this"
+        lines.append(f"| {claim['claim']} | {claim['place']} | {text} | *{claim['verdict']}* |")
+    return lines
+
+
+def _label(paper: Published, name: str) -> str:
+    return next(row.label for row in paper.rows if row.name == name)
+
+
+def _mean(cell: Mapping[str, Any]) -> str:
+    deviation = "" if cell["std"] is None else f" ± {cell['std']:.2f}"
+    return f"{cell['mean']:,.2f}{deviation}"
+
+
+def _difference(cell: Mapping[str, Any]) -> str:
+    return f"{cell['difference']:+,.2f}{_interval(cell['interval'])}"
+
+
+def _interval(interval: Sequence[float] | None) -> str:
+    return "" if interval is None else f" ({interval[0]:+.2f} to {interval[1]:+.2f})"
+
+
+def verdicts(found: Mapping[str, Any]) -> str:
+    """The claims and their verdicts, for the terminal."""
+    return "\n".join(f"{claim['verdict']}: {claim['claim']} ({claim['place']})" for claim in found["claims"])

@@ -1,0 +1,148 @@
+"""Run the cells of a plan: several side by side, each in a process of its own, in the order of what they need.
+
+A server process imports the scripts once and forks a child for every cell, which saves each of them the seconds of
+importing torch. The child does what ``python SCRIPT FLAGS`` in the output folder would do; its output is in
+``cells/NAME.log``.
+
+A cell that was interrupted goes on from its checkpoint, because its command says ``--resume_from_checkpoint auto``.
+On SIGTERM or Ctrl-C all cells save a checkpoint, and the command ends with status 75. If the command itself was killed,
+its cells may still be running when it is given again: a child first waits for the lock of its cell, which ends with the
+process that holds it.
+"""
+
+import contextlib
+import fcntl
+import importlib
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from training.engine.run import report_errors
+from training.engine.signals import STOPPED, StopSignals
+from training.paper.plan import CELLS, Cell, Plan, is_finished
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def run_cells(folder: Path, plan: Plan, jobs: int) -> None:
+    """Run all cells that are not finished.
+
+    Raises:
+        ValueError: a cell failed; the others that were running have been stopped with a checkpoint.
+        SystemExit: a signal asked to stop; all cells have saved a checkpoint.
+    """
+    waiting = {cell.name: cell for cell in plan.cells if not is_finished(folder, cell)}
+    total, running = len(plan.cells), {}
+    (folder / CELLS).mkdir(exist_ok=True)
+    with threads_of(jobs), StopSignals() as signals:
+        context = _server()
+        try:
+            while (waiting or running) and not signals.asked:
+                for cell in list(waiting.values()):
+                    if len(running) < jobs and not set(cell.needs) & {*waiting, *running}:
+                        running[cell.name] = (waiting.pop(cell.name), _start(context, folder, cell, jobs), time.time())
+                wait([process.sentinel for _, process, _ in running.values()], timeout=1)
+                for name in [name for name, (_, process, _) in running.items() if process.exitcode is not None]:
+                    cell, process, started = running.pop(name)
+                    if signals.asked:
+                        break
+                    _check(folder, cell, process.exitcode)
+                    done = total - len(waiting) - len(running)
+                    print(f"{done} of {total}: {name}, {time.time() - started:.0f} s", flush=True)
+        finally:
+            _stop([process for _, process, _ in running.values()])
+        if signals.asked:
+            print("stopped; the same command goes on", flush=True)
+            raise SystemExit(STOPPED)
+
+
+@contextlib.contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """A context that one process at a time can be in.
+
+    Raises:
+        ValueError: another process is.
+    """
+    with open(folder / "lock", "w", encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(
+                f"--output_dir {folder}: another run_paper.py is at work there; wait for its end"
+            ) from None
+        yield
+
+
+def run_cell(folder: str, name: str, script: str, argv: list[str], threads: int) -> None:
+    """What a child process does."""
+    os.chdir(folder)
+    with open(f"{CELLS}/{name}.log", "a", encoding="utf-8") as log, open(f"{CELLS}/{name}.lock", "w") as lock:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if threads:
+            torch.set_num_threads(threads)
+        sys.argv = [script, *argv]
+        sys.exit(report_errors(importlib.import_module(script.removesuffix(".py")).main))
+
+
+@contextlib.contextmanager
+def threads_of(jobs: int) -> Iterator[None]:
+    """A context in which new processes compute in one thread, if several of them are to run side by side."""
+    earlier = {name: os.environ.get(name) for name in THREADS}
+    if jobs > 1:
+        os.environ |= dict.fromkeys(THREADS, "1")
+    try:
+        yield
+    finally:
+        for name, value in earlier.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _server() -> Any:
+    """multiprocessing with a server process that has imported the scripts; it starts with the first child."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["run_pretraining", "run_glue", "run_squad", "run_ner", "training.paper.runner"])
+    return context
+
+
+def _start(context: Any, folder: Path, cell: Cell, jobs: int) -> Any:
+    print(f"--- {cell.name}", flush=True)
+    arguments = (str(folder), cell.name, cell.script, cell.command, 1 if jobs > 1 else 0)
+    process = context.Process(target=run_cell, args=arguments, name=cell.name)
+    process.start()
+    return process
+
+
+def _check(folder: Path, cell: Cell, status: int) -> None:
+    """Raise ValueError with the last line of its log unless the cell is finished."""
+    if status == 0 and is_finished(folder, cell):
+        return
+    log = folder / CELLS / f"{cell.name}.log"
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if log.is_file() else []
+    raise ValueError(
+        f"{cell.name} ended with status {status}: {lines[-1] if lines else 'it wrote nothing'} (the whole output is in "
+        f"{log}); the same command starts it again"
+    )
+
+
+def _stop(processes: list[Any]) -> None:
+    """End the processes; those that train save a checkpoint first."""
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGTERM)
+    for process in processes:
+        process.join()

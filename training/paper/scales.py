@@ -1,0 +1,234 @@
+"""The three scales: sizes, steps and tasks of the built-in, the small and the paper's own version of each table."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from training.paper.published import LADDER
+
+Flags = Mapping[str, str]  # name without dashes -> value; "" for a switch
+DATA = "data"  # the folder of the built-in tasks, beside the runs
+
+
+@dataclass(frozen=True)
+class Size:
+    """The shape of a network."""
+
+    layers: int
+    hidden: int
+    heads: int
+
+    @property
+    def name(self) -> str:
+        """The name of the folder that holds its config.json."""
+        return f"L{self.layers}_H{self.hidden}_A{self.heads}"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task of fine-tuning.
+
+    Attributes:
+        kind: "pair", "paraphrase", "classification", "qa", "tags" (fine-tuned) or "features" (of the frozen network).
+        metric: key of all_results.json; ``factor`` turns it into per cent.
+        constant: the score of constant predictions, in per cent.
+        flags: of the script, without the network, the seed and the output folder.
+        examples, evaluated: number of training and validation examples, at most; for the cost.
+    """
+
+    key: str
+    title: str
+    kind: str
+    script: str
+    metric: str
+    constant: float
+    flags: Flags
+    examples: int
+    evaluated: int
+    factor: float = 100.0
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What a scale makes of the paper.
+
+    Attributes:
+        size, deep: the networks of Tables 5 and Figure 5, and of Tables 7 and 8, whose features are of four layers.
+        ladder: the networks of Table 6, by the rows of the paper.
+        steps: of pre-training, by table.
+        phases: of pre-training, in the form of --phases.
+        pretraining: other flags of pre-training.
+        restarts: of fine-tuning for each pre-training, in Table 6.
+        features: flags that turn a tagging task into that of the feature-based approach.
+        tasks: by table, alternatives for each column; the first that there is data for is taken.
+        cased: the tables whose vocabulary keeps upper case.
+    """
+
+    name: str
+    size: Size
+    deep: Size
+    ladder: Mapping[str, Size]
+    steps: Mapping[str, int]
+    phases: str
+    vocab_size: int
+    pretraining: Flags
+    restarts: int
+    features: Flags
+    tasks: Mapping[str, tuple[tuple[str, ...], ...]]
+    cased: tuple[str, ...] = ()
+
+
+def ladder(*sizes: tuple[int, int, int]) -> dict[str, Size]:
+    """The sizes of the six rows of Table 6."""
+    return {row: Size(*size) for row, size in zip(LADDER, sizes, strict=True)}
+
+
+def fine_tuning(length: int, batch: int, epochs: float, rate: str, **more: str) -> dict[str, str]:
+    """Flags that every fine-tuning has. Checkpoints are left out where it takes less than a minute."""
+    flags = {"max_seq_length": str(length), "per_device_train_batch_size": str(batch)}
+    flags |= {"num_train_epochs": f"{epochs:g}", "learning_rate": rate}
+    return flags | more
+
+
+def limited(task: Task, examples: int, evaluated: int) -> Task:
+    """The task on its first examples only."""
+    limits = {"max_train_samples": str(examples), "max_eval_samples": str(evaluated)}
+    return replace(task, examples=examples, evaluated=evaluated, flags={**task.flags, **limits})
+
+
+BUILTIN_TASKS = {
+    task.key: task
+    for task in (
+        Task(
+            *("pair", "pairs of the documentation", "pair", "run_glue.py", "eval_accuracy", 50.0),
+            {"train_file": f"{DATA}/pair_train.tsv", "validation_file": f"{DATA}/pair_validation.tsv"}
+            | fine_tuning(96, 32, 3, "3e-4", save_steps="0"),
+            *(22_000, 2_000),
+        ),
+        Task(
+            *("kind", "kinds of documentation", "classification", "run_glue.py", "eval_accuracy", 100 / 3),
+            {"train_file": f"{DATA}/kind_train.tsv", "validation_file": f"{DATA}/kind_validation.tsv"}
+            | fine_tuning(80, 32, 3, "3e-4", save_steps="0"),
+            *(5_700, 500),
+        ),
+        Task(
+            *("qa", "questions on the documentation, F1", "qa", "run_squad.py", "eval_f1", 0.0),
+            {"train_file": f"{DATA}/qa_train.json", "validation_file": f"{DATA}/qa_validation.json"}
+            | fine_tuning(128, 32, 3, "3e-4", save_steps="0", max_query_length="24", doc_stride="64"),
+            *(15_000, 1_300),
+            factor=1.0,
+        ),
+        Task(
+            *("code", "words marked as code, F1", "tags", "run_ner.py", "eval_f1", 0.0),
+            {"train_file": f"{DATA}/code_train.txt", "validation_file": f"{DATA}/code_validation.txt"}
+            | fine_tuning(96, 32, 3, "3e-4", save_steps="0", context="sentence"),
+            *(5_000, 500),
+        ),
+    )
+}
+
+BUILTIN = Scale(
+    name="builtin",
+    size=Size(2, 128, 2),
+    deep=Size(4, 128, 2),
+    ladder=ladder((1, 96, 3), (2, 96, 1), (2, 96, 3), (4, 96, 3), (4, 128, 4), (8, 128, 4)),
+    steps={"5": 1200, "6": 500, "7": 1500, "8": 500, "figure5": 1500},
+    phases="64:1:32",
+    vocab_size=4096,
+    pretraining={"learning_rate": "2e-3", "warmup_steps": "0.1", "eval_steps": "0", "logging_steps": "50"},
+    restarts=5,
+    features={"lstm_size": "96", "learning_rate": "2e-3"},
+    tasks={
+        "5": (("pair",), ("kind",), ("qa",)),
+        "6": (("pair",), ("kind",)),
+        "7": (("code",),),
+        "8": (("kind",), ("code",)),
+        "figure5": (("pair",), ("kind",)),
+    },
+)
+# Training and validation examples by table, so that every table takes less than half an hour on two cores.
+BUILTIN_LIMITS = {"5": (2500, 1000), "6": (600, 500), "7": (3000, 500), "8": (1200, 500), "figure5": (2000, 1000)}
+
+SMOKE = replace(
+    BUILTIN,
+    name="smoke",
+    size=Size(1, 32, 2),
+    deep=Size(4, 32, 2),
+    ladder=ladder((1, 24, 2), (2, 24, 1), (2, 24, 2), (3, 24, 2), (3, 32, 2), (4, 32, 2)),
+    steps=dict.fromkeys(BUILTIN.steps, 5),
+    phases="32:1:4",
+    vocab_size=600,
+    pretraining={
+        **BUILTIN.pretraining,
+        **{"max_train_documents": "100", "validation_split": "0.2", "max_eval_instances": "16", "peak_tflops": "1"},
+    },
+    restarts=2,
+    features={"lstm_size": "8", "learning_rate": "2e-3"},
+)
+SMOKE_FLAGS = {"max_steps": "2", "per_device_train_batch_size": "4"}
+
+PAPERS_TASKS = {
+    "5": (("mnli",), ("qnli",), ("mrpc",), ("sst2",), ("squad",)),
+    "6": (("mnli",), ("mrpc",), ("sst2",)),
+    "7": (("conll",),),
+    "8": (("mnli",), ("conll",)),
+    "figure5": (("mnli",),),
+}
+SMALL = Scale(
+    name="small",
+    size=Size(4, 256, 4),
+    deep=Size(4, 256, 4),
+    ladder=ladder((1, 192, 3), (2, 192, 1), (2, 192, 3), (4, 192, 3), (4, 256, 4), (8, 256, 4)),
+    steps={"5": 2000, "6": 2000, "7": 4000, "8": 2000, "figure5": 4000},
+    phases="128:1:32",
+    vocab_size=8192,
+    pretraining={"learning_rate": "1e-3", "warmup_steps": "0.1", "eval_steps": "0", "logging_steps": "50"},
+    restarts=5,
+    features={"lstm_size": "192", "learning_rate": "1e-3"},
+    tasks=PAPERS_TASKS
+    | {
+        "7": (("conll", "code"),),
+        "8": (("mnli", "sst2", "mrpc"), ("conll", "code")),
+        "figure5": (("mnli", "sst2", "mrpc"),),
+    },
+)
+SMALL_LIMITS = (8000, 2000)
+
+PAPER = Scale(
+    name="paper",
+    size=Size(12, 768, 12),
+    deep=Size(12, 768, 12),
+    ladder=ladder((3, 768, 12), (6, 768, 3), (6, 768, 12), (12, 768, 12), (12, 1024, 16), (24, 1024, 16)),
+    steps=dict.fromkeys(BUILTIN.steps, 1_000_000),
+    phases="128:0.9:32x8,512:0.1:8x32",
+    vocab_size=30522,
+    pretraining={
+        **{"learning_rate": "1e-4", "warmup_steps": "10000", "eval_steps": "50000", "logging_steps": "1000"},
+        "mixed_precision": "bf16",
+    },
+    restarts=5,
+    features={"lstm_size": "768", "learning_rate": "1e-3", "num_train_epochs": "10"},
+    tasks=PAPERS_TASKS,
+    cased=("7",),
+)
+SCALES = {"builtin": BUILTIN, "small": SMALL, "paper": PAPER}
+
+# Name: script, kind, title, metric, score of constant predictions, examples for training and for validation.
+OFFICIAL = {
+    "mnli": ("run_glue.py", "pair", "MNLI-m", "eval_mnli_m_accuracy", 35.4, 392_702, 19_647),
+    "qnli": ("run_glue.py", "pair", "QNLI", "eval_accuracy", 50.5, 104_743, 5_463),
+    "mrpc": ("run_glue.py", "paraphrase", "MRPC", "eval_accuracy", 68.4, 3_668, 408),
+    "sst2": ("run_glue.py", "classification", "SST-2", "eval_accuracy", 50.9, 67_349, 872),
+    "squad": ("run_squad.py", "qa", "SQuAD 1.1 F1", "eval_f1", 0.0, 87_599, 10_570),
+    "conll": ("run_ner.py", "tags", "CoNLL-2003 F1", "eval_f1", 0.0, 14_041, 3_250),
+}
+# The paper's fine-tuning (section 4.1, A.3), and that of small networks, which need larger steps.
+PAPERS_FINE_TUNING = {
+    "run_glue.py": fine_tuning(128, 32, 3, "5e-5"),
+    "run_squad.py": fine_tuning(384, 32, 3, "5e-5"),
+    "run_ner.py": fine_tuning(512, 8, 3, "5e-5"),
+}
+SMALL_FINE_TUNING = {
+    "run_glue.py": fine_tuning(128, 32, 3, "2e-4"),
+    "run_squad.py": fine_tuning(128, 32, 2, "2e-4", doc_stride="64", max_query_length="32"),
+    "run_ner.py": fine_tuning(128, 32, 3, "2e-4", context="sentence"),
+}
