@@ -1,4 +1,5 @@
 import pytest
 
-# The helpers' asserts then show values, as those of the tests do. It must be said before any of them is imported.
+# With this, a failing assert in a helper shows its values, as one in a test does. pytest must know before any helper
+# is imported.
 pytest.register_assert_rewrite("tests.helpers")

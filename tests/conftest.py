@@ -1,4 +1,4 @@
-"""Small networks, tokenizers and texts that the tests share. Offline by construction."""
+"""The small networks, tokenizers and texts that the tests share. Nothing here uses the network."""
 
 import gc
 import os
@@ -23,12 +23,12 @@ torch.set_num_threads(1)
 
 
 def pytest_collection_finish():
-    gc.freeze()  # every run collects garbage at its end: it need not look through all that was imported
+    gc.freeze()  # Every run collects garbage at its end, and need not look through all the imported modules again.
 
 
 @pytest.fixture(autouse=True)
 def fresh_accelerate():
-    """Accelerate keeps its state for the life of a process; each test starts without one."""
+    """Accelerate keeps its state as long as the process lives; here every test begins without one."""
 
     def forget():
         AcceleratorState._reset_state(reset_partial_state=True)
@@ -40,7 +40,7 @@ def fresh_accelerate():
 
 @pytest.fixture(scope="session")
 def real_data() -> Path:
-    """The folder with real data sets (see CONTRIBUTING.md); tests that want it skip without one."""
+    """The folder with real data sets (see CONTRIBUTING.md). Without one, the tests that need it are skipped."""
     folder = os.environ.get("BERT_REPRO_DATA")
     if not folder:
         pytest.skip("BERT_REPRO_DATA is not set")
@@ -111,7 +111,7 @@ def glue_files(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def text_file(tmp_path_factory) -> Path:
-    """60 documents of 3 to 8 sentences, one a line, blank lines between documents."""
+    """60 documents of 3 to 8 sentences, with one sentence a line and a blank line between documents."""
     import numpy as np
 
     generator = np.random.default_rng(0)
@@ -123,7 +123,7 @@ def text_file(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def fake_run(tmp_path):
-    """Make a ``Run`` on the CPU with the flags given, without a script around it."""
+    """A function that makes a ``Run`` on the CPU with the given flags, without a script around it."""
     from accelerate import Accelerator
 
     from training.arguments import SharedArguments
@@ -142,7 +142,7 @@ def fake_run(tmp_path):
 
 @pytest.fixture
 def fast_paths(monkeypatch) -> set[str]:
-    """Which of the network's fast paths were taken since this was last emptied: "unpadded", "dropout"."""
+    """Those of the network's fast paths ("unpadded", "dropout") that were taken since the set was last emptied."""
     taken, find, draw = set(), fast_path.find_tokens, fast_dropout.fast_dropout
 
     def find_tokens(*args, **options):

@@ -1,3 +1,5 @@
+"""training/arguments.py: the flags, their checks, and that every flag is read."""
+
 import ast
 import dataclasses
 from pathlib import Path
@@ -10,7 +12,7 @@ from training.arguments import SCRIPTS, GlueArguments, PretrainingArguments, Sha
 from training.engine.flags import NATURES, flag, natures, parse_arguments
 from training.paper.flags import PaperArguments
 
-SHARED_FLAGS = (  # the contract that scripts of other people rely on
+SHARED_FLAGS = (  # Other people's scripts rely on these flags.
     "output_dir seed num_train_epochs max_steps per_device_train_batch_size per_device_eval_batch_size "
     "gradient_accumulation_steps learning_rate weight_decay warmup_steps max_grad_norm mixed_precision "
     "logging_steps eval_steps save_steps save_total_limit resume_from_checkpoint report_to dataloader_num_workers "
@@ -23,12 +25,12 @@ def test_the_shared_flags_are_all_there():
 
 
 @pytest.mark.parametrize("spelling", ["--per_device_train_batch_size", "--per-device-train-batch-size"])
-def test_both_spellings(spelling):
+def test_both_spellings_of_a_flag_are_accepted(spelling):
     args = parse_arguments(PretrainingArguments, ["--output_dir", "x", spelling, "7"])
     assert args.per_device_train_batch_size == 7
 
 
-def test_squad_defaults_are_the_papers():
+def test_squad_defaults_are_those_of_the_paper():
     args = parse_arguments(SquadArguments, ["--output_dir", "x", "--model_name_or_path", "m"])
     assert (args.max_seq_length, args.doc_stride, args.max_query_length) == (384, 128, 64)
     assert (args.max_answer_length, args.n_best_size, args.null_score_diff_threshold) == (30, 20, 0.0)
@@ -38,7 +40,7 @@ def test_squad_defaults_are_the_papers():
     ("flags", "message"),
     [
         (["--learning_rat", "1"], "unknown argument --learning_rat 1; did you mean --learning_rate?"),
-        (["--learn", "1"], "unknown argument --learn 1"),  # no silent abbreviation
+        (["--learn", "1"], "unknown argument --learn 1"),  # Flags cannot be abbreviated.
         (["stray"], "unknown argument stray"),
         (["--mlm_probability", "1.5"], "--mlm_probability must lie between 0 and 1; got 1.5"),
         (["--mlm_probability", "0"], "above 0"),
@@ -77,7 +79,7 @@ def test_refusals_are_one_line_and_status_2(flags, message, capsys):
 
 
 def test_a_stray_args_file_is_not_read(tmp_path, monkeypatch):
-    """HfArgumentParser reads SCRIPT.args beside the script unless told otherwise."""
+    """HfArgumentParser reads a file SCRIPT.args beside the script unless it is told not to."""
     (tmp_path / "run.args").write_text("--seed 99")
     monkeypatch.setattr("sys.argv", [str(tmp_path / "run.py"), "--output_dir", "x"])
     assert parse_arguments(PretrainingArguments).seed == 42
@@ -91,7 +93,7 @@ def test_fine_tuning_needs_weights_or_a_shape(flags, capsys):
 
 
 def imported_files(path: Path, found: set[Path]) -> set[Path]:
-    """The file and those of ``training`` that it imports, and what these import."""
+    """Add the file, the modules of ``training`` that it imports, and the modules that these import."""
     found.add(path)
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("training"):
@@ -103,7 +105,7 @@ def imported_files(path: Path, found: set[Path]) -> set[Path]:
 
 
 def flags_read(path: Path) -> set[str]:
-    """The names behind ``args.`` and ``run.args.``, and in ``getattr(args, "...")``."""
+    """The names after ``args.`` and ``run.args.``, and in ``getattr(args, "...")``."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr":
@@ -129,7 +131,7 @@ def flags_read(path: Path) -> set[str]:
         ("run_paper.py", "PaperArguments"),
     ],
 )
-def test_a_script_accepts_no_flag_that_it_never_looks_at(script, cls):
+def test_a_script_accepts_no_flag_that_it_never_reads(script, cls):
     files = imported_files(ROOT / script, set()) - {ROOT / "training" / "arguments.py"}
     read = set().union(*map(flags_read, files))
     if ROOT / "training" / "pretraining" / "instances.py" in files:
@@ -139,7 +141,7 @@ def test_a_script_accepts_no_flag_that_it_never_looks_at(script, cls):
 
 
 def test_a_flag_has_one_nature_in_all_scripts():
-    """ "instance" is about pre-training alone; fine-tuning has a --max_seq_length too."""
+    """The nature "instance" is left out: it concerns pre-training only, and fine-tuning has a --max_seq_length too."""
     found: dict[str, set] = {}
     for cls in SCRIPTS.values():
         for name, words in natures(cls).items():
@@ -162,7 +164,7 @@ def test_an_unknown_nature_is_refused():
 
 
 def test_nobody_changes_the_flags_once_they_are_parsed():
-    """run.json, a series and a resumed run compare them; dataclasses.replace makes others."""
+    """run.json, a series and a resumed run compare the flags. dataclasses.replace makes changed copies."""
     files = [*ROOT.glob("*.py"), *(ROOT / "training").rglob("*.py")]
     changed = []
     for path in files:
@@ -176,4 +178,4 @@ def test_nobody_changes_the_flags_once_they_are_parsed():
 @pytest.mark.parametrize("name", ["loop.py", "checkpoint.py", "batches.py", "run.py"])
 def test_what_all_scripts_share_reads_no_flag_of_a_single_one(name):
     shared = {field.name for field in dataclasses.fields(SharedArguments)}
-    assert flags_read(ROOT / "training" / "engine" / name) - {""} <= shared  # "": a name that is computed
+    assert flags_read(ROOT / "training" / "engine" / name) - {""} <= shared  # "" stands for a name that is computed.

@@ -1,4 +1,4 @@
-"""benchmarks/pretraining_comparison.py: runs of different kinds on the same held-out instances."""
+"""benchmarks/pretraining_comparison.py scores runs of different kinds on the same held-out instances."""
 
 import json
 
@@ -33,7 +33,7 @@ def test_runs_are_scored_on_the_same_instances(tmp_path, tokenizer_folder, text_
     assert all(list(run["masked_loss"]) == list(KINDS) for run in record["runs"].values())
     assert capsys.readouterr().out.count("\n") == 4
 
-    # the same numbers from the network's own loss, one instance at a time
+    # The loss of the network itself, for one instance at a time, gives the same numbers.
     model = BertForMaskedLM.from_pretrained(tmp_path / "packed").eval()
     instances = PretrainingInstances(corpus, tokenizer, KINDS["packed, 128"])
     total, count = 0.0, 0

@@ -1,4 +1,4 @@
-"""The benchmark of steps: its batches, its count of operations, and one run at toy sizes."""
+"""benchmarks/step.py: its batches, its count of operations, and a run at tiny sizes."""
 
 import json
 
@@ -23,7 +23,7 @@ from training.engine.models import bert_config
 CPU = Setting(torch.device("cpu"), torch.float32, vocab_size=500)
 
 
-def test_a_run_at_toy_sizes_writes_the_record_and_a_picture(tmp_path, capsys):
+def test_a_run_at_tiny_sizes_writes_the_record_and_a_picture(tmp_path, capsys):
     output = tmp_path / "step.json"
     groups = ["pretraining", "finetuning", "inference", "smallest"]
     step.main(["--tiny", "--repetitions", "2", "--dtype", "fp32", "--only", *groups, "--output", str(output)])
@@ -51,7 +51,7 @@ def test_a_run_at_toy_sizes_writes_the_record_and_a_picture(tmp_path, capsys):
     assert (tmp_path / "images" / "speed.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_what_was_measured_before_a_cut_is_kept(tmp_path, monkeypatch):
+def test_what_was_measured_before_an_interruption_is_kept(tmp_path, monkeypatch):
     output = tmp_path / "step.json"
     calls = []
 
@@ -67,7 +67,7 @@ def test_what_was_measured_before_a_cut_is_kept(tmp_path, monkeypatch):
     assert [row["data"] for row in json.loads(output.read_text())["results"]] == ["mrpc train"] * 3 + ["sst2 train"] * 3
 
 
-def test_a_record_without_speeds_is_no_picture(tmp_path):
+def test_a_record_without_speeds_cannot_be_drawn(tmp_path):
     with pytest.raises(ValueError, match=r"no ratio of speeds; run benchmarks/step\.py first"):
         picture.draw({"results": [{"group": "memory"}]}, tmp_path / "speed.png")
 
@@ -85,7 +85,7 @@ def test_pages_and_pictures_name_workloads_in_words(workload, words):
     assert tables.in_words(workload) == words
 
 
-def test_the_table_says_what_was_aimed_at_and_whether_it_is_met():
+def test_the_table_names_the_goal_and_says_whether_it_is_met():
     row = {"workload": "w", "against": "stock", "ratio": 1.2, "ratio_range": [1.1, 1.3], "ratio_target": 1.1}
     row |= {"ours_tokens_per_s": 12.0, "stock_tokens_per_s": 10.0}
     assert step.show(row).split()[-2:] == ["1.1", "yes"]
@@ -111,7 +111,7 @@ def test_repetitions_below_one_are_refused(capsys):
 
 
 def test_counted_operations_are_those_of_the_matrix_products():
-    """Against torch's counter, with eager attention, whose products it sees."""
+    """They are those of torch's counter with eager attention, whose products the counter sees."""
     config = bert_config("tiny", 500)
     own, _ = make_sides("BertForPreTraining", config, CPU, True, sparse_prediction=True)
     own.model.set_attn_implementation("eager")
@@ -130,7 +130,7 @@ def test_both_sides_have_equal_weights_and_losses():
     assert own.model.config.sparse_prediction and not hasattr(stock.model.config, "sparse_prediction")
 
 
-def test_batches():
+def test_batches_have_the_given_lengths_and_numbers_of_labels():
     batch = padded_batch(np.random.default_rng(0), np.array([2, 5]), 6, 500)
     assert batch["attention_mask"].tolist() == [[1, 1, 0, 0, 0, 0], [1, 1, 1, 1, 1, 0]]
     assert ((batch["input_ids"] != 0) == batch["attention_mask"].bool()).all()
@@ -139,8 +139,9 @@ def test_batches():
 
 
 def test_arms_of_a_repetition_do_the_same_work():
-    """Ours, fixed and dynamic padding see the same rows; sorted rows are as many as three batches, and in inference
-    those of ours too."""
+    """Our network, fixed padding and dynamic padding see the same rows. There are as many sorted rows as in three
+    batches; in inference our network sees these, too.
+    """
     workload = with_padding("mrpc train", "BertForSequenceClassification", "tiny", 4, CPU, True, shrink=4)
     tokens = [prepare(0)[1] for prepare in workload.arms.values()]
     assert tokens[0] == tokens[1] == tokens[2] < tokens[3]
@@ -150,7 +151,7 @@ def test_arms_of_a_repetition_do_the_same_work():
 
 
 def test_stored_lengths_are_those_of_the_data_sets():
-    """Numbers of rows as published, and the shares of real tokens."""
+    """The numbers of rows are the published ones, and the shares of real tokens are those of the record."""
     rows = {"mrpc train": 3668, "mrpc dev": 408, "sst2 train": 67349}
     stored = json.loads(lengths.RESULTS.read_text())["lengths"]
     for name, row in stored.items():

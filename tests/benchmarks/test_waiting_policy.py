@@ -1,4 +1,4 @@
-"""benchmarks/waiting_policy.py: the settings take turns, and the busy process is there only when it should be."""
+"""benchmarks/waiting_policy.py: the settings take turns, and the busy process runs only when it should."""
 
 import json
 import os
@@ -8,13 +8,13 @@ import pytest
 from benchmarks import waiting_policy
 
 
-def test_settings_take_turns_beside_what_they_should(tmp_path, monkeypatch, capsys):
+def test_settings_take_turns_with_and_without_the_busy_process(tmp_path, monkeypatch, capsys):
     running, calls = [], []
     start = waiting_policy.subprocess.Popen
 
     def started(command, **more):
         process = start(command, **more)
-        if command[0] == waiting_policy.sys.executable:  # not git, which is asked for the commit
+        if command[0] == waiting_policy.sys.executable:  # This leaves out git, which is asked for the commit.
             running.append(process)
         return process
 
@@ -39,6 +39,6 @@ def test_settings_take_turns_beside_what_they_should(tmp_path, monkeypatch, caps
 
 
 @pytest.mark.slow
-def test_a_measurement_sees_its_own_variables_only(monkeypatch):
+def test_a_measurement_sees_only_its_own_variables(monkeypatch):
     monkeypatch.setitem(os.environ, "OMP_WAIT_POLICY", "active")
     assert waiting_policy.measured({"OMP_WAIT_POLICY": "passive"}, 0.1) > 0

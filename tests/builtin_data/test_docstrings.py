@@ -1,4 +1,4 @@
-"""Docstrings of source files as plain English, against examples worked by hand."""
+"""The docstrings of source files become plain English, as in examples worked by hand."""
 
 import textwrap
 
@@ -67,7 +67,7 @@ def test_marked_paragraphs_are_kept_with_their_marks():
     assert document.prose == ["It takes axis and returns the sum of them all."]
 
 
-def test_prose_is_told_from_code_and_formulas():
+def test_prose_is_distinguished_from_code_and_formulas():
     assert is_prose("Return the sum of the elements.")
     assert not is_prose("x[i] = a[i] + b[i] * c[i] - (d[i] ** 2) / 3")
     assert not is_prose("See also")
@@ -143,7 +143,7 @@ SPHINX = f"""Sum of the elements over an axis.
 
 
 @pytest.mark.parametrize("text", [NUMPY, GOOGLE, SPHINX], ids=["numpydoc", "google", "sphinx"])
-def test_the_three_styles_read_alike(text):
+def test_the_three_styles_of_docstrings_give_the_same(text):
     document = read(text)
     assert document.summary == "Sum of the elements over an axis."
     note = ["The sum of nothing is zero, as one would expect."] if text is NUMPY else []
@@ -219,7 +219,7 @@ def test_files_are_parsed_and_never_run(package):
         ("absolute", "function"),
         ("add", "function"),
     ]
-    assert found[-1].summary.startswith("The sum of two.")  # the signature above it is gone
+    assert found[-1].summary.startswith("The sum of two.")  # The signature above it was removed.
     assert read_file(str(package / "template.py"), "t") == [] == read_file(str(package / "short.py"), "s")
 
 
@@ -228,7 +228,7 @@ def test_tests_and_private_folders_are_left_out(package):
     assert modules == ["package", "package.core", "package.short", "package.template", "package.sub"]
 
 
-def test_child_processes_change_nothing(package):
+def test_the_number_of_processes_changes_nothing(package):
     files = list(source_files(package, "package"))
     alone = sorted(
         (document for path, module in files for document in read_file(path, module)),
@@ -238,7 +238,7 @@ def test_child_processes_change_nothing(package):
     assert read_files(files, workers=1) == read_files(files, workers=3) == alone
 
 
-def test_topics_are_chapters(tmp_path):
+def test_the_chapters_of_a_topic_are_read(tmp_path):
     (tmp_path / "topics.py").write_text(f"topics = {{'while': 'The while statement\\n********\\n\\n{PROSE}'}}\n")
     (document,) = read_file(str(tmp_path / "topics.py"), "pydoc_data.topics")
     assert (document.name, document.kind, document.summary) == ("while", "topic", PROSE)

@@ -1,4 +1,4 @@
-"""The built-in data: its splits do not leak and its labels are true, on this installation's own text."""
+"""The built-in tasks: their splits share no text and their labels are true, on the text of this installation."""
 
 import itertools
 import json
@@ -35,7 +35,7 @@ LONG = "every sequence of words in this rather long text has been written only o
 WORDS = [f"{a}{b}{c}" for a in "bcdfg" for b in "aeiou" for c in "lmnpr"]
 
 
-def test_modules_are_on_one_side():
+def test_a_module_is_in_one_split_only():
     found = [document(f"module{i}", f"f{i}", " ".join(word + WORDS[i] for word in WORDS[:40])) for i in range(100)]
     train, validation = split_library(found)
     assert len(train) + len(validation) == 100 and 5 < len(validation) < 25
@@ -55,7 +55,7 @@ def test_names_and_texts_of_training_are_not_used_in_validation():
     assert [d.name for d in train] == ["Class.fit"] and [d.name for d in validation] == ["fresh"]
 
 
-def test_near_duplicates_are_dropped_within_a_side():
+def test_near_duplicates_are_dropped_within_a_split():
     text = " ".join(WORDS)
     near = " ".join([*WORDS[:110], "others"])
     for module in (KEPT, HELD_OUT):
@@ -63,12 +63,12 @@ def test_near_duplicates_are_dropped_within_a_side():
         assert [d.name for side in sides for d in side] == ["first"]
 
 
-def test_unknown_split():
+def test_an_unknown_split_is_refused():
     with pytest.raises(ValueError, match="expected split 'train' or 'validation', got 'test'"):
         pair_examples("test")
 
 
-def test_python_without_sources(monkeypatch, tmp_path):
+def test_a_python_without_sources_is_named_with_advice(monkeypatch, tmp_path):
     monkeypatch.setattr(documentation.sysconfig, "get_path", lambda name: str(tmp_path))
     with pytest.raises(ValueError, match="--train_file"):
         library.__wrapped__(False)
@@ -94,7 +94,7 @@ def test_installed_packages_are_found_without_import(monkeypatch, tmp_path):
         ("Of numpy.sum() or x. `None` is", "Of numpy.sum() or x."),
     ],
 )
-def test_first_sentence(text, expected):
+def test_the_first_sentence_of_a_text(text, expected):
     assert first_sentence(text) == expected
 
 
@@ -108,7 +108,7 @@ def test_documents_are_long_english_paragraphs_of_the_training_side():
     assert joined.count(" the ") > 8000 and ">>>" not in joined and "``" not in joined
 
 
-def test_pairs_tell_nothing_but_together():
+def test_neither_text_of_a_pair_alone_gives_its_label_away():
     names = set()
     for split, least in (("train", 2000), ("validation", 100)):
         examples = pair_examples(split, include_packages=False)
@@ -116,7 +116,7 @@ def test_pairs_tell_nothing_but_together():
         labels = {1: [], 0: []}
         for example in examples:
             labels[example["label"]].append(example)
-        for column in ("sentence1", "sentence2"):  # each text once with each label
+        for column in ("sentence1", "sentence2"):  # Every text occurs once with each label.
             right, wrong = (Counter(example[column] for example in labels[label]) for label in (1, 0))
             assert right == wrong and set(right.values()) == {1}
         true = {(example["sentence1"], example["sentence2"]) for example in labels[1]}
@@ -160,7 +160,7 @@ def test_classes_are_balanced_and_named():
         assert ("method" if "." in made.name and made.kind == "function" else made.kind) == example["label"]
 
 
-def test_questions_by_hand(monkeypatch):
+def test_questions_worked_by_hand(monkeypatch):
     entries = [
         Parameter("axis", "int, optional", "Axis along which it sums. Default is 0."),
         Parameter("out", "", "Where the result goes"),
@@ -195,11 +195,11 @@ def test_an_answer_is_taken_from_its_own_place_and_not_asked_again(monkeypatch):
 
 
 def test_one_parameter_described_twice_makes_two_questions(monkeypatch):
-    """As in methods of one name in two branches: the same description in another context is another question."""
+    """Methods in two branches may have one name. The same description in another context is another question."""
     entry, others = Parameter("axis", "", "Axis along which it sums"), ("out", "dtype")
     found = [document("m", "f", parameters=[entry, Parameter(other, "", f"What {other} is")]) for other in others]
     monkeypatch.setattr(documentation, "library", lambda include_packages: documentation.Library(found, []))
-    found.append(document("m", "f", parameters=found[0].parameters))  # word for word once more: the same questions
+    found.append(document("m", "f", parameters=found[0].parameters))  # The same text again gives no new question.
     (article,) = question_answering("train")["data"]
     made = [qa["id"] for paragraph in article["paragraphs"] for qa in paragraph["qas"]]
     assert len(set(made)) == len(made) == 4
@@ -253,8 +253,8 @@ def test_tagged_sentences_hold_no_marks():
 
 
 @pytest.mark.slow
-def test_the_whole_installation(tmp_path):
-    """With packages, by the command: sizes, and no leak between the files that it writes."""
+def test_the_command_writes_the_data_of_the_whole_installation(tmp_path):
+    """The command writes files of the expected sizes, with packages, and training and validation share no text."""
     command = [sys.executable, "-m", "training", "builtin_data", "--output_dir", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

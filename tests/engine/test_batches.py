@@ -1,3 +1,5 @@
+"""training/engine/batches.py: padding, the order of the examples, and which step sees which of them."""
+
 import numpy as np
 import pytest
 import torch
@@ -46,7 +48,7 @@ def test_a_batch_may_cross_epochs_and_be_cut_anywhere():
     assert whole == source.batch(0, 13)["labels"].tolist() + source.batch(13, 25)["labels"].tolist()
 
 
-def test_no_examples_is_an_error():
+def test_no_examples_and_columns_of_other_lengths_are_refused():
     with pytest.raises(ValueError, match="no examples"):
         Features({"input_ids": [], "token_type_ids": []}, 0)
     with pytest.raises(ValueError, match="one length"):
@@ -54,7 +56,7 @@ def test_no_examples_is_an_error():
 
 
 def seen(run, source, start, stop):
-    """Labels per optimiser step, in the order of their positions."""
+    """The labels of every optimiser step, sorted."""
     return [
         sorted(i for b in window for i in b["labels"].tolist()) for window in step_batches(source, run, start, stop)
     ]
@@ -73,13 +75,13 @@ def test_a_step_sees_the_same_data_however_it_is_cut(fake_run):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_resuming_seeks(fake_run, workers):
+def test_a_resumed_run_sees_the_data_of_the_following_steps(fake_run, workers):
     source = features(50)
     whole = seen(fake_run(), source, 0, 8)
     assert seen(fake_run(dataloader_num_workers=workers), source, 5, 8) == whole[5:]
 
 
-def test_seeking_does_not_replay(fake_run):
+def test_a_resumed_run_reads_no_earlier_data(fake_run):
     asked = []
 
     class Source:
@@ -93,7 +95,7 @@ def test_seeking_does_not_replay(fake_run):
 
 def test_steps_cover_every_example(fake_run):
     args = fake_run(num_train_epochs=3.0).args
-    assert steps_for(args, 10, 4) == 8  # 30 examples in batches of 4, the last filled up
+    assert steps_for(args, 10, 4) == 8  # 30 examples make 8 batches of 4; the last one is filled up.
     assert steps_for(args, 8, 4) == 6
     assert steps_for(args, 1, 64) == 1
     args.max_steps = 5
@@ -129,18 +131,19 @@ def test_grouped_epochs_are_permutations_and_functions_of_seed_and_epoch(count, 
 
 
 def test_steps_of_like_length_in_every_epoch():
-    """Whole steps of a stretch differ in length by little, also in epochs that begin inside a step."""
+    """The rows of a step have nearly equal lengths, also in epochs that begin in the middle of a step."""
     rng = np.random.default_rng(0)
     rows = [[1] * n for n in rng.integers(5, 129, 1003)]
     source = Features({"input_ids": rows, "token_type_ids": rows, "labels": list(range(1003))}, 0)
     plain, grouped = (lengths_per_step(source.shuffled(3, group), 8, 376) for group in (0, 8))
     whole = [step for step in grouped if np.ptp(step) <= 12]
-    assert len(whole) >= 376 - 4  # but the steps that lie across two epochs, and the last of a stretch's remainder
+    # Exceptions are the steps that lie in two epochs, and the last step of the rows that are left over.
+    assert len(whole) >= 376 - 4
     padded = [sum(step.max() * 8 for step in steps) / sum(step.sum() for step in steps) for steps in (plain, grouped)]
     assert padded[0] > 1.5
     assert padded[1] < 1.05
     longest = [step.max() for step in grouped[:120]]
-    assert np.abs(np.corrcoef(longest[:-1], longest[1:])[0, 1]) < 0.3  # short and long steps in no order
+    assert np.abs(np.corrcoef(longest[:-1], longest[1:])[0, 1]) < 0.3  # Short and long steps come in random order.
 
 
 def test_grouped_steps_see_the_same_data_however_they_are_cut(fake_run):

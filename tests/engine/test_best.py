@@ -1,4 +1,4 @@
-"""The best evaluation kept, early stopping, and both in a run that was interrupted."""
+"""The best weights are kept, training stops early if it is asked to, and interrupted runs do the same."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def best_of(fake_run, **flags) -> Best:
 
 
 class Model(torch.nn.Module):
-    """As much of a model as is needed; its one weight tells when it was saved."""
+    """The smallest possible model. Its only weight is the number of the step at which it was saved."""
 
     def __init__(self, value: float = 0.0):
         super().__init__()
@@ -52,14 +52,14 @@ def add_all(best: Best, values: list, steps=None) -> list[bool]:
 @pytest.mark.parametrize(
     ("metric", "values", "expected"),
     [
-        ("eval_accuracy", [0.5, 0.7, 0.7, 0.6], 2),  # the first of equals
+        ("eval_accuracy", [0.5, 0.7, 0.7, 0.6], 2),  # Of equal scores, the first one counts.
         ("eval_loss", [0.5, 0.7, 0.4, 0.6], 3),
         ("eval_mnli_m_loss", [0.5, 0.7, 0.6], 1),
-        ("eval_spearmanr", [None, -0.2, None], 2),  # an undefined correlation is worse than any
+        ("eval_spearmanr", [None, -0.2, None], 2),  # An undefined correlation is worse than any other.
         ("eval_spearmanr", [None, None], 1),
     ],
 )
-def test_which_is_the_best(fake_run, metric, values, expected):
+def test_the_best_evaluation_is_restored(fake_run, metric, values, expected):
     best = best_of(fake_run, metric=metric)
     assert add_all(best, values) == [False] * len(values)
     model = Model()
@@ -75,7 +75,7 @@ def test_patience_counts_evaluations_since_the_best(fake_run):
     assert add_all(best_of(fake_run, patience=1), [0.5, 0.4]) == [False, True]
 
 
-def test_off_by_default(fake_run):
+def test_nothing_is_kept_unless_it_is_asked_for(fake_run):
     best = best_of(fake_run, patience=1)
     best.wanted = False
     assert add_all(best, [0.5, 0.4]) == [False, False]
@@ -83,7 +83,7 @@ def test_off_by_default(fake_run):
 
 
 def test_what_was_the_best_at_the_newest_checkpoint_stays(fake_run):
-    """A run resumed from checkpoint-4 must find the weights of step 3, though step 6 was better."""
+    """A run that is resumed from checkpoint-4 must find the weights of step 3, although step 6 was better."""
     best = best_of(fake_run)
     add_all(best, [0.1, 0.2, 0.3])
     (best.run.output_dir / "checkpoint-4").mkdir()
@@ -110,13 +110,13 @@ def test_best_weights_are_sealed_and_damaged_ones_refused(fake_run):
     folder = best.run.output_dir / "checkpoint-best-2"
     assert damage(folder) is None
     data = bytearray((folder / "model.safetensors").read_bytes())
-    data[-1] ^= 1  # one flipped bit, which safetensors loads without a word
+    data[-1] ^= 1  # safetensors loads a file with one changed bit without an error.
     (folder / "model.safetensors").write_bytes(data)
     message = r"checkpoint-best-2: the weights of .* cannot be used: model\.safetensors does not match its checksum"
     with pytest.raises(ValueError, match=message):
         best.restore(Model())
     with pytest.raises(ValueError, match=message):
-        Best(best.run, "eval_accuracy")  # a run that goes on says so before it trains
+        Best(best.run, "eval_accuracy")  # A resumed run says so before it trains.
 
 
 def test_best_weights_reach_the_disk_before_they_count(fake_run, monkeypatch):
@@ -144,7 +144,7 @@ def test_the_folder_holds_the_best_model_and_its_results(tmp_path, pretrained, g
 
 
 def test_early_stopping_ends_the_run(tmp_path, pretrained, glue_files):
-    # Nothing is learnt at this rate, so that the first evaluation stays the best.
+    # At a learning rate of 0 nothing is learnt, so that the first evaluation remains the best.
     flags = ("--max_steps=20", *KEEP[:2], "--learning_rate=0", "--early_stopping_patience=3")
     results = train(tmp_path / "run", pretrained, glue_files, "mrpc", *flags)
     assert (results["best_step"], results["train_steps"]) == (2, 8)
@@ -152,7 +152,7 @@ def test_early_stopping_ends_the_run(tmp_path, pretrained, glue_files):
 
 
 @pytest.mark.parametrize("grouped", [(), pytest.param(("--group_by_length",), marks=pytest.mark.slow)])
-def test_interrupted_run_keeps_the_same_model(tmp_path, pretrained, glue_files, monkeypatch, grouped):
+def test_an_interrupted_run_keeps_the_same_model(tmp_path, pretrained, glue_files, monkeypatch, grouped):
     flags = ("--max_steps=12", "--save_steps=5", *KEEP, "--metric_for_best_model=eval_loss", *grouped)
     unbroken = train(tmp_path / "unbroken", pretrained, glue_files, "rte", *flags)
     add = Best.add
@@ -188,7 +188,7 @@ def test_grouping_changes_the_order_and_may_not_change_on_the_way(tmp_path, pret
     [
         ("cola", None, "eval_matthews_correlation"),
         ("sst2", None, "eval_accuracy"),
-        ("mrpc", None, "eval_f1"),  # Table 1 of the paper: F1 for QQP and MRPC, Spearman for STS-B
+        ("mrpc", None, "eval_f1"),  # Table 1 of the paper has F1 for QQP and MRPC, and Spearman for STS-B.
         ("stsb", None, "eval_spearmanr"),
         ("mnli", None, "eval_mnli_m_accuracy"),
         ("mnli", "mnli_mm_accuracy", "eval_mnli_mm_accuracy"),
@@ -198,7 +198,7 @@ def test_grouping_changes_the_order_and_may_not_change_on_the_way(tmp_path, pret
         ("mnli", "accuracy", "expected one of eval_mnli_m_accuracy, eval_mnli_m_loss, eval_mnli_mm_accuracy"),
     ],
 )
-def test_what_decides(glue_files, task, asked, expected, capsys):
+def test_the_metric_that_decides(glue_files, task, asked, expected, capsys):
     given = ["--output_dir=x", "--model_name_or_path=y", f"--task_name={task}", f"--data_dir={glue_files / task}"]
     args = parse_arguments(GlueArguments, [*given, *([f"--metric_for_best_model={asked}"] if asked else [])])
     data = sources.load_data(args)
@@ -210,7 +210,7 @@ def test_what_decides(glue_files, task, asked, expected, capsys):
     assert expected in str(caught.value)
 
 
-def test_flags_that_need_others(tmp_path, capsys):
+def test_flags_without_the_flag_that_they_need_are_refused(tmp_path, capsys):
     with pytest.raises(SystemExit):
         parse_arguments(GlueArguments, ["--output_dir=x", "--model_name_or_path=y", "--early_stopping_patience=2"])
     assert "--early_stopping_patience needs --load_best_model_at_end" in capsys.readouterr().err

@@ -1,3 +1,5 @@
+"""Checkpoints are complete or absent, restore the run bit by bit, and are refused where they do not fit."""
+
 import errno
 import json
 import os
@@ -41,7 +43,7 @@ def take_a_step(model, optimizer, scheduler):
     optimizer.zero_grad()
 
 
-def test_everything_comes_back(fake_run, parts):
+def test_model_optimizer_and_schedule_are_restored(fake_run, parts):
     run, old = fake_run(), parts()
     take_a_step(*old)
     folder = save_checkpoint(run, 7, 20, *old)
@@ -63,7 +65,7 @@ def test_a_checkpoint_is_a_model_folder(fake_run, parts):
     assert torch.equal(model.classifier.weight, parts()[0].classifier.weight)
 
 
-def test_the_oldest_goes_only_after_the_newest_stands(fake_run, parts, monkeypatch):
+def test_the_oldest_is_removed_only_after_the_newest_is_complete(fake_run, parts, monkeypatch):
     run, state = fake_run(save_total_limit=2), parts()
     for step in (2, 9, 10):
         save_checkpoint(run, step, 20, *state)
@@ -71,7 +73,7 @@ def test_the_oldest_goes_only_after_the_newest_stands(fake_run, parts, monkeypat
     assert kept == ["checkpoint-10", "checkpoint-9"]
 
 
-def test_a_later_damaged_checkpoint_pushes_nothing_out(fake_run, parts):
+def test_a_later_damaged_checkpoint_removes_no_other(fake_run, parts):
     run, state = fake_run(save_total_limit=1), parts()
     (run.output_dir / "checkpoint-12").mkdir()
     for step in (9, 10):
@@ -79,8 +81,8 @@ def test_a_later_damaged_checkpoint_pushes_nothing_out(fake_run, parts):
         assert sorted(p.name for p in run.output_dir.iterdir()) == sorted([f"checkpoint-{step}", "checkpoint-12"])
 
 
-def test_what_a_kill_left_is_dropped_on_resuming(fake_run, parts):
-    """Between the new checkpoint and the end of the old one, or in the middle of a new one."""
+def test_what_a_kill_left_behind_is_removed_on_resuming(fake_run, parts):
+    """The kill came after the new checkpoint was complete and before the old one was removed, or inside a new one."""
     run, state = fake_run(save_total_limit=0), parts()
     for step in (3, 6, 9):
         save_checkpoint(run, step, 20, *state)
@@ -88,7 +90,7 @@ def test_what_a_kill_left_is_dropped_on_resuming(fake_run, parts):
     run.args.save_total_limit = 1
     run.args.resume_from_checkpoint = str(run.output_dir / "checkpoint-6")
     assert resume(run, 20, *state) == 6
-    assert len(list(run.output_dir.iterdir())) == 4  # a named one is an experiment
+    assert len(list(run.output_dir.iterdir())) == 4  # A checkpoint that is given by its name removes nothing.
     run.args.resume_from_checkpoint = "auto"
     assert resume(run, 20, *state) == 9
     assert [path.name for path in run.output_dir.iterdir()] == ["checkpoint-9"]
@@ -104,7 +106,7 @@ def full_disk_in_torch(*_, **__):
     )
 
 
-WRITERS = {  # what writes, and how it tells that the disk is full
+WRITERS = {  # the functions that write, each with what it does when the disk is full
     "torch.save": full_disk_in_torch,
     "os.fsync": full_disk,
     "os.replace": full_disk,
@@ -131,7 +133,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(fake_run, parts, monkeypatch, wr
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "training_state.pt"])
 def test_a_file_that_the_system_cuts_short(fake_run, parts, name):
-    """In earnest: the system lets no file grow to the size of this one, so safetensors, torch or Python fail."""
+    """Here nothing is simulated: the system limits the size of files, so that safetensors, torch or Python fail."""
     run, state = fake_run(), parts()
     take_a_step(*state)
     size = (save_checkpoint(run, 10, 20, *state) / name).stat().st_size
@@ -150,7 +152,9 @@ def test_a_file_that_the_system_cuts_short(fake_run, parts, name):
 
 
 def test_everything_is_synced_before_it_counts(fake_run, parts, monkeypatch):
-    """After a power cut a checkpoint is whole or absent: files, manifest, folder, then the rename, then its folder."""
+    """After a power cut a checkpoint is whole or absent. Files, manifest and folder are synced before the rename, and
+    the folder above after it.
+    """
     run, events = fake_run(), []
     run.log(event="train", step=1)
     sync, replace = atomic.sync, os.replace
@@ -162,7 +166,7 @@ def test_everything_is_synced_before_it_counts(fake_run, parts, monkeypatch):
     assert events[-2:] == ["rename", "run"]
 
 
-def test_drafts_of_a_killed_run_go(fake_run, parts):
+def test_drafts_of_a_killed_run_are_removed(fake_run, parts):
     run = fake_run()
     (run.output_dir / "checkpoint-5.incomplete").mkdir()
     save_checkpoint(run, 7, 20, *parts())
@@ -172,7 +176,7 @@ def test_drafts_of_a_killed_run_go(fake_run, parts):
 def break_file(folder):
     path = folder / "model.safetensors"
     data = bytearray(path.read_bytes())
-    data[-5] ^= 1  # one flipped bit in the payload, which safetensors loads without a word
+    data[-5] ^= 1  # safetensors loads a file with one changed bit in its data without an error.
     path.write_bytes(data)
 
 
@@ -235,13 +239,13 @@ def test_another_start_is_refused(fake_run, parts, name, message):
         with pytest.raises(ValueError, match=message):
             load_checkpoint(run, folder, 20, *state, other)
     saved = torch.load(folder / "training_state.pt", weights_only=True)
-    del saved[name]  # as an older version wrote it
+    del saved[name]  # An older version wrote no such field.
     torch.save(saved, folder / "training_state.pt")
     assert load_checkpoint(run, folder, 20, *state, Origin(**{name: "xyz"})) == 7
 
 
 def test_other_data_and_phases_are_refused(fake_run, parts):
-    """What counts is passed; what run.json says beside it does not matter."""
+    """The values that are passed count; what else run.json says does not."""
     run, state = fake_run(), parts()
     origin = Origin(data={"train": {"sha256": "abc", "rows": 3}}, phases="9 steps of 4 x 128, 1 steps of 4 x 512")
     folder = save_checkpoint(run, 7, 20, *state, origin)
@@ -263,7 +267,7 @@ def test_another_model_is_refused(fake_run, parts, small_config):
     with pytest.raises(ValueError, match=r"of another shape: .*bias is \(37,\), expected \(41,\)"):
         load_checkpoint(run, folder, 20, *parts())
     small_config.intermediate_size = 37
-    small_config.num_attention_heads, small_config.hidden_act = 8, "relu"  # of the very same shapes
+    small_config.num_attention_heads, small_config.hidden_act = 8, "relu"  # The shapes of the weights do not change.
     with pytest.raises(ValueError, match=r"another configuration .hidden_act gelu -> relu, num_attention_heads 4 -> 8"):
         load_checkpoint(run, folder, 20, *parts())
 

@@ -1,4 +1,4 @@
-"""The picture of a run's curves: what is read from the records, and that a readable picture comes of it."""
+"""The picture of the training curves: what is read from the records, and that the picture is readable."""
 
 import importlib.util
 import itertools
@@ -32,7 +32,7 @@ def write(folder, events):
     return folder
 
 
-def test_series_by_step_with_the_last_word_for_resumed_steps():
+def test_of_a_step_that_was_made_twice_the_last_record_counts():
     events = [
         {"event": "train", "step": s, "loss": v} for s, v in ((10, 3.0), (20, 2.0), (30, 9.0), (20, 1.5), (40, 1.0))
     ]
@@ -46,20 +46,20 @@ def test_scores_are_per_cent():
     assert scores(STSB) == {"Pearson": ([9], [-25]), "Spearman": ([9], [50])}
 
 
-def test_running_mean():
+def test_the_running_mean_worked_by_hand():
     assert running_mean([4.0, 2.0, 6.0, 1.0], 2) == [4.0, 3.0, 4.0, 3.5]
     assert all(map(math.isclose, running_mean([1.0, 2.0, 3.0], 1), [1.0, 2.0, 3.0]))
 
 
 @pytest.mark.parametrize("events", [PRETRAINING, SQUAD, STSB, SQUAD[:1]], ids=["pretraining", "squad", "stsb", "loss"])
-def test_pictures(tmp_path, events):
+def test_every_kind_of_run_has_a_picture(tmp_path, events):
     from matplotlib.image import imread
 
     path = draw_curves(write(tmp_path, events))
     assert path == tmp_path / "training_curves.png"
     height, width, _ = imread(path).shape
     assert height > 500 and width == (1350 if scores(events) else 736)
-    assert 0.005 < (imread(path)[..., :3].min(-1) < 0.6).mean() < 0.5  # neither empty nor blotted out
+    assert 0.005 < (imread(path)[..., :3].min(-1) < 0.6).mean() < 0.5  # The picture is neither empty nor black.
 
 
 def texts_and_lines(monkeypatch, folder):
@@ -79,14 +79,14 @@ def test_the_entropy_line_and_the_labels(monkeypatch, tmp_path):
     losses, right = texts_and_lines(monkeypatch, write(tmp_path, PRETRAINING))
     assert any(list(line.get_ydata()) == [6.4, 6.4] for line in losses.lines)
     assert {text.get_text().split()[0] for text in losses.texts} == {"training", "held", "unigram"}
-    assert losses.lines[0].get_ydata()[0] == pytest.approx(8.28)  # the masked-piece part
+    assert losses.lines[0].get_ydata()[0] == pytest.approx(8.28)  # This is the masked-LM loss.
     labels = {text.get_text() for text in right.texts}
     assert labels == {"masked pieces 10.0", "next sentence 50.0", "next sentence by chance"}
     heights = sorted(text.xy[1] for text in right.texts)
-    assert min(b - a for a, b in itertools.pairwise(heights)) > 6  # of 100: not upon each other
+    assert min(b - a for a, b in itertools.pairwise(heights)) > 6  # The axis has 100 units; labels do not overlap.
 
 
-def test_pyplot_is_left_alone(tmp_path):
+def test_the_state_of_pyplot_is_not_changed(tmp_path):
     import matplotlib.pyplot
 
     before = matplotlib.pyplot.get_fignums()
@@ -94,13 +94,13 @@ def test_pyplot_is_left_alone(tmp_path):
     assert matplotlib.pyplot.get_fignums() == before
 
 
-def test_without_matplotlib(monkeypatch, tmp_path, capsys):
+def test_without_matplotlib_there_is_no_picture_but_advice(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert draw_curves(write(tmp_path, SQUAD)) is None
     assert "pip install matplotlib" in capsys.readouterr().out and not list(tmp_path.glob("*.png"))
 
 
-def test_bad_records(tmp_path):
+def test_bad_records_are_named_with_their_line(tmp_path):
     with pytest.raises(ValueError, match=r"expected the records of a run at .*metrics.jsonl"):
         draw_curves(tmp_path)
     for line in ('{"event": "tra', "[1]", '{"step": 1}'):

@@ -1,4 +1,4 @@
-"""Every process of an evaluation runs equally many forwards, and none of their outputs counts twice."""
+"""In an evaluation all processes run equally many forward passes, and no output counts twice."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from training.engine.batches import dealt
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8])
 @pytest.mark.parametrize("count", [0, 1, 2, 5, 8])
-def test_dealt(world_size, count):
+def test_batches_are_dealt_in_equal_numbers(world_size, count):
     batches = [f"batch {number}" for number in range(count)]
     hands = [dealt(batches, SimpleNamespace(rank=rank, world_size=world_size)) for rank in range(world_size)]
     assert len(set(map(len, hands))) == 1
@@ -26,7 +26,7 @@ def test_dealt(world_size, count):
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_two_processes_find_what_one_finds(fake_run, tmp_path, case):
-    """With 1 batch the second process has none of its own, with 3 it has one less: the first must not wait for it."""
+    """Of 1 batch the second process gets none, of 3 it gets one less. The first process must not wait for it."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     done = subprocess.run(
         [*torchrun, "tests/helpers/dealt_evaluation.py", tmp_path, case],

@@ -1,4 +1,4 @@
-"""Processes, nodes and launchers: what is asked for is done, or refused."""
+"""Processes, nodes and launchers: what the user asks for is done or refused, never ignored."""
 
 import json
 import os
@@ -61,7 +61,7 @@ def losses(folder: Path) -> list[float]:
 
 @pytest.mark.slow
 def test_two_nodes_do_what_one_process_does(flags, tmp_path):
-    """Two launchers on loopback, a process each; then one process goes on from their checkpoint."""
+    """Two launchers run on this machine with one process each. Then one process goes on from their checkpoint."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -78,7 +78,7 @@ def test_two_nodes_do_what_one_process_does(flags, tmp_path):
     assert facts["processes"] == 2
     whole = load_file(together / "model.safetensors")
     checkpoint = str(together / "checkpoint-4")
-    (together / "all_results.json").unlink()  # as if it had been stopped
+    (together / "all_results.json").unlink()  # Without this file the run is not finished.
     more = ("--per_device_train_batch_size", "8", "--resume_from_checkpoint", checkpoint)
     run_pretraining.main(flags("nodes", *more))
     for name, tensor in load_file(together / "model.safetensors").items():
@@ -103,7 +103,7 @@ def test_a_launcher_is_not_quietly_ignored(flags, tmp_path, launcher, message):
 
 
 def launched(**more) -> SimpleNamespace:
-    """What Accelerate made of the launch: one process on a CPU, unless said otherwise."""
+    """The state that Accelerate derives from the launch, by default of one process on a CPU."""
     found = {"num_processes": 1, "distributed_type": DistributedType.NO, "is_fsdp2": False}
     return SimpleNamespace(**found | {"gradient_accumulation_steps": 1, "device": torch.device("cpu")} | more)
 
@@ -119,8 +119,8 @@ REFUSED = [
 ]
 ACCEPTED = [
     ({}, {}),
-    ({"ACCELERATE_MIXED_PRECISION": "no"}, {}),  # accelerate launch with one process
-    ({"WORLD_SIZE": "8", "SLURM_STEP_NUM_TASKS": "2", **SIMPLE}, {"num_processes": 8}),  # srun started torchruns
+    ({"ACCELERATE_MIXED_PRECISION": "no"}, {}),  # `accelerate launch` with one process sets this.
+    ({"WORLD_SIZE": "8", "SLURM_STEP_NUM_TASKS": "2", **SIMPLE}, {"num_processes": 8}),  # srun started two torchruns.
     ({}, {"distributed_type": DistributedType.FSDP, "is_fsdp2": True}),
 ]
 
@@ -152,20 +152,20 @@ def test_fsdp_without_a_gpu_is_refused(flags, monkeypatch):
         run_pretraining.main(flags("refused"))
 
 
-def test_scripts_look_at_how_they_were_launched(flags, surroundings):
+def test_a_script_checks_how_it_was_launched(flags, surroundings):
     surroundings({"SLURM_STEP_NUM_TASKS": "4"})
     with pytest.raises(ValueError, match="4 processes were asked for"):
         run_pretraining.main(flags("refused"))
 
 
 def test_accumulation_asked_of_the_launcher_is_seen(surroundings, monkeypatch):
-    """Accelerate would divide every loss by it."""
+    """Otherwise Accelerate would divide every loss by this number."""
     monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
     assert Accelerator(cpu=True).gradient_accumulation_steps == 4
 
 
 def test_processes_that_see_different_checkpoints_stop(fake_run, small_config, monkeypatch):
-    """--output_dir on each machine's own disk: only the main process' machine has the checkpoint."""
+    """If --output_dir is on a disk of each machine's own, only the machine of the main process has the checkpoint."""
     model = torch.nn.Linear(2, 2)
     run = fake_run(resume_from_checkpoint="auto")
     monkeypatch.setattr("training.engine.checkpoint.gather_object", lambda names: [*names, "checkpoint-7"])

@@ -1,4 +1,4 @@
-"""A finished run that is started again stays what it is."""
+"""A finished run that is started again is not changed."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def data(tmp_path_factory) -> Path:
 
 
 def content(folder: Path) -> dict:
-    """File -> its bytes and when they were written."""
+    """For every file, its bytes and the time at which they were written."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
@@ -43,7 +43,7 @@ def test_a_finished_run_is_left_alone(pretrained, data, tmp_path, capsys, script
             lambda: short_runs.start(script, short_runs.flags(script, data, folder, pretrained, *more))
         )
 
-    assert start() == 0  # no checkpoint is kept
+    assert start() == 0  # No checkpoint is kept.
     before = content(folder)
     assert {"model.safetensors", "metrics.jsonl", "run.json", "all_results.json"} <= before.keys()
     capsys.readouterr()
@@ -51,7 +51,7 @@ def test_a_finished_run_is_left_alone(pretrained, data, tmp_path, capsys, script
     assert capsys.readouterr().out == (
         f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed\n"
     )
-    assert start(*AUTO, "--logging_steps", "7") == 0  # does not shape a result
+    assert start(*AUTO, "--logging_steps", "7") == 0  # This flag does not change the result.
     assert start(*AUTO, "--max_steps", "4", "--learning_rate", "1e-3") == 2
     said = capsys.readouterr().err
     assert "holds a finished run with other flags (" in said and "max_steps 2 -> 4" in said and "learning_rate " in said
@@ -66,7 +66,7 @@ def test_a_refused_start_changes_no_file(pretrained, data, tmp_path, script):
     folder = tmp_path / "run"
     given = short_runs.flags(script, data, folder, pretrained, "--save_steps", "1")
     short_runs.start(script, given)
-    (folder / "all_results.json").unlink()  # as if it had been killed before its end
+    (folder / "all_results.json").unlink()  # The run then looks as if it had been killed before its end.
     before = content(folder)
     with pytest.raises(
         ValueError, match=r"checkpoint-\d+ belongs to a run with other settings \(learning_rate .* -> 0\.5"
@@ -79,7 +79,7 @@ def test_a_refused_start_changes_no_file(pretrained, data, tmp_path, script):
 
 
 @pytest.mark.parametrize("script", ["run_pretraining", "run_glue"])
-def test_with_checkpoints_kept(pretrained, data, tmp_path, capsys, script):
+def test_a_finished_run_with_checkpoints_is_left_alone(pretrained, data, tmp_path, capsys, script):
     folder = tmp_path / "run"
     given = short_runs.flags(script, data, folder, pretrained, "--save_steps", "1")
     short_runs.start(script, given)
@@ -111,7 +111,7 @@ def test_a_finished_folder_may_be_uploaded(pretrained, data, tmp_path, monkeypat
     before = content(folder)
     monkeypatch.setattr(run, "upload", lambda folder, name, *how: uploaded.append((folder, name)))
     short_runs.start("run_glue", [*given, *AUTO, "--push_to_hub", "--hub_model_id", "someone/small"])
-    public = ["--hub_private_repo", "false", "--hub_dry_run"]  # how it is uploaded does not shape the run
+    public = ["--hub_private_repo", "false", "--hub_dry_run"]  # These flags do not change the result.
     short_runs.start("run_glue", [*given, *AUTO, "--push_to_hub", "--hub_model_id", "someone/small", *public])
     assert uploaded == [(folder, "someone/small")] * 2
     assert content(folder) == before
@@ -134,7 +134,7 @@ def test_a_folder_that_cannot_be_judged_is_refused(pretrained, data, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", ["run_pretraining", "run_glue"])
-def test_on_two_processes(pretrained, data, tmp_path, script):
+def test_a_finished_run_of_two_processes_is_left_alone(pretrained, data, tmp_path, script):
     folder = tmp_path / "run"
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", f"{script}.py"]
     given = short_runs.flags(script, data, folder, pretrained)

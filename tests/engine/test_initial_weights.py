@@ -1,4 +1,4 @@
-"""What a run starts from: weights that fit, the attention of the objective, hashes of the files."""
+"""What a run begins with: weights that fit, the attention that the objective needs, and hashes of the files."""
 
 import ast
 import json
@@ -55,12 +55,12 @@ def renamed(folder: Path, target: Path) -> Path:
     return target
 
 
-# --- the attention ---------------------------------------------------------------------------------------
+# --- The direction of attention ---------------------------------------------------------------------------
 
 
 @torch.no_grad()
 def sees_later_tokens(model) -> bool:
-    """Whether another last token changes the logits of the first ones."""
+    """Whether a change of a late token changes the logits of earlier tokens."""
     ids = torch.tensor([[2, 40, 41, 42, 43, 44, 45, 3]])
     other = ids.clone()
     other[0, 6] = 50
@@ -89,12 +89,12 @@ def test_the_objective_decides_the_attention(
 
 
 @pytest.mark.parametrize("model_impl", ["repro", "transformers"])
-def test_such_a_run_resumes_and_its_folder_attends_that_way(pretrained, data, tmp_path, model_impl):
+def test_a_left_to_right_run_resumes_and_its_folder_attends_that_way(pretrained, data, tmp_path, model_impl):
     more = ("--objective", "ltr", "--model_impl", model_impl, "--max_steps", "4", "--save_steps", "2")
     given = {name: short_runs.flags("run_pretraining", data, tmp_path / name, pretrained, *more) for name in "ab"}
     run_pretraining.main(given["a"])
     assert not sees_later_tokens(AutoModelForMaskedLM.from_pretrained(tmp_path / "a"))
-    shutil.copytree(tmp_path / "a", tmp_path / "b")  # as if it had been stopped after step 2
+    shutil.copytree(tmp_path / "a", tmp_path / "b")  # The copy looks like a run that was stopped after step 2.
     shutil.rmtree(tmp_path / "b" / "checkpoint-4")
     for name in ("all_results.json", "model.safetensors"):
         (tmp_path / "b" / name).unlink()
@@ -106,12 +106,12 @@ def test_such_a_run_resumes_and_its_folder_attends_that_way(pretrained, data, tm
 @pytest.mark.parametrize("script", short_runs.SCRIPTS)
 @pytest.mark.parametrize("changed", ["tokenizer", "weights"])
 def test_a_run_does_not_go_on_with_another_tokenizer_or_start(pretrained, data, tmp_path, script, changed):
-    """Two pieces have changed places: the vocabulary is as large as before. Or the checkpoint was trained further."""
+    """Either two pieces of the vocabulary changed places, so that its size is the same, or other weights are loaded."""
     model, folder = tmp_path / "model", tmp_path / "run"
     shutil.copytree(pretrained, model)
     given = short_runs.flags(script, data, folder, model, "--save_steps", "1")
     short_runs.start(script, given)
-    (folder / "all_results.json").unlink()  # as if it had been stopped
+    (folder / "all_results.json").unlink()  # Without this file the run is not finished.
     if changed == "weights":
         weights = load_file(model / "model.safetensors")
         save_file({name: tensor + 1 for name, tensor in weights.items()}, model / "model.safetensors", {"format": "pt"})
@@ -122,7 +122,7 @@ def test_a_run_does_not_go_on_with_another_tokenizer_or_start(pretrained, data, 
             text = text.replace(piece, other)
         (model / "tokenizer.json").write_text(text, encoding="utf-8")
         if (folder / "corpus").exists():
-            shutil.rmtree(folder / "corpus")  # else it is already the corpus that does not fit
+            shutil.rmtree(folder / "corpus")  # Otherwise the corpus would be refused first.
         message = "belongs to a run with another tokenizer"
     before = (folder / "tokenizer.json").read_bytes()
     with pytest.raises(ValueError, match=message):
@@ -130,11 +130,13 @@ def test_a_run_does_not_go_on_with_another_tokenizer_or_start(pretrained, data, 
     assert (folder / "tokenizer.json").read_bytes() == before
 
 
-# --- weights that do not fit -----------------------------------------------------------------------------
+# --- Weights that do not fit ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("script", short_runs.SCRIPTS)
-def test_no_script_trains_random_weights_for_a_checkpoint(pretrained, data, tmp_path, monkeypatch, capsys, script):
+def test_no_script_trains_random_weights_in_the_place_of_missing_ones(
+    pretrained, data, tmp_path, monkeypatch, capsys, script
+):
     model, output_dir = renamed(pretrained, tmp_path / "model"), tmp_path / "run"
     assert report_errors(lambda: short_runs.start(script, short_runs.flags(script, data, output_dir, model))) == 2
     said = capsys.readouterr().err
@@ -143,7 +145,7 @@ def test_no_script_trains_random_weights_for_a_checkpoint(pretrained, data, tmp_
     assert not (output_dir / "run.json").exists()
 
 
-def test_no_command_reads_with_random_weights(pretrained, tmp_path):
+def test_no_command_uses_random_weights_in_the_place_of_missing_ones(pretrained, tmp_path):
     model, texts = renamed(pretrained, tmp_path / "model"), tmp_path / "texts.txt"
     texts.write_text("the old house\n")
     given = f"--model_name_or_path {model} --input_file {texts} --output_file {tmp_path / 'v.npz'} --layers -1"
@@ -176,7 +178,7 @@ def test_heads_may_be_new_where_the_caller_allows_it(pretrained, tmp_path):
         load_network(modeling_bert_repro.BertForPreTraining, str(bare), ("cls.seq_relationship.",))
 
 
-def test_damaged_weights(pretrained, tmp_path):
+def test_damaged_weights_are_refused_with_advice(pretrained, tmp_path):
     model = copied(pretrained, tmp_path / "model")
     (model / "model.safetensors").write_bytes(b"\xff" * 100)
     with pytest.raises(ValueError, match=r"its weights cannot be read .*; copy or download them again"):
@@ -197,7 +199,7 @@ TOKENIZER_OR_SHAPE = {"AutoTokenizer", "AutoConfig", "BertConfig"}
 
 
 def test_networks_are_loaded_in_one_place_only():
-    """A `from_pretrained` of a network somewhere else would again put random weights in the place of missing ones."""
+    """A call of `from_pretrained` elsewhere could put random weights in the place of missing ones without an error."""
     found = []
     for path in sorted([*ROOT.glob("*.py"), *ROOT.glob("training/**/*.py"), *ROOT.glob("benchmarks/*.py")]):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -208,11 +210,11 @@ def test_networks_are_loaded_in_one_place_only():
     assert found == ["training/engine/initial_weights.py: cls"]
 
 
-# --- where they came from --------------------------------------------------------------------------------
+# --- The origin of the weights ----------------------------------------------------------------------------
 
 
 def hub_cache(folder: Path, name: str, files: Path) -> None:
-    """The cache of the Hub as if ``files`` had been downloaded under a name."""
+    """Make a cache of the Hub that looks as if ``files`` had been downloaded under the name."""
     repository = folder / f"models--{name.replace('/', '--')}"
     shutil.copytree(files, repository / "snapshots" / "0123abcd")
     (repository / "refs").mkdir()
@@ -237,7 +239,8 @@ def test_a_series_knows_the_weights_of_a_name_on_the_hub(pretrained, data, tmp_p
     short_runs.start("run_glue", given)
     facts = tmp_path / "series" / "seed-42" / "run.json"
     content = json.loads(facts.read_text(encoding="utf-8"))
-    facts.write_text(json.dumps(content | {"initial_weights": None}), encoding="utf-8")  # of an older version
+    # An older version wrote no hashes.
+    facts.write_text(json.dumps(content | {"initial_weights": None}), encoding="utf-8")
     short_runs.start("run_glue", given)
     assert "is finished already" in capsys.readouterr().out
     facts.write_text(json.dumps(content | {"initial_weights": {"model.safetensors": "00"}}), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""--verify_invariance: what it tolerates, what it catches, what it leaves behind."""
+"""--verify_invariance: which differences it accepts, which it finds, and that it leaves everything unchanged."""
 
 import copy
 import re
@@ -19,7 +19,7 @@ def differences(output: str) -> list[float]:
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "bert_adamw"])
-def test_every_cut_gives_the_same_step(fake_run, capsys, optimizer):
+def test_every_division_into_micro_batches_gives_the_same_step(fake_run, capsys, optimizer):
     model, optimizer, _ = prepared(optimizer, shard=False)
     verify_invariance(
         fake_run(per_device_train_batch_size=4, gradient_accumulation_steps=6), model, optimizer, Source()
@@ -38,7 +38,7 @@ def test_the_batch_is_no_larger_than_a_step(fake_run, capsys):
 
 
 def test_a_mean_of_means_is_refused(fake_run):
-    """transformers' heads average every micro-batch by itself; as the control they do not."""
+    """transformers' heads average over each micro-batch. As our control they do not."""
     torch.manual_seed(0)
     config = prepared("adamw", shard=False)[0].config
     stock = transformers.BertForPreTraining(config)
@@ -50,8 +50,10 @@ def test_a_mean_of_means_is_refused(fake_run):
     verify_invariance(run, exact, optimizer, Source())
 
 
-def test_all_is_put_back(fake_run):
-    """Weights, optimiser, learning rate, dropout: the training behind it is bit-equal to one without the check."""
+def test_the_check_leaves_everything_as_it_was(fake_run):
+    """Weights, optimiser, learning rate and random numbers are restored: the training after the check is bit-equal to
+    one without it.
+    """
     run = fake_run()
     model, optimizer, _ = prepared("adamw", shard=False)
     model.bert.embeddings.dropout.p = 0.25
@@ -71,7 +73,7 @@ def test_all_is_put_back(fake_run):
     assert all(p.grad is None for p in model.parameters())
 
 
-def test_half_precision_is_no_measure(fake_run):
+def test_half_precision_is_refused(fake_run):
     run = fake_run()
     run.accelerator.state._mixed_precision = "bf16"
     with pytest.raises(ValueError, match="run it with --mixed_precision no"):

@@ -1,4 +1,4 @@
-"""Killed anywhere and resumed, a run ends with the very bits of the one that was never stopped."""
+"""A run that was killed at any place and resumed ends with the same bits as a run that was never stopped."""
 
 import json
 import os
@@ -22,7 +22,7 @@ CLOCK = ("tokens_per_second", "mfu", "seconds_per_step")
 
 @pytest.fixture
 def flags(tmp_path, text_file, tokenizer_folder, vocab) -> list[str]:
-    """Dropout, accumulation, two phases, each longer than an epoch of its length."""
+    """Flags for dropout, accumulation and two phases, of which each is longer than an epoch of its length."""
     config = BertConfig(
         vocab_size=len(vocab),
         hidden_size=16,
@@ -84,14 +84,16 @@ def test_killed_anywhere_and_resumed_is_bit_equal(flags, tmp_path, points):
     whole = tmp_path / "whole"
     run_flags = read_run(whole)["flags"]
     for length, steps in ((16, FIRST_PHASE), (32, STEPS - FIRST_PHASE)):
-        assert open_run(whole, run_flags, length)[0].epoch_size(0) < 8 * steps, "no epoch's end was crossed"
+        assert open_run(whole, run_flags, length)[0].epoch_size(0) < 8 * steps, "expected more than one epoch"
     for number in range(points):
         assert_same_run(whole, tmp_path / f"killed-{number}")
 
 
 @pytest.mark.slow
 def test_a_build_killed_at_any_line_of_its_end_encodes_nothing_again(tmp_path, text_file, tokenizer_folder):
-    """While it counts, hashes, writes the manifest, renames: what was encoded stays, and the corpus is the same."""
+    """At its end, a build counts, hashes, writes the manifest and renames. What was encoded before is kept, and the
+    corpus is the same.
+    """
     shutil.copy(text_file, tmp_path / "text.txt")
     shutil.copytree(tokenizer_folder, tmp_path / "tokenizer")
     driver = [sys.executable, ROOT / "tests/helpers/killed_builds.py", tmp_path]
@@ -102,7 +104,7 @@ def test_a_build_killed_at_any_line_of_its_end_encodes_nothing_again(tmp_path, t
 
 @pytest.mark.slow
 def test_a_resumed_run_asks_for_the_data_of_its_steps_only(flags, tmp_path, monkeypatch):
-    """Nothing is replayed: the first positions asked for are those of the first step to come."""
+    """No data is read again: the first positions that are asked for are those of the next step."""
     flags += ["--output_dir", str(tmp_path / "run")]
     run_pretraining.main([*flags, "--save_total_limit", "0"])
     asked = []
@@ -116,7 +118,7 @@ def test_a_resumed_run_asks_for_the_data_of_its_steps_only(flags, tmp_path, monk
     monkeypatch.setattr(PretrainingInstances, "batch", noted)
     for step, first in ((6, (16, 48, 52)), (9, (32, 16, 20))):
         asked.clear()
-        (tmp_path / "run" / "all_results.json").unlink()  # as if it had been stopped
+        (tmp_path / "run" / "all_results.json").unlink()  # Without this file the run is not finished.
         run_pretraining.main([*flags, "--resume_from_checkpoint", str(tmp_path / "run" / f"checkpoint-{step}")])
         assert asked[0] == first
         assert len(asked) == 2 * (STEPS - step)

@@ -1,3 +1,5 @@
+"""training/engine/loop.py: exact accumulation, dropout by step, clipping, divergence, and the control network."""
+
 from functools import partial
 
 import numpy as np
@@ -19,7 +21,7 @@ CUTS = [(16, 1), (4, 4), (8, 2), (1, 16)]
 
 
 class PretrainingSource:
-    """Instances with very different numbers of labelled tokens: the case that a mean of means gets wrong."""
+    """Instances whose numbers of labelled tokens differ a lot, for which a mean of means would be wrong."""
 
     def batch(self, start, stop):
         rows = []
@@ -58,8 +60,11 @@ def new_model(config, cls=modeling_bert_repro.BertForPreTraining, dropout=0.0):
 
 
 def test_accumulation_is_exact(fake_run, small_config):
-    """One global batch of 16 in four cuts: same loss, gradient norm and weights. float64 leaves only the order of
-    additions, so 1e-12 holds; a mean of means is off by more than 1e-3 here."""
+    """A global batch of 16 gives the same loss, gradient norm and weights, however it is divided.
+
+    In float64 only the order of additions makes a difference, below 1e-12. A mean of means would be wrong by more than
+    1e-3 here.
+    """
     outcomes = []
     for size, count in CUTS:
         model = new_model(small_config).double()
@@ -69,13 +74,13 @@ def test_accumulation_is_exact(fake_run, small_config):
         outcomes.append((steps, weights))
     for steps, weights in outcomes[1:]:
         for ours, first in zip(steps, outcomes[0][0]):
-            assert ours.loss == pytest.approx(first.loss, abs=2e-6)  # reported as float32
+            assert ours.loss == pytest.approx(first.loss, abs=2e-6)  # The loss is reported in float32.
             assert ours.grad_norm == pytest.approx(first.grad_norm, rel=1e-10)
         torch.testing.assert_close(weights, outcomes[0][1], rtol=0, atol=1e-12)
 
 
 def test_loss_is_the_sum_over_labels_over_their_count(fake_run, small_config):
-    """Against cross-entropy on the logits, taken over the whole global batch."""
+    """It is compared with the cross-entropy of the logits of the whole global batch."""
     model = new_model(small_config)
     batch = PretrainingSource().batch(0, 16)
     with torch.no_grad():
@@ -89,7 +94,7 @@ def test_loss_is_the_sum_over_labels_over_their_count(fake_run, small_config):
 
 
 def test_dropout_depends_on_the_step_not_on_the_past(fake_run, small_config):
-    """A run that starts at step 3 draws what an unbroken run draws there."""
+    """A run that starts at step 3 draws the random numbers that an uninterrupted run draws there."""
     model = new_model(small_config, dropout=0.3)
     whole = train(fake_run(), model, PretrainingSource(), 2)
     copy = new_model(small_config, dropout=0.3)
@@ -116,7 +121,7 @@ def test_each_step_and_process_draws_its_own_masks(fake_run, small_config):
     assert len({loss(0, 0), loss(1, 0), loss(0, 1)}) == 3
 
 
-def test_clipping_and_its_switch(fake_run, small_config):
+def test_gradients_are_clipped_unless_the_limit_is_0(fake_run, small_config):
     def moved(limit):
         model = new_model(small_config)
         before = torch.cat([p.detach().flatten().clone() for p in model.parameters()])
@@ -127,12 +132,12 @@ def test_clipping_and_its_switch(fake_run, small_config):
     norm, free = moved(0.0)
     assert free == pytest.approx(0.1 * norm, rel=1e-4)
     reported, clipped = moved(norm / 2)
-    assert reported == pytest.approx(norm, rel=1e-5)  # the norm before clipping
+    assert reported == pytest.approx(norm, rel=1e-5)  # The norm before clipping is reported.
     assert clipped == pytest.approx(0.05 * norm, rel=1e-3)
 
 
 def test_a_loss_that_is_not_finite_stops_before_the_update(fake_run, small_config):
-    """Step 2 of 4 x 2: position 13 holds the poisoned piece, and only it is named."""
+    """In step 2 of 4 x 2 instances, position 13 contains a token with infinite weights, and only 13 is named."""
     model = new_model(small_config)
     poisoned = 98
     with torch.no_grad():
@@ -161,8 +166,8 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(fake_run, small_confi
     assert "positions 8 to 15 of the data (no finite loss by itself: 13)" in message
 
 
-def test_a_gradient_that_is_not_finite_stops_too(fake_run, small_config):
-    """Every loss is finite; the instances of the step are named all the same, in the phase's own stream."""
+def test_a_gradient_that_is_not_finite_stops_before_the_update(fake_run, small_config):
+    """The instances of the step are named although every loss is finite. Their positions are those of the phase."""
     model = new_model(small_config)
     model.bert.pooler.dense.bias.register_hook(lambda gradient: gradient * float("inf"))
     before = model.bert.pooler.dense.weight.detach().clone()
@@ -184,7 +189,7 @@ def test_a_gradient_that_is_not_finite_stops_too(fake_run, small_config):
 
 @pytest.mark.parametrize("implementation", ["repro", "transformers"])
 def test_gradient_checkpointing_changes_nothing_but_memory(fake_run, small_config, implementation):
-    """With dropout: the layer that is computed again draws the same masks. Losses, norms and weights are bit-equal."""
+    """The layer that is computed again draws the same dropout masks. Losses, norms and weights are bit-equal."""
 
     def outcome(again):
         run = fake_run(gradient_accumulation_steps=2, gradient_checkpointing=again)
@@ -218,7 +223,7 @@ HEADS = [
 
 @pytest.mark.parametrize(("name", "labels", "dtype", "num_labels"), HEADS)
 def test_control_takes_the_same_steps(fake_run, small_config, name, labels, dtype, num_labels):
-    """transformers' network in our loop, with accumulation: the same losses and gradient norms."""
+    """transformers' network in our loop, with accumulation, has the same losses and gradient norms."""
     small_config.num_labels = num_labels
     source = features(40, dtype, labels)
     run = fake_run(gradient_accumulation_steps=3)
@@ -241,7 +246,7 @@ def test_control_takes_the_same_pretraining_steps(fake_run, small_config):
         assert a.parts == pytest.approx(b.parts, rel=1e-4)
 
 
-def test_counts_cover_the_window(fake_run):
+def test_counts_cover_all_micro_batches_of_a_step(fake_run):
     run = fake_run()
     window = [PretrainingSource().batch(0, 3), PretrainingSource().batch(3, 6)]
     counts = window_counts(window, run.accelerator)

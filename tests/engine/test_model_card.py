@@ -1,4 +1,4 @@
-"""Model cards: valid metadata, code that runs, and no claim that the run does not bear out."""
+"""Model cards have valid metadata, code that runs, and no claim that the run does not support."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from transformers import (
 
 from training.engine.model_card import write_model_card
 
-BUILTIN = "the documentation carried by this Python installation"
+BUILT_IN = "the documentation carried by this Python installation"
 PRETRAINING = {"eval_mlm_loss": 5.5, "eval_mlm_accuracy": 0.21, "eval_nsp_accuracy": 0.75, "eval_perplexity": 244.7}
 
 
@@ -49,7 +49,7 @@ def records(script="run_pretraining.py", **flags):
     }
 
 
-def card(folder, kind, metrics, datasets=(BUILTIN,), facts=None, **more):
+def card(folder, kind, metrics, datasets=(BUILT_IN,), facts=None, **more):
     folder.mkdir(exist_ok=True)
     (folder / "run.json").write_text(json.dumps(facts or records()))
     path = write_model_card(folder, kind=kind, datasets=list(datasets), metrics=metrics, **more)
@@ -58,7 +58,7 @@ def card(folder, kind, metrics, datasets=(BUILTIN,), facts=None, **more):
 
 
 def run_code(made: ModelCard, capsys) -> str:
-    """What the card's Python code prints."""
+    """The output of the Python code in the card."""
     (code,) = re.findall(r"```python\n(.*?)```", made.text, re.DOTALL)
     exec(compile(code, "model card", "exec"), {})
     return capsys.readouterr().out
@@ -66,7 +66,7 @@ def run_code(made: ModelCard, capsys) -> str:
 
 @pytest.fixture
 def saved(tmp_path, tokenizer_folder):
-    """Save a small network of a class, with its tokenizer, and return the folder."""
+    """A function that saves a small network of a class with its tokenizer and returns the folder."""
 
     def save(cls, **config):
         torch.manual_seed(0)
@@ -80,7 +80,7 @@ def saved(tmp_path, tokenizer_folder):
     return save
 
 
-def test_metadata_of_pretraining(tmp_path):
+def test_the_metadata_of_pretraining(tmp_path):
     made = card(tmp_path / "first", "pretraining", PRETRAINING)
     data = made.data.to_dict()
     assert data["library_name"] == "transformers" and data["pipeline_tag"] == "fill-mask" and data["language"] == "en"
@@ -88,10 +88,10 @@ def test_metadata_of_pretraining(tmp_path):
     assert made.data.model_name == "first"
     results = {result.metric_name: result.metric_value for result in made.data.eval_results}
     assert results["Masked-piece accuracy"] == 0.21 and results["Perplexity of masked pieces"] == 244.7
-    assert {result.dataset_name for result in made.data.eval_results} == {BUILTIN}
+    assert {result.dataset_name for result in made.data.eval_results} == {BUILT_IN}
 
 
-def test_metadata_of_glue_from_the_hub(tmp_path):
+def test_the_metadata_of_glue_from_the_hub(tmp_path):
     facts = records("run_glue.py", task_name="mrpc", model_name_or_path="google-bert/bert-base-uncased")
     metrics = {"eval_accuracy": 0.86, "eval_f1": 0.9, "eval_spearmanr": float("nan"), "train_runtime": 10.0}
     made = card(tmp_path, "glue", metrics, ["mrpc"], facts, license="apache-2.0", title="A title")
@@ -118,12 +118,12 @@ def test_local_names_are_not_taken_for_names_of_the_hub(tmp_path):
 def test_the_card_says_how_small_the_run_was(tmp_path, loss, verdict):
     (tmp_path / "metrics.jsonl").write_text('{"event": "corpus", "unigram_entropy": 6.4}\n')
     made = card(tmp_path, "pretraining", {**PRETRAINING, "eval_mlm_loss": loss})
-    # 1,000 steps of 32 x 2 sequences on 2 processes, against 1,000,000 of 256
+    # 1,000 steps of 32 x 2 sequences on 2 processes are compared with 1,000,000 steps of 256.
     assert "128,000 sequences of up to 64 pieces, 0.0005 times as many as the published models" in made.text
     assert verdict in made.text and "not measured" not in made.text
 
 
-def test_a_baseline_is_called_one(tmp_path):
+def test_a_baseline_is_called_a_baseline(tmp_path):
     made = card(tmp_path / "a", "glue", {"eval_accuracy": 0.5}, ["builtin_pair"], records("run_glue.py"))
     assert "was not pre-trained: this is a baseline" in made.text and "nobody annotated" in made.text
     facts = records("run_glue.py", model_name_or_path="runs/first")
@@ -132,7 +132,7 @@ def test_a_baseline_is_called_one(tmp_path):
     )
 
 
-def test_run_and_versions_are_told(tmp_path):
+def test_the_card_names_the_command_the_flags_and_the_versions(tmp_path):
     (tmp_path / "training_curves.png").write_bytes(b"")
     facts = {**records(), "corpus": {"documents": 12000, "tokens": 2000000}}
     text = card(tmp_path, "pretraining", PRETRAINING, facts=facts).text
@@ -144,7 +144,7 @@ def test_run_and_versions_are_told(tmp_path):
 
 def test_fill_mask_code_runs(saved, capsys):
     printed = run_code(card(saved(BertForPreTraining), "pretraining", PRETRAINING), capsys)
-    assert printed.count("'") == 10  # five guesses
+    assert printed.count("'") == 10  # five predictions in quotation marks
 
 
 def test_left_to_right_code_runs(saved, capsys):
@@ -189,7 +189,7 @@ def test_answer_code_finds_the_best_span(saved, capsys):
     assert printed == tokenizer.decode(inputs["input_ids"][0][first : last + 1])
 
 
-def test_mistakes(tmp_path):
+def test_wrong_arguments_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"expected run\.json"):
         write_model_card(tmp_path, kind="glue", datasets=["x"], metrics={})
     with pytest.raises(ValueError, match="expected kind pretraining, glue, squad, ner, swag; got 'nli'"):

@@ -1,3 +1,5 @@
+"""training/engine/models.py: where a left-to-right network is accepted."""
+
 import shutil
 from types import SimpleNamespace
 
@@ -21,7 +23,7 @@ def left_to_right(tmp_path, tokenizer_folder, small_config, vocab):
 
 
 def test_the_first_token_of_a_left_to_right_network_sees_nothing(left_to_right):
-    """The reason for the refusal: different texts, the same logits."""
+    """This is the reason for the refusal: different texts have the same logits."""
     torch.manual_seed(0)
     model = BertForSequenceClassification(BertConfig.from_pretrained(left_to_right)).eval()
     ids = torch.randint(5, 30, (4, 9))
@@ -31,13 +33,13 @@ def test_the_first_token_of_a_left_to_right_network_sees_nothing(left_to_right):
 
 
 @pytest.mark.parametrize("script", [run_glue, run_swag])
-def test_it_is_refused_where_the_label_is_read_from_there(left_to_right, tmp_path, script):
+def test_left_to_right_is_refused_where_the_first_token_decides(left_to_right, tmp_path, script):
     flags = ["--model_name_or_path", left_to_right, "--output_dir", str(tmp_path / "out"), "--max_seq_length", "32"]
     with pytest.raises(ValueError, match="attends left to right"):
         script.main(flags)
     assert not (tmp_path / "out").exists()
 
 
-def test_it_serves_where_every_token_has_a_label(left_to_right):
+def test_left_to_right_is_accepted_where_every_token_has_a_label(left_to_right):
     args = SimpleNamespace(config_name=None, model_name_or_path=left_to_right, max_seq_length=32)
     assert load_config(args, AutoTokenizer.from_pretrained(left_to_right)).is_decoder

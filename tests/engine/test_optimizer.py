@@ -1,3 +1,5 @@
+"""training/engine/optimizer.py: AdamW with and without bias correction, weight decay, and the schedule."""
+
 import copy
 
 import numpy as np
@@ -43,8 +45,8 @@ def test_biases_of_an_lstm_are_spared_too():
     assert [len(group["params"]) for group in groups] == [8, 8]
 
 
-def test_one_step_by_hand():
-    """AdamW's first step moves each weight by lr * sign(gradient), after the decay lr * wd * weight."""
+def test_one_step_worked_by_hand():
+    """The first step of AdamW subtracts lr * weight_decay * weight, and then lr * sign(gradient)."""
     layer = torch.nn.Linear(1, 1)
     with torch.no_grad():
         layer.weight.fill_(2.0)
@@ -56,7 +58,7 @@ def test_one_step_by_hand():
     assert layer.bias.item() == pytest.approx(3.0 - 0.1, abs=1e-5)
 
 
-def test_googles_adam_by_hand():
+def test_googles_adam_worked_by_hand():
     """Two steps of one weight at lr 0.1, decay 0.01, gradients 2 and -1.
 
     m = 0.2, v = 0.004: 0.2 / (0.06324555 + 1e-6) = 3.16222766; w = 1 - 0.1 (3.16222766 + 0.01) = 0.68277723.
@@ -71,7 +73,7 @@ def test_googles_adam_by_hand():
 
 
 def google_step(parameters, gradients, m, v, learning_rate, weight_decay_rate, names):
-    """``AdamWeightDecayOptimizer.apply_gradients`` of google-research/bert, line by line, in NumPy and float64."""
+    """A translation of google-research/bert's ``AdamWeightDecayOptimizer.apply_gradients`` to NumPy, in float64."""
     beta_1, beta_2, epsilon = 0.9, 0.999, 1e-6
     for name in names:
         grad, param = gradients[name], parameters[name]
@@ -85,7 +87,9 @@ def google_step(parameters, gradients, m, v, learning_rate, weight_decay_rate, n
 
 
 def test_twenty_steps_as_google_ran_them(small_config):
-    """Whole network, clipped gradients of very different sizes, a schedule, a parameter without a gradient."""
+    """The whole network takes the same steps, with clipped gradients of very different sizes, a schedule, and one
+    parameter without a gradient.
+    """
     torch.manual_seed(0)
     model = BertForPreTraining(small_config).double()
     optimizer = create_optimizer(model, 1e-3, 0.01, "bert_adamw")
@@ -112,7 +116,7 @@ def test_twenty_steps_as_google_ran_them(small_config):
 
 @pytest.mark.parametrize("name", ["adamw", "bert_adamw"])
 def test_state_comes_back_bit_by_bit(small_config, name):
-    """Through Accelerate's wrapper, as the scripts have it."""
+    """The optimiser is wrapped by Accelerate, as in the scripts."""
     accelerator = Accelerator(cpu=True)
 
     def prepared(model):
@@ -132,7 +136,7 @@ def test_state_comes_back_bit_by_bit(small_config, name):
     assert torch.equal(first[0].weight, second[0].weight) and torch.equal(first[0].bias, second[0].bias)
 
 
-def test_every_script_honours_the_flag():
+def test_every_script_makes_the_optimizer_that_the_flag_names():
     files = (ROOT / "run_pretraining.py", ROOT / "training" / "tasks" / "fine_tuning.py")
     calls = [line for file in files for line in file.read_text().splitlines() if "create_optimizer(" in line]
     assert len(calls) == 2 and all("args.optimizer)" in call for call in calls)

@@ -1,4 +1,4 @@
-"""training/engine/phases.py: the flag, the steps of each phase, and the batches that they see."""
+"""training/engine/phases.py: the flag --phases, the steps of each phase, and the batches that they see."""
 
 import itertools
 from types import SimpleNamespace
@@ -17,7 +17,7 @@ def phases(text):
     return phases_of(FLAGS | {"phases": text})
 
 
-def test_what_is_left_out_comes_from_the_other_flags():
+def test_what_a_phase_leaves_out_comes_from_the_other_flags():
     assert phases_of(FLAGS) == [Phase(128, 1.0, 16, 2)]
     assert phases("128:0.9,512:0.1") == [Phase(128, 0.9, 16, 2), Phase(512, 0.1, 16, 2)]
     assert phases("128:0.9:32, 512:0.1:8x4") == [Phase(128, 0.9, 32, 2), Phase(512, 0.1, 8, 4)]
@@ -41,7 +41,7 @@ def test_what_is_left_out_comes_from_the_other_flags():
         ("128:0.5,128:0.5", "a length occurs twice"),
     ],
 )
-def test_mistakes_are_named(text, message):
+def test_mistakes_in_the_flag_are_named(text, message):
     with pytest.raises(ValueError, match=message):
         phases(text)
 
@@ -55,7 +55,7 @@ def test_mistakes_are_named(text, message):
         (["--peak_tflops", "0"], "--peak_tflops must be above 0"),
     ],
 )
-def test_flags_that_do_not_fit(flags, message, capsys):
+def test_flags_that_contradict_each_other_are_refused(flags, message, capsys):
     with pytest.raises(SystemExit):
         parse_arguments(PretrainingArguments, ["--output_dir", "x", *flags])
     assert message in capsys.readouterr().err
@@ -83,13 +83,13 @@ def test_a_phase_without_a_step_is_refused():
         scheduled(phases("128:0.9,512:0.1"), 4)
 
 
-def test_in_words():
+def test_the_phases_in_words():
     planned = scheduled(phases("128:0.9:32x1,512:0.1:8x4"), 1000)
     assert described(planned, 2) == "900 steps of 64 x 128, 100 steps of 64 x 512"
 
 
 class Positions:
-    """A source whose batches are their positions."""
+    """A source of data whose batches contain nothing but their positions."""
 
     def __init__(self, size):
         self.size = size
@@ -110,12 +110,13 @@ def planned_of(**flags):
 
 def test_epochs_count_what_each_phase_reads():
     _, planned = planned_of()
-    steps = planned[-1].stop  # a step reads 4 of 1,000 instances or 3 x 2 of 480, half of the time each
+    # In one half of the steps a step reads 4 of 1,000 instances, in the other half 3 x 2 of 480.
+    steps = planned[-1].stop
     assert steps == pytest.approx(1 / (0.5 * 4 / 1000 + 0.5 * 6 / 480), abs=1)
     assert planned_of(num_train_epochs=2.5)[1][-1].stop == pytest.approx(2.5 * steps, abs=2)
     assert planned_of(max_steps=9)[1][-1].stop == 9
     _, single = planned_of(phases=None, max_seq_length=16)
-    assert single[-1].stop == 32  # 1,000 instances, 16 x 2 a step
+    assert single[-1].stop == 32  # 1,000 instances make 32 steps of 16 x 2.
 
 
 @pytest.mark.parametrize("done", [0, 3, 4, 7])

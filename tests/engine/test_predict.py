@@ -1,4 +1,4 @@
-"""Prediction over batches sorted by length: the three callers run one loop and get the same bits."""
+"""Prediction in batches sorted by length: its three callers use one loop and get the same bits."""
 
 import ast
 from types import SimpleNamespace
@@ -38,7 +38,7 @@ def columns(rows: list[list[int]]) -> dict:
 def test_questions_are_asked_with_the_logits_of_the_evaluation(fake_run, rows, batch_size):
     model = network("BertForQuestionAnswering")
     expected = predict.predict(fake_run(), model, Features(columns(rows), 0), batch_size, per_token=True)
-    model.train()  # dropout must be switched off again
+    model.train()  # `window_logits` must switch dropout off.
     windows = SimpleNamespace(columns=lambda: columns(rows))
     found = ask.window_logits(model, windows, pad_token_id=0, batch_size=batch_size)
     for name, logits in zip(("start_logits", "end_logits"), found, strict=True):
@@ -65,7 +65,7 @@ def test_extracted_vectors_are_those_of_the_same_batches(rows, batch_size):
 
 
 def test_no_other_module_runs_a_network_over_batches_sorted_by_length():
-    """A second loop would drift away from the first. ``group_by_length`` sorts for training and runs nothing."""
+    """A second loop could become different from the first. ``group_by_length`` sorts for training and runs nothing."""
     sorting = set()
     for path in (ROOT / "training").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

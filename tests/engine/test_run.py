@@ -1,3 +1,5 @@
+"""training/engine/run.py: the folder of a run, its records, and how a script reports errors."""
+
 import json
 import sys
 
@@ -32,14 +34,14 @@ def test_records_are_one_object_a_line(fake_run):
     ]
 
 
-def test_facts_are_merged(fake_run):
+def test_facts_are_added_to_those_of_run_json(fake_run):
     run = fake_run()
     run.describe(a=1, b=2)
     run.describe(b=3)
     assert json.loads((run.output_dir / "run.json").read_text()) == {"a": 1, "b": 3}
 
 
-def test_versions_and_commit():
+def test_versions_and_commit_are_found():
     found = versions()
     assert found["torch"].startswith("2.")
     assert found["python"].startswith("3.")
@@ -58,7 +60,7 @@ def test_a_users_mistake_is_one_line_and_status_2(capsys, monkeypatch):
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_our_own_faults_keep_their_traceback():
+def test_an_error_of_the_program_keeps_its_traceback():
     with pytest.raises(ZeroDivisionError):
         report_errors(lambda: 1 / 0)
 
@@ -71,8 +73,8 @@ def test_divergence_is_one_line_and_status_1(capsys):
     assert capsys.readouterr().err.endswith(": error: step 3: the loss is nan\n")
 
 
-def test_the_others_leave_quietly_where_the_main_process_fails(fake_run, monkeypatch):
-    """The main process goes first; what it found comes with a broadcast."""
+def test_the_other_processes_exit_quietly_if_the_main_process_fails(fake_run, monkeypatch):
+    """The main process does the work first, and a broadcast tells the others whether it succeeded."""
     run, calls, sent = fake_run(), [], []
     monkeypatch.setattr("training.engine.run.broadcast_object_list", lambda objects: sent.append(objects[0]))
 

@@ -1,4 +1,4 @@
-"""FSDP2 on 2 processes (gloo): the arithmetic of one process, and one ordinary saved model."""
+"""A network that FSDP2 shards over 2 processes computes what one process computes, and saves an ordinary model."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: the step is finished, a checkpoint stands, the run goes on bit-equal."""
+"""After SIGTERM or SIGINT the step is finished and a checkpoint is written, and the resumed run is bit-equal."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def test_a_signal_finishes_the_step_and_saves(fake_run, small_config, tmp_path, 
     with pytest.raises(SystemExit) as exit_status:
         train(run, small_config, then=at_step_2)
     assert exit_status.value.code == STOPPED == os.EX_TEMPFAIL
-    # The signal came between two steps: the processes agree on it with the next one.
+    # The signal came between two steps. The processes agree on it at the end of the next one.
     assert [path.name for path in run.output_dir.glob("checkpoint-*")] == ["checkpoint-3"]
     assert damage(run.output_dir / "checkpoint-3") is None
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL and signal.getsignal(number) != StopSignals._note
@@ -89,8 +89,8 @@ def test_a_checkpoint_of_the_step_is_not_written_twice(fake_run, small_config, m
     assert len(saved) == 2 and (run.output_dir / "checkpoint-2").stat().st_ino == saved[1]
 
 
-def test_one_process_is_asked_and_all_stop(fake_run, small_config, monkeypatch):
-    """The other process' request comes with the sums of the losses."""
+def test_if_one_process_is_asked_to_stop_all_stop(fake_run, small_config, monkeypatch):
+    """The request of the other process arrives together with the sums of the losses."""
     run = fake_run()
     reduce = run.accelerator.reduce
 
@@ -106,7 +106,7 @@ def test_one_process_is_asked_and_all_stop(fake_run, small_config, monkeypatch):
     assert (run.output_dir / "checkpoint-1").is_dir()
 
 
-def test_only_the_main_thread_listens():
+def test_only_the_main_thread_listens_to_signals():
     found = []
     thread = threading.Thread(target=lambda: found.append(StopSignals().__enter__().asked))
     thread.start()
@@ -129,7 +129,7 @@ print("asked", signals.asked)
 
 @pytest.mark.parametrize("name", ["TERM", "INT"])
 def test_a_second_signal_stops_at_once(name):
-    """But not the same one handed on: under torchrun one Ctrl-C arrives twice."""
+    """A signal that follows at once does not count as a second one, because under torchrun one Ctrl-C arrives twice."""
     assert signals.SAME_SIGNAL_SECONDS == 1.0
     script = SECOND.format(root=str(ROOT), pauses=[0.1, 0], name=name, same=10)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
@@ -158,7 +158,7 @@ print(os.waitpid(pid, 0)[1], flush=True)
 
 @pytest.mark.skipif(not hasattr(signal, "sigwaitinfo"), reason="this system does not say who sent a signal")
 def test_a_batch_worker_ends_by_its_parents_signal_only():
-    """Slurm and Ctrl-C reach it too, but the step that is being finished needs it."""
+    """Signals of Slurm and Ctrl-C reach the worker too, but the step that is being finished still needs it."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     parent = subprocess.Popen([sys.executable, "-c", WORKER.format(root=str(ROOT))], **pipes)
     lines = {parent.stdout.readline().strip(), parent.stdout.readline().strip()} - {"ready"}
@@ -166,12 +166,12 @@ def test_a_batch_worker_ends_by_its_parents_signal_only():
     for number in signals.SIGNALS:
         os.kill(worker, number)
     time.sleep(0.2)
-    os.kill(worker, 0)  # still there
+    os.kill(worker, 0)  # This raises an error if the worker has ended.
     answer, _ = parent.communicate("end it\n", timeout=10)
     assert answer == "0\n"
 
 
-def test_ctrl_c_before_the_training_is_one_line(capsys):
+def test_ctrl_c_before_the_training_prints_one_line(capsys):
     def interrupted():
         raise KeyboardInterrupt
 
@@ -181,8 +181,8 @@ def test_ctrl_c_before_the_training_is_one_line(capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_script_under_signals(tmp_path, text_file, tokenizer_folder, small_config, processes):
-    """SIGINT to the whole process group, as the terminal sends it: batch workers and torchrun get it too."""
+def test_a_script_that_is_interrupted_goes_on_bit_equal(tmp_path, text_file, tokenizer_folder, small_config, processes):
+    """SIGINT goes to the whole process group, as from a terminal, so that batch workers and torchrun get it too."""
     small_config.vocab_size = 200
     small_config.save_pretrained(tmp_path / "shape")
     flags = (

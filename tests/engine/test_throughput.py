@@ -1,4 +1,4 @@
-"""training/engine/throughput.py: model FLOPs counted by hand and by torch, the clock, the peak."""
+"""training/engine/throughput.py: FLOPs counted by hand and by torch, the clock of the steps, and the peak."""
 
 import itertools
 
@@ -12,18 +12,20 @@ from training.engine import throughput
 from training.engine.loop import Step
 
 
-def test_flops_of_base_by_hand():
-    """BERT-Base, one sequence of 128 tokens with 19 predictions, written out product by product."""
-    layer = 4 * (128 * 768 * 768)  # query, key, value, output
-    layer += 2 * (128 * 128 * 768)  # q k^T and its use
-    layer += 2 * (128 * 768 * 3072)  # feed-forward
+def test_flops_of_bert_base_worked_by_hand():
+    """One sequence of 128 tokens with 19 predictions in BERT-Base, written out product by product."""
+    layer = 4 * (128 * 768 * 768)  # query, key, value and output
+    layer += 2 * (128 * 128 * 768)  # the scores, and the sum of the values
+    layer += 2 * (128 * 768 * 3072)  # the feed-forward network
     head = 19 * 768 * 768 + 19 * 768 * 30522
     expected = 3 * 2 * (12 * layer + head + 768 * 768)
     assert throughput.training_flops(BertConfig(), 128, 1, 19) == expected == 69_784_796_160
 
 
-def test_flops_against_torchs_counter(small_config):
-    """Forward and backward of transformers' network, all positions labelled; it also counts the small NSP head."""
+def test_flops_are_those_of_torchs_counter(small_config):
+    """torch counts a forward and backward pass of transformers' network with all positions labelled. It also counts the
+    small NSP head.
+    """
     small_config._attn_implementation = "eager"
     model = transformers.BertForPreTraining(small_config)
     ids = torch.randint(5, 99, (3, 40))
@@ -35,7 +37,7 @@ def test_flops_against_torchs_counter(small_config):
 
 
 def test_the_clock_counts_the_steps_alone(fake_run, small_config, monkeypatch):
-    """On a clock that the test sets: a step takes 0.05 s, what the script does between two steps 0.1 s."""
+    """The test sets the clock: a step takes 0.05 s, and what the script does between two steps takes 0.1 s."""
     now = [0.0]
     monkeypatch.setattr(throughput.time, "perf_counter", lambda: now[0])
     run = fake_run()
@@ -49,7 +51,7 @@ def test_the_clock_counts_the_steps_alone(fake_run, small_config, monkeypatch):
             yield Step(index, 1.0, 1.0, 1.0, 80, 2, 10, {})
 
     for _ in clock.timed(steps()):
-        now[0] += 0.1  # an evaluation
+        now[0] += 0.1  # the time of an evaluation
     assert clock.all.seconds == pytest.approx(0.1)
     record = clock.record()
     assert record["seconds_per_step"] == pytest.approx(0.05)
@@ -64,7 +66,7 @@ def test_the_clock_counts_the_steps_alone(fake_run, small_config, monkeypatch):
 
 @pytest.mark.parametrize("precision", ["no", "bf16"])
 def test_the_measured_peak_is_that_of_the_largest_product(monkeypatch, precision):
-    """On a clock on which everything takes a hundredth of a second."""
+    """The test sets the clock: everything takes a hundredth of a second."""
     ticks = itertools.count()
     monkeypatch.setattr(throughput.time, "perf_counter", lambda: next(ticks) / 100)
     assert throughput.measured_peak(torch.device("cpu"), precision) == pytest.approx(2 * 1024**3 / 0.01)
@@ -75,7 +77,9 @@ def test_the_measured_peak_is_that_of_the_largest_product(monkeypatch, precision
 @pytest.mark.parametrize("phases", [None, "128:0.9,512:0.1"])
 @pytest.mark.parametrize(("start", "total"), [(0, 1000), (500, 1000), (0, 20), (0, 5)])
 def test_the_first_steps_tell_the_time_left(fake_run, small_config, monkeypatch, capsys, phases, start, total):
-    """On a clock of half a second a step; the first takes a minute, as with --torch_compile, and does not count."""
+    """The test sets the clock: a step takes half a second. The first one takes a minute, as with --torch_compile, and
+    does not count.
+    """
     run = fake_run()
     run.args.peak_tflops, run.args.phases = 2.0, phases
     clock = throughput.Throughput(run, small_config, total)
@@ -88,7 +92,7 @@ def test_the_first_steps_tell_the_time_left(fake_run, small_config, monkeypatch,
             yield Step(index, 1.0, 1.0, 1.0, 80, 2, 10, {})
 
     for _ in clock.timed(steps()):
-        now[0] += 7  # an evaluation
+        now[0] += 7  # the time of an evaluation
     said = {(0, 1000): "about 8 minutes left for 980 training steps", (500, 1000): "about 4 minutes left for 480 "}
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == ((start, total) in said)

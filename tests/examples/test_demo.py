@@ -1,4 +1,4 @@
-"""The demo, small: every part runs, stops and goes on, and the folder it promises is there."""
+"""examples/demo.sh at a small size: every part runs, can be started again, and leaves the promised folder."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The examples that show the model, run as they stand."""
+"""The examples that show the model run without changes."""
 
 import re
 import runpy
@@ -17,7 +17,7 @@ EXAMPLES = ROOT / "examples"
 
 @pytest.fixture
 def folder(tmp_path, tokenizer_folder, vocab) -> Path:
-    """What `run_pretraining.py` leaves behind, small and untrained."""
+    """A folder like those of `run_pretraining.py`, with a small network that was not trained."""
     config = BertConfig(
         vocab_size=len(vocab),
         hidden_size=16,
@@ -39,11 +39,11 @@ def run_example(name: str, *arguments, monkeypatch, capsys) -> str:
     return capsys.readouterr().out
 
 
-def test_load_anywhere(folder, tmp_path, monkeypatch, capsys):
+def test_the_folder_opens_in_three_ways(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.setattr(sys, "path", list(sys.path))
     for name in [name for name in sys.modules if name.partition(".")[0] == "transformers_modules"]:
-        monkeypatch.delitem(sys.modules, name)  # of another cache, from another test
+        monkeypatch.delitem(sys.modules, name)  # Another test loaded the module from another cache.
     output = run_example("load_anywhere.py", folder, monkeypatch=monkeypatch, capsys=capsys)
     lines = [line for line in output.splitlines() if "largest difference" in line]
     modules = ["transformers.models.bert", "transformers_modules.", "modeling_bert_repro."]
@@ -53,8 +53,8 @@ def test_load_anywhere(folder, tmp_path, monkeypatch, capsys):
         assert float(re.search(r"difference (\S+)", line).group(1)) < 1e-5
 
 
-@pytest.mark.filterwarnings("ignore:'pin_memory' argument")  # transformers' default on a machine without CUDA
-def test_transformers_trainer(folder, tmp_path, monkeypatch, capsys):
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument")  # transformers pins memory even without CUDA.
+def test_transformers_trainer_trains_the_model(folder, tmp_path, monkeypatch, capsys):
     output = run_example("transformers_trainer.py", folder, tmp_path / "new", monkeypatch=monkeypatch, capsys=capsys)
     assert output.count("'loss'") == 4
     before = BertForMaskedLM.from_pretrained(folder)
@@ -64,16 +64,16 @@ def test_transformers_trainer(folder, tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("default")  # torch's exporter warns of itself
-def test_export_onnx(tmp_path, tokenizer_folder, vocab, monkeypatch, capsys):
-    """ONNX for other batch sizes and lengths than at the export, to float32's last digits; int8 nearly."""
+@pytest.mark.filterwarnings("default")  # torch's exporter warns of its own code.
+def test_the_exported_model_gives_the_same_numbers(tmp_path, tokenizer_folder, vocab, monkeypatch, capsys):
+    """ONNX gives the same numbers as torch, also for other batch sizes and lengths than at the export; int8 nearly."""
     pytest.importorskip("onnxscript")
     pytest.importorskip("onnxruntime")
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
     torch.manual_seed(0)
     model = BertForSequenceClassification(BertConfig(vocab_size=len(vocab), max_position_embeddings=64, **sizes))
     with torch.no_grad():
-        model.classifier.weight.mul_(10)  # logits of about 1
+        model.classifier.weight.mul_(10)  # The logits then are about 1.
     model.save_pretrained(tmp_path / "model")
     AutoTokenizer.from_pretrained(tokenizer_folder).save_pretrained(tmp_path / "model")
     output = run_example("export_onnx.py", tmp_path / "model", tmp_path, monkeypatch=monkeypatch, capsys=capsys)

@@ -1,4 +1,4 @@
-"""Files and folders are whole or absent, there is one way to write them, and the disk has them before they count."""
+"""Files and folders are whole or absent, one module writes them, and they are on the disk before they count."""
 
 import ast
 import json
@@ -14,7 +14,7 @@ from training.files.atomic import damage, sealed_folder, whole_file, whole_files
 
 @pytest.fixture
 def events(monkeypatch) -> list[str]:
-    """What reached the disk, in order: names that were synced, and every rename."""
+    """The names that were synced and "rename" for every rename, in their order."""
     seen: list[str] = []
     sync, replace = atomic.sync, os.replace
     monkeypatch.setattr(atomic, "sync", lambda path: (seen.append(path.name), sync(path)))
@@ -50,7 +50,7 @@ def test_processes_that_share_a_file_have_drafts_of_their_own(tmp_path):
     assert (tmp_path / "a").read_text() == "one"
 
 
-def test_a_sealed_folder_replaces_an_older_one(tmp_path, events):
+def test_a_sealed_folder_replaces_an_older_folder(tmp_path, events):
     for text in ("old", "new"):
         events.clear()
         with sealed_folder(tmp_path / "c") as draft:
@@ -73,7 +73,7 @@ def test_files_move_out_of_a_draft_together(tmp_path, events):
     assert events == ["a", "rename", "b", "rename", tmp_path.name]
 
 
-def test_only_one_file_replaces_files():
+def test_only_one_module_replaces_files():
     def replaces(path: Path) -> bool:
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         return any(isinstance(node, ast.Attribute) and ast.unparse(node) == "os.replace" for node in nodes)

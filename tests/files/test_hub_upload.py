@@ -1,4 +1,4 @@
-"""hub_upload.py: what leaves this machine, and the real client against a stand-in of the Hub on loopback."""
+"""training/files/hub_upload.py: which files leave this machine, and uploads to a stand-in for the Hub."""
 
 import json
 import os
@@ -24,7 +24,7 @@ NAME = "user/name"
 CODE = {*PLAIN_FILES, *FAST_FILES}
 MODEL = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"}
 RECORDS = {"README.md", "run.json", "metrics.jsonl", "all_results.json", "training_curves.png"}
-STAYS = {  # what scripts leave in a folder, and what a user might
+STAYS = {  # files that are not uploaded, written by scripts or by a user
     "answers.html": b"<p>Anna lives here</p>",
     "test_predictions.txt": b"Anna B-PER",
     "predictions.json": b'{"q": "Anna"}',
@@ -42,7 +42,7 @@ STAYS = {  # what scripts leave in a folder, and what a user might
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, pretrained) -> Path:
-    """The folder of a run whose flags name absolute paths, one of them with a space in it."""
+    """The folder of a run whose flags contain absolute paths, one of them with a space in it."""
     data = tmp_path_factory.mktemp("private") / "of Anna"
     data.mkdir()
     file, folder = write(data, CONLL), data / "finished"
@@ -54,7 +54,7 @@ def finished(tmp_path_factory, pretrained) -> Path:
 
 @pytest.fixture
 def folder(finished, tmp_path) -> Path:
-    """A copy of it with everything beside it that must stay."""
+    """A copy of that folder, with the files of STAYS."""
     copy = shutil.copytree(finished, tmp_path / "finished")
     for name, content in STAYS.items():
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def hub():
 
 
 def online(hub, tmp_path: Path, code: str, *arguments: str, token: str | None = TOKEN) -> tuple[str, str]:
-    """What a process prints, to its two streams, that has the stand-in for its Hub and an empty home."""
+    """Run the code in a process with the stand-in as its Hub and with an empty home. Return its two streams."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
     env = kept | {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1"}
     env |= {"PYTHONPATH": str(ROOT), "NO_PROXY": "127.0.0.1"} | ({"HF_TOKEN": token} if token else {})
@@ -95,7 +95,7 @@ for flags in json.loads(sys.argv[1]):
 
 
 def uploads(hub, tmp_path: Path, folder: Path, *flags: list[str], token: str | None = TOKEN) -> list[str]:
-    """What uploading prints, line by line, once for each list of flags; the folder must not change."""
+    """Upload once for each list of flags, and return the lines that are printed. The folder must not change."""
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     commands = json.dumps([[str(folder), "--hub_model_id", NAME, *more] for more in flags])
     out, errors = online(hub, tmp_path, UPLOADS, commands, token=token)
@@ -104,14 +104,14 @@ def uploads(hub, tmp_path: Path, folder: Path, *flags: list[str], token: str | N
     return out.splitlines()
 
 
-def test_only_the_files_named_go(folder):
+def test_only_the_named_files_are_uploaded(folder):
     assert {path.name for path in files_to_upload(folder)} == MODEL | CODE | RECORDS
-    assert (folder / "validation_predictions.txt").is_file()  # which run_ner wrote
+    assert (folder / "validation_predictions.txt").is_file()  # run_ner.py wrote it.
     assert files_to_upload(folder) == sorted(folder / name for name in MODEL | CODE | RECORDS)
 
 
 def test_every_flag_that_uploads_names_its_files_first(folder, capsys):
-    """Offline and without a token, as everything in these tests but the processes is."""
+    """A dry run works offline and without a token."""
     upload(folder, NAME, private=True, dry_run=True, say=print)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"would upload to {NAME}, private if it is new:"
@@ -123,7 +123,7 @@ def test_every_flag_that_uploads_names_its_files_first(folder, capsys):
     assert capsys.readouterr().out.startswith(f"would upload to {NAME}, public if it is new:")
 
 
-def test_a_folder_that_is_not_finished(folder):
+def test_a_folder_that_is_not_finished_is_refused(folder):
     for name in ("model.safetensors", "all_results.json", "config.json"):
         (folder / name).unlink()
         with pytest.raises(ValueError, match=rf"expected the folder of a finished run, found no {name}"):
@@ -144,8 +144,8 @@ def test_paths_of_this_machine_are_cut():
     }
 
 
-def test_refused_before_the_training(monkeypatch, tmp_path):
-    """The rest of these refusals needs a Hub: see below."""
+def test_bad_names_and_offline_mode_are_refused_before_the_training(monkeypatch, tmp_path):
+    """These mistakes are found without a Hub; REFUSALS has the others."""
     with pytest.raises(ValueError, match=r"--hub_model_id a/b/c: .*; expected USER/NAME"):
         check_access("a/b/c", dry_run=True)
     with pytest.raises(ValueError, match="HF_HUB_OFFLINE is set; unset it"):
@@ -199,8 +199,8 @@ def test_what_is_uploaded_tells_nothing_of_this_machine(hub, folder, tmp_path):
     assert f"model={NAME!r}" in sent["README.md"].decode()
 
 
-def test_again_and_in_other_repositories(hub, folder, tmp_path):
-    """Nothing new: no commit. A repository that exists keeps its visibility, and is said to."""
+def test_a_second_upload_and_uploads_to_existing_repositories(hub, folder, tmp_path):
+    """Without changes there is no commit. An existing repository keeps its visibility, and the user is told so."""
     first, again, public = uploads(hub, tmp_path, folder, [], [], ["--hub_private_repo", "false"])[:3]
     assert (
         "files uploaded" in first and again == f"nothing has changed since the last upload: {hub.url}/{NAME} (private)"
@@ -218,8 +218,8 @@ def test_again_and_in_other_repositories(hub, folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_moment_of_trouble_is_no_error(hub, folder, tmp_path):
-    """Every kind of request fails, once without an answer and once with an error of the server."""
+def test_a_request_that_fails_once_is_repeated(hub, folder, tmp_path):
+    """Every kind of request fails twice, once without an answer and once with an error of the server."""
     kinds = [("POST", "/api/repos/create"), ("POST", ".*/preupload/main"), ("PUT", "/stored/.*")]
     faults = [[*kind, what, 1] for kind in kinds for what in ("cut", 500)]
     hub.faults = [*faults, *(["POST", ".*/user/other/commit/main", what, 1] for what in (503, "cut"))]
@@ -230,7 +230,7 @@ def test_a_moment_of_trouble_is_no_error(hub, folder, tmp_path):
         assert set(hub.files(name)) == MODEL | CODE | RECORDS and len(hub.repos[name]["commits"]) == 2
 
 
-# In the order in which an upload asks: each refuses one upload, and the next gets further.
+# The refusals are in the order of the requests. Each ends one upload, and the next upload gets further.
 REFUSALS = [
     (("GET", "/api/whoami-v2", 401), "the Hub does not accept the token (401); run hf auth login, or set HF_TOKEN"),
     (("POST", "/api/repos/create", 403), f"the token may not write to {NAME} (403); take one with the right to"),
@@ -250,10 +250,10 @@ def test_a_refusal_is_one_line_with_the_remedy(hub, folder, tmp_path):
     for line, (_, message) in zip(lines, REFUSALS, strict=True):
         assert line.startswith(f"error: --hub_model_id {NAME}: {message}"), line
         assert line.endswith(f"; {folder} is complete, upload it then with {command}"), line
-    assert "files uploaded" in last and len(hub.repos[NAME]["commits"]) == 2  # no refusal left half a commit
+    assert "files uploaded" in last and len(hub.repos[NAME]["commits"]) == 2  # No refusal left half a commit behind.
 
 
-def test_without_a_token_or_with_a_wrong_one(hub, folder, tmp_path):
+def test_a_missing_or_wrong_token_is_named(hub, folder, tmp_path):
     (line,) = uploads(hub, tmp_path, folder, [], token=None)
     assert line == "error: --push_to_hub needs a token of the Hub; run hf auth login, or set HF_TOKEN"
     assert not hub.requests
@@ -264,7 +264,7 @@ def test_without_a_token_or_with_a_wrong_one(hub, folder, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "path"), [("GET", "/api/whoami-v2"), ("PUT", "/stored/.*")])
-def test_a_hub_that_is_gone(hub, folder, tmp_path, method, path):
+def test_a_hub_that_does_not_answer_is_named(hub, folder, tmp_path, method, path):
     hub.faults = [[method, path, "cut", 999]]
     (line,) = uploads(hub, tmp_path, folder, [])
     assert "the Hub could not be reached (" in line and "check the network and HF_ENDPOINT; " in line
@@ -273,7 +273,7 @@ def test_a_hub_that_is_gone(hub, folder, tmp_path, method, path):
 @pytest.mark.slow
 @pytest.mark.parametrize("refused", [False, True])
 def test_a_script_uploads_its_run(hub, tmp_path, pretrained, refused):
-    """The run is finished before the upload begins: a refusal costs the upload only."""
+    """The run is finished before the upload begins, so that a refusal costs nothing but the upload."""
     file, folder = write(tmp_path, CONLL), tmp_path / "run"
     flags = ["--model_name_or_path", str(pretrained), "--train_file", file, "--validation_file", file]
     flags += ["--max_seq_length", "32", "--max_steps", "2", "--save_steps", "0", "--output_dir", str(folder)]

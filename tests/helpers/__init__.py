@@ -1,1 +1,1 @@
-"""What several test files share. No file here has tests of its own."""
+"""Code that several test files share. No file here contains tests."""

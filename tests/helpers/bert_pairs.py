@@ -1,4 +1,4 @@
-"""Our class and transformers' with the same randomised weights, and batches for both."""
+"""Pairs of models, our class and transformers' with the same random weights, and batches for both."""
 
 import pytest
 import torch
@@ -36,7 +36,7 @@ def tiny_config(name: str = "BertModel", **changes) -> BertConfig:
 
 
 def randomise(model: torch.nn.Module, seed: int = 0) -> torch.nn.Module:
-    """Every parameter away from its initial value: zero biases and unit LayerNorms hide mistakes."""
+    """Move every parameter away from its initial value, because biases of 0 and LayerNorms of 1 hide mistakes."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -53,7 +53,7 @@ def ours(name: str, attention: str = "eager", **changes):
 
 
 def pair(name: str, attention: str = "eager", **changes):
-    """(our model, transformers' model), float64, eval mode, equal weights."""
+    """Our model and transformers' model with equal weights, in float64 and in evaluation mode."""
     own = ours(name, attention, **changes)
     config = tiny_config(name, **changes)
     reference = getattr(transformers, name)._from_config(config, attn_implementation=attention).double().eval()
@@ -62,7 +62,7 @@ def pair(name: str, attention: str = "eager", **changes):
 
 
 def make_inputs(name: str, length: int = 9, batch: int = 4, seed: int = 1) -> dict[str, torch.Tensor]:
-    """input_ids, token_type_ids and a mask without padding; (batch, 3, length) for multiple choice."""
+    """input_ids, token_type_ids and a mask without padding; their shape is (batch, 3, length) for multiple choice."""
     generator = torch.Generator().manual_seed(seed)
     shape = (batch, 3, length) if name == "BertForMultipleChoice" else (batch, length)
     return {
@@ -73,7 +73,7 @@ def make_inputs(name: str, length: int = 9, batch: int = 4, seed: int = 1) -> di
 
 
 def make_labels(name: str, inputs: dict[str, torch.Tensor], seed: int = 2) -> dict[str, torch.Tensor]:
-    """Labels for the class, different numbers of them in different rows where there is one a token."""
+    """Labels that fit the class. Where every token has a label, different rows have different numbers of them."""
     generator = torch.Generator().manual_seed(seed)
     batch, length = inputs["input_ids"].shape[0], inputs["input_ids"].shape[-1]
 
@@ -99,7 +99,7 @@ def make_labels(name: str, inputs: dict[str, torch.Tensor], seed: int = 2) -> di
 
 
 def loss_of(outputs) -> torch.Tensor:
-    """The loss, or for BertModel a weighting of all outputs that no symmetry cancels."""
+    """The loss; for BertModel, which has none, a weighted sum of all outputs that no symmetry makes vanish."""
     if "loss" in outputs:
         return outputs.loss
     hidden, pooled = outputs.last_hidden_state, outputs.pooler_output

@@ -1,4 +1,4 @@
-"""Code run where this project cannot be imported, as a user of a saved folder runs it."""
+"""Run code where this project cannot be imported, as a user of a saved folder runs it."""
 
 import os
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def run_clean(code: str, folder: Path) -> str:
-    """Run code with the folder as argument, in a process that cannot import the repository; return its output."""
+    """Run code with the folder as its argument, in a process that cannot import this project. Return its output."""
     blocked = "import sys\nfor name in ('modeling_bert_repro', 'tokenization', 'training'): sys.modules[name] = None\n"
     home = folder.parent / "home"
     environment = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}

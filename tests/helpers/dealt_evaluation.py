@@ -1,9 +1,10 @@
-"""Evaluate on 2 processes where the batches do not come out even; started by
-tests/engine/test_dealt_evaluation.py.
+"""Evaluate on 2 processes when the number of batches is odd.
+
+tests/engine/test_dealt_evaluation.py starts this program:
 
     torchrun --nproc_per_node 2 tests/helpers/dealt_evaluation.py FOLDER CASE
 
-Writes FOLDER/result.json: what the evaluation CASE found for 1 batch and for 3.
+It writes FOLDER/result.json, which holds the results of the evaluation CASE for 1 batch and for 3.
 """
 
 import json
@@ -28,11 +29,11 @@ from training.engine.run import Run
 from training.pretraining.evaluation import evaluate
 
 BATCH = 4
-COUNTS = {"one": 3, "three": 10}  # instances that make so many batches
+COUNTS = {"one": 3, "three": 10}  # the numbers of instances that make one batch and three
 
 
 def classified(run: Run) -> list[dict]:
-    """Fine-tuning's predictions, of transformers' network."""
+    """What the prediction of fine-tuning gives for transformers' network."""
     torch.manual_seed(0)
     config = BertConfig(vocab_size=99, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=37)
     model = run.accelerator.prepare(control_of(modeling_bert_repro.BertForSequenceClassification(config)))
@@ -48,7 +49,7 @@ def classified(run: Run) -> list[dict]:
 
 
 def pretrained(run: Run, sharded: bool) -> list[dict]:
-    """Pre-training's evaluation: of transformers' network, or of ours spread over the processes (FSDP2)."""
+    """What the evaluation of pre-training gives for transformers' network, or for ours when FSDP2 shards it."""
     model, *_ = prepared("adamw", shard=sharded and run.world_size > 1)
     if not sharded:
         model = run.accelerator.prepare(control_of(model))

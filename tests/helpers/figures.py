@@ -1,30 +1,34 @@
-"""Figures of the pages, and the records that they are tied to.
+"""Compare the figures on the pages of the documentation with the records that they are tied to.
 
 A figure is a number in the text or in a table, outside code, links and comments, that
 - has a decimal point, an exponent or commas between its thousands,
 - stands before a per-cent sign, "per cent", "percent", "times", or a unit of time, memory, amount or score (``UNITS``),
-- or is a table's cell, alone or with others of its kind ("24.8 ± 1.7 (5)", "1.77 to 1.94").
-A sign belongs to it. Versions ("torch 2.13", "SQuAD 1.1") and places of a text ("section 3.1", "Table 7") are none.
+- or is the whole content of a table's cell, alone or with other figures ("24.8 ± 1.7 (5)", "1.77 to 1.94").
+A sign before the number belongs to the figure. Versions ("torch 2.13", "SQuAD 1.1") and references to a part of a
+text ("section 3.1", "Table 7") are not figures.
 
-Behind the paragraph, list item, table or heading that holds figures stands a comment with an entry for each of them, in
-their order, separated by semicolons:
+After every paragraph, list item, table or heading that contains figures stands a comment. It has one entry for each
+figure, in the order of the figures, separated by semicolons:
 
     <!-- figures: mini-14000#eval_mlm_loss; percent(mini-14000#eval_nsp_accuracy); =30,522 (size of the vocabulary) -->
 
-- ``FILE#PATH`` is a value in a record below benchmarks/results/, docs/runs/, training/ or the project's root. A folder
-  stands for its all_results.json, ``*`` for every file or folder that fits, which gives a list of values. Steps of a
-  path are ``.name``, ``["any name"]``, ``[3]`` and ``[name=value,name=value]``: of a list's objects, the only one with
-  these values, in which a comma is written ``\\,``.
-- ``FUNCTION(ENTRY, ...)`` is one of ``FUNCTIONS``; there a plain number is an entry too.
-- ``=30,522 (what it is)`` is a constant, which nothing measured: a setting, or a published number with its source.
-``<!-- constants: 30,522; 0.1 -->`` is short for a comment with constants only.
+- ``FILE#PATH`` is a value in a record below benchmarks/results/, docs/runs/, training/ or the project's root. If FILE
+  is a folder, the record is its all_results.json. If FILE contains ``*``, the entry is the list of the values of all
+  files or folders that match. The steps of a PATH are ``.name``, ``["any name"]``, ``[3]`` and
+  ``[name=value,name=value]``. The last one selects the only object of a list that has these values; a comma in a value
+  is written ``\\,``.
+- ``FUNCTION(ENTRY, ...)`` calls one of ``FUNCTIONS``. Inside it, a plain number is an entry too.
+- ``=30,522 (what it is)`` is a constant that was not measured here: a setting, or a published number with its source.
+``<!-- constants: 30,522; 0.1 -->`` is short for a comment that contains only constants.
 
-The value, rounded to the decimals of the figure and with commas between its thousands, must give the very text of the
-figure. ``<!-- python COMMAND -->`` ... ``<!-- end -->`` holds what that command prints, which is compared as a whole.
+The value, rounded to as many decimals as the figure has and with commas between its thousands, must be equal to the
+text of the figure. The text between ``<!-- python COMMAND -->`` and ``<!-- end -->`` is the output of that command,
+and is compared as a whole.
 
-A section that quotes a benchmark whose source files have changed since it was measured says so, with the words of
-``STALE`` behind ``<!-- stale: RECORD -->``; one whose benchmark is up to date does not. That comment must not begin a
-line: Markdown would end the paragraph there.
+If the source files of a benchmark have changed since it was measured, every section that quotes its record says so.
+The comment ``<!-- stale: RECORD -->`` stands before the words that say it, such as "measured before the code changed";
+``AGE`` lists the words of which one must occur there. If the benchmark is up to date, there is no such comment. The
+comment must not begin a line, because Markdown would end the paragraph there.
 """
 
 import json
@@ -44,10 +48,11 @@ PAGES = sorted(
     path
     for pattern in ("*.md", ".github/**/*.md", "docs/**/*.md")
     for path in ROOT.glob(pattern)
-    if ROOT / "docs/runs" not in path.parents  # model cards, which their runs wrote
+    if ROOT / "docs/runs" not in path.parents  # There are only model cards, which the runs wrote.
 )
 RECORDS = ("benchmarks/results", "docs/runs", "training", ".")
-STALE = "measured before the code changed"
+STALE = "measured before the code changed"  # the words that the tests' messages propose
+AGE = r"(?:before|older|old|earlier|previous|since|changed|outdated|stale)"
 UNITS = r"(?:%|per\s?cent\b|times\b|ms\b|s\b|seconds?\b|minutes?\b|hours?\b|[kKMG]B\b|[kMG]\b|GFLOP|nats\b|points?\b)"
 NUMBER = r"(?:(?<![\w.,])[-+−])?(?<![\w.,])\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w])(?!\.\d)"
 VERSIONS = (
@@ -67,7 +72,7 @@ class Figure:
 
 @dataclass
 class Block:
-    """A paragraph, list item, table or heading, with the figures in it and the entries behind it."""
+    """A paragraph, list item, table or heading, with the figures in it and the entries of the comments after it."""
 
     line: int
     section: int
@@ -79,7 +84,10 @@ class Block:
 
 
 def masked(text: str) -> str:
-    """The page at its full length: code, links, versions and places blanked, comments turned into ``\x01``."""
+    """The page at its full length, with fillers for what is not prose.
+
+    ``\x02`` replaces the characters of code, links, versions and references, ``\x01`` those of comments.
+    """
 
     def blank(filler: str):
         return lambda match: re.sub(r"[^\n]", filler, match[0])
@@ -93,7 +101,7 @@ def masked(text: str) -> str:
 
 
 def figures_in(line: str, start: int, head: bool = False) -> list[Figure]:
-    """The figures of a masked line that begins at ``start``; ``head``: the line is the head of a table."""
+    """The figures of a masked line that begins at ``start``; with ``head``, it is the head of a table."""
     table, found = line.startswith("|"), []
     for match in re.finditer(NUMBER, line):
         left, right = line.rfind("|", 0, match.start()) + 1, line.find("|", match.end())
@@ -105,7 +113,7 @@ def figures_in(line: str, start: int, head: bool = False) -> list[Figure]:
 
 
 def blocks_of(text: str) -> list[Block]:
-    """Every block of a page, in order; a comment belongs to the last block that begins before it."""
+    """All blocks of a page, in their order. A comment belongs to the last block that begins before it."""
     blocks, current, section, place = [Block(0, 0)], None, 0, 0
     lines = masked(text).split("\n")
     for number, line in enumerate(lines, 1):
@@ -131,7 +139,7 @@ def blocks_of(text: str) -> list[Block]:
 
 
 def entries_of(text: str) -> list[str]:
-    """Those of the comment that ``text`` begins with, if it is one about figures."""
+    """The entries of the comment at the beginning of ``text``, if it is a comment about figures."""
     match = re.match(r"<!--\s*(figures|constants):(.*?)-->", text, re.DOTALL)
     if not match:
         return []
@@ -152,11 +160,11 @@ FUNCTIONS = {
     "difference": lambda one, other: one - other,
     "product": lambda one, other: one * other,
     "mean": lambda values: statistics.fmean(as_list(values)),
-    "std": lambda values: statistics.stdev(as_list(values)),  # of a sample: n - 1
+    "std": lambda values: statistics.stdev(as_list(values)),  # of a sample, with n - 1
     "smallest": lambda *values: min(number for value in values for number in as_list(value)),
     "largest": lambda *values: max(number for value in values for number in as_list(value)),
     "total": lambda values: sum(as_list(values)),
-    "rounded": lambda value, unit: unit * round(value / unit),  # "about"
+    "rounded": lambda value, unit: unit * round(value / unit),  # for "about 300"
     "minutes": lambda seconds: seconds / 60,
     "millions": lambda value: value / 1e6,
     "billions": lambda value: value / 1e9,
@@ -164,7 +172,7 @@ FUNCTIONS = {
 
 
 def parts(text: str) -> list[str]:
-    """Split at the commas that stand in no bracket."""
+    """Split the text at the commas that are outside all brackets."""
     found, depth = [""], 0
     for character in text:
         depth += (character in "([") - (character in ")]")
@@ -176,7 +184,7 @@ def parts(text: str) -> list[str]:
 
 
 def value_of(entry: str) -> float | list[float]:
-    """Raises ValueError, with the reason, for what no record holds."""
+    """The value of an entry. Raises ValueError, with the reason, if no record has it."""
     if re.fullmatch(r"-?\d+(?:\.\d+)?", entry):
         return float(entry)
     call = re.fullmatch(r"(\w+)\((.*)\)", entry)
@@ -244,14 +252,14 @@ def printed(value: float, like: str) -> str:
 
 
 def generated_in(text: str) -> list[tuple[int, int, str, str]]:
-    """Start, end, command and content of what commands printed."""
+    """Start, end, command and content of every part of the page that a command printed."""
     pattern = r"<!-- python ((?:-m training report|benchmarks/tables\.py) .*?) -->\n(.*?)<!-- end -->"
     return [(m.start(2), m.end(2), m[1], m[2]) for m in re.finditer(pattern, text, re.DOTALL)]
 
 
 @cache
 def output_of(command: str) -> str:
-    """What a command behind ``python`` prints, as tables."""
+    """The tables that ``python`` with this command prints."""
     program, words = command.removeprefix("-m training ").split(" ", 1)
     if program != "report":
         return benchmark_tables.output(words.split())
@@ -265,7 +273,7 @@ def output_of(command: str) -> str:
 
 
 def mistakes(text: str) -> list[str]:
-    """What is wrong with the figures of a page, a line for each."""
+    """What is wrong with the figures of a page, with one line for each mistake."""
     found, generated = [], generated_in(text)
     for start, _, command, content in generated:
         if content != output_of(command):
@@ -275,7 +283,10 @@ def mistakes(text: str) -> list[str]:
         figures = [one for one in block.figures if not any(start <= one.start < end for start, end, *_ in generated)]
         texts = [figure.text for figure in figures]
         if len(texts) != len(block.entries):
-            found.append(f"line {block.line}: figures {texts}, but entries for {len(block.entries)}: {block.entries}")
+            found.append(
+                f"line {block.line}: expected one entry for each of the {len(texts)} figures {texts}, "
+                f"got {len(block.entries)}: {block.entries}"
+            )
             continue
         for figure, entry in zip(texts, block.entries):
             try:
@@ -283,7 +294,7 @@ def mistakes(text: str) -> list[str]:
             except (ValueError, TypeError, ZeroDivisionError) as error:
                 expected = f"an error ({error})"
             if figure != expected:
-                found.append(f"line {block.line}: {figure} stands there, {entry} gives {expected}")
+                found.append(f"line {block.line}: the page says {figure}, but {entry} gives {expected}")
     return found + notes_missing(text)
 
 
@@ -292,23 +303,24 @@ def constant(entry: str) -> str:
 
 
 def notes_missing(text: str) -> list[str]:
-    """Sections that quote a benchmark from before the code changed and do not say so, or say so without need."""
+    """Sections that quote an out-of-date benchmark and do not say so, or that say so of an up-to-date one."""
     found = []
     for section in re.split(r"^(?=#)", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), flags=re.M):
         comments = " ".join(re.findall(r"<!--(.*?)-->", section, re.DOTALL))
         quoted = {name for name in re.findall(r"([\w-]+\.json)\b", comments) if (ROOT / RECORDS[0] / name).is_file()}
-        said = set(re.findall(rf"\S[ ]*<!-- stale: ([\w-]+\.json) -->[\s(]*{STALE}", section))
+        said = set(re.findall(rf"\S[ ]*<!-- stale: ([\w-]+\.json) -->[^.;]*?\b{AGE}\b", section))
         stale = {name for name in quoted if out_of_date(json.loads((ROOT / RECORDS[0] / name).read_text()))}
         title = section.partition("\n")[0]
         for name in sorted(stale - said):
             found.append(
-                f"{title}: {name} is older than the code; write, inside a line: <!-- stale: {name} -->({STALE})"
+                f"{title}: {name} is older than the code; write this, not at the beginning of a line: "
+                f"<!-- stale: {name} -->({STALE})"
             )
         for name in sorted(said - stale):
-            found.append(f"{title}: {name} is up to date; remove its note ({STALE})")
+            found.append(f"{title}: {name} is up to date; remove <!-- stale: {name} --> and the words behind it")
     return found
 
 
 def all_figures(text: str) -> list[Figure]:
-    """Every figure of a page, tied or constant or printed by a command."""
+    """Every figure of a page: those of records, constants, and those that a command printed."""
     return [figure for block in blocks_of(text) for figure in block.figures]

@@ -1,12 +1,14 @@
-"""Runs of run_pretraining.py as forks of a process that has imported everything and run nothing: a start costs no
-seconds. Started by tests/engine/test_kill.py and tests/scripts/test_run_pretraining.py.
+"""Runs of run_pretraining.py, each in a fork of a process that has imported everything, so that a start costs no time.
+
+tests/engine/test_kill.py and tests/scripts/test_run_pretraining.py start this program:
 
     python tests/helpers/forked_runs.py killed '{"flags": [...], "folder": "...", "points": 3, "seed": 0}'
     python tests/helpers/forked_runs.py pair '{"flags": [...]}'
 
-killed: runs that die by SIGKILL at a line drawn from all lines of the training loop, of checkpoints and of records
-that an unbroken run passes through, so the draws fall into steps, accumulation windows and half-written checkpoints
-alike; each is resumed. pair: one run of two processes, with the environment that torchrun gives them.
+"killed" makes runs that SIGKILL ends at a random line, and resumes each of them. The line is drawn from all lines of
+the training loop, the checkpoints and the records that an uninterrupted run executes. It may therefore lie in the
+middle of a step, of an accumulation window or of a checkpoint that is being written.
+"pair" makes one run of two processes, with the environment variables that torchrun sets.
 """
 
 import json
@@ -23,13 +25,13 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import run_pretraining
 from training.engine import checkpoint, loop, run
 
-# Made from the records when the run is over; half of the time of a run this short.
+# Both are made from the records after the training, and would take half of the time of so short a run.
 run_pretraining.draw_curves = run_pretraining.write_model_card = lambda *_, **__: None
 TRACED = {module.__file__ for module in (checkpoint, loop, run)}
 
 
 class Lines:
-    """Counts the lines of TRACED that this process passes, and kills it at number ``fatal``."""
+    """Counts the lines of TRACED that this process executes, and kills it at line number ``fatal``."""
 
     def __init__(self, fatal: int | None):
         self.passed, self.fatal, self.process = 0, fatal, os.getpid()
@@ -38,7 +40,7 @@ class Lines:
         return self.lines if frame.f_code.co_filename in TRACED else None
 
     def lines(self, frame, event, argument):
-        if event == "line" and os.getpid() == self.process:  # not in the processes that make batches
+        if event == "line" and os.getpid() == self.process:  # The processes that make batches do not count.
             self.passed += 1
             if self.passed == self.fatal:
                 os.kill(self.process, signal.SIGKILL)
@@ -46,7 +48,7 @@ class Lines:
 
 
 def fork(work: Callable[[], int]) -> int:
-    """The process id of a child that does ``work`` and exits with what it returns."""
+    """Start a child process that does ``work`` and exits with its return value. Return the id of the child."""
     child = os.fork()
     if not child:
         status = 1
@@ -59,12 +61,12 @@ def fork(work: Callable[[], int]) -> int:
 
 
 def ended(child: int) -> int:
-    """How it ended, as ``os.waitstatus_to_exitcode`` has it."""
+    """Wait for the child. Return its exit status, or the negative number of the signal that ended it."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def train(flags: list[str], folder: Path, workers: int, count: bool = False, fatal: int | None = None) -> int:
-    """One run in a child; returns how it ended."""
+    """Make one run in a child process. Return how it ended, like ``ended``."""
 
     def work() -> int:
         output = os.open(folder.with_suffix(".out"), os.O_WRONLY | os.O_CREAT | os.O_APPEND)

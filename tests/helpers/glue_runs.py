@@ -1,4 +1,4 @@
-"""Short runs of run_glue.py on the files of official_files, and what they left in their folders."""
+"""Short runs of run_glue.py on the files of official_files.py, and the records in their folders."""
 
 import json
 from pathlib import Path

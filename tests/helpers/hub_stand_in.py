@@ -1,6 +1,6 @@
-"""A small Hub on loopback: what huggingface_hub asks of it to upload a model and to open it again.
+"""A small Hub on the loopback interface, with the routes that huggingface_hub needs to upload and to open a model.
 
-It holds repositories in memory, answers with the headers and status codes of the real one, and can be told to fail.
+It keeps repositories in memory, answers with the headers and status codes of the real Hub, and can be told to fail.
 """
 
 import base64
@@ -17,10 +17,12 @@ USER = "user"
 
 
 class Hub(ThreadingHTTPServer):
-    """Attributes: ``repos``, name -> {"private": bool, "commits": [{path: content}]}; ``requests``, (method, path).
+    """The server. A test may read and write these attributes:
 
-    ``faults``: (method, pattern of the path, what to do, how often); what to do is a status code, or "cut" to close
-    the connection without an answer.
+    - ``repos``: a dictionary, name -> {"private": bool, "commits": [{path: content}]}.
+    - ``requests``: a list of (method, path).
+    - ``faults``: a list of [method, pattern of the path, what to do, how often]. What to do is a status code, or "cut"
+      to close the connection without an answer.
     """
 
     daemon_threads = True
@@ -29,7 +31,7 @@ class Hub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.repos: dict[str, dict] = {}
-        self.stored: dict[str, bytes] = {}  # of large files, by SHA-256
+        self.stored: dict[str, bytes] = {}  # the contents of large files, by their SHA-256
         self.requests: list[tuple[str, str]] = []
         self.faults: list[list] = []
         self.token = TOKEN
@@ -38,7 +40,7 @@ class Hub(ThreadingHTTPServer):
         return self.repos[name]["commits"][-1]
 
     def handle_error(self, request, client_address):
-        """A connection that the client closes is no error of the test."""
+        """Do nothing: a connection that the client closes is not an error."""
 
 
 @contextmanager
@@ -73,7 +75,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Hub
 
     def log_message(self, *args) -> None:
-        """Nothing: the tests read what the client says."""
+        """Do nothing: the tests read what the client prints, and requests must not be printed in between."""
 
     def answer(self, status: int, content: dict | list | bytes = b"", **headers: str) -> None:
         if not isinstance(content, bytes):

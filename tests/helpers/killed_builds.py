@@ -1,8 +1,10 @@
-"""Builds of a corpus that die by SIGKILL at every line of their end; started by tests/engine/test_kill.py.
+"""Build a corpus again and again, and end the build by SIGKILL at each line of its last part, one after the other.
+
+tests/engine/test_kill.py starts this program:
 
     python tests/helpers/killed_builds.py FOLDER
 
-FOLDER/text.txt is the text, FOLDER/tokenizer the tokenizer's folder. Prints how many lines were tried.
+FOLDER/text.txt is the text, FOLDER/tokenizer the folder of the tokenizer. It prints how many lines were tried.
 """
 
 import os
@@ -20,8 +22,10 @@ build_corpus.COMMIT_SECONDS = 0.0
 
 
 def build(folder: Path, tokenizer, target: str, fatal: int | None) -> tuple[int, int]:
-    """Build, and die at line number ``fatal`` of ``finish``. Returns how many lines it has and how many documents'
-    lines were encoded."""
+    """Build the corpus, and die at line number ``fatal`` of ``finish``.
+
+    Returns how many lines ``finish`` executed, and how many lines of documents were encoded.
+    """
     passed, encoded, active = 0, 0, False
 
     def lines(frame, event, argument):
@@ -72,9 +76,9 @@ def main(folder: Path) -> None:
             os._exit(0)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL, fatal
         _, again = build(folder, tokenizer, target, None)
-        assert again == 0, f"line {fatal}: {again} lines were encoded again"
+        assert again == 0, f"killed at line {fatal}: {again} lines of documents were encoded again"
         found = {path.name: path.read_bytes() for path in (folder / target).iterdir()}
-        assert found == expected, f"line {fatal}: other files"
+        assert found == expected, f"killed at line {fatal}: the files differ from those of an uninterrupted build"
         assert not (folder / f"{target}.building").exists()
     print(whole)
 

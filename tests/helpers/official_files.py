@@ -1,4 +1,4 @@
-"""Small GLUE files in the official layouts, with the traps of the real ones; and a call of the reader."""
+"""Small GLUE files in the official layouts, with the pitfalls of the real ones, and a call of their reader."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,10 +11,10 @@ PARSES = [f"sentence{n}{kind}_parse" for kind in ("_binary", "") for n in (1, 2)
 MNLI = ["index", "promptID", "pairID", "genre", *PARSES, "sentence1", "sentence2"]
 STSB = ["index", "genre", "filename", "year", "old_index", "source1", "source2", "sentence1", "sentence2"]
 AX_FULL = ["Lexical Semantics", "Predicate-Argument Structure", "Logic", "Knowledge", "Domain", "Premise", "Hypothesis"]
-# task: (file, header) of the training, validation and test files; the label is the column LABELS[task].
+# For every task, its files and their headers. The label stands in the column LABEL_COLUMN[task], by default "label".
 LAYOUTS = {
     "cola": {
-        "train.tsv": ["source", "label", "original_label", "sentence"],  # written without this header
+        "train.tsv": ["source", "label", "original_label", "sentence"],  # The file is written without this header.
         "dev.tsv": ["source", "label", "original_label", "sentence"],
         "test.tsv": ["index", "sentence"],
     },
@@ -65,13 +65,13 @@ SPELLED |= {"qnli": TWO, "rte": TWO, "stsb": ["0.000", "2.500", "5.000"]}
 LABEL_COLUMN = {"mrpc": "Quality", "stsb": "score", "qqp": "is_duplicate", "mnli": "gold_label", "ax": "Label"}
 FIRST = {"sentence1", "#1 String", "question1", "question", "Premise"}
 SECOND = {"sentence2", "#2 String", "question2", "Hypothesis"}
-# A class shows in its word; the rest are traps: open quotation marks, U+2028, U+0085, CJK, empty words.
+# Every class has its word in the text. The rest are pitfalls: open quotation marks, U+2028, U+0085, ideographs.
 WORDS = ["red", "green", "blue"]
 OPENINGS = ['" he said', "it 's", '"', "the\u2028cat", "a\x85b", "中文 the", "it"]
 
 
 def write_task(folder: Path, task: str, rows: int = 24) -> Path:
-    """All files of ``task`` in ``folder``; row i has label number i % classes. Returns the folder."""
+    """Write all files of ``task`` into ``folder``; row i has label number i % classes. Return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, header in LAYOUTS[task].items():
         lines = [] if task == "cola" and name != "test.tsv" else ["\t".join(header)]
@@ -86,7 +86,7 @@ def cell(task: str, column: str, row: int) -> str:
     if column == LABEL_COLUMN.get(task, "label"):
         return SPELLED[task][number]
     pair = task not in ("cola", "sst2")
-    if column in AX_FULL[:4]:  # a row has some, all or none of the four
+    if column in AX_FULL[:4]:  # A row has some, all or none of these four.
         return "Fine;Finer" if row % (AX_FULL.index(column) + 2) == 0 else ""
     if column in FIRST or (column == "sentence" and not pair):
         return f"{opening} was {WORDS[number]} number {row}"

@@ -1,20 +1,21 @@
-"""A mistake planted in a function of a source, found by the names of the function and the form of its code."""
+"""Plant a mistake in a function of a source file. The function is found by its name, the code by its syntax tree."""
 
 import ast
 from collections.abc import Iterator
 
 
 def plant(source: str, places: tuple[str, ...], correct: str, faulty: str) -> str:
-    """The source with `faulty` for `correct`, one expression or statement, wherever the places have it.
+    """Return the source with `faulty` in the place of `correct` wherever `correct` stands in one of the places.
 
-    places: names such as "BertPooler.forward", a class for what stands in its body, or the target of an assignment
-    outside all functions. Code is compared as syntax: its format, comments and the rest of the file may change.
-    Raises ValueError for a place that the source does not have, and for one without the correct code.
+    Both are one expression or one statement. A place is the name of a function such as "BertPooler.forward", the name
+    of a class, which stands for its whole body, or the target of an assignment outside all functions. Syntax trees are
+    compared, so that formatting, comments and the rest of the file may change.
+    Raises ValueError if the source does not have a place, or if a place does not contain the correct code.
     """
     scopes = dict(named_scopes(ast.parse(source)))
     old, new = (ast.parse(code).body[0] for code in (correct, faulty))
     if isinstance(old, ast.Expr) and isinstance(new, ast.Expr):
-        wanted, text = ast.dump(old.value), f"({faulty})"  # in parentheses it fits into any expression
+        wanted, text = ast.dump(old.value), f"({faulty})"  # The parentheses let it fit into any expression.
     else:
         wanted, text = ast.dump(old), faulty
     lines = source.encode().splitlines(keepends=True)
@@ -39,7 +40,7 @@ def plant(source: str, places: tuple[str, ...], correct: str, faulty: str) -> st
 
 
 def named_scopes(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
-    """Functions, classes and module-level assignments with their full names."""
+    """Every function, class and module-level assignment, with its full name."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             yield prefix + node.name, node

@@ -1,4 +1,4 @@
-"""Where the project lies."""
+"""Where the files of the project are."""
 
 from pathlib import Path
 

@@ -1,9 +1,11 @@
-"""Train a network that torch's ``fully_shard`` (FSDP2) spreads over 2 processes; started by
-tests/engine/test_sharding.py.
+"""Train a network that torch's ``fully_shard`` (FSDP2) shards over 2 processes.
+
+tests/engine/test_sharding.py starts this program:
 
     torchrun --nproc_per_node 2 tests/helpers/sharded_training.py FOLDER OPTIMIZER
 
-Saves FOLDER/checkpoint-2, goes on to step 4, saves the model; then resumes from checkpoint-2 and does the same again.
+It saves FOLDER/whole/checkpoint-2, goes on to step 4 and saves the model in FOLDER/whole. Then it resumes from that
+checkpoint and does the same in FOLDER/resumed.
 """
 
 import sys
@@ -30,7 +32,7 @@ TOTAL = 4
 
 
 class Source:
-    """Random instances with very different numbers of labels."""
+    """Random instances whose numbers of labels differ a lot."""
 
     def batch(self, start, stop):
         draws = [torch.Generator().manual_seed(position) for position in range(start, stop)]
@@ -46,7 +48,7 @@ class Source:
 
 
 def prepared(optimizer_name: str, shard: bool):
-    """Model, optimiser and schedule from the same random weights, whatever the number of processes."""
+    """Model, optimiser and schedule. The random weights are the same for any number of processes."""
     torch.manual_seed(0)
     config = BertConfig(
         vocab_size=99,

@@ -1,4 +1,4 @@
-"""Two optimiser steps of every script on data of a few lines: for rules that hold for all of them."""
+"""Runs of two optimiser steps of every script, on data of a few lines, to test rules that all scripts obey."""
 
 import importlib
 import json
@@ -11,7 +11,7 @@ TEXT = "the old house by the river .\nthe king walked .\n\nthe queen opened the 
 
 
 def write_data(folder: Path) -> None:
-    """A file for each script."""
+    """Write a file of data for each script."""
     questions = [
         {"id": f"q{i}", "question": "house ?", "answers": [{"text": "house", "answer_start": 8}]} for i in range(8)
     ]
@@ -25,7 +25,7 @@ def write_data(folder: Path) -> None:
 
 
 def flags(script: str, data: Path, output_dir: Path, model: Path | str, *more: str) -> list[str]:
-    """Flags of a run that begins with the weights of ``model``."""
+    """The flags of a run that begins with the weights of ``model``."""
     (file,) = data.glob(f"{script}.*")
     given = f"--output_dir {output_dir} --model_name_or_path {model} --train_file {file} --validation_file {file} "
     given += "--max_steps 2 --save_steps 0 --logging_steps 1 --per_device_train_batch_size 4 --max_seq_length 24"
@@ -39,6 +39,6 @@ def start(script: str, arguments: list[str]) -> None:
 
 
 def no_pictures(monkeypatch) -> None:
-    """Half of a short run's time is the drawing of its curves."""
+    """Do not draw the training curves, which takes half of the time of a short run."""
     for name in ("run_pretraining", "training.tasks.fine_tuning"):
         monkeypatch.setattr(importlib.import_module(name), "draw_curves", lambda folder: None)

@@ -7,7 +7,10 @@ from training.tasks.squad.squad_data import Question
 
 
 def squad_content(count: int, negative: bool = False, longest: int = 30) -> dict:
-    """Questions that name a word; the answer is that word and the next. With ``negative`` every third has none."""
+    """Questions that name a word; the answer is that word and the next one.
+
+    With ``negative``, every third question has no answer.
+    """
     rng = np.random.default_rng(count)
     qas, paragraphs = [], []
     for i in range(count):
@@ -33,13 +36,16 @@ def random_questions(rng, words: list[str], count: int, longest: int = 50) -> li
 
 def random_logits(rng, windows, decimals: int | None = None) -> tuple[list, list]:
     start, end = ([rng.normal(size=len(ids)).astype(np.float32) * 3 for ids in windows.input_ids] for _ in "se")
-    if decimals is not None:  # coarse: many ties
+    if decimals is not None:  # Rounded logits make many spans with equal scores.
         start, end = ([row.round(decimals) for row in rows] for rows in (start, end))
     return start, end
 
 
 def planted(windows, places: dict, floor: float = -9.0) -> tuple[list, list]:
-    """Logits at ``floor`` but for {(window, start, end): height} and, with start 0, the [CLS]."""
+    """Logits that are ``floor`` everywhere except at the places given as {(window, start, end): height}.
+
+    Start 0 and end 0 stand for [CLS].
+    """
     start, end = ([np.full(len(ids), floor, dtype=np.float32) for ids in windows.input_ids] for _ in "se")
     for (w, first, last), height in places.items():
         start[w][first] = end[w][last] = height

@@ -1,4 +1,7 @@
-"""A small file in the layout of CoNLL-2003 (four columns, IOB1, documents), written for these tests; and a call."""
+"""A small file in the layout of CoNLL-2003 (four columns, IOB1 tags, documents), and a call of its reader.
+
+The sentences were written for these tests.
+"""
 
 from pathlib import Path
 from types import SimpleNamespace

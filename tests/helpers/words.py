@@ -1,4 +1,4 @@
-"""The words of the small tokenizers and texts of these tests, and sentences of them."""
+"""The words that the small tokenizers of the tests know, and random sentences of these words."""
 
 WORDS = (
     "the a of and to in is was for on that with as it at by from this be are red green blue small large old new "

@@ -1,4 +1,4 @@
-"""`config.fast_dropout`: the same distribution as torch's dropout, off unless asked for."""
+"""`config.fast_dropout` has the distribution of torch's dropout, and is off unless it is asked for."""
 
 import math
 
@@ -21,8 +21,10 @@ def for_small_tensors_too(monkeypatch):
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_rate_scale_and_gradient(p, dtype):
-    """Values are 0 or scaled up, at the rate asked for within five deviations; the gradient has the same mask."""
+def test_values_are_dropped_at_the_rate_and_scaled_up(p, dtype):
+    """Values become 0 at the given rate, within five standard deviations, and the others are scaled up. The gradient
+    has the same mask.
+    """
     torch.manual_seed(0)
     values = torch.ones(1001, 333, dtype=dtype, requires_grad=True)
     dropped = fast_dropout(values, p)
@@ -36,7 +38,7 @@ def test_rate_scale_and_gradient(p, dtype):
 
 
 def test_masks_are_independent():
-    """The four 16-bit parts of a draw, neighbouring values and successive calls are uncorrelated."""
+    """There is no correlation between the four 16-bit parts of a random number, neighbouring values or two calls."""
     torch.manual_seed(0)
     first, second = ((fast_dropout(torch.ones(400_000), 0.5) == 0).double() - 0.5 for _ in range(2))
     for shift in (1, 2, 3, 4):
@@ -46,7 +48,7 @@ def test_masks_are_independent():
         assert abs(first[part::4].mean()) < 0.5 * 5 / math.sqrt(100_000)
 
 
-def test_hand_worked_ends():
+def test_rates_of_0_and_1_empty_tensors_and_seeds():
     values = torch.arange(5.0)
     assert fast_dropout(values, 0.0).tolist() == values.tolist()
     assert fast_dropout(values, 1.0).tolist() == [0] * 5
@@ -82,8 +84,10 @@ def test_attention_without_dropout_is_attention(mask):
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_the_switch(attention, monkeypatch):
-    """Off: transformers' masks from the same seed. On: other masks in training, the same numbers in evaluation."""
+def test_only_the_switch_changes_the_masks(attention, monkeypatch):
+    """Switched off, the network draws the masks of transformers from the same seed. Switched on, it draws other masks
+    in training and gives the same numbers in evaluation.
+    """
     own, reference = pair(NAME, attention, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3)
     inputs = make_inputs(NAME)
     inputs["attention_mask"][0, -1:] = 0
@@ -101,12 +105,13 @@ def test_the_switch(attention, monkeypatch):
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("unpad", [False, True])
 def test_it_acts_at_the_same_places(attention, unpad, monkeypatch):
-    """Dropout replaced by a deterministic rule on both sides: the places where it acts are the same."""
+    """A deterministic rule replaces dropout on both sides. Equal results show that dropout acts at the same places."""
 
     def rule(values, p=0.5, training=True, inplace=False):
         return values * (1 - p) if training else values
 
-    monkeypatch.setattr(dropout, "SMALLEST", 1 << 40)  # attention in one piece draws by itself; see the next test
+    # Attention in one piece draws its own random numbers, which the next test covers; this keeps it from being used.
+    monkeypatch.setattr(dropout, "SMALLEST", 1 << 40)
     model = ours(NAME, attention, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3).train()
     inputs = make_inputs(NAME)
     inputs["attention_mask"][0, -6:] = 0
@@ -116,7 +121,7 @@ def test_it_acts_at_the_same_places(attention, unpad, monkeypatch):
     found = []
     for switch in (False, True):
         model.config.fast_dropout = switch
-        model.set_attn_implementation(attention if switch else "eager")  # sdpa's dropout is inside torch
+        model.set_attn_implementation(attention if switch else "eager")  # The rule cannot replace sdpa's own dropout.
         loss = model(**inputs, **labels, unpad_inputs=unpad).loss
         found.append({"loss": loss.detach(), **gradients(model, loss)})
     assert_same(found[1], found[0])
@@ -126,8 +131,10 @@ def test_it_acts_at_the_same_places(attention, unpad, monkeypatch):
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_attention_in_one_piece_is_attention_written_out(rows, masked, dtype, monkeypatch):
-    """The same draws, value and gradients, under autocast too, for all sequences at once and for `rows` at a time;
-    it keeps no weights."""
+    """From the same random numbers, value and gradients are the same whether the attention weights are kept or not.
+
+    This holds for blocks of `rows` sequences, and under autocast.
+    """
     monkeypatch.setattr(dropout, "BLOCK", rows * 4 * 7 * 7)
     generator = torch.Generator().manual_seed(0)
     states = torch.randn(3, 3, 7, 4, 6, generator=generator, dtype=torch.float64).to(dtype).transpose(2, 3)
@@ -143,7 +150,7 @@ def test_attention_in_one_piece_is_attention_written_out(rows, masked, dtype, mo
                 context, weights = fast_dropout_attention(None, *qkv, mask, 0.3, 0.4, keep_weights=whole)
             assert (weights is None) is not whole and context.dtype == dtype
             found.append([context, *torch.autograd.grad(context.double().square().sum(), qkv)])
-        # in bfloat16 the two round in different places, each time by up to 0.4 %
+        # In bfloat16 the two forms round in different places, each time by up to 0.4 %.
         rtol, atol = {torch.float64: (0, 1e-12), torch.float32: (0, 1e-5), torch.bfloat16: (0.01, 0.03)}[dtype]
         for mine, expected in zip(*found):
             torch.testing.assert_close(mine, expected, rtol=rtol, atol=atol)
@@ -157,7 +164,7 @@ def test_recomputed_layers_draw_the_same_masks(use_reentrant):
     labels = make_labels(NAME, inputs)
     found = []
     for checkpointing in (False, True):
-        if checkpointing:  # renamed in transformers 5.2x, the old name warns there
+        if checkpointing:  # transformers 5.2x renamed the method and warns of the old name.
             enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
             enable({"use_reentrant": use_reentrant})
         torch.manual_seed(3)

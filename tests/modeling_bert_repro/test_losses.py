@@ -1,4 +1,4 @@
-"""Losses: exact under accumulation, hand-worked values, sparse prediction, transformers' Trainer."""
+"""The losses: exact under accumulation, worked by hand, with sparse prediction, and in transformers' Trainer."""
 
 import math
 
@@ -15,7 +15,7 @@ HEADS_WITH_SPARSE = pytest.mark.parametrize("name", ["BertForPreTraining", "Bert
 
 
 def count_of(name: str, labels: dict) -> dict[str, int]:
-    """The counts of a whole optimiser step: labelled tokens, or examples."""
+    """The numbers of labelled items, tokens or examples, in a whole optimiser step."""
     if name == "BertForPreTraining":
         return {
             "num_items_in_batch": int((labels["labels"] != -100).sum()),
@@ -32,7 +32,7 @@ def rows(batch: dict, start: int, stop: int) -> dict:
 @pytest.mark.parametrize("name", CLASSES[1:])
 @pytest.mark.parametrize("as_tensor", [False, True])
 def test_one_batch_equals_its_micro_batches(name, as_tensor):
-    """1 x 16, 4 x 4 and 8 x 2 give one loss and one gradient, though labels are spread unevenly."""
+    """1 x 16, 4 x 4 and 8 x 2 rows give the same loss and gradient, although the labels are unevenly distributed."""
     model = ours(name)
     inputs = make_inputs(name, batch=16)
     labels = make_labels(name, inputs)
@@ -81,8 +81,10 @@ def test_pretraining_losses_are_reported_apart_and_alone():
     assert model(**inputs).loss is None
 
 
-def test_hand_worked_cross_entropy():
-    """Uniform logits over 4 classes cost ln 4 an item; -100 costs nothing; half precision is summed in float32."""
+def test_cross_entropy_worked_by_hand():
+    """With equal logits for 4 classes, an item costs ln 4. The label -100 costs nothing. Half precision is summed in
+    float32.
+    """
     logits = torch.zeros(5, 4)
     labels = torch.tensor([0, 3, -100, -100, 1])
     assert cross_entropy(logits, labels).item() == pytest.approx(math.log(4))
@@ -95,8 +97,10 @@ def test_hand_worked_cross_entropy():
 
 @pytest.mark.parametrize("block", [1, 20, 10**6])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_large_cross_entropy_is_torchs(block, dtype, monkeypatch):
-    """In blocks of one row, of two with a rest, of all: value and gradient, labels left out, scores far apart."""
+def test_large_cross_entropy_is_that_of_torch(block, dtype, monkeypatch):
+    """Value and gradient are those of torch, in blocks of one row, of two rows and of all rows, with ignored labels
+    and with scores that differ a lot.
+    """
     monkeypatch.setattr(losses, "BLOCK", block)
     generator = torch.Generator().manual_seed(0)
     scores = (40 * torch.randn(7, 10, generator=generator, dtype=torch.float64)).to(dtype)
@@ -121,7 +125,7 @@ def test_large_cross_entropy_is_torchs(block, dtype, monkeypatch):
         cross_entropy(scores, labels.clamp(min=10))
 
 
-def test_hand_worked_regression_and_multi_label():
+def test_regression_and_multi_label_losses_worked_by_hand():
     squares = classification_loss(torch.tensor([[1.0], [3.0]]), torch.tensor([0, 5]), "regression")
     assert squares.item() == pytest.approx((1 + 4) / 2)
     labels = torch.tensor([[1.0, 0, 1], [0, 0, 0]])
@@ -221,7 +225,7 @@ def train_one_step(name: str, size: int, folder) -> tuple[float, float, dict]:
 
 @pytest.mark.parametrize("name", ["BertForMaskedLM", "BertForSequenceClassification"])
 def test_transformers_trainer_accumulates_exactly(name, tmp_path, capsys):
-    """1 x 16, 4 x 4 and 8 x 2 agree; transformers' own heads fail this (huggingface/transformers#47688)."""
+    """1 x 16, 4 x 4 and 8 x 2 rows agree. With transformers' own heads they do not (huggingface/transformers#47688)."""
     loss, norm, weights = train_one_step(name, 16, tmp_path)
     for size in (4, 2):
         other_loss, other_norm, other_weights = train_one_step(name, size, tmp_path)

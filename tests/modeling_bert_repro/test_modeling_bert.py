@@ -1,4 +1,4 @@
-"""What users of transformers' models rely on: initialisation, recording, checkpointing, resizing, clear errors."""
+"""What users of transformers' models rely on: initialisation, recorded states, checkpointing, resizing, errors."""
 
 import copy
 import math
@@ -27,7 +27,10 @@ LANGUAGE_MODELS = pytest.mark.parametrize("name", ["BertForPreTraining", "BertFo
 
 @every_class
 def test_initialisation_covers_every_tensor(name):
-    """Built on the meta device and filled in by `from_pretrained`, as for a checkpoint that lacks every tensor."""
+    """`from_pretrained` builds the model on the meta device and initialises all tensors that the checkpoint lacks.
+
+    Here the checkpoint is empty.
+    """
     model_class, config = getattr(modeling_bert_repro, name), tiny_config(name)
     torch.manual_seed(0)
     model = model_class.from_pretrained(None, config=config, state_dict={})
@@ -40,11 +43,11 @@ def test_initialisation_covers_every_tensor(name):
         else:
             assert 0.012 < values.std() < 0.024 or len(values) < 100, key
             assert values.abs().max() <= 0.04, key
-    assert not model.get_input_embeddings().weight[0].any(), "the padding token's row"
+    assert not model.get_input_embeddings().weight[0].any(), "the row of the padding token must be 0"
 
 
 def test_weights_follow_the_normal_cut_at_two_deviations():
-    """google-research/bert's `truncated_normal_initializer(stddev=0.02)`."""
+    """This is `truncated_normal_initializer(stddev=0.02)` of google-research/bert."""
     torch.manual_seed(0)
     model = BertModel(tiny_config(hidden_size=64, vocab_size=2000))
     values = model.embeddings.word_embeddings.weight[1:].detach().flatten().numpy() / 0.02
@@ -52,7 +55,7 @@ def test_weights_follow_the_normal_cut_at_two_deviations():
     assert stats.kstest(values, stats.truncnorm(-2, 2).cdf).pvalue > 0.01
 
 
-def test_initializer_range_is_honoured():
+def test_initializer_range_scales_the_initial_weights():
     assert BertModel(tiny_config(initializer_range=0.1)).pooler.dense.weight.std() > 0.06
 
 
@@ -99,7 +102,7 @@ def test_gradient_checkpointing_changes_nothing(name, use_reentrant):
     labels = make_labels(name, inputs)
     found = []
     for checkpointing in (False, True):
-        if checkpointing:  # renamed in transformers 5.2x, the old name warns there
+        if checkpointing:  # transformers 5.2x renamed the method and warns of the old name.
             enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
             enable({"use_reentrant": use_reentrant})
         torch.manual_seed(3)
@@ -110,8 +113,8 @@ def test_gradient_checkpointing_changes_nothing(name, use_reentrant):
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("is_decoder", [False, True])
-def test_attention_direction(attention, is_decoder):
-    """A change of token 5 reaches earlier positions exactly where attention is bidirectional."""
+def test_only_bidirectional_attention_reaches_earlier_positions(attention, is_decoder):
+    """A change of token 5 changes earlier positions if attention is bidirectional, and only then."""
     model = ours("BertModel", attention, is_decoder=is_decoder)
     inputs = make_inputs("BertModel")
     for mask in (None, inputs["attention_mask"].clone()):
@@ -207,7 +210,7 @@ def test_half_precision_forward_and_loss():
 
 @pytest.mark.parametrize("name", ["BertForSequenceClassification", "BertForPreTraining"])
 def test_compiled_model_computes_the_same(name):
-    """Without graph breaks in the default, dense form (the `eager` backend checks tracing, not kernels)."""
+    """The default, dense form has no graph breaks. The `eager` backend tests the tracing, not the kernels."""
     model = ours(name, "sdpa")
     inputs = make_inputs(name)
     labels = make_labels(name, inputs)
@@ -220,8 +223,8 @@ def test_every_parameter_gets_a_gradient(name):
     model = ours(name)
     inputs = make_inputs(name)
     found = gradients(model, loss_of(model(**inputs, **make_labels(name, inputs))))
-    # A number added to all scores of a softmax changes nothing: a key's bias, the bias of a choice's score. Whether
-    # such a gradient is printed as 0 or as 1e-17 depends on the processor.
+    # A number that is added to all scores of a softmax changes nothing. The bias of the keys and the bias of a choice's
+    # score are such numbers. Whether their gradient is exactly 0 or about 1e-17 depends on the processor.
     zero = {key for key in found if key.endswith("attention.self.key.bias")}
     zero |= {"classifier.bias"} if name == "BertForMultipleChoice" else set()
     if name == "BertForQuestionAnswering":
@@ -232,7 +235,7 @@ def test_every_parameter_gets_a_gradient(name):
 
 
 def test_layers_are_post_norm_with_exact_gelu():
-    """One layer against the formulas of the paper, written out with plain tensors."""
+    """One layer is compared with the formulas of the paper, written out with plain tensors."""
     model = ours("BertModel", num_hidden_layers=1)
     x = torch.randn(2, 5, 24, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     layer = model.encoder.layer[0]
@@ -298,12 +301,12 @@ def test_every_class_wants_exactly_one_kind_of_input(name):
 
 
 def test_an_encoder_accepts_transformers_cache_flags():
-    """`config.use_cache` is true by default and generic code passes it on; an encoder has nothing to cache."""
+    """`config.use_cache` is true by default and generic code passes it on, although an encoder has nothing to cache."""
     model = BertModel(tiny_config())
     assert model(input_ids=torch.ones(1, 2).long(), use_cache=True).get("past_key_values") is None
 
 
-def test_forward_leaves_the_config_alone():
+def test_a_forward_pass_does_not_change_the_config():
     model = BertForPreTraining(tiny_config())
     before = copy.deepcopy(model.config.to_dict())
     inputs = make_inputs("BertForPreTraining")

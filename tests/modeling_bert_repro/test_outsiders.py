@@ -1,4 +1,4 @@
-"""What other libraries do to the network: Trainer, pipelines, NEFTune, per-sample gradients, odd shapes and devices."""
+"""The network in the hands of other libraries: Trainer, pipelines, NEFTune, per-sample gradients, unusual devices."""
 
 import shutil
 import subprocess
@@ -28,7 +28,9 @@ VOCAB = "[PAD] [UNK] [CLS] [SEP] [MASK] the red house".split()
     ],
 )
 def test_a_pipeline_scores_as_the_model_was_trained(labels, problem, probabilities, tmp_path):
-    """After one labelled call and a save, as transformers' class: softmax, sigmoid or the plain score."""
+    """The first call with labels decides the kind of problem, as in transformers' class, and saving keeps it. The
+    pipeline then applies softmax or sigmoid, or gives the plain score.
+    """
     num_labels = 1 if problem == "regression" else 2
     config = tiny_config(num_labels=num_labels, vocab_size=len(VOCAB), initializer_range=2.0)
     torch.manual_seed(0)
@@ -67,7 +69,7 @@ def test_trainer_hands_compute_metrics_two_predictions(tmp_path):
 
 
 def test_embedding_noise_has_the_size_that_transformers_gives_it():
-    """NEFTune scales its noise by the embeddings' length and width, which its hook reads from their output."""
+    """NEFTune scales its noise by the length and width of the embeddings, which its hook reads from their output."""
     own, reference = pair("BertForSequenceClassification")
     inputs, shapes = make_inputs("BertForSequenceClassification"), []
     inputs["attention_mask"][0, 4:] = 0
@@ -79,7 +81,9 @@ def test_embedding_noise_has_the_size_that_transformers_gives_it():
 
 @every_class
 def test_per_sample_gradients_by_hooks(name):
-    """Opacus multiplies a layer's input by its output's gradient, row by row: both have one row for each sequence."""
+    """Opacus multiplies the input of a layer by the gradient of its output, row by row. Therefore both must have one
+    row for each sequence.
+    """
     model = ours(name)
     inputs = make_inputs(name)
     inputs["attention_mask"][0, ..., 4:] = 0
@@ -94,7 +98,7 @@ def test_per_sample_gradients_by_hooks(name):
     torch.testing.assert_close(each.sum(0), dense.weight.grad)
 
 
-def test_a_network_without_layers():
+def test_a_network_without_layers_works():
     own, reference = pair("BertForSequenceClassification", num_hidden_layers=0)
     inputs = make_inputs("BertForSequenceClassification")
     inputs["attention_mask"][0, 4:] = 0
@@ -110,7 +114,7 @@ def test_a_count_on_another_device_is_moved():
 
 @pytest.mark.parametrize("unpad", [None, True])
 def test_four_dimensional_masks_in_training(unpad):
-    """The caller's own mask: bool, or numbers that are added to the scores."""
+    """A caller may give a mask of its own: booleans, or numbers that are added to the scores."""
     model = ours("BertModel", "sdpa").train()
     model.config.fast_dropout = True
     inputs = make_inputs("BertModel", length=12, batch=64)
@@ -123,7 +127,9 @@ def test_four_dimensional_masks_in_training(unpad):
 
 
 def test_the_fast_path_can_be_deleted(tmp_path):
-    """Without its three files, and nothing else changed, plain BERT is left: it equals transformers and saves."""
+    """Without its three files, and with no other change, the package is plain BERT: it gives the numbers of
+    transformers, and it can be saved.
+    """
     package = tmp_path / "modeling_bert_repro"
     shutil.copytree(ROOT / "modeling_bert_repro", package, ignore=shutil.ignore_patterns("__pycache__"))
     for name in pretrained.FAST_FILES:
@@ -138,7 +144,7 @@ from tests.helpers.bert_pairs import CLASSES, assert_same, gradients, loss_of, m
 assert modeling_bert_repro.__file__.startswith({str(tmp_path)!r})
 for name in CLASSES:
     own, reference = pair(name, "sdpa")
-    own.config.update({{"unpad_inputs": True, "fast_dropout": True}})  # what would switch it on
+    own.config.update({{"unpad_inputs": True, "fast_dropout": True}})  # These would switch the fast path on.
     inputs = make_inputs(name)
     inputs["attention_mask"][0, ..., 6:] = 0
     labels = make_labels(name, inputs) if name != "BertForQuestionAnswering" else {{}}
@@ -158,8 +164,8 @@ def _files_without_the_fast_path() -> set[str]:
     return {*pretrained.PLAIN_FILES, "__init__.py", "qa_pipeline.py"}
 
 
-def test_neither_file_of_plain_bert_names_the_fast_functions():
-    """The seam is fast_path.py: the other two files are imported by it and by nothing else."""
+def test_plain_bert_imports_neither_fast_file():
+    """fast_path.py is the only connection: the other two files are imported by it and by nothing else."""
     for path in Path(modeling_bert_repro.__file__).parent.glob("*.py"):
         if path.name not in pretrained.FAST_FILES:
             text = path.read_text(encoding="utf-8")

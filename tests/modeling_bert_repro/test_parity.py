@@ -1,4 +1,4 @@
-"""Our network against the installed transformers' BERT: float64, randomised weights, outputs and gradients."""
+"""Our network gives the outputs and gradients of the installed transformers' BERT, in float64 with random weights."""
 
 import inspect
 
@@ -51,7 +51,7 @@ def batch_for(case: str, name: str, model) -> dict[str, torch.Tensor]:
 
 
 def run(model, inputs: dict, labels: dict, **options):
-    """Outputs flattened to names, and all gradients."""
+    """All outputs by their names, and all gradients."""
     outputs = model(**inputs, **labels, output_hidden_states=True, **options)
     found = gradients(model, loss_of(outputs))
     embeds = inputs.get("inputs_embeds")
@@ -92,7 +92,7 @@ def test_left_to_right_attention_equals_transformers_decoder(name, attention):
 
 @every_class
 def test_dropout_acts_at_the_same_places(name):
-    """In training mode, with one seed, both draw the same masks in the same order."""
+    """In training mode and with the same seed, both networks draw the same masks in the same order."""
     own, reference = pair(name, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3, classifier_dropout=0.4)
     inputs = make_inputs(name)
     labels = make_labels(name, inputs)
@@ -128,7 +128,8 @@ def test_tuple_outputs_are_those_of_transformers(name, with_labels):
     mine = own(**inputs, **labels, return_dict=False, output_hidden_states=True, output_attentions=True)
     theirs = reference(**inputs, **labels, return_dict=False, output_hidden_states=True, output_attentions=True)
     assert isinstance(mine, tuple)
-    theirs = [entry for entry in theirs if not isinstance(entry, tuple) or entry]  # BertModel: cross_attentions ()
+    # transformers' BertModel also returns its cross-attentions, an empty tuple.
+    theirs = [entry for entry in theirs if not isinstance(entry, tuple) or entry]
     assert len(mine) == len(theirs)
     for a, b in zip(mine, theirs):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-9)
@@ -158,7 +159,9 @@ def test_problem_types_of_sequence_classification(problem_type, num_labels, labe
 
 
 def test_parameter_counts_of_base_and_large():
-    """109,482,240 and 335,141,888: the published models, counted from google-research/bert's variables."""
+    """109,482,240 and 335,141,888 are the numbers of the published models, counted from google-research/bert's
+    variables.
+    """
     large = {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16, "intermediate_size": 4096}
     with torch.device("meta"):
         for sizes, expected in (({}, 109_482_240), (large, 335_141_888)):

@@ -1,4 +1,4 @@
-"""The question-answering pipeline against the post-processing that is scored, and by hand."""
+"""The question-answering pipeline gives the answers of the post-processing that is scored, and those worked by hand."""
 
 import copy
 import inspect
@@ -45,7 +45,7 @@ def network(tokenizer, settings: dict | None = None, threshold: float | None = N
 
 
 def sure_of(model, tokenizer, word: str):
-    """A copy of the network whose best span is this word and whose other logits are those of chance, small."""
+    """A copy of the network whose best span is the given word. All other logits are random and small."""
     model = copy.copy(model)
     forward, wanted = model.forward, tokenizer.convert_tokens_to_ids(word)
 
@@ -91,14 +91,14 @@ def test_answers_are_those_of_the_post_processing(tokenizer, threshold, batch_si
         assert {r["answer"]: (r["start"], r["end"]) for r in results} == by_text
         shares = {e["text"]: e["probability"] for e in expected_entries}
         assert {r["answer"]: r["score"] for r in results} == pytest.approx(shares, rel=1e-4)
-        # the answer first, then the others by their scores, as in the n-best list
+        # The answer comes first, then the others in the order of the n-best list.
         assert [r["answer"] for r in results] == [answer, *(text for text in by_text if text != answer)]
     if threshold == 1.5:
         assert 0 < list(expected.predictions.values()).count("") < len(questions)
 
 
 class RandomLogits(torch.nn.Module):
-    """Start and end logits that depend on the window alone: whole numbers, so that many spans have equal scores."""
+    """Start and end logits that depend on nothing but the window. They are integers, so that many scores are equal."""
 
     def __init__(self, config: BertConfig, seed: int):
         super().__init__()
@@ -107,7 +107,7 @@ class RandomLogits(torch.nn.Module):
     def forward(self, input_ids, **_):
         rows = []
         for ids in input_ids.tolist():
-            rng = np.random.default_rng([self.seed, *(token for token in ids if token)])  # 0 is padding
+            rng = np.random.default_rng([self.seed, *(token for token in ids if token)])  # Padding is token 0.
             rows.append(torch.from_numpy(rng.integers(-3, 4, (2, 64))[:, : len(ids)]).float())
         start, end = torch.stack(rows, dim=1)
         return transformers.utils.ModelOutput(start_logits=start, end_logits=end)
@@ -116,7 +116,7 @@ class RandomLogits(torch.nn.Module):
 @pytest.mark.parametrize("wanted", [1, 7, 1000])
 @pytest.mark.parametrize("seed", range(3))
 def test_both_searches_give_the_same_n_best_on_random_logits(tokenizer, wanted, seed):
-    """Span by span and in the same order, also among equal scores."""
+    """Both lists have the same spans in the same order, also where scores are equal."""
     settings = LENGTHS | {"n_best_size": wanted}
     stock = network(tokenizer, settings)
     model, questions = RandomLogits(stock.config, seed), random_questions(12)
@@ -137,7 +137,7 @@ def test_both_searches_give_the_same_n_best_on_random_logits(tokenizer, wanted, 
     assert ties > 0 or wanted == 1
 
 
-def test_forms_of_calls(tokenizer):
+def test_every_form_of_call_gives_the_same_answer(tokenizer):
     model = sure_of(network(tokenizer), tokenizer, "red")
     pipe = QuestionAnsweringPipeline(model=model, tokenizer=tokenizer, device="cpu")
     example = {"question": "what ?", "context": CONTEXT}
@@ -211,7 +211,7 @@ def test_defaults_are_those_of_the_training_side(tokenizer):
         ((), {"question": "x", "context": "y", "max_seq_len": 65}, "not exceed the model's 64 positions"),
     ],
 )
-def test_mistakes(tokenizer, arguments, options, message):
+def test_wrong_arguments_are_refused(tokenizer, arguments, options, message):
     pipe = QuestionAnsweringPipeline(model=network(tokenizer), tokenizer=tokenizer, device="cpu")
     with pytest.raises(ValueError, match=message):
         pipe(*arguments, **options)
@@ -228,7 +228,7 @@ def test_tokenizers_that_do_not_fit_are_refused(tokenizer, vocab):
         QuestionAnsweringPipeline(model=network(tokenizer), tokenizer=other, device="cpu")
 
 
-def test_a_model_without_segments(tokenizer):
+def test_a_model_without_segments_answers(tokenizer):
     config = DistilBertConfig(vocab_size=len(tokenizer), dim=32, n_layers=1, n_heads=2, hidden_dim=64)
     other = copy.deepcopy(tokenizer)
     other.model_input_names = ["input_ids", "attention_mask"]
@@ -239,7 +239,7 @@ def test_a_model_without_segments(tokenizer):
 
 @pytest.fixture
 def registry(monkeypatch):
-    """Registration is of a process; give back what was there."""
+    """Undo at the end what a test registers, because registration changes the whole process."""
     monkeypatch.setattr(PIPELINE_REGISTRY, "supported_tasks", dict(PIPELINE_REGISTRY.supported_tasks))
     if hasattr(pipelines, "REMOVED_TASKS"):
         monkeypatch.setattr(pipelines, "REMOVED_TASKS", dict(pipelines.REMOVED_TASKS))
@@ -280,7 +280,7 @@ def test_a_saved_pipeline_names_its_code(tokenizer, tmp_path, registry):
 
 @pytest.mark.slow
 def test_a_saved_pipeline_takes_its_code_along(tokenizer, tmp_path, registry):
-    """Opened with trust_remote_code in a process that never heard of this package."""
+    """It opens with trust_remote_code in a process that cannot import this package."""
     register_question_answering()
     model = network(tokenizer, LENGTHS)
     pipe = transformers.pipeline("question-answering", model=model, tokenizer=tokenizer, device="cpu")

@@ -1,4 +1,4 @@
-"""One saved folder, every reader: plain transformers, our classes from its own code, pipelines, resaving."""
+"""A saved folder opens for every reader: plain transformers, our classes from its own code, and pipelines."""
 
 import ast
 import json
@@ -23,7 +23,7 @@ PACKAGE = Path(modeling_bert_repro.__file__).parent
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory) -> Path:
-    """A pre-training checkpoint with a tokenizer, float64 weights, and the outputs it should give."""
+    """A pre-training checkpoint with float64 weights and a tokenizer. The outputs that it must give lie beside it."""
     folder = tmp_path_factory.mktemp("saved") / "model"
     model = ours("BertForPreTraining", "sdpa")
     model.config.update({"sparse_prediction": True, "unpad_inputs": False, "fast_dropout": True})
@@ -59,7 +59,9 @@ def test_config_names_the_whole_family_and_no_switch(checkpoint):
 
 
 def test_plain_transformers_opens_the_folder(checkpoint):
-    """No trust_remote_code, no prompt (stdin is closed), no difference; the pipeline too."""
+    """It opens without trust_remote_code and without a question to the user (stdin is closed), also in a pipeline, and
+    gives the same numbers.
+    """
     output = run_clean(
         """
         import torch
@@ -88,7 +90,7 @@ def test_plain_transformers_opens_the_folder(checkpoint):
 
 
 def test_trusted_code_opens_the_folder_as_our_classes(checkpoint):
-    """Every class of the family from the folder's own code; saving it again, also as another class, loses nothing."""
+    """Every class opens from the code in the folder, and can be saved again, also as another class, with its code."""
     output = run_clean(
         """
         import pathlib
@@ -161,7 +163,10 @@ def test_checkpoints_of_transformers_load(name, tmp_path):
 
 
 def test_checkpoints_of_older_libraries_load(tmp_path):
-    """LayerNorm's first names, the position buffer, a stored copy of the decoder; then from one class into others."""
+    """Such checkpoints have the first names of LayerNorm's weights, a buffer of positions and a copy of the decoder.
+
+    They load into the class that saved them and into others.
+    """
     model = ours("BertForPreTraining")
     model.save_pretrained(tmp_path)
     tensors = load_file(tmp_path / "model.safetensors")
@@ -192,7 +197,7 @@ def test_only_the_main_process_writes(tmp_path):
 
 
 def test_upload_includes_code_that_was_copied_before(tmp_path):
-    """`push_to_hub=True` uploads the files that are missing from this table."""
+    """transformers uploads the files that its table of time stamps lacks; the code files must therefore lack there."""
     model = ours("BertModel")
     model.save_pretrained(tmp_path)
     assert set(model._get_files_timestamps(tmp_path)) == {"config.json", "model.safetensors"}
@@ -208,8 +213,11 @@ def test_a_class_derived_elsewhere_keeps_transformers_bookkeeping():
     assert modeling_bert_repro.BertModel._auto_class is None
 
 
-def test_code_files_can_travel():
-    """transformers copies code by pattern: flat relative imports only, and nothing but torch, transformers, stdlib."""
+def test_the_code_files_can_be_copied_into_a_folder():
+    """transformers finds the files to copy with a regular expression, which needs imports of the form `from .name`.
+
+    All other imports must be torch, transformers or the standard library.
+    """
     modules = {name.removesuffix(".py") for name in CODE_FILES}
     assert {path.name for path in PACKAGE.glob("*.py")} == {*CODE_FILES, "__init__.py", "qa_pipeline.py"}
     assert not [path for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"]
@@ -229,7 +237,7 @@ def test_code_files_can_travel():
 
 
 def test_register_is_explicit_and_covers_the_family(monkeypatch):
-    """Until `register()` is called, `bert` means transformers' classes, although the package is imported."""
+    """Until `register()` is called, `bert` means transformers' classes, even after the package was imported."""
     for auto_name in AUTO_MAP:
         mapping = getattr(transformers, auto_name)._model_mapping
         monkeypatch.setattr(mapping, "_extra_content", dict(mapping._extra_content))

@@ -1,4 +1,4 @@
-"""Hand-written backward passes under everything that looks at more than the first gradient of one batch."""
+"""The hand-written backward passes work where more than one first derivative is needed: second derivatives, vmap."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ LABELS = torch.tensor([3, -100, 0, 9, 3, -100, 4])
 
 @pytest.fixture
 def in_small_blocks(monkeypatch):
-    """The hand-written forms for small tensors too, several blocks of them."""
+    """Use the hand-written forms for small tensors too, in several blocks."""
     monkeypatch.setattr(losses, "LARGE", 0)
     monkeypatch.setattr(losses, "BLOCK", 20)
     monkeypatch.setattr(fast_dropout, "SMALLEST", 0)
@@ -24,7 +24,7 @@ def draw(*shape: int) -> torch.Tensor:
 
 
 def seeded(function, *inputs):
-    """The function with the same random draws at every call."""
+    """The result of the function with the same random numbers at every call."""
     torch.manual_seed(3)
     return function(*inputs)
 
@@ -34,7 +34,7 @@ def attention(query, key, value, mask=None):
 
 
 @pytest.mark.parametrize("mask", [None, "padding", "blind row"])
-def test_dropout_attention_to_the_second_order(in_small_blocks, mask):
+def test_dropout_attention_has_the_right_second_derivative(in_small_blocks, mask):
     attended = None if mask is None else torch.ones(3, 1, 5, 5, dtype=torch.bool)
     if mask == "padding":
         attended[1, ..., 3:] = False
@@ -46,12 +46,12 @@ def test_dropout_attention_to_the_second_order(in_small_blocks, mask):
     assert torch.autograd.gradgradcheck(lambda *x: seeded(attention, *x, attended), inputs)
 
 
-def test_dropout_to_the_second_order(in_small_blocks):
+def test_dropout_has_the_right_second_derivative(in_small_blocks):
     dropped = lambda x: seeded(fast_dropout.fast_dropout, x, 0.3).square()  # noqa: E731
     assert torch.autograd.gradgradcheck(dropped, [draw(4, 5)])
 
 
-def test_cross_entropy_to_the_second_order(in_small_blocks):
+def test_cross_entropy_has_the_right_second_derivative(in_small_blocks):
     loss = lambda logits: losses.cross_entropy(logits, LABELS, 3)  # noqa: E731
     assert loss(draw(7, 10)).grad_fn.next_functions[0][0].name().startswith("LargeCrossEntropy")
     assert torch.autograd.gradcheck(loss, [draw(7, 10)])
@@ -60,7 +60,7 @@ def test_cross_entropy_to_the_second_order(in_small_blocks):
 
 @pytest.mark.parametrize("name", ["BertForPreTraining", "BertForMaskedLM"])
 def test_gradient_penalty_of_a_whole_model(name, monkeypatch):
-    """d|g|^2/dw with the hand-written cross-entropy and with torch's."""
+    """The derivative of the squared gradient norm is the same with the hand-written cross-entropy and with torch's."""
     model, inputs = ours(name, "eager"), make_inputs(name)
     labels, found = make_labels(name, inputs), []
     for large in (0, 1 << 40):
@@ -73,8 +73,8 @@ def test_gradient_penalty_of_a_whole_model(name, monkeypatch):
         torch.testing.assert_close(first, second, rtol=1e-9, atol=1e-9)
 
 
-def test_torch_func_transforms(in_small_blocks):
-    """grad, vmap of grad and jvp-free hessians of the loss; dropout under grad."""
+def test_the_transforms_of_torch_func_work(in_small_blocks):
+    """torch.func.grad and vmap of grad work for the loss, and grad for dropout."""
     logits = draw(7, 10).detach()
     expected = torch.autograd.functional.jacobian(lambda x: F.cross_entropy(x, LABELS, reduction="sum") / 3, logits)
     found = torch.func.grad(lambda x: losses.cross_entropy(x, LABELS, 3))(logits)
@@ -89,7 +89,7 @@ def test_torch_func_transforms(in_small_blocks):
 
 @pytest.mark.parametrize("length", [4, 9])
 def test_additive_masks_of_the_caller_train_with_fast_dropout(in_small_blocks, length):
-    """A float mask (B, 1, L, L), finite numbers among it, as ALiBi and prefix masks have."""
+    """The mask has the shape (B, 1, L, L) and finite numbers, as those of ALiBi and of prefixes have."""
     query, key, value = draw(3, 2, 4, length, 6).detach().unbind(0)
     bias = torch.linspace(-1, 0, length, dtype=torch.float64).expand(2, 1, length, length)
     found = fast_dropout.fast_dropout_attention(None, query, key, value, bias, 0.0, 0.4, keep_weights=False)[0]

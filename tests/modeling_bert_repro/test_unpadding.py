@@ -1,4 +1,4 @@
-"""Real tokens only: equal to the padded path and to transformers, in every head, mask, mode and back-end."""
+"""Computing real tokens only gives the numbers of the padded path and of transformers, for all heads and masks."""
 
 import json
 from itertools import pairwise
@@ -29,7 +29,7 @@ MASKS = ("right", "left", "holes", "mixed")
 
 
 def padded_inputs(name: str, case: str) -> dict[str, torch.Tensor]:
-    """Inputs with sequences of equal and of different lengths; the first position may be padding."""
+    """Inputs whose sequences have equal and different lengths. Their first position may be padding."""
     inputs = make_inputs(name)
     mask = inputs["attention_mask"]
     if case in ("right", "mixed"):
@@ -42,7 +42,7 @@ def padded_inputs(name: str, case: str) -> dict[str, torch.Tensor]:
 
 
 def layer_shapes(model) -> list[tuple[int, ...]]:
-    """Filled with the shape of the first layer's input at every call."""
+    """A list to which every call of the model adds the shape of the first layer's input."""
     seen = []
     encoder = (model if isinstance(model, BertModel) else model.bert).encoder
     encoder.layer[0].register_forward_pre_hook(lambda _, args: seen.append(tuple(args[0].shape)))
@@ -61,7 +61,7 @@ def flatten_outputs(outputs) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("case", MASKS)
 @every_class
 def test_equals_the_padded_path_at_real_positions(name, case, attention):
-    """Outputs, loss and gradients; labels lie on padding too, and count as in the padded path."""
+    """Outputs, loss and gradients are equal. Some labels are at padding, and count as in the padded path."""
     model = ours(name, attention)
     inputs = padded_inputs(name, case)
     labels = {} if name == "BertForQuestionAnswering" else make_labels(name, inputs)
@@ -101,11 +101,11 @@ def test_switched_on_it_equals_transformers_where_padding_cannot_be_seen(name, c
     own(**inputs, **labels, unpad_inputs=False)
     own.config.unpad_inputs = False
     own(**inputs, **labels)
-    assert [shape[0] == 1 for shape in shapes] == [True, False, False], "one row of tokens"
+    assert [shape[0] == 1 for shape in shapes] == [True, False, False], "without padding there is one row of tokens"
 
 
 def record(path: str, found: dict):
-    """A forward hook that keeps what a module got and gave."""
+    """A forward hook that stores the input and the output of a module."""
 
     def hook(module, args, output) -> None:
         found[f"{path} in"], found[f"{path} out"] = args[0].detach(), output.detach()
@@ -117,7 +117,9 @@ def record(path: str, found: dict):
 @pytest.mark.parametrize("training", [False, True])
 @every_class
 def test_with_nothing_set_every_module_sees_what_transformers_modules_see(name, training, case):
-    """Hooks, NEFTune, Opacus and captum look inside: the same modules get and give tensors of the same numbers."""
+    """Hooks, NEFTune, Opacus and captum look inside the network. They find the same modules, with the same numbers in
+    their inputs and outputs.
+    """
     own, reference = pair(name, "sdpa")
     inputs = make_inputs(name) if case == "none" else padded_inputs(name, case)
     labels = make_labels(name, inputs)
@@ -137,7 +139,7 @@ def test_with_nothing_set_every_module_sees_what_transformers_modules_see(name, 
 
 @every_class
 def test_with_nothing_set_padding_states_are_those_of_transformers(name):
-    """Every position of every output, padding too, and the loss of question answering over all of them."""
+    """Every position of every output is the same, also at padding, and so is the question-answering loss over them."""
     own, reference = pair(name, "sdpa")
     inputs = padded_inputs(name, "right")
     labels = make_labels(name, inputs)
@@ -158,7 +160,7 @@ def test_padding_positions_hold_zeros_and_the_lowest_span_score():
 
 @pytest.mark.parametrize("unpad, share", [(True, 0.0), ("auto", 0.0), ("auto", 1.0)])
 def test_span_loss_is_over_the_real_positions(unpad, share, monkeypatch):
-    """Against transformers' logits and a softmax that leaves padding out; also where "auto" takes the padded path."""
+    """The loss is that of transformers' logits with a softmax over real positions, even if "auto" computes padding."""
     monkeypatch.setattr(fast_path, "SMALLEST_SHARE", share)
     name = "BertForQuestionAnswering"
     own, reference = pair(name, "sdpa")
@@ -191,7 +193,7 @@ def test_everything_in_the_encoder_but_attention_sees_real_tokens_only(name):
     model(**inputs, unpad_inputs=True)
     tokens = int(inputs["attention_mask"].sum())
     assert tokens < inputs["attention_mask"].numel()
-    if name in POOLED:  # behind the last attention: eight modules at [CLS]
+    if name in POOLED:  # After the last attention, eight modules see [CLS] only.
         assert sizes[-8:] == [inputs["attention_mask"].shape[:-1].numel()] * 8
         del sizes[-8:]
     assert len(sizes) > 16 and set(sizes) == {tokens}
@@ -203,7 +205,7 @@ READ = {"BertForPreTraining": 8, "BertForMaskedLM": 4, **dict.fromkeys(POOLED, 4
 @pytest.mark.parametrize("case", ["none", "mixed"])
 @every_class
 def test_the_last_layer_is_computed_where_it_is_read(name, case):
-    """At labelled positions and [CLS]. Losses, outputs and gradients are those of transformers all the same."""
+    """It is computed at labelled positions and at [CLS]. Losses, outputs and gradients remain those of transformers."""
     own, reference = pair(name, "sdpa")
     own.config.sparse_prediction, own.config.unpad_inputs = True, "auto"
     inputs = make_inputs(name) if case == "none" else padded_inputs(name, case)
@@ -230,7 +232,7 @@ def test_the_last_layer_is_computed_where_it_is_read(name, case):
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("is_decoder", [False, True])
 def test_no_sequence_attends_to_its_neighbour(attention, is_decoder):
-    """A change in one row changes no bit of another, though rows of one length share a call."""
+    """A change in one row changes no bit of another row, although rows of equal length share one call of attention."""
     model = ours("BertModel", attention, is_decoder=is_decoder)
     inputs = padded_inputs("BertModel", "right")
     shapes = layer_shapes(model)
@@ -248,7 +250,7 @@ def test_no_sequence_attends_to_its_neighbour(attention, is_decoder):
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("case", ["right", "left", "holes"])
-def test_left_to_right_attention(attention, case):
+def test_left_to_right_attention_equals_the_padded_path(attention, case):
     model = ours("BertForMaskedLM", attention, is_decoder=True)
     inputs = padded_inputs("BertForMaskedLM", case)
     real = inputs["attention_mask"].bool()
@@ -259,7 +261,7 @@ def test_left_to_right_attention(attention, case):
 
 
 @pytest.mark.parametrize("extra", ["positions", "no token types", "embeddings"])
-def test_the_other_inputs(extra):
+def test_other_forms_of_input_equal_the_padded_path(extra):
     model = ours("BertForTokenClassification", "sdpa")
     inputs = padded_inputs("BertForTokenClassification", "left")
     real = inputs["attention_mask"].bool()
@@ -278,8 +280,8 @@ def test_the_other_inputs(extra):
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("case", ["right", "left"])
-def test_attention_dropout_is_respected(attention, case):
-    """At probability 1 nothing is attended to, so the first layer's outputs know their own token only."""
+def test_attention_dropout_acts_on_real_tokens(attention, case):
+    """With probability 1 no token attends to anything, so that padding cannot make a difference."""
     model = ours("BertForSequenceClassification", attention, attention_probs_dropout_prob=1.0, hidden_dropout_prob=0.0)
     model.train()
     inputs = padded_inputs("BertForSequenceClassification", case)
@@ -295,13 +297,13 @@ def test_attention_dropout_is_respected(attention, case):
 
 @every_class
 @pytest.mark.parametrize("use_reentrant", [False, True])
-def test_gradient_checkpointing(name, use_reentrant):
+def test_gradient_checkpointing_without_padding_changes_nothing(name, use_reentrant):
     model = ours(name, "sdpa", hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0).train()
     inputs = padded_inputs(name, "mixed")
     labels = {} if name == "BertForQuestionAnswering" else make_labels(name, inputs)
     found = []
     for checkpointing in (False, True):
-        if checkpointing:  # renamed in transformers 5.2x, the old name warns there
+        if checkpointing:  # transformers 5.2x renamed the method and warns of the old name.
             enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
             enable({"use_reentrant": use_reentrant})
         outputs = model(**inputs, **labels, unpad_inputs=True)
@@ -310,7 +312,7 @@ def test_gradient_checkpointing(name, use_reentrant):
     assert_same(found[1], found[0])
 
 
-def test_autocast():
+def test_autocast_gives_nearly_the_loss_of_the_padded_path():
     model = ours("BertForSequenceClassification", "sdpa").float()
     inputs = padded_inputs("BertForSequenceClassification", "mixed")
     labels = make_labels("BertForSequenceClassification", inputs)
@@ -323,8 +325,8 @@ def test_autocast():
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch's, at a graph break
-def test_compiled_with_bounded_recompilation():
-    """Choosing tokens is the one graph break; lengths become symbols, so new ones compile nothing."""
+def test_a_compiled_model_is_recompiled_a_bounded_number_of_times():
+    """Choosing the tokens is the only graph break. Lengths become symbols, so that new lengths compile nothing."""
     name = "BertForSequenceClassification"
     model = ours(name, "sdpa")
     graphs = []
@@ -338,11 +340,11 @@ def test_compiled_with_bounded_recompilation():
         expected = model(**inputs, unpad_inputs=False).logits
         torch.testing.assert_close(compiled(**inputs, unpad_inputs=True).logits, expected, rtol=0, atol=1e-9)
         counts.append(len(graphs))
-    assert counts[-1] == counts[2], f"graphs after each step: {counts}"
+    assert counts[-1] == counts[2], f"the numbers of graphs after each step are {counts}"
     torch._dynamo.reset()
 
 
-def test_compiled_by_default_without_graph_breaks():
+def test_a_model_without_the_switch_compiles_without_graph_breaks():
     model = ours("BertForSequenceClassification", "sdpa")
     inputs = padded_inputs("BertForSequenceClassification", "right")
     torch._dynamo.reset()
@@ -365,7 +367,7 @@ def test_what_takes_the_padded_path():
     assert not uses_tokens(ours(name, "sdpa"), right, unpad_inputs=True, output_hidden_states=True)
     assert not uses_tokens(ours(name, "sdpa", output_hidden_states=True), right, unpad_inputs=True)
     assert not uses_tokens(ours(name, "sdpa", chunk_size_feed_forward=3), right, unpad_inputs=True)
-    assert not uses_tokens(ours(name, "sdpa"), make_inputs(name), unpad_inputs=True), "no padding"
+    assert not uses_tokens(ours(name, "sdpa"), make_inputs(name), unpad_inputs=True), "there is no padding"
     model = ours(name, "sdpa")
     model.config._attn_implementation = "flex_attention"
     assert fast_path.choose_tokens(model.bert, right["attention_mask"], True, None, {}) is None
@@ -373,7 +375,7 @@ def test_what_takes_the_padded_path():
     assert not uses_tokens(ours(name, "sdpa"), {**right, "attention_mask": whole}, unpad_inputs=True)
     empty = {**right, "attention_mask": right["attention_mask"].clone()}
     empty["attention_mask"][1] = 0
-    assert not uses_tokens(ours(name, "sdpa"), empty, unpad_inputs=True), "a sequence without a real token"
+    assert not uses_tokens(ours(name, "sdpa"), empty, unpad_inputs=True), "a sequence has no real token"
     left = padded_inputs("BertModel", "left")
     decoder = ours("BertModel", "sdpa", is_decoder=True)
     assert not uses_tokens(decoder, left, unpad_inputs=True), "the pooled position is padding and sees nothing"
@@ -400,14 +402,14 @@ def test_auto_removes_padding_that_shows_if_it_is_worth_removing(name):
     assert not uses_tokens(model, inputs, unpad_inputs=False)
     if name == "BertForQuestionAnswering":
         torch._dynamo.reset()
-        compiled = torch.compile(model, backend="eager", fullgraph=True)  # no graph break: the padded path
+        compiled = torch.compile(model, backend="eager", fullgraph=True)  # The padded path has no graph break.
         assert compiled(**inputs)[0].isfinite().all()
     inputs["attention_mask"][:] = 1
     inputs["attention_mask"][0, ..., -1:] = 0
     assert not uses_tokens(model, inputs)
 
 
-def test_another_switch_is_refused():
+def test_an_unknown_value_of_the_switch_is_refused():
     model = BertForMaskedLM(tiny_config())
     model.config.unpad_inputs = "always"
     with pytest.raises(ValueError, match=r"unpad_inputs to be True, False, \"auto\" or None, got 'always'"):
@@ -424,7 +426,7 @@ def test_an_exported_model_takes_the_padded_path():
 
 
 def by_sequences(module, query, key, value, attention_mask, dropout=0.0, scaling=None, **lengths):
-    """What a variable-length kernel computes, written out for each sequence; (1, N, T, D) -> (1, T, N, D)."""
+    """What a kernel for variable lengths computes, sequence by sequence. Shapes: (1, N, T, D) -> (1, T, N, D)."""
     assert query.shape[0] == 1 and attention_mask is None
     assert torch.equal(lengths["cu_seq_lens_q"], lengths["cu_seq_lens_k"])
     assert lengths["cu_seq_lens_q"].dtype == torch.int32
@@ -439,7 +441,7 @@ def by_sequences(module, query, key, value, attention_mask, dropout=0.0, scaling
 
 @pytest.mark.parametrize("kernel", ["flash_attention_2", "varlen"])
 def test_variable_length_kernels_get_their_arguments(kernel, monkeypatch):
-    """The kernels need CUDA; a plain loop in their place must give the padded path's numbers."""
+    """The kernels need CUDA. A plain loop in their place must give the numbers of the padded path."""
     model = ours("BertForSequenceClassification", "sdpa")
     inputs = padded_inputs("BertForSequenceClassification", "right")
     expected = model(**inputs, unpad_inputs=False).logits
@@ -462,14 +464,14 @@ def test_variable_length_kernels_get_their_arguments(kernel, monkeypatch):
         )
         model.config._attn_implementation = kernel
     logits = model(**inputs, unpad_inputs=True).logits
-    assert len(calls) == 2, "one call a layer"
+    assert len(calls) == 2, "expected one call for each layer"
     torch.testing.assert_close(logits, expected, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 @pytest.mark.parametrize("is_decoder", [False, True])
 def test_a_packed_row_equals_separate_rows(attention, is_decoder):
-    """Sequences of 9, 4 and 4 tokens end to end, 17 in all where the network has 12 positions."""
+    """Sequences of 9, 4 and 4 tokens make one row of 17, although the network has 12 positions."""
     name = "BertForMaskedLM"
     model = ours(name, attention, is_decoder=is_decoder)
     inputs = make_inputs(name, batch=3)
@@ -525,10 +527,10 @@ def test_a_mask_of_another_shape_is_refused():
         model(torch.ones(2, 9).long(), mask, unpad_inputs=True)
 
 
-def test_hand_worked_tokens():
+def test_the_choice_of_tokens_worked_by_hand():
     mask = torch.tensor([[1, 1, 1, 0], [0, 1, 1, 0], [1, 0, 1, 0]])
     tokens = find_tokens(mask, None, 0.0, True)
-    assert tokens.cells.tolist() == [5, 6, 8, 10, 0, 1, 2], "shortest first"
+    assert tokens.cells.tolist() == [5, 6, 8, 10, 0, 1, 2], "the shortest sequences come first"
     assert tokens.limits.tolist() == [0, 2, 4, 7] and tokens.runs == ((2, 2), (1, 3))
     assert tokens.mask.int().tolist() == [[1, 1, 0], [1, 1, 0], [1, 1, 1]]
     assert tokens.place.tolist() == [0, 1, 3, 4, 6, 7, 8]
@@ -559,8 +561,8 @@ def test_the_switch_is_not_saved(tmp_path):
 @pytest.mark.parametrize("name", CLASSES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
-def test_on_cuda(name, dtype, dropout):
-    """Real positions and gradients against the padded path; with dropout in training, finite ones."""
+def test_cuda_equals_the_padded_path(name, dtype, dropout):
+    """Real positions and gradients are those of the padded path. In training with dropout, gradients are finite."""
     shape = {"hidden_size": 64, "num_attention_heads": 1, "max_position_embeddings": 128}
     model = ours(name, "sdpa", attention_probs_dropout_prob=dropout, hidden_dropout_prob=0.0, **shape)
     model = model.to("cuda", dtype).train(dropout > 0)

@@ -1,4 +1,4 @@
-"""Building and opening a corpus, in one process and several; test_documents.py has the reading of documents."""
+"""Building a corpus in one process or several, and opening it. test_documents.py tests the reading of documents."""
 
 import os
 import pickle
@@ -76,7 +76,7 @@ def test_special_tokens_written_in_the_text_stay_text(tmp_path, tokenizer):
     assert pieces == ["the", "dog", "[", "sep", "]", "the", "cat", "[", "sep", "]"]
 
 
-def test_sentences_without_tokens_are_counted_not_kept(tmp_path, tokenizer):
+def test_sentences_without_tokens_are_counted_but_not_kept(tmp_path, tokenizer):
     documents = [["\u200b", "The dog. The cat."], ["\u200b"], [], ["A bird."]]
     corpus = build_corpus(documents, tokenizer, tmp_path / "c")
     assert corpus.documents.tolist() == [0, 2, 3]
@@ -127,19 +127,19 @@ def test_processes_share_the_work_and_write_the_same_bytes(tmp_path, tokenizer, 
     for rank in range(world_size):
         encoded.clear()
         encode_part(documents, tokenizer, tmp_path / "c", rank, world_size)
-        assert len(encoded) == len(range(rank, chunks, world_size))  # and no more
+        assert len(encoded) == len(range(rank, chunks, world_size))  # The process encoded its own part and no more.
     encoded.clear()
     together = build_corpus(documents, tokenizer, tmp_path / "c", processes=world_size)
     assert encoded == []
     assert data_bytes(together.path) == data_bytes(alone.path)
     assert together.manifest == alone.manifest
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "c"]
-    encode_part(documents, tokenizer, tmp_path / "c", 0, world_size)  # what stands is not encoded again
+    encode_part(documents, tokenizer, tmp_path / "c", 0, world_size)  # Finished chunks are not encoded again.
     assert encoded == []
 
 
 @pytest.mark.parametrize("cut", [1, 40, 300])
-def test_an_interrupted_share_and_an_interrupted_join_are_continued(tmp_path, tokenizer, monkeypatch, cut):
+def test_interrupted_encoding_and_interrupted_joining_of_parts_go_on(tmp_path, tokenizer, monkeypatch, cut):
     monkeypatch.setattr(corpus_module, "_CHUNK_CHARACTERS", 200)
     monkeypatch.setattr(corpus_module, "COMMIT_SECONDS", -1.0)
     documents = random_documents(40)
@@ -166,7 +166,7 @@ def test_an_interrupted_share_and_an_interrupted_join_are_continued(tmp_path, to
     assert data_bytes(build_corpus(documents, tokenizer, tmp_path / "c", processes=2).path) == data_bytes(alone.path)
 
 
-def test_shares_of_another_text_are_not_taken(tmp_path, tokenizer):
+def test_parts_of_another_text_are_not_used(tmp_path, tokenizer):
     encode_part(DOCUMENTS, tokenizer, tmp_path / "c", 0, 2)
     encode_part(DOCUMENTS, tokenizer, tmp_path / "c", 1, 2)
     with pytest.raises(OSError, match=r"shares-2-.*part-0\.bin"):
@@ -205,18 +205,18 @@ def test_an_interrupted_build_is_continued(tmp_path, tokenizer, monkeypatch):
             build_corpus(documents, tokenizer, tmp_path / "c")
         with pytest.raises(ValueError, match="not a finished corpus"):
             Corpus.open(tmp_path / "c")
-    # What a kill in the middle of a write leaves behind the last commit is cut off.
+    # A kill in the middle of a write leaves bytes after the last commit. They are cut off.
     with open(tmp_path / "c.building" / "tokens.bin", "ab") as file:
         file.write(b"half a chunk")
     monkeypatch.setattr(encoding, "encode_lines", encode_until(None))
     resumed = build_corpus(documents, tokenizer, tmp_path / "c")
     assert data_bytes(resumed.path) == data_bytes(whole.path)
     lines = [line for chunk in encoded for line in chunk]
-    assert lines == list(corpus_module._lines_of(documents))  # nothing was encoded twice
+    assert lines == list(corpus_module._lines_of(documents))  # Nothing was encoded twice.
     assert not (tmp_path / "c.building").exists()
 
 
-def test_another_source_does_not_go_on_where_this_one_stopped(tmp_path, tokenizer):
+def test_a_build_of_another_text_does_not_go_on_from_an_old_draft(tmp_path, tokenizer):
     (tmp_path / "a.txt").write_text(TEXT)
     key = {"format": 1, "sources": ["another"], "tokenizer_sha256": "x"}
     writer = CorpusWriter(tmp_path / "c", key, np.dtype("<u2"))
@@ -262,7 +262,7 @@ def test_a_killed_build_leaves_no_corpus(tmp_path):
     assert (finished.returncode, finished.stdout.strip()) == (0, "80"), finished.stderr
 
 
-def test_a_second_builder_is_turned_away(tmp_path, tokenizer):
+def test_a_second_process_that_builds_the_same_corpus_is_refused(tmp_path, tokenizer):
     writer = CorpusWriter(tmp_path / "c", {}, np.dtype("<u2"))
     with pytest.raises(ValueError, match="another process is building this corpus"):
         build_corpus(DOCUMENTS, tokenizer, tmp_path / "c")
@@ -280,14 +280,16 @@ def test_a_draft_that_lost_bytes_is_refused(tmp_path):
         writer.close()
     file = tmp_path / "c.building" / "sentences.bin"
     file.write_bytes(file.read_bytes()[:-lost])
-    for _ in range(2):  # the draft is not left locked
+    for _ in range(2):  # The second time shows that the draft is not locked.
         with pytest.raises(ValueError, match=r"sentences\.bin: cut short; delete"):
             CorpusWriter(tmp_path / "c", {}, np.dtype("<u2"))
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="this system does not say which file it is")
-def test_what_counts_as_done_is_synced_before(tmp_path, monkeypatch):
-    """After a power cut: ids, then how far they go, then unigrams and manifest, then the name."""
+def test_data_is_synced_before_it_counts(tmp_path, monkeypatch):
+    """So that a power cut loses nothing that counts, the ids are synced before the record of the progress, and the
+    unigrams and the manifest before the rename.
+    """
     writer, events = CorpusWriter(tmp_path / "c", {}, np.dtype("<u2")), []
     sync, replace, rename = os.fsync, os.replace, os.rename
 
@@ -404,22 +406,22 @@ def test_pairs_need_two_documents_and_two_sentences(tmp_path, tokenizer, documen
     (tmp_path / "a.txt").write_text("\n\n".join("\n".join(document) for document in documents) + "\n.\n")
     with pytest.raises(ValueError, match="next-sentence prediction needs at least 2 documents"):
         build_corpus(documents, tokenizer, tmp_path / "c")
-    assert list(tmp_path.glob("c*")) == []  # refused before anything is written
+    assert list(tmp_path.glob("c*")) == []  # It was refused before anything was written.
 
 
-def test_pairs_in_files_and_in_generated_documents(tmp_path, tokenizer):
+def test_too_few_documents_are_refused_in_files_and_generators(tmp_path, tokenizer):
     (tmp_path / "a.txt").write_text("The dog. The cat.\n")
     with pytest.raises(ValueError, match="got 1 documents, the longest of 2 sentences"):
         build_corpus([tmp_path / "a.txt"], tokenizer, tmp_path / "c")
     corpus = build_corpus(iter(DOCUMENTS), tokenizer, tmp_path / "c", fingerprint="those")
-    assert corpus.documents.tolist() == [0, 3, 5]  # what was looked at is read again
+    assert corpus.documents.tolist() == [0, 3, 5]  # The documents that the check consumed are there too.
 
 
 def test_one_document_is_enough_without_pairs(tmp_path, tokenizer):
     assert build_corpus([["The dog."]], tokenizer, tmp_path / "c", need_pairs=False).num_sentences == 1
 
 
-def test_wrong_arguments(tmp_path, tokenizer):
+def test_wrong_arguments_of_build_corpus_are_refused(tmp_path, tokenizer):
     with pytest.raises(ValueError, match="expected a list of files or documents"):
         build_corpus("a.txt", tokenizer, tmp_path / "c")
     with pytest.raises(ValueError, match="need `fingerprint`"):

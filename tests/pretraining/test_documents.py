@@ -1,4 +1,4 @@
-"""training/pretraining/documents.py: what is read from files, and what is refused."""
+"""training/pretraining/documents.py reads documents from files, and refuses bad files."""
 
 import gzip
 import json
@@ -37,7 +37,7 @@ def test_every_kind_of_file_gives_the_same_documents(tmp_path):
     assert len(files) == 8
     for file in files:
         assert list(read_documents([file])) == DOCUMENTS, file
-    assert list(read_documents(files)) == DOCUMENTS * 8  # a document never goes on in the next file
+    assert list(read_documents(files)) == DOCUMENTS * 8  # A document never goes on in the next file.
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_every_kind_of_file_gives_the_same_documents(tmp_path):
         ("a.txt", b"fine\nnot \xff\n", r"a\.txt:2: expected UTF-8 text, got byte 0xff at column 5; convert the file"),
         ("a.csv", b"text\n", r"a\.csv: unknown kind"),
         ("a.txt.xz", lzma.compress(b"some text\n" * 50)[:-20], r"a\.txt\.xz:\d+: damaged \.xz file"),
-        ("a.txt.gz", gzip.compress(b"some text\n" * 50)[:-9], r"a\.txt\.gz:\d+: damaged \.gz file"),
+        ("a.txt.gz", gzip.compress(b"some text\n" * 50, mtime=0)[:-9], r"a\.txt\.gz:\d+: damaged \.gz file"),
         ("a.txt.gz", b"plain text", r"a\.txt\.gz:1: damaged \.gz file"),
         (
             "a.jsonl",
@@ -105,10 +105,10 @@ def parquet_of(texts, **settings):
 
 
 def test_200_malformed_inputs_are_refused_or_read_to_the_end(tmp_path):
-    """Bytes changed, cut off or put in anywhere, in every kind of file.
+    """Bytes are changed, inserted or cut off at any place of every kind of file.
 
-    What is not refused, by file and line or row, is read to its end: packed files as `gzip` and `lzma` would have
-    unpacked them whole, text line by line as it stands.
+    Either the file is refused, with its name and the line or row, or it is read to its end: packed files as `gzip` and
+    `lzma` unpack them, text line by line.
     """
     rng = np.random.default_rng(5)
     text, texts = TEXT.encode() * 30, [f"Row {number}.\nIt was far." for number in range(50)]
@@ -132,7 +132,7 @@ def test_200_malformed_inputs_are_refused_or_read_to_the_end(tmp_path):
             del damaged[place:]
         elif kind == 1:
             damaged[place:place] = rng.bytes(rng.integers(1, 40))
-        else:  # any bytes, or letters and signs
+        else:  # Kind 2 writes any bytes, kind 3 letters and signs.
             for position in rng.integers(0, len(damaged), 2):
                 damaged[position] = rng.integers(0, 256) if kind == 2 else rng.integers(32, 127)
         file = tmp_path / name
@@ -156,7 +156,7 @@ def test_200_malformed_inputs_are_refused_or_read_to_the_end(tmp_path):
 
 
 SETTINGS = dict.fromkeys(audit.SETTINGS, 1)
-RECORDS = {  # what a run writes, and who reads it again
+RECORDS = {  # the files that a run writes, and the functions that read them again
     "run.json": ({"flags": SETTINGS | {"seed": 1}}, audit.read_run),
     "metrics.jsonl": ({"event": "train", "step": 1}, lambda folder: read_events(folder / "metrics.jsonl")),
     "manifest.json": ({"key": {"format": 1}, "manifest_sha256": "0"}, read_manifest),

@@ -1,24 +1,22 @@
-"""The same loss, or say why: ten steps of pre-training on a fixed text, compared with recorded losses.
+"""Ten steps of pre-training on a fixed text have the recorded losses.
 
-A change of data order, masks, network, loss, optimiser or schedule moves these numbers. If that was
-the intention, write the file anew and say in the commit message what moved them:
+A change of the data order, the masks, the network, the loss, the optimiser or the schedule changes these numbers. If
+the change is intended, record new numbers, and explain them in the commit message:
 
-    python tests/pretraining/test_golden_losses.py
+    python -m tests.pretraining.test_golden_losses
 
-Nothing random here depends on machine or versions: order, masks and weights are hashes. torch's own initialisation
-changed between 2.11 and 2.13, and its dropout masks come from MKL where there is MKL: both are left out.
+No random number here depends on the machine or on versions, because order, masks and weights come from hashes.
+torch's own initialisation is not used because it changed between 2.11 and 2.13, nor its dropout, because torch draws
+the masks with MKL where MKL is installed.
 """
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from transformers import BertConfig
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tokenization import build_tokenizer
@@ -33,11 +31,13 @@ from training.pretraining.masking import random_bits, uniform
 
 GOLDEN = Path(__file__).with_name("golden_losses.json")
 STEPS = 10
-# Rounding: the same steps in float64, with eager attention, on two threads or in other micro-batches differ from the
-# recorded ones by at most 3.0e-7 of the value, the last digits of float32; torch 2.11 with transformers 5.17 gives them
-# exactly. Another BLAS only adds in another order. Of the mistakes tried, LayerNorm's eps 1e-5 for 1e-12 is the
-# smallest and moves a gradient norm by 3.6e-5 of its value; no weight decay 1.5e-4, decayed biases 1.5e-4, tanh GELU
-# 1.5e-4, Adam's eps 1e-8 1.9e-4, a learning rate 1 % off 4.2e-3, a schedule one step too long 4.9e-2.
+# This allows for rounding. The same steps in float64, with eager attention, on two threads or in other micro-batches
+# differ from the recorded ones by at most 3.0e-7 of the value, which are the last digits of float32; torch 2.11 with
+# transformers 5.17 gives exactly the recorded ones. Another BLAS adds in another order, which is no larger difference.
+# Mistakes make larger differences. LayerNorm's eps 1e-5 instead of 1e-12 made the smallest one of those that were
+# tried: a gradient norm changed by 3.6e-5 of its value. The others were no weight decay (1.5e-4), decayed biases
+# (1.5e-4), tanh GELU (1.5e-4), Adam's eps 1e-8 (1.9e-4), a learning rate that is 1 % wrong (4.2e-3), and a schedule
+# that is one step too long (4.9e-2).
 TOLERANCE = 3e-6
 
 OBJECTIVES = {
@@ -63,7 +63,7 @@ def documents() -> list[list[str]]:
 
 
 def vocabulary() -> list[str]:
-    """Whole words but for those of 7 letters or more, which are two pieces."""
+    """Words of up to 6 letters are one piece, longer ones are two."""
     words = sorted({word for phrases in (SUBJECTS, VERBS, OBJECTS, TIMES) for p in phrases for word in p.split()})
     pieces = [piece for word in words for piece in ([word] if len(word) < 7 else [word[:4], "##" + word[4:]])]
     return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *dict.fromkeys(pieces)]
@@ -71,7 +71,7 @@ def vocabulary() -> list[str]:
 
 @torch.no_grad()
 def with_fixed_weights(model):
-    """Uniform with a deviation of 0.1: with BERT's 0.02 the activations of so narrow a network are nearly linear."""
+    """Uniform weights with a standard deviation of 0.1. With the 0.02 of BERT, so narrow a network is nearly linear."""
     for number, (name, weight) in enumerate(sorted(model.named_parameters())):
         values = uniform(random_bits(number, np.arange(weight.numel()))).reshape(weight.shape)
         weight.copy_(torch.from_numpy((values - 0.5) * 0.35 + name.endswith("LayerNorm.weight")))
@@ -79,7 +79,7 @@ def with_fixed_weights(model):
 
 
 def losses(objective: str, folder: Path, **changes) -> list[dict[str, float]]:
-    """Loss, its parts and the gradient norm of every step."""
+    """The loss, its parts and the gradient norm of every step."""
     from accelerate import Accelerator
 
     flags = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "seed": 7} | changes
@@ -114,7 +114,7 @@ def test_losses_are_the_recorded_ones(objective, tmp_path):
     recorded = json.loads(GOLDEN.read_text())["losses"][objective]
     found = losses(objective, tmp_path)
     for number, (now, then) in enumerate(zip(found, recorded, strict=True), 1):
-        assert now == pytest.approx(then, rel=TOLERANCE), f"step {number}; see this file's header"
+        assert now == pytest.approx(then, rel=TOLERANCE), f"step {number} differs; the header of this file says more"
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""training/pretraining/instances.py and segments.py: what a batch holds, and that it is a function of its position."""
+"""training/pretraining/instances.py and segments.py: what is in a batch, which depends on its position only."""
 
 import numpy as np
 import pytest
@@ -19,15 +19,15 @@ NUM_WORDS = 8_000
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    """Every token of a test corpus is a word of its own, so that a token tells where it comes from."""
+    """Every token of a test corpus is a different word, so that a token shows where it comes from."""
     vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(NUM_WORDS))]
     return BertTokenizer(vocab={word: number for number, word in enumerate(vocab)})
 
 
 def make_corpus(path, tokenizer, documents):
-    """A corpus whose documents have sentences of the given lengths; its token number t is id t + 5.
+    """A corpus whose documents have sentences of the given lengths. Its token number t has the id t + 5.
 
-    Behind NUM_WORDS tokens the ids begin again.
+    After NUM_WORDS tokens the ids begin again.
     """
     number, texts = 0, []
     for lengths in documents:
@@ -62,7 +62,7 @@ def originals(batch):
 
 
 def pair_of(row, types, length):
-    """(ids of A, ids of B) of one unmasked row, after checking everything around them."""
+    """The ids of A and of B in one unmasked row, after a check of everything around them."""
     assert row[0] == CLS and row[length - 1] == SEP and (row[length:] == PAD).all()
     (middle,) = np.flatnonzero(row[1 : length - 1] == SEP) + 1
     assert types.tolist() == [0] * (middle + 1) + [1] * (length - middle - 1) + [0] * (len(row) - length)
@@ -74,7 +74,7 @@ def document_of(corpus, tokens):
     return np.searchsorted(starts, np.asarray(tokens) - 5, side="right") - 1
 
 
-# --- What a batch holds -----------------------------------------------------------------------------------
+# --- The content of a batch -------------------------------------------------------------------------------
 
 
 def test_pairs_are_spans_with_the_right_label(corpus, tokenizer):
@@ -92,12 +92,12 @@ def test_pairs_are_spans_with_the_right_label(corpus, tokenizer):
         originals(batch), batch["token_type_ids"].numpy(), batch["attention_mask"].numpy(), batch["next_sentence_label"]
     ):
         a, b = pair_of(row, types, mask.sum())
-        assert (np.diff(a) == 1).all() and (np.diff(b) == 1).all()  # contiguous text
+        assert (np.diff(a) == 1).all() and (np.diff(b) == 1).all()  # Both are contiguous text.
         (document,), (other,) = np.unique(document_of(corpus, a)), np.unique(document_of(corpus, b))
         if label == IS_NEXT:
             assert document == other and b[0] > a[-1]
             if len(a) + len(b) < LENGTH - 3:
-                assert b[0] == a[-1] + 1  # nothing was cut between them
+                assert b[0] == a[-1] + 1  # No token between them was cut away.
         else:
             assert document != other
 
@@ -109,7 +109,7 @@ def test_masks_are_15_percent_of_the_real_tokens(corpus, tokenizer):
 
 
 def test_no_sentence_is_lost(corpus, tokenizer):
-    # Sentences are at most 14 tokens: A or B never consists of cut sentences only, so each one shows.
+    # Sentences have at most 14 tokens, so that neither A nor B consists of cut sentences only.
     for epoch in (0, 1):
         instances = instances_of(corpus, tokenizer, max_seq_length=128)
         plan = instances.plan(epoch)
@@ -120,8 +120,8 @@ def test_no_sentence_is_lost(corpus, tokenizer):
             np.add.at(seen, start + length, -1)
         tokens = np.cumsum(seen)[:-1]
         sentences = np.add.reduceat(tokens, corpus.sentences[:-1])
-        assert (sentences > 0).mean() > 0.985  # only cutting to the maximum takes a sentence out
-        assert tokens.max() == 1  # and as A or true next, every token is used at most once
+        assert (sentences > 0).mean() > 0.985  # A sentence is lost only where a pair is cut to the maximal length.
+        assert tokens.max() == 1  # No token is used twice in A and in true next sentences.
 
 
 def test_nothing_is_lost_when_nothing_is_cut(tmp_path, tokenizer):
@@ -135,7 +135,7 @@ def test_nothing_is_lost_when_nothing_is_cut(tmp_path, tokenizer):
     assert np.array_equal(np.sort(np.concatenate(used)), np.arange(corpus.num_tokens))
 
 
-def test_short_sequences(corpus, tokenizer):
+def test_a_share_of_the_sequences_is_short(corpus, tokenizer):
     lengths = {}
     for share in (0.0, 0.1, 1.0):
         plan = instances_of(corpus, tokenizer, short_seq_prob=share, max_seq_length=64).plan(0)
@@ -150,9 +150,9 @@ def test_short_sequences(corpus, tokenizer):
 @pytest.mark.parametrize(
     ("a", "b", "capacity"), [(9, 3, 10), (3, 9, 10), (9, 9, 10), (9, 9, 11), (6, 5, 11), (5, 6, 11), (4, 5, 10)]
 )
-def test_cutting_is_googles(a, b, capacity):
+def test_cutting_is_that_of_google(a, b, capacity):
     expected_a, expected_b = a, b
-    while expected_a + expected_b > capacity:  # truncate_seq_pair of create_pretraining_data.py
+    while expected_a + expected_b > capacity:  # This is truncate_seq_pair of create_pretraining_data.py.
         if expected_a > expected_b:
             expected_a -= 1
         else:
@@ -172,7 +172,7 @@ def test_cuts_fall_on_both_ends(tmp_path, tokenizer):
 
 
 def google_share(documents, capacity, rng):
-    """Share of IsNext from Google's create_instances_from_document (short_seq_prob 0)."""
+    """The share of IsNext that Google's create_instances_from_document gives with short_seq_prob 0."""
     labels = []
     for lengths in documents:
         i, chunk, total = 0, [], 0
@@ -206,14 +206,14 @@ def test_labels_balance_on_short_documents_where_googles_do_not(tmp_path, tokeni
     assert (instances.plan(0).sat_out > 0) <= one_sentence
 
 
-def test_mostly_one_sentence_documents_take_turns(tmp_path, tokenizer):
+def test_one_sentence_documents_take_turns_where_they_are_the_majority(tmp_path, tokenizer):
     corpus = make_corpus(tmp_path / "c", tokenizer, [[9]] * 900 + [[9, 9]] * 100)
     instances = instances_of(corpus, tokenizer)
     plans = [instances.plan(epoch) for epoch in range(VARIANTS)]
     labels = np.concatenate([plan.label for plan in plans])
     assert (labels == NOT_NEXT).mean() == pytest.approx(0.5, abs=0.05)
     assert all(plan.sat_out > 700 for plan in plans)
-    assert len(np.unique(np.concatenate([plan.a_start for plan in plans]))) > 400  # others in each epoch
+    assert len(np.unique(np.concatenate([plan.a_start for plan in plans]))) > 400  # Every epoch has other ones.
 
 
 def test_negatives_are_drawn_from_everywhere(corpus, tokenizer):
@@ -241,7 +241,7 @@ def test_a_long_document_is_planned_in_pieces_without_loss(tmp_path, tokenizer, 
 
 @pytest.mark.realdata
 def test_labels_balance_on_real_paragraphs(tmp_path, real_data):
-    """The numbers of docs/data_pipeline.md: each paragraph of the held-out Wikipedia is a document."""
+    """These are the numbers of docs/data_pipeline.md. Each paragraph of the held-out Wikipedia is a document here."""
     real = BertTokenizer(vocab=str(real_data / "assets" / "uncased_vocab.txt"))
     text = read_documents([real_data / "text" / "wiki_heldout.txt"])
     corpus = build_corpus([[paragraph] for document in text for paragraph in document], real, tmp_path / "c")
@@ -269,7 +269,7 @@ def test_packed_segments_hold_every_token_once(corpus, tokenizer):
         tokens = row[1 : mask.sum() - 1]
         assert row[0] == CLS and row[mask.sum() - 1] == SEP and (np.diff(tokens) == 1).all()
         assert len(np.unique(document_of(corpus, tokens))) == 1
-        if len(tokens) == LENGTH - 2 or mask.sum() > 20:  # a short target may cut a sentence
+        if len(tokens) == LENGTH - 2 or mask.sum() > 20:  # Shorter instances may begin and end inside a sentence.
             assert tokens[0] - 5 in starts or tokens[-1] - 4 in ends
     assert (batch["labels"] != IGNORED).sum() > 0.13 * corpus.num_tokens
 
@@ -278,7 +278,7 @@ def test_packed_segments_are_full(tmp_path, tokenizer):
     corpus = make_corpus(tmp_path / "c", tokenizer, [[10] * 50, [100] * 3])
     instances = instances_of(corpus, tokenizer, objective="mlm", max_seq_length=42, short_seq_prob=0.0)
     lengths = instances.plan(0).a_length.tolist()
-    # 50 sentences of 10: twelve segments of 40 and one of 20; each 100 is continued: 40 + 40 + 20.
+    # 50 sentences of 10 tokens make twelve segments of 40 and one of 20. A sentence of 100 is cut into 40 + 40 + 20.
     assert sorted(lengths) == sorted([40] * 12 + [20] + [40, 40, 20] * 3)
 
 
@@ -288,11 +288,11 @@ def test_left_to_right_labels_are_the_next_tokens(corpus, tokenizer):
     assert (ids != MASK).all() and "next_sentence_label" not in batch
     labelled = labels != IGNORED
     assert torch.equal(labels[:, :-1][labelled[:, :-1]], ids[:, 1:][labelled[:, :-1]])
-    assert torch.equal(labelled.sum(1), batch["attention_mask"].sum(1) - 2)  # all but [CLS] and [SEP]
+    assert torch.equal(labelled.sum(1), batch["attention_mask"].sum(1) - 2)  # [CLS] and [SEP] have no labels.
     assert labelled[:, 0].all() and (labels != SEP).all()
 
 
-# --- A function of the position ---------------------------------------------------------------------------
+# --- An instance depends on its position only -------------------------------------------------------------
 
 
 def assert_same(one, two):
@@ -305,11 +305,11 @@ def assert_same(one, two):
 def test_a_batch_is_its_parts_wherever_it_is_cut(corpus, tokenizer, objective):
     instances = instances_of(corpus, tokenizer, objective=objective)
     size = instances.epoch_size(0)
-    start, stop = size - 11, size + 13  # across the end of an epoch
+    start, stop = size - 11, size + 13  # The batch lies in two epochs.
     whole = instances.batch(start, stop)
     for cut in (start + 1, size, stop - 5):
         fresh = instances_of(corpus, tokenizer, objective=objective)
-        later = fresh.batch(cut, stop)  # the later part first: nothing hangs on what came before
+        later = fresh.batch(cut, stop)  # The later part is made first, so that it cannot depend on the earlier one.
         earlier = fresh.batch(start, cut)
         assert_same(whole, {name: torch.cat([earlier[name], later[name]]) for name in whole})
 
@@ -392,7 +392,7 @@ def test_padding_to_the_longest_row(corpus, tokenizer):
         ({"mlm_probability": 2.0}, "mlm_probability is 2.0"),
     ],
 )
-def test_settings_out_of_range(corpus, tokenizer, settings, message):
+def test_settings_out_of_range_are_refused(corpus, tokenizer, settings, message):
     with pytest.raises(ValueError, match=message):
         instances_of(corpus, tokenizer, **settings)
 

@@ -1,4 +1,4 @@
-"""training/pretraining/masking.py: the rule, its statistics, and that the fast version is the readable one."""
+"""training/pretraining/masking.py: the rule and its statistics; the fast version equals the readable one."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def tokenizer():
 
 
 def random_rows(rng, batch, length, pieces=0.3):
-    """Padded pairs with some [UNK] and "##" pieces, also directly behind [CLS] and [SEP]."""
+    """Padded pairs with some [UNK] and some "##" pieces, which also stand directly after [CLS] and [SEP]."""
     ids = np.full((batch, length), PAD)
     for row in ids:
         end = rng.integers(3, length + 1)
@@ -37,7 +37,7 @@ def random_rows(rng, batch, length, pieces=0.3):
 
 
 def test_random_bits_are_splitmix64():
-    # The first outputs of splitmix64 seeded with 0, as published (Vigna, prng.di.unimi.it/splitmix64.c).
+    # These are the published first outputs of splitmix64 with seed 0 (Vigna, prng.di.unimi.it/splitmix64.c).
     published = [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F]
     assert [int(random_bits(counter)) for counter in range(3)] == published
 
@@ -57,7 +57,7 @@ def test_uniform_and_below_are_uniform():
     assert counts[7] == 0 and np.abs(counts[:7] - 10_000).max() < 400  # 4 standard deviations
 
 
-# --- The fast version is the readable one -----------------------------------------------------------------
+# --- The fast version equals the readable one -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("whole_word", [False, True])
@@ -71,10 +71,10 @@ def test_uniform_and_below_are_uniform():
         {"mlm_probability": 1.0},
     ],
 )
-def test_batch_equals_instances(tokenizer, settings, whole_word):
+def test_masking_a_batch_equals_masking_its_instances(tokenizer, settings, whole_word):
     rule = masking_rule(tokenizer, whole_word_mask=whole_word, **settings)
     ids = random_rows(np.random.default_rng(3), 60, 40, pieces=0.6)
-    ids[0, 1:-1] = UNK  # nothing can be masked here
+    ids[0, 1:-1] = UNK  # Nothing can be masked in this row.
     index = np.arange(1000, 1060)
     masked, labels = mask_batch(rule, ids.astype(np.uint16), 11, 4, index)
     for row in range(60):
@@ -113,7 +113,7 @@ def test_one_token_is_masked_in_the_shortest_sequence(tokenizer):
 @pytest.mark.parametrize(("mask", "random"), [(0.8, 0.1), (1.0, 0.0), (0.0, 1.0), (0.3, 0.0)])
 def test_mask_mix_and_uniform_choice(tokenizer, whole_word, mask, random):
     rule = masking_rule(tokenizer, mask_replace_prob=mask, random_replace_prob=random, whole_word_mask=whole_word)
-    # No word repeats its neighbours, so a random replacement equals its original once in 80 times.
+    # There are 80 replacements, so a random one equals the original once in 80 times.
     ids = np.tile(np.arange(FIRST_WORD, FIRST_WORD + 60), (2000, 1))
     ids[:, 0], ids[:, -1] = CLS, SEP
     masked, labels = mask_batch(rule, ids, 5, 0, np.arange(2000))
@@ -123,7 +123,7 @@ def test_mask_mix_and_uniform_choice(tokenizer, whole_word, mask, random):
     kept = (masked == ids)[chosen].mean() - random / 80
     assert (masked == MASK)[chosen].mean() == pytest.approx(mask, abs=0.012)  # 4 standard deviations
     assert kept == pytest.approx(1 - mask - random, abs=0.012)
-    # Every position is chosen equally often: 2000 * 9 / 58, binomial.
+    # Every position is chosen equally often, 2000 * 9 / 58 times, with a binomial distribution.
     assert np.abs(chosen[:, 1:-1].sum(0) - 310.3).max() < 4.5 * np.sqrt(310.3)
 
 
@@ -133,7 +133,7 @@ def test_replacements_are_real_entries_drawn_uniformly(tokenizer, mask, random):
     rows = round(400 / random)
     masked, _ = mask_batch(rule, np.full((rows, 60), FIRST_WORD), 9, 0, np.arange(rows))
     counts = np.bincount(masked[masked != MASK], minlength=len(VOCAB))
-    assert counts[:FIRST_WORD].sum() == 0  # neither specials nor [unused] rows
+    assert counts[:FIRST_WORD].sum() == 0  # There are neither special tokens nor [unused] rows.
     assert np.abs(counts[FIRST_WORD:] - 300).max() < 5 * np.sqrt(300)
 
 
@@ -154,7 +154,7 @@ def test_masks_are_fresh_in_every_epoch_and_a_function_of_their_place(tokenizer)
 
 
 def words_of(row):
-    """Lists of positions; a "##" piece goes on only from an ordinary token directly before it."""
+    """The positions of each word. A "##" piece continues a word only if an ordinary token stands directly before it."""
     words = []
     for position, token in enumerate(row):
         if token > MASK and token >= FIRST_PIECE and words and words[-1][-1] == position - 1:
@@ -171,7 +171,7 @@ def test_words_are_masked_whole_and_never_too_many(tokenizer):
     reached = 0
     for row, label in zip(ids.tolist(), labels.tolist()):
         words = words_of(row)
-        if not words:  # a row of nothing but [UNK]
+        if not words:  # The row contains nothing but [UNK].
             continue
         limit = max(1, round(0.15 * sum(map(len, words))))
         chosen = {position for position, value in enumerate(label) if value != IGNORED}
@@ -179,12 +179,12 @@ def test_words_are_masked_whole_and_never_too_many(tokenizer):
         if min(map(len, words)) <= limit:
             assert all(set(word) <= chosen or not set(word) & chosen for word in words)
         reached += len(chosen) == limit
-    assert reached > 250  # single-piece words fill the gaps
+    assert reached > 250  # Words of a single piece fill up what is left.
 
 
 def test_a_word_longer_than_the_limit_gives_its_first_pieces(tokenizer):
     rule = masking_rule(tokenizer, whole_word_mask=True, mlm_probability=0.3)
-    row = [CLS, 20, 76, 77, 78, 79, 80, SEP]  # one word of 6 pieces, of which 2 may be predicted
+    row = [CLS, 20, 76, 77, 78, 79, 80, SEP]  # This is one word of 6 pieces, of which 2 may be predicted.
     _, labels = mask_instance(rule, row, 0, 0, 0)
     assert [position for position, label in enumerate(labels) if label != IGNORED] == [1, 2]
 
@@ -193,9 +193,9 @@ def test_pieces_of_one_word_get_their_own_replacements(tokenizer):
     rule = masking_rule(tokenizer, whole_word_mask=True, mlm_probability=0.5)
     ids = np.tile([CLS, 20, 76, 77, SEP], (500, 1))
     masked, labels = mask_batch(rule, ids, 1, 0, np.arange(500))
-    assert ((labels != IGNORED).sum(1) == 2).all()  # round(1.5) pieces of the only word
+    assert ((labels != IGNORED).sum(1) == 2).all()  # round(1.5) pieces of the only word are chosen.
     both = (masked[:, 1] == MASK) == (masked[:, 2] == MASK)
-    assert both.mean() == pytest.approx(0.8**2 + 0.2**2, abs=0.09)  # independent, not one draw a word
+    assert both.mean() == pytest.approx(0.8**2 + 0.2**2, abs=0.09)  # Each piece is drawn independently.
 
 
 # --- The user's mistakes ----------------------------------------------------------------------------------
@@ -211,6 +211,6 @@ def test_pieces_of_one_word_get_their_own_replacements(tokenizer):
         ({"max_predictions_per_seq": 0}, "max_predictions_per_seq is 0; expected at least 1"),
     ],
 )
-def test_settings_out_of_range(tokenizer, settings, message):
+def test_settings_out_of_range_are_refused(tokenizer, settings, message):
     with pytest.raises(ValueError, match=message):
         masking_rule(tokenizer, **settings)

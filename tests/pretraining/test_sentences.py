@@ -1,4 +1,4 @@
-"""training/pretraining/sentences.py: where sentences end."""
+"""training/pretraining/sentences.py finds the ends of sentences."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The parts of run_pretraining.py: its text, its corpora, flags that reach what they are for, and evaluation."""
+"""The parts of run_pretraining.py: its text and its corpora, its evaluation, and that flags arrive where they act."""
 
 import functools
 from types import SimpleNamespace
@@ -34,7 +34,7 @@ def test_flags_reach_the_instances(monkeypatch):
     )
     for held_out in (False, True):
         phased_batches.instances_by_length(args, None, None, held_out)
-    # Held-out text is the same for every run, whatever its seed.
+    # The held-out instances do not depend on the seed of the run.
     assert made == [
         InstanceSettings(**flags, max_seq_length=length, seed=seed, fixed=fixed)
         for seed, fixed in ((9, False), (0, True))
@@ -55,8 +55,8 @@ def test_flags_reach_the_library_of_data_sets(monkeypatch):
 
 
 @pytest.mark.parametrize("of_its_own", [False, True])
-def test_held_out_text(pretrained, tmp_path, of_its_own):
-    """A share of the documents, by content; or the file that is given, and then all others train."""
+def test_held_out_text_is_a_share_of_the_documents_or_a_file(pretrained, tmp_path, of_its_own):
+    """Either the content of a document decides whether it is held out, or all of a given file is held out."""
     documents = [f"the old house {a}{b} .\na new river ." for a in "abcdefgh" for b in "abcde"]
     (tmp_path / "a.txt").write_text("\n\n".join(documents * 2))
     (tmp_path / "b.txt").write_text("music in the night .\nthe king .\n\na letter .\n")
@@ -76,12 +76,12 @@ def test_held_out_text(pretrained, tmp_path, of_its_own):
         {c.tokens[c.sentences[a] : c.sentences[b]].tobytes() for a, b in zip(c.documents[:-1], c.documents[1:])}
         for c in (train, held_out)
     ]
-    assert not texts[0] & texts[1]  # copies fall on one side
+    assert not texts[0] & texts[1]  # Copies of a document are on the same side.
 
 
 @pytest.mark.parametrize("static", [False, True])
-def test_static_shapes(pretrained, text_file, tmp_path, monkeypatch, static):
-    """Half of the instances are short; the shapes that reach each module in three steps."""
+def test_static_shapes_never_change(pretrained, text_file, tmp_path, monkeypatch, static):
+    """With --static_shapes, every module sees one shape only, although half of the instances are short."""
     build, shapes = run_pretraining.build_model, {}
 
     def note(name, module, inputs):
@@ -102,8 +102,8 @@ def test_static_shapes(pretrained, text_file, tmp_path, monkeypatch, static):
     assert (max(map(len, shapes.values())) == 1) == static
 
 
-def test_evaluation_against_transformers(pretrained, text_file, fake_run, tmp_path):
-    """Sums over all predictions, in batches of 5, by a network with dropout, against one batch of everything."""
+def test_evaluation_equals_that_of_transformers_in_one_batch(pretrained, text_file, fake_run, tmp_path):
+    """An evaluation in batches of 5, of a network with dropout, equals one batch of all instances."""
     tokenizer = AutoTokenizer.from_pretrained(pretrained)
     corpus = build_corpus([text_file], tokenizer, tmp_path / "corpus")
     held_out = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=0, fixed=True, max_seq_length=32))
@@ -162,8 +162,8 @@ def test_too_little_text_is_refused_before_a_vocabulary_is_learnt(tmp_path, monk
 
 
 @pytest.mark.parametrize("flags", ["", "--validation_file b.txt", "--objective ltr"])
-def test_only_as_much_text_is_read_as_tells(tmp_path, monkeypatch, flags):
-    """A file may be huge, and a stream endless: here the last documents are damaged, and are never looked at."""
+def test_the_check_of_the_text_reads_no_more_than_it_needs(tmp_path, monkeypatch, flags):
+    """A file may be huge and a stream endless, so the check stops early. Here the last document is damaged."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.txt").write_bytes(b"".join(b"%s %d\n\n" % (TWO.encode(), n) for n in range(20_000)) + b"\xff\n")
     (tmp_path / "b.txt").write_text(f"{TWO}\n\n{TWO}\n")

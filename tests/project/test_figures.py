@@ -1,4 +1,4 @@
-"""The figures of the pages are those of the records: the pages as they are, and with mistakes planted in them."""
+"""The figures on the pages are those of the records, and a mistake that is planted in a page is found."""
 
 import ast
 import json
@@ -15,13 +15,13 @@ MUTATIONS = 50
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_the_pages(path):
+def test_the_pages_say_what_the_records_say(path):
     found = mistakes(path.read_text(encoding="utf-8"))
-    assert not found, "\n".join(found) + "\nHow a figure is tied to its record: tests/helpers/figures.py."
+    assert not found, "\n".join(found) + "\ntests/helpers/figures.py explains how a figure is tied to its record."
 
 
 def mutated(text: str, figure, rng: random.Random) -> str:
-    """The page with one digit of the figure changed, or its sign."""
+    """The page after a change of one digit of the figure, or of its sign."""
     old = figure.text
     if rng.random() < 0.25 and not text[figure.start - 1].isalnum():
         new = {"+": "-", "-": "+", "−": "+"}[old[0]] + old[1:] if old[0] in "+-−" else f"-{old}"
@@ -32,14 +32,15 @@ def mutated(text: str, figure, rng: random.Random) -> str:
 
 
 def test_planted_mistakes_are_all_found():
-    """Any figure of any page: in the text, in tables, tied to a record, constant, or printed by a command."""
+    """Any figure of any page may be wrong: in the text or a table, of a record, a constant, or printed by a command."""
     rng = random.Random(0)
     texts = {path: path.read_text(encoding="utf-8") for path in PAGES}
     everywhere = [(path, figure) for path, text in texts.items() for figure in all_figures(text)]
     assert len(everywhere) > 500
     for path, figure in rng.sample(everywhere, MUTATIONS):
         planted = mutated(texts[path], figure, rng)
-        assert mistakes(planted), f"{path.name}: {figure.text} at {figure.start} -> {planted[figure.start :][:12]}"
+        change = f"{figure.text} at {figure.start} became {planted[figure.start :][:12]!r}"
+        assert mistakes(planted), f"{path.name}: nobody noticed that {change}"
 
 
 def texts_of(text: str) -> list[list[str]]:
@@ -57,7 +58,7 @@ def texts_of(text: str) -> list[list[str]]:
         ("50 per cent, 30 MB, 7 points, 12 s", "50 30 7 12"),
     ],
 )  # fmt: skip
-def test_what_a_figure_is(text, expected):
+def test_which_numbers_of_a_text_are_figures(text, expected):
     assert " ".join(figure for block in texts_of(text) for figure in block) == expected
 
 
@@ -77,8 +78,8 @@ TIED = f"The loss is 6.360 of 30,522.\n\n<!-- figures: {RUN}; =30,522 (pieces) -
         ("6.360", "-6.360"),
         ("6.360", "+6.350"),
         ("6.360", "636.0"),
-        ("6.360", "6.549"),  # of the same kind, from another run
-        ("6.360", "0.159"),  # another number of the same record
+        ("6.360", "6.549"),  # the same quantity of another run
+        ("6.360", "0.159"),  # another quantity of the same record
         ("30,522", "30,523"),
         ("is 6.360 of 30,522", "of 30,522 is 6.360"),
         ("6.360", "6.360 and 1.5"),
@@ -102,7 +103,7 @@ def test_words_may_change_around_the_figures():
     assert not mistakes("5.1 %\n<!-- constants: 5.1 -->\n\n# A\n")
 
 
-def test_values_and_their_form():
+def test_the_value_of_an_entry_and_its_printed_form():
     folder = ROOT / "docs" / "runs" / "minilm-cola"
     scores = [json.loads((folder / f"seed-{s}/all_results.json").read_text()) for s in range(42, 47)]
     values = [score["eval_matthews_correlation"] for score in scores]
@@ -141,15 +142,17 @@ def test_a_section_says_when_its_benchmark_is_older_than_the_code(monkeypatch):
     text = text.replace("7\xa0%", "41.6 %")
     note = f"It was <!-- stale: lengths.json -->{STALE}.\n"
     monkeypatch.setattr("tests.helpers.figures.out_of_date", lambda record: ["x has changed"])
-    assert mistakes(text) == [
-        f"## A: lengths.json is older than the code; write, inside a line: <!-- stale: lengths.json -->({STALE})"
-    ]
+    (found,) = mistakes(text)
+    assert found.startswith("## A: lengths.json is older than the code") and "<!-- stale: lengths.json -->(" in found
     assert not mistakes(text + note)
-    assert mistakes(text + "\n" + note.removeprefix("It was "))  # which would end a paragraph
-    assert mistakes(text + "\n## B\n\n" + note)  # in another section
+    assert not mistakes(text + note.replace(STALE, "measured with an older version of the code"))
+    assert mistakes(text + note.replace(STALE, "measured with care. Before"))  # It does not say how old the record is.
+    assert mistakes(text + "\n" + note.removeprefix("It was "))  # The comment would end a paragraph.
+    assert mistakes(text + "\n## B\n\n" + note)  # The note stands in another section.
     monkeypatch.setattr("tests.helpers.figures.out_of_date", lambda record: [])
     assert not mistakes(text)
-    assert mistakes(text + note) == [f"## A: lengths.json is up to date; remove its note ({STALE})"]
+    (found,) = mistakes(text + note)
+    assert found.startswith("## A: lengths.json is up to date; remove <!-- stale: lengths.json -->")
 
 
 # --- benchmarks/provenance.py ----------------------------------------------------------------------------------------
@@ -159,7 +162,8 @@ def test_a_record_names_the_files_that_took_part():
     record = provenance.provenance("benchmarks/step.py", ["--tiny"])
     assert record["command"] == "python benchmarks/step.py --tiny"
     assert {"date", "commit", "versions", "device", "cores", "load_at_start"} <= set(record)
-    assert "benchmarks/step.py" in record["sources"] and "benchmarks/tables.py" in record["sources"]  # imported here
+    # Both are imported in this process.
+    assert "benchmarks/step.py" in record["sources"] and "benchmarks/tables.py" in record["sources"]
     assert not [name for name in record["sources"] if name.startswith(("tests", ".")) or "site-packages" in name]
     assert provenance.out_of_date(record) == []
     assert provenance.out_of_date({"one": record, "other": record}) == []

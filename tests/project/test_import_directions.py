@@ -1,4 +1,4 @@
-"""Who may import whom: the floors of the house, from the bottom up."""
+"""Which part of the project may import which: the floors of the house in docs/architecture.md."""
 
 import ast
 import re
@@ -42,7 +42,7 @@ def imported(path: Path) -> list[str]:
 
 
 def part_of(name: str) -> str | None:
-    """The part of the project that a module belongs to; None for what is not the project's."""
+    """The part of the project that a module belongs to, or None if it is not a module of the project."""
     if name.split(".")[0] in (*SCRIPTS, "tests", "examples", "benchmarks"):
         return "outside"
     parts = [part for part in FLOORS if name == part or name.startswith(f"{part}.")]
@@ -55,8 +55,8 @@ def files_of(part: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("part", FLOORS)
-def test_floors(part):
-    """`training` itself, without a room, holds the version only, and anybody may ask it."""
+def test_a_part_imports_only_what_its_floor_allows(part):
+    """Every part may import `training` itself, outside its rooms, because it contains nothing but the version."""
     assert files_of(part)
     allowed = {None, part, "training", *FLOORS[part]}
     wrong = {(path.name, name) for path in files_of(part) for name in imported(path) if part_of(name) not in allowed}
@@ -84,7 +84,9 @@ def test_every_file_of_training_is_in_a_room():
 
 
 def test_the_label_that_losses_ignore_is_written_once_for_each_package():
-    """training does not import the network; the tagger travels with saved models and imports nothing of the project."""
+    """Sharing one constant is impossible, because `training` does not import the network, and because the file of the
+    tagger is copied into saved models and imports nothing of the project.
+    """
     found = set()
     for path in [path for part in (NETWORK, "training") for path in files_of(part)]:
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
@@ -95,7 +97,7 @@ def test_the_label_that_losses_ignore_is_written_once_for_each_package():
     assert found == places
 
 
-def test_training_imports_by_full_names():
+def test_training_imports_its_modules_by_their_full_names():
     for path in (ROOT / "training").rglob("*.py"):
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         assert not [n.lineno for n in nodes if isinstance(n, ast.ImportFrom) and n.level], path
@@ -112,14 +114,14 @@ def test_the_network_needs_torch_and_transformers_only():
 
 
 def test_the_network_is_flat():
-    """Sub-packages break the code that travels inside a checkpoint."""
+    """Code that is copied into a checkpoint cannot be in sub-packages."""
     folders = [p.name for p in (ROOT / NETWORK).iterdir() if p.is_dir() and p.name != "__pycache__"]
     assert folders == []
 
 
 @pytest.mark.parametrize("package", ["modeling_bert_repro", "tokenization"])
 def test_importing_has_no_side_effects(package):
-    """No registration, no output, no network, no threads."""
+    """Importing registers no class, prints nothing and starts no thread."""
     code = (
         "import threading, transformers\n"
         "before = dict(transformers.AutoModel._model_mapping._extra_content)\n"

@@ -1,6 +1,11 @@
-"""What the tests share is in tests/helpers and is imported in one way."""
+"""The tests stand in rooms like those of the code, and the code that they share is in tests/helpers.
+
+tests/engine has the tests of training/engine, tests/tokenization those of tokenization, and so on. tests/scripts has
+those of the scripts, and tests/project those of the documentation, the packages and the tests themselves.
+"""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -10,10 +15,11 @@ from tests.helpers.repository import ROOT
 TESTS = ROOT / "tests"
 FILES = sorted(TESTS.rglob("*.py"))
 HELPERS = TESTS / "helpers"
+ROOMS_OF_THE_CODE = ("modeling_bert_repro", "tokenization", "benchmarks", "examples", "training")
 
 
 def imported_modules(path: Path) -> set[str]:
-    """Full names of the modules that a file imports; `from a import b` counts as both a and a.b."""
+    """The full names of the modules that a file imports. `from a import b` counts as an import of a and of a.b."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -30,7 +36,7 @@ def has_tests(path: Path) -> bool:
 
 
 def wrong_imports(path: Path) -> set[str]:
-    """Imports of another test file or of a conftest.py, and of a helper by anything but its full name."""
+    """The imports of other test files, of a conftest.py, and of a helper by anything but its full name."""
     bare = {file.stem for file in FILES} - {"__init__"}
     return {
         name
@@ -41,8 +47,40 @@ def wrong_imports(path: Path) -> set[str]:
     }
 
 
+def test_every_room_of_the_code_has_its_room_of_tests():
+    """The rooms of `training` lie directly in tests."""
+    folders = [folder for room in ROOMS_OF_THE_CODE for folder in (ROOT / room, *(ROOT / room).rglob("*"))]
+    rooms = {folder.relative_to(ROOT) for folder in folders if any(folder.glob("*.py"))} - {Path("training")}
+    expected = {Path(*room.parts[1:]) if room.parts[0] == "training" else room for room in rooms}
+    found = {path.relative_to(TESTS).parent for path in FILES if has_tests(path)}
+    assert found - expected == {Path("scripts"), Path("project"), Path()}
+    assert expected - found == set()
+
+
+def test_the_architecture_names_every_room_of_tests():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rooms = {path.parent for path in TESTS.glob("*/__init__.py")}
+    assert {f"`tests/{room.name}/`" for room in rooms} == set(re.findall(r"`tests/\w+/`", page))
+
+
+def test_beside_the_rooms_stand_only_the_tests_of_a_module_beside_the_rooms():
+    assert [path.name for path in TESTS.glob("test_*.py")] == ["test_arguments.py"]
+    assert (ROOT / "training" / "arguments.py").is_file()
+
+
+def test_every_folder_is_a_package():
+    """Files of one name in two rooms could not be collected otherwise, nor could the helpers be imported."""
+    assert {path.parent for path in FILES} == {path.parent for path in FILES if path.name == "__init__.py"}
+
+
+def test_no_test_counts_the_folders_up_to_the_root():
+    """tests/helpers/repository.py says where the root is; a test that was moved would otherwise look elsewhere."""
+    pattern = re.compile(r"Path\(__file__\)\.(resolve\(\)\.)?parents?\b")
+    assert [path for path in FILES if HELPERS not in path.parents and pattern.search(path.read_text("utf-8"))] == []
+
+
 def test_files_beside_the_tests_have_tests_in_them():
-    """Files without tests belong in tests/helpers, and tests in there would never be collected."""
+    """A file without tests belongs in tests/helpers; a test in that folder would never be collected."""
     without = {path.name for path in FILES if not has_tests(path) and HELPERS not in path.parents}
     assert without <= {"__init__.py", "conftest.py"}
     assert [path.name for path in HELPERS.rglob("*.py") if has_tests(path)] == []

@@ -1,4 +1,4 @@
-"""What a release holds, its one version, and the files that a contributor expects."""
+"""What a release contains, its version, and the files that contributors rely on."""
 
 import ast
 import json
@@ -19,9 +19,9 @@ import training
 from tests.helpers.repository import ROOT
 
 PACKAGES = ("modeling_bert_repro", "tokenization", "training")
-STRICT = ("modeling_bert_repro", "tokenization")  # their types and docstrings are complete
+STRICT = ("modeling_bert_repro", "tokenization")  # packages whose types and docstrings are complete
 SCRIPTS = sorted(path.name for path in (*ROOT.glob("run_*.py"), ROOT / "extract_features.py"))
-# In a process of its own: setuptools changes its surroundings.
+# This runs in a process of its own, because setuptools changes the state of the process.
 BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, sys.argv[1])(sys.argv[2]))"
 
 
@@ -64,18 +64,18 @@ def test_the_wheel_is_complete_and_the_sdist_gives_the_same(tmp_path):
     assert wheel.name == f"modeling_bert_repro-{modeling_bert_repro.__version__}-py3-none-any.whl"
 
 
-def test_every_package_ships_its_types():
+def test_the_typed_packages_ship_a_py_typed_file():
     assert {name for name in PACKAGES[:2] if (ROOT / name / "py.typed").is_file()} == set(PACKAGES[:2])
 
 
 def test_the_version_is_written_once():
-    """setup.py reads it without importing torch, the installed package knows it, the other files follow."""
+    """setup.py reads the version without importing torch, the installed package has it, and the other files agree."""
     code = "import sys; sys.modules['torch'] = sys.modules['transformers'] = None; import runpy\n"
     code += "sys.argv = ['setup.py', '--version']; runpy.run_path('setup.py', run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     version = modeling_bert_repro.__version__
     assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, [version]), done.stderr
-    assert training.__version__ == version, "the installed version is an older one: make install"
+    assert training.__version__ == version, "the installed package has another version; call make install"
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version
     released = re.findall(r"^## \[(\d[^\]]*)\] - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert released[0] == version
@@ -95,7 +95,7 @@ def test_make_alone_lists_every_target():
 
 
 def test_continuous_integration_does_what_contributors_do():
-    """The workflow calls .ci/run; the hooks before a commit are the programs of `make lint`."""
+    """The workflow calls .ci/run, and the hooks before a commit run the programs of `make lint`."""
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
     assert [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step] == [".ci/run"]
     (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
@@ -123,8 +123,8 @@ def test_the_citation_names_the_paper():
     assert [author["family-names"] for author in paper["authors"]] == ["Devlin", "Chang", "Lee", "Toutanova"]
 
 
-def test_tools_of_the_lists_are_pinned():
-    """Each requirement of setup.py has its exact version in constraints.txt."""
+def test_every_requirement_is_pinned():
+    """Each requirement of setup.py has an exact version in constraints.txt."""
     pinned = {
         line.partition("==")[0].lower().replace("-", "_")
         for line in (ROOT / "constraints.txt").read_text().splitlines()
@@ -150,7 +150,7 @@ def test_types_are_checked_strictly():
 
 
 def described(tree: ast.Module | ast.ClassDef, prefix: str = "") -> dict[str, bool]:
-    """Of every public class, function and method: whether it has a docstring."""
+    """Whether each public class, function and method has a docstring."""
     found = {}
     for node in tree.body:
         if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):

@@ -1,4 +1,4 @@
-"""Do the network's tests notice mistakes? Each row plants one in a copy of the package; some test must turn red."""
+"""The tests of the network notice mistakes: each row of FAULTS plants one in a copy, and some test must turn red."""
 
 import os
 import shutil
@@ -18,8 +18,8 @@ TESTS = (
 )
 ENCODER, HEADS, LOSSES, UNPADDING = "modeling_bert.py", "heads.py", "losses.py", "unpadding.py"
 PRETRAINED, LM_HEADS, FAST, DROPOUT = "pretrained.py", "pretraining_heads.py", "fast_path.py", "fast_dropout.py"
-# name: (file, functions, correct code, faulty code). A function that is renamed needs its new name here, one that is
-# rewritten its new code; tests/helpers/planting.py says how they are looked for.
+# For each fault its name, and (file, functions, correct code, faulty code). After a function was renamed or rewritten,
+# its new name or code must be entered here. tests/helpers/planting.py says how the code is found.
 FAULTS = {
     "causal on un-padded batches": (ENCODER, "BertSelfAttention.__init__", "config.is_decoder", "True"),
     "padding mask ignored": (
@@ -188,5 +188,5 @@ def test_fault_is_noticed(name, tmp_path):
         text=True,
         timeout=600,
     )
-    assert result.returncode == 1, f"no test noticed: {name}\n{result.stdout[-2000:]}"
+    assert result.returncode == 1, f"no test noticed the fault {name!r}\n{result.stdout[-2000:]}"
     assert "FAILED" in result.stdout, result.stdout[-2000:]

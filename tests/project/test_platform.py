@@ -1,4 +1,4 @@
-"""Systems without the modules that the training needs: one sentence instead of a traceback."""
+"""On a system without the modules that the training needs, it stops with one sentence instead of a traceback."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ COMMANDS = ("training.tools.ask", "training.files.hub_upload", "training.tools.b
 
 def hidden(module: str, code: str) -> subprocess.CompletedProcess:
     code = f"import sys; sys.modules[{module!r}] = None; " + code
-    # Other packages warn of the same loss.
+    # Other packages may warn that the module is missing.
     return subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, capture_output=True, text=True)
 
 
@@ -22,20 +22,20 @@ def refusal(module: str) -> str:
 
 
 @pytest.mark.parametrize("module", ["fcntl", "resource"])
-def test_training_says_it_in_one_sentence(module):
+def test_training_refuses_in_one_sentence_where_a_module_is_missing(module):
     done = hidden(module, "import training.pretraining.corpus")
     assert (done.returncode, done.stdout, done.stderr) == (1, "", refusal(module))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", [*SCRIPTS, *COMMANDS])
-def test_every_script_and_command_does(script):
+def test_every_script_and_command_refuses_in_the_same_sentence(script):
     assert len(SCRIPTS) > 5
     done = hidden("fcntl", f"import runpy; runpy.run_module({script!r}, run_name='__main__')")
     assert (done.returncode, done.stdout, done.stderr) == (1, "", refusal("fcntl"))
 
 
-def test_tokenization_needs_neither():
+def test_tokenization_works_without_both_modules():
     done = hidden(
         "fcntl", "sys.modules['resource'] = None; import tokenization.train_wordpiece as t; t.train_wordpiece"
     )

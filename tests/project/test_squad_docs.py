@@ -1,4 +1,4 @@
-"""docs/squad.md, from its first command to its last line of Python, on a tiny network."""
+"""docs/squad.md, run from its first command to its last line of Python with a tiny network."""
 
 import json
 import re
@@ -25,7 +25,7 @@ def blocks(kind: str) -> list[str]:
 
 
 def commands() -> list[tuple[str, list[str]]]:
-    """(program, its arguments) of every command."""
+    """The program and the arguments of every command of the page."""
     lines = "".join(blocks("bash")).replace("\\\n", " ").splitlines()
     found = [shlex.split(line) for line in lines]
     return [(words[2], words[3:]) if words[1] == "-m" else (words[1], words[2:]) for words in found]
@@ -33,7 +33,7 @@ def commands() -> list[tuple[str, list[str]]]:
 
 @pytest.fixture
 def here(tmp_path, tokenizer_folder, monkeypatch):
-    """The files and the model that the page speaks of, in the current folder."""
+    """A current folder with the files and the model that the page names."""
     monkeypatch.chdir(tmp_path)
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
     torch.manual_seed(0)
@@ -46,7 +46,7 @@ def here(tmp_path, tokenizer_folder, monkeypatch):
     return tmp_path
 
 
-def test_the_page_runs(here, capsys, monkeypatch):
+def test_the_commands_and_the_code_of_the_page_run(here, capsys, monkeypatch):
     monkeypatch.setattr(PIPELINE_REGISTRY, "supported_tasks", dict(PIPELINE_REGISTRY.supported_tasks))
     if hasattr(pipelines, "REMOVED_TASKS"):
         monkeypatch.setattr(pipelines, "REMOVED_TASKS", dict(pipelines.REMOVED_TASKS))
@@ -78,5 +78,5 @@ def test_the_table_names_the_files_that_a_run_leaves(here):
     run_squad.main(arguments)
     rows = re.findall(r"^\| (`.+?) \|", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`([\w./]+)`", row)}
-    assert len(named) == 7
+    assert named >= {"predictions.json", "nbest_predictions.json", "null_odds.json", "answers.html", "features/"}
     assert all((Path("runs/squad2") / name).exists() for name in named)

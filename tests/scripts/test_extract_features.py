@@ -1,4 +1,4 @@
-"""extract_features.py against transformers' BERT fed line by line, and the original's file layout and reading."""
+"""extract_features.py gives the vectors of transformers' BERT, and reads and writes files as the original does."""
 
 import gzip
 import json
@@ -55,18 +55,18 @@ def run(checkpoint, source, target, *more: str):
 
 @torch.no_grad()
 def hidden_states(checkpoint, ids: list[int], types: list[int]) -> np.ndarray:
-    """(L, layers with embeddings, H) of transformers' network, one text at a time, without padding."""
+    """The states of transformers' network for one text without padding, with the shape (L, layers + 1, H)."""
     model = transformers.BertModel.from_pretrained(checkpoint, add_pooling_layer=False).eval()
     states = model(torch.tensor([ids]), token_type_ids=torch.tensor([types]), output_hidden_states=True).hidden_states
     return torch.stack(states, dim=2)[0].numpy()
 
 
-EXPECTED = [  # the pieces of TEXTS and where their second text begins
+EXPECTED = [  # the pieces of TEXTS, and where the second text of a line begins
     ("[CLS] the old house . [SEP]", 6),
     ("[CLS] [SEP]", 2),
     ("[CLS] red [SEP] the blue river [SEP]", 3),
     ("[CLS] garden [UNK] s ##e ##p [UNK] x ##y ##z [SEP]", 11),
-    ("[CLS] a [UNK] [UNK] [UNK] b [SEP] the window [SEP]", 7),  # split at the last mark, as the original does
+    ("[CLS] a [UNK] [UNK] [UNK] b [SEP] the window [SEP]", 7),  # The last "|||" separates, as in the original.
 ]
 
 
@@ -90,7 +90,7 @@ def test_the_layout_and_the_values_of_the_original(checkpoint, tokenizer, tmp_pa
 
 
 @pytest.mark.parametrize("pooling", ["none", "cls", "mean"])
-def test_numpy_and_pooling(checkpoint, tokenizer, tmp_path, pooling):
+def test_numpy_files_and_pooling(checkpoint, tokenizer, tmp_path, pooling):
     source = write(tmp_path, gzip.compress(TEXTS.encode()), "texts.txt.gz")
     arrays = np.load(run(checkpoint, source, tmp_path / "vectors.npz", "--layers=-2", "--pooling", pooling))
     assert arrays["layers"].tolist() == [-2] and arrays["vectors"].dtype == np.float32
@@ -128,7 +128,7 @@ def test_both_networks_write_the_same(checkpoint, tmp_path):
     np.testing.assert_allclose(ours, theirs, atol=2e-6)
 
 
-def test_windows_take_every_piece_where_it_is_deepest(checkpoint, tokenizer, tmp_path):
+def test_windows_take_every_piece_where_it_has_most_context(checkpoint, tokenizer, tmp_path):
     words = ["red", "green", "blue", "small", "large", "old", "new", "house", "river", "city", "king", "queen"] * 3
     source = write(tmp_path, "the\n" + " ".join(words) + "\n")
     more = ("--layers=-1", "--max_seq_length", "12", "--long_lines", "window")
@@ -136,7 +136,7 @@ def test_windows_take_every_piece_where_it_is_deepest(checkpoint, tokenizer, tmp
     assert arrays["offsets"].tolist() == [0, 3, 3 + 38]
     assert tokenizer.convert_ids_to_tokens(arrays["input_ids"][3:]) == ["[CLS]", *words, "[SEP]"]
     found = arrays["vectors"][3:, 0]
-    # 36 words in parts of 5, each with the 10 words around it: from 0, 2 (= 5 - 2 - 1), ... up to 26
+    # 36 words are read in parts of 5, each in a window of 10 words. Windows begin at 0, 2 (= 5 - 2 - 1), ... and 26.
     starts = [max(0, min(begin - (10 - (min(begin + 5, 36) - begin)) // 2, 26)) for begin in range(0, 36, 5)]
     for begin, start in zip(range(0, 36, 5), starts):
         ids = tokenizer.convert_tokens_to_ids(["[CLS]", *words[start : start + 10], "[SEP]"])
@@ -149,7 +149,7 @@ def test_windows_take_every_piece_where_it_is_deepest(checkpoint, tokenizer, tmp
             np.testing.assert_allclose(found[-1], states[-1], atol=2e-6)
 
 
-def test_no_piece_is_lost_or_told_twice(tokenizer, tmp_path):
+def test_no_piece_is_lost_or_written_twice(tokenizer, tmp_path):
     for seed in range(60):
         generator = random.Random(seed)
         texts = [" ".join(["the"] * generator.randint(0, 70)) for _ in range(5)]
@@ -159,7 +159,7 @@ def test_no_piece_is_lost_or_told_twice(tokenizer, tmp_path):
             assert tokenizer.convert_ids_to_tokens(kept) == ["[CLS]", *text.split(), "[SEP]"]
 
 
-def test_cut_as_the_original_does(tokenizer, tmp_path):
+def test_long_lines_are_cut_as_in_the_original(tokenizer, tmp_path):
     source = write(tmp_path, "red green blue old\nred green blue ||| old new\n")
     (single,), (pair,) = read_lines(source, tokenizer, 6, "cut")
     assert tokenizer.decode(single.input_ids) == "[CLS] red green blue old [SEP]"
@@ -176,7 +176,7 @@ def test_long_lines_are_named(tokenizer, tmp_path):
         read_lines(source, tokenizer, 6, "window")
 
 
-def test_layers_by_their_numbers():
+def test_layers_are_selected_by_their_numbers():
     assert parse_layers("-1,-4,0,3,-5", 4) == [-1, -4, 0, 3, -5]
     for wrong in ("-6", "4", "-1,9"):
         with pytest.raises(ValueError, match=r"the model has the layers -1 \(last\) to -4 \(first\), or 0"):
@@ -216,7 +216,7 @@ def test_files_that_cannot_be_read_or_written(checkpoint, tmp_path):
         run(checkpoint, write(tmp_path, ""), tmp_path / "new.npz")
 
 
-def test_what_is_needed_is_said(capsys):
+def test_missing_flags_are_named(capsys):
     with pytest.raises(SystemExit, match="2"):
         extract_features.main(["--model_name_or_path", "x", "--layer", "-1"])
     told = capsys.readouterr().err
@@ -226,7 +226,7 @@ def test_what_is_needed_is_said(capsys):
 def test_the_commands_of_the_header_parse():
     lines = extract_features.__doc__.replace("\\\n", " ").splitlines()
     commands = [shlex.split(line) for line in lines if line.strip().startswith("python extract_features.py")]
-    assert len(commands) == 3
+    assert commands
     for command in commands:
         args = parse_arguments(FeatureArguments, command[2:])
         assert parse_layers(args.layers, 4)

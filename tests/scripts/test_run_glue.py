@@ -1,4 +1,4 @@
-"""run_glue.py from end to end on small networks and files in the official layouts."""
+"""run_glue.py from end to end, on small networks and files in the official layouts."""
 
 import json
 import math
@@ -40,7 +40,7 @@ ALWAYS = {"train_runtime", "train_samples_per_second", "train_steps"}
 
 @pytest.fixture(autouse=True)
 def no_pictures(request, monkeypatch):
-    """Half of a short run's time is the drawing of its curves: one test does it for all."""
+    """Do not draw the training curves, which takes half of the time of a short run. One test draws them."""
     if "picture" not in request.node.name:
         monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
 
@@ -61,18 +61,18 @@ def mnli(tmp_path_factory, pretrained, files) -> Path:
 
 
 def refused(capsys, *argv: str) -> str:
-    """The one line that a user's mistake ends with."""
+    """The only line that a run with a user's mistake prints."""
     assert report_errors(lambda: run_glue.main(list(argv))) == 2
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert ": error: " in error
     return error
 
 
-# --- every task ------------------------------------------------------------------------------------------
+# --- The tasks -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("task", EXPECTED)
-def test_every_task(tmp_path, pretrained, files, task, capsys):
+def test_every_task_runs_from_end_to_end(tmp_path, pretrained, files, task, capsys):
     folder = tmp_path / "run"
     results = train(folder, pretrained, files, task, "--max_steps=1", "--do_predict")
     assert set(results) == EXPECTED[task] | ALWAYS
@@ -105,7 +105,7 @@ def test_regression_is_learnt(tmp_path, pretrained, files):
         tmp_path / "run", pretrained, files, "stsb", "--max_steps=60", "--learning_rate=3e-3", "--do_predict"
     )
     assert results["eval_pearson"] > 0.9
-    assert events(tmp_path / "run", "train")[0]["loss"] > 4  # squared error against 0, 2.5 and 5
+    assert events(tmp_path / "run", "train")[0]["loss"] > 4  # The labels are 0, 2.5 and 5.
     scores = [float(line.split("\t")[1]) for line in (tmp_path / "run" / "STS-B.tsv").read_text().splitlines()[1:]]
     assert min(scores) >= 0
     assert max(scores) <= 5
@@ -120,7 +120,7 @@ def test_diagnostics_are_evaluated_with_an_mnli_model(tmp_path, mnli, files):
     assert (tmp_path / "run" / "AX.tsv").read_text(encoding="utf-8").startswith("index\tprediction\n0\tentailment\n")
 
 
-def test_submission_says_at_once_what_the_server_would_refuse(tmp_path, pretrained, files, capsys, monkeypatch):
+def test_what_the_server_would_refuse_is_said_before_the_training(tmp_path, pretrained, files, capsys, monkeypatch):
     given = ("--write_submission", "--max_steps=1")
     train(tmp_path / "a", pretrained, files, "cola", *given)
     path = tmp_path / "a" / "CoLA.tsv"
@@ -142,7 +142,7 @@ def test_evaluation_alone_repeats_the_score_of_the_run(tmp_path, mnli, files, ca
     assert "the head is the checkpoint's" in capsys.readouterr().out
 
 
-def test_head_of_another_size_is_replaced_and_said_so(tmp_path, mnli, files, capsys):
+def test_a_head_of_another_size_is_replaced_with_a_message(tmp_path, mnli, files, capsys):
     train(tmp_path / "run", mnli, files, "rte", "--max_steps=1", "--learning_rate=0")
     assert (
         "newly initialised: classifier.bias, classifier.weight, in place of the checkpoint's head for "
@@ -154,15 +154,15 @@ def test_head_of_another_size_is_replaced_and_said_so(tmp_path, mnli, files, cap
 
 
 @pytest.mark.parametrize("task", ["mrpc", "stsb"])
-def test_mnli_checkpoint_as_a_start_for_other_tasks(tmp_path, mnli, files, task, capsys):
+def test_an_mnli_checkpoint_is_a_start_for_other_tasks(tmp_path, mnli, files, task, capsys):
     train(tmp_path / "run", mnli, files, task, "--max_steps=1", "--learning_rate=0")
     assert "in place of the checkpoint's head for entailment, neutral, contradiction" in capsys.readouterr().out
     before, after = (load_file(folder / "model.safetensors") for folder in (mnli, tmp_path / "run"))
     assert all(torch.equal(before[name], after[name]) for name in before if not name.startswith("classifier."))
 
 
-def test_head_for_as_many_but_other_classes_is_replaced(tmp_path, pretrained, files, capsys):
-    """A head that knows negative from positive says nothing about entailment; one for entailment does."""
+def test_a_head_for_other_classes_is_replaced_even_if_there_are_as_many(tmp_path, pretrained, files, capsys):
+    """A head for negative and positive is of no use for entailment; a head for entailment is."""
     train(tmp_path / "sst2", pretrained, files, "sst2", "--max_steps=2")
     train(tmp_path / "qnli", tmp_path / "sst2", files, "qnli", "--max_steps=1", "--learning_rate=0")
     assert "in place of the checkpoint's head for negative, positive" in capsys.readouterr().out
@@ -172,17 +172,17 @@ def test_head_for_as_many_but_other_classes_is_replaced(tmp_path, pretrained, fi
     names = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
     config.write_text(json.dumps(json.loads(config.read_text(encoding="utf-8")) | names), encoding="utf-8")
     train(tmp_path / "mrpc", tmp_path / "rte", files, "mrpc", "--max_steps=1", "--learning_rate=0")
-    assert "the head is the checkpoint's" in capsys.readouterr().out  # nameless classes
+    assert "the head is the checkpoint's" in capsys.readouterr().out  # Its classes have no names.
     heads = [load_file(tmp_path / name / "model.safetensors")["classifier.weight"] for name in ("sst2", "qnli", "rte")]
     assert not torch.equal(heads[0], heads[1])
     assert heads[1].std() == pytest.approx(0.02, rel=0.3)
     assert torch.equal(heads[1], heads[2])
 
 
-# --- the finished folder ---------------------------------------------------------------------------------
+# --- The finished folder ---------------------------------------------------------------------------------
 
 
-def test_picture_of_the_curves(tmp_path, pretrained, files):
+def test_the_curves_are_drawn(tmp_path, pretrained, files):
     train(tmp_path / "run", pretrained, files, "sst2", "--max_steps=2")
     assert (tmp_path / "run" / "training_curves.png").stat().st_size > 10_000
 
@@ -200,20 +200,21 @@ def test_tokenizer_is_saved_without_the_truncation_of_this_run(mnli):
     assert saved["padding"] is None
 
 
-# --- loop ------------------------------------------------------------------------------------------------
+# --- Training --------------------------------------------------------------------------------------------
 
 
-def test_evaluation_every_epoch_or_every_so_many_steps(tmp_path, pretrained, files):
+def test_evaluation_is_every_epoch_or_every_so_many_steps(tmp_path, pretrained, files):
     train(tmp_path / "a", pretrained, files, "sst2", "--num_train_epochs=2.5", "--per_device_train_batch_size=10")
     assert [event["step"] for event in events(tmp_path / "a", "train")] == [1, 2, 3, 4, 5, 6]
-    assert [event["step"] for event in events(tmp_path / "a", "eval")] == [3, 5, 6]  # 24 examples: at 30, 50, 60
+    # Epochs of 24 examples end within the steps 3, 5 and 6.
+    assert [event["step"] for event in events(tmp_path / "a", "eval")] == [3, 5, 6]
     train(tmp_path / "b", pretrained, files, "sst2", "--max_steps=5", "--eval_steps=2")
     assert [event["step"] for event in events(tmp_path / "b", "eval")] == [2, 4, 5]
 
 
 @pytest.mark.parametrize("task", ["mnli", "stsb", pytest.param("cola", marks=pytest.mark.slow)])
 def test_control_has_the_same_losses(tmp_path, pretrained, mnli, files, task):
-    """From one checkpoint, and from the same new head where it has none, with accumulation: the same steps."""
+    """Both networks take the same steps from the same checkpoint, with the same new head where it has none."""
     model = mnli if task == "mnli" else pretrained
     runs = {}
     for name in ("repro", "transformers"):
@@ -239,7 +240,7 @@ def test_the_fast_paths_are_on_and_can_be_switched_off(pretrained, files, tmp_pa
 
 
 def test_resumed_run_equals_the_unbroken_one(tmp_path, pretrained, files, monkeypatch):
-    # With dropout: the random numbers of a step must not depend on where the run began.
+    # The network has dropout, whose random numbers in a step must not depend on where the run began.
     model = tmp_path / "model"
     shutil.copytree(pretrained, model)
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
@@ -251,7 +252,7 @@ def test_resumed_run_equals_the_unbroken_one(tmp_path, pretrained, files, monkey
     def save_then_stop(run, step, *state):
         checkpoint.save_checkpoint(run, step, *state)
         if step == 4:
-            run.log(event="train", step=5, loss=0.0)  # what a run writes after its last checkpoint is taken back
+            run.log(event="train", step=5, loss=0.0)  # Resuming removes the records after the last checkpoint.
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -265,7 +266,7 @@ def test_resumed_run_equals_the_unbroken_one(tmp_path, pretrained, files, monkey
     assert events(tmp_path / "broken", "train") == events(tmp_path / "unbroken", "train")
 
 
-def test_random_weights_and_the_builtin_default(tmp_path, tokenizer_folder, monkeypatch):
+def test_random_weights_and_the_built_in_task_are_the_defaults(tmp_path, tokenizer_folder, monkeypatch):
     rows = [{"sentence1": f"the {word}", "sentence2": word, "label": n % 2} for n, word in enumerate(["red", "blue"])]
     monkeypatch.setattr(documentation, "pair_examples", lambda split: rows * 8)
     folder = tmp_path / "run"
@@ -280,7 +281,7 @@ def test_random_weights_and_the_builtin_default(tmp_path, tokenizer_folder, monk
 
 
 @pytest.mark.parametrize("kind", ["jsonl", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("csv", "tsv"))])
-def test_files_of_ones_own(tmp_path, pretrained, kind):
+def test_a_users_own_files_need_no_task(tmp_path, pretrained, kind):
     rows = [(f"{word} house", word) for word in ("red", "green", "blue")] * 8
     lines = [json.dumps({"text": text, "label": label}) for text, label in rows]
     if kind != "jsonl":
@@ -304,12 +305,12 @@ def test_files_of_ones_own(tmp_path, pretrained, kind):
 def test_commands_of_the_header_parse():
     lines = run_glue.__doc__.replace("\\\n", " ").replace("\n        --", " --").splitlines()
     commands = [shlex.split(line) for line in lines if line.strip().startswith("python run_glue.py")]
-    assert len(commands) == 4
+    assert commands
     for command in commands:
         parse_arguments(GlueArguments, command[2:])
 
 
-# --- mistakes --------------------------------------------------------------------------------------------
+# --- Mistakes --------------------------------------------------------------------------------------------
 
 
 def test_mistakes_are_one_clear_line_and_leave_no_folder(tmp_path, pretrained, files, capsys):
@@ -364,7 +365,7 @@ def test_model_without_a_trained_head_is_not_evaluated(tmp_path, pretrained, fil
     )  # fmt: skip
 
 
-# --- processes -------------------------------------------------------------------------------------------
+# --- Processes -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -384,7 +385,7 @@ def test_two_processes_take_the_same_steps_as_one(tmp_path, pretrained, files):
 
 
 @pytest.mark.slow
-def test_folder_opens_where_the_repository_is_unknown(tmp_path, mnli):
+def test_the_folder_opens_where_this_project_cannot_be_imported(tmp_path, mnli):
     code = (
         "import sys; from transformers import pipeline; "
         "print(pipeline('text-classification', sys.argv[1])('it was green number 1'))"
@@ -397,7 +398,7 @@ def test_folder_opens_where_the_repository_is_unknown(tmp_path, mnli):
 
 @pytest.mark.slow
 def test_runs_without_the_optional_packages(tmp_path, pretrained, files):
-    """Images for GPUs often lack these; --data_dir and one's own files must still work."""
+    """Container images often lack these packages. --data_dir and a user's own files must still work."""
     code = (
         "import sys\n"
         "for name in ('datasets', 'evaluate', 'sklearn', 'scipy', 'matplotlib', 'pandas'): sys.modules[name] = None\n"

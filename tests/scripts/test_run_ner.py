@@ -24,21 +24,21 @@ from training.tasks.ner import tagged_text
 from training.tasks.ner.metrics import span_scores
 from training.tools.report import read_runs, tables
 
-# A word tells its tag: names of one word, and of two.
+# Every word has one tag only. There are names of one word and of two words.
 NAMES = {"LOC": ([["house"], ["river"]], [["old", "city"], ["old", "garden"]]),
          "PER": ([["king"], ["queen"]], [["new", "doctor"], ["new", "teacher"]])}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
 def no_pictures(request, monkeypatch):
-    """Half of a short run's time is the drawing of its curves: one test does it for all."""
+    """Do not draw the training curves, which takes half of the time of a short run. One test draws them."""
     if "folder" not in request.node.name:
         monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory, tokenizer_folder):
-    """A network of four layers as pre-training leaves it, without dropout, and its tokenizer."""
+    """A pre-trained network of four layers without dropout, and its tokenizer. Its weights are random."""
     folder = tmp_path_factory.mktemp("checkpoint")
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
     torch.manual_seed(0)
@@ -51,7 +51,7 @@ def checkpoint(tmp_path_factory, tokenizer_folder):
 
 
 def conll(seed: int, documents: int) -> str:
-    """Names among other words; IOB1, as in the official files."""
+    """Names among other words, with tags in the scheme IOB1, as in the official files."""
     generator = np.random.default_rng(seed)
     lines = []
     for _ in range(documents):
@@ -102,7 +102,7 @@ def finished(checkpoint, files, tmp_path_factory):
     return folder
 
 
-def test_leaves_a_folder_for_every_reader(finished):
+def test_the_folder_serves_every_reader(finished):
     expected = {
         *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "README.md"),
         *("run.json", "metrics.jsonl", "all_results.json", "validation_predictions.txt", "test_predictions.txt"),
@@ -119,7 +119,7 @@ def test_leaves_a_folder_for_every_reader(finished):
     assert "Nothing was measured on a test set" not in card
 
 
-def test_learns_and_scores_what_it_writes(finished, files):
+def test_it_learns_and_scores_what_it_writes(finished, files):
     results = read(finished, "all_results.json")
     assert results["eval_f1"] > 0.95 and results["test_f1"] > 0.9
     assert results["train_steps"] == 90 and results["train_samples_per_second"] > 0
@@ -179,7 +179,7 @@ def test_evaluation_alone_gives_the_same_tags(finished, files, tmp_path, name):
         assert {"train_runtime", "train_samples_per_second", "train_steps"} == set(results)
 
 
-def test_an_original_file_beside_sentences_without_documents(checkpoint, files, tmp_path, capsys):
+def test_files_with_and_without_documents_may_be_mixed(checkpoint, files, tmp_path, capsys):
     plain = "\n".join(line for line in CONLL.splitlines() if not line.startswith("-DOC"))
     more = ["--train_file", write(tmp_path, CONLL, "a.txt"), "--validation_file", write(tmp_path, plain, "b.txt")]
     run_ner.main(flags(checkpoint, files, tmp_path / "run", *more, "--max_steps", "1", "--context", "sentence"))
@@ -187,7 +187,8 @@ def test_an_original_file_beside_sentences_without_documents(checkpoint, files, 
     assert "train: 4 sentences, 19 words, 2 documents, tags IOB1" in told
     assert "words, no documents marked: each sentence stands alone, tags IOB1, turned into BIO" in told
     assert "this tokenizer lower-cases" in told
-    assert read(tmp_path / "run", "run.json")["rows"] == {"train": 9, "validation": 9}  # words of letters
+    # The tokenizer splits these words into letters, so that there are many rows.
+    assert read(tmp_path / "run", "run.json")["rows"] == {"train": 9, "validation": 9}
 
 
 FEATURES = ["--feature_based", "weighted_sum_all", "--lstm_size", "12", "--learning_rate", "1e-2"]
@@ -204,7 +205,7 @@ def test_frozen_features_learn_while_bert_stays(checkpoint, files, tmp_path):
     kept = [name for name in after if name.startswith("bert.")]
     assert len(kept) > 60 and all(torch.equal(before[name], after[name]) for name in kept)
     assert after["weights"].abs().max() > 0
-    # Alone, and through a pipeline with the code that was saved
+    # The folder can be evaluated alone, and opens in a pipeline with the code that was saved.
     argv = ["--model_name_or_path", str(folder), "--output_dir", str(tmp_path / "again"), "--max_seq_length", "20"]
     run_ner.main([*argv, "--validation_file", str(files / "dev.txt"), "--mixed_precision", "bf16"])
     assert read(tmp_path / "again", "all_results.json")["eval_f1"] == results["eval_f1"]
@@ -216,7 +217,7 @@ BOTH = [pytest.param([], id="fine-tuned"), pytest.param(FEATURES, id="features",
 
 
 @pytest.mark.parametrize("more", BOTH)
-def test_resumed_is_unbroken(checkpoint, files, tmp_path, monkeypatch, more):
+def test_a_resumed_run_equals_an_uninterrupted_one(checkpoint, files, tmp_path, monkeypatch, more):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     saving = [*more, "--save_steps", "2", "--max_steps", "5"]
     run_ner.main(flags(checkpoint, files, whole, *saving))
@@ -242,7 +243,7 @@ def test_resumed_is_unbroken(checkpoint, files, tmp_path, monkeypatch, more):
 
 @pytest.mark.parametrize("more", BOTH)
 def test_the_control_has_the_same_losses(finished, checkpoint, files, tmp_path, more):
-    """Accumulating too: 2 x 4 rows against 8 at once. Rows hold different numbers of labels."""
+    """With accumulation, 2 x 4 rows have the loss of 8 rows at once, although the numbers of labels differ."""
     losses = []
     for extra in ([], ["--model_impl", "transformers"], ["--gradient_accumulation_steps", "2"]):
         folder = tmp_path / f"run{len(losses)}"
@@ -276,8 +277,8 @@ def test_the_fast_paths_are_on_and_can_be_switched_off(checkpoint, files, tmp_pa
     assert not fast_paths
 
 
-def test_a_head_for_other_tags_is_drawn_anew_and_said_so(finished, tmp_path, capsys):
-    other = write(tmp_path, "the O\n\nriver B-A\nking I-A\ngarden B-B\n")  # as many tags as the head knows
+def test_a_head_for_other_tags_is_replaced_with_a_message(finished, tmp_path, capsys):
+    other = write(tmp_path, "the O\n\nriver B-A\nking I-A\ngarden B-B\n")  # These are as many tags as the head knows.
     argv = ["--model_name_or_path", str(finished), "--output_dir", str(tmp_path / "run"), "--max_seq_length", "20"]
     run_ner.main([*argv, "--train_file", other, "--validation_file", other, "--max_steps", "1", "--learning_rate", "0"])
     assert "newly initialised: classifier.bias, classifier.weight" in capsys.readouterr().out
@@ -286,7 +287,7 @@ def test_a_head_for_other_tags_is_drawn_anew_and_said_so(finished, tmp_path, cap
     assert all(torch.equal(before[name], after[name]) for name in before if name.startswith("bert."))
 
 
-def test_random_weights_as_a_baseline(tokenizer_folder, files, tmp_path):
+def test_random_weights_are_a_baseline(tokenizer_folder, files, tmp_path):
     argv = flags("x", files, tmp_path / "run", "--config_name", "tiny", "--tokenizer_name", str(tokenizer_folder))
     run_ner.main([*argv[2:], "--max_steps", "1"])
     assert read(tmp_path / "run", "config.json")["num_hidden_layers"] == 2
@@ -308,7 +309,7 @@ def test_two_processes_do_the_work_of_one(checkpoint, files, tmp_path, more):
     assert names[0].read_bytes() == names[1].read_bytes()
 
 
-# --- mistakes --------------------------------------------------------------------------------------------
+# --- Mistakes --------------------------------------------------------------------------------------------
 
 MISTAKES = {
     "length": (["--max_seq_length", "41"], "--max_seq_length 41 is over the model's maximum of 40"),
@@ -327,7 +328,7 @@ def test_mistakes_end_in_one_line_before_any_work(checkpoint, files, tmp_path, m
     assert not (tmp_path / "run").exists()
 
 
-def test_models_that_cannot_be_evaluated(checkpoint, finished, files, tmp_path):
+def test_models_that_cannot_be_evaluated_are_refused(checkpoint, finished, files, tmp_path):
     argv = ["--output_dir", str(tmp_path / "run"), "--max_seq_length", "20", "--validation_file"]
     with pytest.raises(ValueError, match="must name the tags in id2label"):
         run_ner.main(["--model_name_or_path", str(checkpoint), *argv, str(files / "dev.txt")])
@@ -339,6 +340,6 @@ def test_models_that_cannot_be_evaluated(checkpoint, finished, files, tmp_path):
 def test_the_commands_of_the_header_parse():
     lines = run_ner.__doc__.replace("\\\n", " ").splitlines()
     commands = [shlex.split(line) for line in lines if line.strip().startswith("python run_ner.py")]
-    assert len(commands) == 4
+    assert commands
     for command in commands:
         parse_arguments(NerArguments, command[2:])

@@ -66,7 +66,7 @@ def flags(tmp_path, text_file, tokenizer_folder, shape):
 
 @pytest.fixture(autouse=True)
 def no_picture(monkeypatch):
-    """A third of the time of a short run; `finished` is made before this and has one."""
+    """Do not draw the training curves, which takes a third of the time of a short run. `finished` draws them."""
     monkeypatch.setattr(run_pretraining, "draw_curves", lambda folder: None)
 
 
@@ -104,7 +104,7 @@ def finished(tmp_path_factory, text_file, tokenizer_folder, shape) -> Path:
     return folder
 
 
-def test_the_folder_is_what_the_contract_says(finished):
+def test_the_folder_contains_what_docs_checkpoints_promises(finished):
     names = {path.name for path in finished.iterdir()}
     assert names >= {
         "config.json",
@@ -141,33 +141,34 @@ def test_the_folder_is_what_the_contract_says(finished):
     assert len(run["data"][0]["sha256"]) == 64
 
 
-def test_it_learns(finished):
+def test_the_loss_falls(finished):
     losses = [event["mlm_loss"] for event in events(finished, "train")]
     assert losses[-1] < losses[0] - 0.3
     assert events(finished, "corpus")[0]["unigram_entropy"] > 0
 
 
 def test_the_doctor_speaks_on_a_text_of_random_words(finished):
-    """No context to learn from: the loss stays on the line, at both evaluations."""
+    """There is no context to learn from, so that the loss stays on the line, at both evaluations."""
     said = events(finished, "doctor")
     assert [event["step"] for event in said] == [20, 40]
     assert "the model does not use context yet; likely causes: the warm-up has 4 steps" in said[1]["text"]
 
 
-def test_its_speed_is_told(finished, shape):
-    """The utilisation is that of the FLOPs of the network over the peak, which is measured here."""
+def test_the_speed_is_recorded(finished, shape):
+    """The utilisation is the FLOPs of the network divided by the peak, which is measured here."""
     results = json.loads((finished / "all_results.json").read_text())
     record = events(finished, "train", without=())[-1]
     assert set(record) >= {"tokens_per_second", "mfu", "seconds_per_step", "grad_norm", "learning_rate"}
-    assert results["train_mfu"] > 0 and results["peak_tflops"] > 0  # above 1 where the peak was measured on a busy core
+    # The utilisation may be above 1 if the peak was measured while the processor was busy.
+    assert results["train_mfu"] > 0 and results["peak_tflops"] > 0
     tokens = results["train_tokens_per_second"]
     flops = training_flops(BertConfig.from_pretrained(shape), tokens, tokens / 28, 0.15 * tokens)
     assert results["train_mfu"] == pytest.approx(flops / results["peak_tflops"] / 1e12, rel=0.1)
 
 
-def test_anybody_opens_it(finished, tokenizer_folder):
+def test_plain_transformers_opens_the_folder(finished, tokenizer_folder):
     _, loading = AutoModel.from_pretrained(finished, output_loading_info=True)
-    assert not loading["missing_keys"]  # the pooler came along
+    assert not loading["missing_keys"]  # The pooler was saved too.
     ours = BertForPreTraining.from_pretrained(finished)
     theirs = AutoModelForPreTraining.from_pretrained(finished)
     tokenizer = AutoTokenizer.from_pretrained(finished)
@@ -179,8 +180,8 @@ def test_anybody_opens_it(finished, tokenizer_folder):
     assert "sparse_prediction" not in (finished / "config.json").read_text()
 
 
-def test_two_phases_in_one_run(flags, monkeypatch):
-    """Resumed in both of them: tests/engine/test_kill.py."""
+def test_one_run_has_two_phases_and_one_schedule(flags, monkeypatch):
+    """tests/engine/test_kill.py resumes runs in both phases."""
     evaluate, evaluated = evaluation.evaluate, []
     monkeypatch.setattr(
         evaluation,
@@ -194,30 +195,30 @@ def test_two_phases_in_one_run(flags, monkeypatch):
     train = events(folder, "train")
     assert [event["max_seq_length"] for event in train] == [16] * 4 + [32] * 4
     assert [event["max_seq_length"] for event in events(folder, "eval")] == evaluated == [16, 32, 32]
-    # One schedule over both: up in 2 steps, down to nothing behind the last one.
+    # One schedule covers both phases: the rate rises in 2 steps, and would be 0 after the last step.
     rates = [event["learning_rate"] / 1e-3 for event in train]
     assert rates == pytest.approx([0, 1 / 2, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
     assert json.loads((folder / "run.json").read_text())["phases"] == "4 steps of 8 x 16, 4 steps of 6 x 32"
-    (folder / "all_results.json").unlink()  # as if it had been stopped
+    (folder / "all_results.json").unlink()  # Without this file the run is not finished.
     with pytest.raises(ValueError, match=r"other settings \(global_batch_size 4 steps of 8 x 16, 4 steps of 6 x 32 ->"):
         in_process(flags("phases", resume_from_checkpoint="auto", **(more | {"phases": "16:0.5:4,32:0.5:6"})))
 
 
 def test_two_processes_do_what_one_does(flags, tmp_path):
-    """2 gloo ranks, half the batch each; float32, so equal up to the order of additions."""
+    """Each of the two processes has half of the batch. In float32 only the order of additions makes a difference."""
     more = flags("pair", per_device_train_batch_size=4, verify_invariance=True)
     pair = launch([str(ROOT / "tests/helpers/forked_runs.py"), "pair", json.dumps({"flags": more})])
     alone = in_process(flags("alone"))
     output, errors = pair.communicate(timeout=180)
     assert pair.returncode == 0, errors
-    assert output.count("processes x sequences x micro-batches 2 x ") == 3, output  # 4 x 1, 2 x 2, 1 x 4
+    assert output.count("processes x sequences x micro-batches 2 x ") == 3, output  # They are 4 x 1, 2 x 2 and 1 x 4.
     together = tmp_path / "pair"
     for one, two in zip(events(alone, "train"), events(together, "train"), strict=True):
         assert two == pytest.approx(one, rel=1e-4)
     for one, two in zip(events(alone, "eval"), events(together, "eval"), strict=True):
         assert two == pytest.approx(one, rel=1e-4)
     assert json.loads((together / "run.json").read_text())["processes"] == 2
-    for name in ("train", "validation"):  # built by both
+    for name in ("train", "validation"):  # Both processes built these.
         one, two = ((folder / "corpus" / name / "manifest.json").read_text() for folder in (alone, together))
         assert one == two
 
@@ -234,20 +235,21 @@ def test_two_processes_name_a_mistake_once(flags, tmp_path):
 
 
 def test_the_control_takes_the_same_steps(flags, finished):
-    """transformers' network from our weights: the same loss at every step."""
+    """transformers' network, which begins with our weights, has the same loss at every step."""
     more = {"config_name": None, "model_name_or_path": finished, "gradient_accumulation_steps": 2, "max_steps": 4}
     ours = in_process(flags("ours", **more))
     theirs = in_process(flags("theirs", model_impl="transformers", **more))
     for a, b in zip(events(ours, "train"), events(theirs, "train"), strict=True):
         assert b == pytest.approx(a, rel=1e-4)
-    assert events(ours, "train")[0]["mlm_loss"] < events(finished, "train")[0]["mlm_loss"] - 0.3  # not new weights
-    assert "auto_map" not in (theirs / "config.json").read_text()  # the code it names is not in the folder
+    # The loss shows that the weights are not new.
+    assert events(ours, "train")[0]["mlm_loss"] < events(finished, "train")[0]["mlm_loss"] - 0.3
+    assert "auto_map" not in (theirs / "config.json").read_text()  # Its code would not be in the folder.
     assert AutoModel.from_pretrained(theirs).config.hidden_size == 32
 
 
 @pytest.mark.parametrize("objective", ["mlm_nsp", "mlm", pytest.param("ltr", marks=pytest.mark.slow)])
 def test_the_fast_paths_are_on_and_can_be_switched_off(flags, tmp_path, fast_paths, objective):
-    """Half of the positions are padding. Without pairs this is the packing of short documents into one row."""
+    """Half of the positions are padding. Without pairs this means that short documents share one row."""
     short = {"max_steps": 1, "short_seq_prob": 1, "objective": objective}
     folder = in_process(flags("on", **short))
     assert fast_paths == {"unpadded", "dropout"}
@@ -280,8 +282,8 @@ def test_flags_reach_vocabulary_network_and_optimizer(flags, monkeypatch):
     assert settings.value.args[0] == (1e-3, 0.5, "bert_adamw") and len(compiled) == 1
 
 
-def test_a_mistake_put_right_may_use_the_same_folder(flags, tmp_path):
-    """Also one that is only found in the middle of the text."""
+def test_the_folder_can_be_used_again_after_a_mistake_was_corrected(flags, tmp_path):
+    """This includes a mistake that is found in the middle of the text."""
     bad = tmp_path / "bad.txt"
     bad.write_bytes(b"a good line .\nanother .\n\n" * 400 + b"bad \xff line\n")
     more = {"tokenizer_name": None, "config_name": "tiny", "vocab_size": 150, "max_steps": 1}
@@ -293,11 +295,11 @@ def test_a_mistake_put_right_may_use_the_same_folder(flags, tmp_path):
         in_process(flags("again", **more))
 
 
-def test_resumed_before_the_first_checkpoint(flags, tmp_path):
-    """Nothing to load: the steps are taken again, and only once in the records."""
+def test_a_run_that_stopped_before_its_first_checkpoint_begins_again(flags, tmp_path):
+    """There is nothing to load, so the steps are taken again, and each is in the records once."""
     once = in_process(flags("once", save_steps=0))
     records = (once / "metrics.jsonl").read_text()
-    (once / "all_results.json").unlink()  # as if it had been stopped
+    (once / "all_results.json").unlink()  # Without this file the run is not finished.
     again = in_process(flags("once", save_steps=0, resume_from_checkpoint="auto"))
     assert [e["step"] for e in events(again, "train")] == [1, 2, 3, 4, 5, 6]
     assert len((again / "metrics.jsonl").read_text().splitlines()) == len(records.splitlines())
@@ -305,7 +307,7 @@ def test_resumed_before_the_first_checkpoint(flags, tmp_path):
 
 
 def test_a_checkpoint_of_other_settings_or_data_is_refused(flags, tmp_path, text_file):
-    (in_process(flags("run", max_steps=2)) / "all_results.json").unlink()  # as if it had been stopped
+    (in_process(flags("run", max_steps=2)) / "all_results.json").unlink()  # Without this file the run is not finished.
     with pytest.raises(ValueError, match=r"other settings \(mlm_probability 0.15 -> 0.3\)"):
         in_process(flags("run", max_steps=2, resume_from_checkpoint="auto", mlm_probability=0.3))
     other = tmp_path / "other.txt"
@@ -327,7 +329,7 @@ def test_objectives_without_pairs(flags, objective):
 
 @pytest.fixture
 def data_set(tmp_path, text_file, monkeypatch) -> Path:
-    """A folder that `datasets.load_dataset` takes for a data set: what a name on the Hub is with a network."""
+    """A folder that `datasets.load_dataset` takes for a data set, in the place of one on the Hub."""
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
@@ -343,10 +345,10 @@ def test_data_sets_are_read_whole_or_as_a_stream(flags, data_set, tmp_path):
     for name, more in (("loaded", {}), ("streamed", {"streaming": "true"})):
         folder = in_process(flags(name, train_file=None, dataset_name=data_set, max_steps=2, **more))
         assert events(folder, "train") == events(whole, "train")
-        (folder / "all_results.json").unlink()  # as if it had been stopped
+        (folder / "all_results.json").unlink()  # Without this file the run is not finished.
         more |= {"train_file": None, "dataset_name": data_set, "resume_from_checkpoint": "auto"}
         assert events(in_process(flags(name, max_steps=2, **more)), "train") == events(whole, "train")
-    # The data set changes: its corpus is not taken for the new one's.
+    # After a change of the data set, its old corpus is not used.
     (tmp_path / "loaded" / "all_results.json").unlink()
     rows = [json.dumps({"text": f"another one {number} .\nand more ."}) for number in range(40)]
     (data_set / "train.jsonl").write_text("\n".join(rows))
@@ -355,7 +357,7 @@ def test_data_sets_are_read_whole_or_as_a_stream(flags, data_set, tmp_path):
         in_process(flags("loaded", **more))
 
 
-def test_data_sets_that_cannot_be_read(flags, data_set):
+def test_data_sets_that_cannot_be_read_are_refused(flags, data_set):
     with pytest.raises(ValueError, match=r"--dataset_name nobody/nothing: cannot be read .* network, or give files"):
         in_process(flags("refused", train_file=None, dataset_name="nobody/nothing"))
     (data_set / "train.jsonl").write_text('{"body": "no text"}\n')
@@ -373,7 +375,7 @@ def test_a_vocabulary_is_learnt_where_none_is_given(flags):
     assert AutoModel.from_pretrained(folder).config.vocab_size == len(tokenizer)
 
 
-def test_mixed_precision_stays_close(flags, fresh_accelerate):
+def test_mixed_precision_gives_nearly_the_same_losses(flags, fresh_accelerate):
     plain = in_process(flags("plain", max_steps=3))
     fresh_accelerate()
     mixed = in_process(flags("mixed", max_steps=3, mixed_precision="bf16"))
@@ -419,7 +421,7 @@ EARLY = {
 
 
 @pytest.mark.parametrize("message", EARLY)
-def test_what_is_wrong_with_any_vocabulary_is_said_before_one_is_learnt(flags, tmp_path, monkeypatch, message):
+def test_mistakes_that_no_vocabulary_mends_are_found_before_one_is_learnt(flags, tmp_path, monkeypatch, message):
     monkeypatch.chdir(tmp_path)
     one_sentence(tmp_path / "held.txt")
     monkeypatch.setattr(run_pretraining, "train_wordpiece", lambda *args, **more: pytest.fail("learnt a vocabulary"))

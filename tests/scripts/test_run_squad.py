@@ -33,7 +33,7 @@ from training.tools import ask
 
 @pytest.fixture(autouse=True)
 def no_pictures(request, monkeypatch):
-    """Half of a short run's time is the drawing of its curves: one test does it for all."""
+    """Do not draw the training curves, which takes half of the time of a short run. One test draws them."""
     if "every_reader" not in request.node.name:
         monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
 
@@ -43,7 +43,7 @@ LENGTHS = ["--max_seq_length", "24", "--max_query_length", "8", "--doc_stride", 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory, tokenizer_folder):
-    """A network of one layer with random weights, as pre-training leaves it, and its tokenizer."""
+    """The folder of a pre-trained network of one layer, with random weights, and its tokenizer."""
     folder = tmp_path_factory.mktemp("checkpoint")
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
     torch.manual_seed(0)
@@ -89,13 +89,13 @@ def events(folder, kind: str) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def finished(checkpoint, files, tmp_path_factory):
-    """A run over SQuAD 1.1, with evaluations on its way."""
+    """A run on SQuAD 1.1 with several evaluations."""
     folder = tmp_path_factory.mktemp("runs") / "run"
     run_squad.main(flags(checkpoint, files, folder, "--eval_steps", "2"))
     return folder
 
 
-def test_leaves_a_folder_for_every_reader(finished):
+def test_the_folder_serves_every_reader(finished):
     expected = {
         *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "README.md"),
         *("run.json", "metrics.jsonl", "all_results.json", "predictions.json", "nbest_predictions.json"),
@@ -130,8 +130,8 @@ def test_results_are_the_official_score_of_the_predictions(finished, files, caps
     assert len(read(finished, "nbest_predictions.json")) == 12
 
 
-def test_learns_to_answer(checkpoint, files, tmp_path):
-    """12 questions by heart, each a word of the vocabulary whose place in the context is the answer."""
+def test_it_learns_to_answer(checkpoint, files, tmp_path):
+    """It learns 12 questions by heart. Each question is a word, whose place in the context is the answer."""
     (tmp_path / "easy.json").write_text(json.dumps(squad_content(12, longest=10)))
     more = ["--train_file", str(tmp_path / "easy.json"), "--validation_file", str(tmp_path / "easy.json")]
     more += ["--max_steps", "70", "--learning_rate", "5e-3", "--per_device_train_batch_size", "12"]
@@ -168,12 +168,12 @@ def test_version_2_reports_the_official_numbers(finished_2, files, capsys):
         names = ["exact", "f1"] if prefix else list(official)
         assert {name: official[name] for name in names} == {name: results[f"eval_{prefix}{name}"] for name in names}
     assert read(folder, "config.json")["null_score_diff_threshold"] == results["eval_null_score_diff_threshold"]
-    assert results["eval_at_best_f1"] == results["eval_best_f1"]  # here no odds are equal
+    assert results["eval_at_best_f1"] == results["eval_best_f1"]  # No two questions have equal odds here.
 
 
 @pytest.mark.parametrize("stored", [None, 0.5])
 def test_the_threshold_in_the_config_decides_wherever_the_model_is_asked(finished_2, files, stored):
-    """The one that the run found, and one in the middle: what is asked of the folder is what was scored."""
+    """With the threshold that the run found, and with another one, the folder gives the answers that were scored."""
     questions = squad_data.read_squad(files / "dev2.json", True)
     odds, spans = read(finished_2, "null_odds.json"), read(finished_2, "span_predictions.json")
     model, tokenizer = ask.load(str(finished_2))
@@ -182,7 +182,7 @@ def test_the_threshold_in_the_config_decides_wherever_the_model_is_asked(finishe
     if stored:
         model.config.null_score_diff_threshold = float(np.quantile(list(odds.values()), stored)) + 1e-4
     threshold = model.config.null_score_diff_threshold
-    # of the question whose odds the threshold is, rounding decides
+    # For the question whose odds are the threshold itself, rounding decides.
     sure = [question for question in questions if abs(odds[question.id] - threshold) > 1e-5]
     expected = {question.id: "" if odds[question.id] > threshold else spans[question.id] for question in sure}
     assert len(sure) >= 12 and (not stored or 5 <= list(expected.values()).count("") <= 8)
@@ -207,7 +207,7 @@ def test_evaluation_alone_gives_the_same_answers(finished, finished_2, files, tm
     assert not (tmp_path / "run" / "model.safetensors").exists()
 
 
-def test_resumed_is_unbroken(checkpoint, files, tmp_path, monkeypatch):
+def test_a_resumed_run_equals_an_uninterrupted_one(checkpoint, files, tmp_path, monkeypatch):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     saving = ["--save_steps", "2", "--max_steps", "5"]
     run_squad.main(flags(checkpoint, files, whole, *saving))
@@ -228,7 +228,7 @@ def test_resumed_is_unbroken(checkpoint, files, tmp_path, monkeypatch):
 
 
 def test_the_answers_are_those_of_the_best_weights(checkpoint, files, tmp_path):
-    """At this rate the network gets worse again: what is kept is neither the last evaluation nor its answers."""
+    """With this learning rate the network gets worse again, so the last evaluation and its answers are not kept."""
     more = ["--learning_rate", "3e-2", "--max_steps", "12", "--eval_steps", "2", "--load_best_model_at_end"]
     run_squad.main(flags(checkpoint, files, tmp_path / "run", *more, "--early_stopping_patience", "2"))
     results = read(tmp_path / "run", "all_results.json")
@@ -247,7 +247,7 @@ def test_the_answers_are_those_of_the_best_weights(checkpoint, files, tmp_path):
 
 
 def test_a_series_of_runs_is_what_each_would_be_alone(checkpoint, files, tmp_path, monkeypatch, capsys):
-    """And its windows are made once."""
+    """The windows are made once for all runs."""
     more = ["--group_by_length", "--learning_rate", "1e-3", "--null_score_diff_threshold", "-9"]
     run_squad.main(flags(checkpoint, files, tmp_path / "all", *more, "--seeds", "2", "--seed", "7", negative=True))
     assert [path.name for path in sorted((tmp_path / "all").iterdir())] == [
@@ -256,7 +256,7 @@ def test_a_series_of_runs_is_what_each_would_be_alone(checkpoint, files, tmp_pat
     summary = read(tmp_path / "all", "summary.json")
     assert summary["baselines"] == pytest.approx({"eval_exact_match": 500 / 13, "eval_f1": 500 / 13})
     assert summary["settings"][0]["metrics"]["eval_f1"]["n"] == 2
-    assert summary["settings"][0]["metrics"]["eval_f1"]["degenerate"] == 1.0  # the threshold empties every answer
+    assert summary["settings"][0]["metrics"]["eval_f1"]["degenerate"] == 1.0  # The threshold makes all answers empty.
     assert "best on eval_f1: seed-7" in capsys.readouterr().out
     monkeypatch.setattr(window_cache, "build_windows", None)
     cache = ["--cache_dir", str(tmp_path / "all" / "features"), "--seed", "8"]
@@ -304,8 +304,9 @@ def test_two_processes_do_the_work_of_one(still, files, tmp_path):
 
 
 def test_the_control_has_the_same_losses_and_answers(still, files, tmp_path):
-    """Without dropout, and accumulating: 2 x 4 rows against 8 at once, transformers' network against ours. And with
-    padding in the softmax, which makes the losses other ones."""
+    """Without dropout, 2 x 4 rows have the losses of 8 rows at once, and transformers' network has those of ours. With
+    padding in the softmax the losses are different.
+    """
     losses, answers = [], []
     over_all = ["--unpad_inputs", "false"]
     for more in (
@@ -378,14 +379,14 @@ def test_the_tokenizer_is_saved_without_truncation_and_padding(checkpoint, files
     tokenizer.save_pretrained(tmp_path / "start")
     before = read(tmp_path / "start", "tokenizer.json")
     assert before["truncation"] and before["padding"]
-    for name in ("built", "read"):  # with windows out of the cache no call has changed what the tokenizer came with
+    for name in ("built", "read"):  # When windows are read from the cache, no call changes the tokenizer.
         more = ["--max_steps", "1", "--cache_dir", str(tmp_path / "cache")]
         run_squad.main(flags(tmp_path / "start", files, tmp_path / name, *more))
         assert read(tmp_path / name, "tokenizer.json") == {**before, "truncation": None, "padding": None}
 
 
 def test_the_config_says_how_it_was_evaluated(finished, finished_2, files, tmp_path):
-    """Also that a threshold of SQuAD 2.0 does not outlive a fine-tuning on 1.1."""
+    """A fine-tuning on SQuAD 1.1 removes the threshold of an earlier one on SQuAD 2.0."""
     config = read(finished_2, "config.json")
     lengths = {"max_seq_length": 24, "max_query_length": 8, "doc_stride": 6, "max_answer_length": 30}
     assert config["question_answering"] == {**lengths, "n_best_size": 20}
@@ -407,7 +408,9 @@ def test_a_second_run_reads_the_windows_of_the_first(finished, checkpoint, files
 
 
 def test_alignment_is_googles_where_asked_for(finished, tmp_path):
-    """Accents written apart spoil Google's count of letters, and its answers become whole words, commas and all."""
+    """Accents that are characters of their own disturb Google's count of letters, so that its answers become whole
+    words with their commas.
+    """
     content = squad_content(5)
     for article in content["data"]:
         for paragraph in article["paragraphs"]:
@@ -432,7 +435,7 @@ def test_alignment_is_googles_where_asked_for(finished, tmp_path):
     assert found["google"] != found["offsets"]
 
 
-def test_random_weights_as_a_baseline(checkpoint, files, tmp_path, capsys):
+def test_random_weights_are_a_baseline(checkpoint, files, tmp_path, capsys):
     argv = flags(checkpoint, files, tmp_path / "run")[2:]
     more = ["--config_name", str(checkpoint), "--tokenizer_name", str(checkpoint), "--max_train_samples", "5"]
     run_squad.main([*argv, *more, "--max_eval_samples", "3", "--max_steps", "1"])
@@ -442,7 +445,7 @@ def test_random_weights_as_a_baseline(checkpoint, files, tmp_path, capsys):
     assert (splits["train"]["examples"], splits["validation"]["examples"]) == (5, 3)
 
 
-def test_no_data_flags_means_the_builtin_questions(checkpoint, tmp_path, monkeypatch):
+def test_without_data_flags_the_built_in_questions_are_used(checkpoint, tmp_path, monkeypatch):
     asked = []
 
     def question_answering(split):
@@ -457,12 +460,12 @@ def test_no_data_flags_means_the_builtin_questions(checkpoint, tmp_path, monkeyp
 
 
 @pytest.mark.slow
-def test_the_builtin_questions_are_squad_questions():
+def test_the_built_in_questions_are_in_squads_format():
     for split in ("train", "validation"):
         assert len(squad_data.parse_squad(documentation.question_answering(split), "built-in")) > 50
 
 
-# --- mistakes --------------------------------------------------------------------------------------------
+# --- Mistakes --------------------------------------------------------------------------------------------
 
 
 def spoiled(files, change) -> str:
@@ -502,7 +505,7 @@ def test_mistakes_end_in_one_line_before_any_work(checkpoint, files, tmp_path, m
     assert not (tmp_path / "run").exists()
 
 
-def test_other_mistakes(checkpoint, files, finished, tmp_path, capsys):
+def test_other_mistakes_are_refused(checkpoint, files, finished, tmp_path, capsys):
     argv = flags(checkpoint, files, tmp_path / "run")
     with pytest.raises(ValueError, match="--train_file needs --validation_file"):
         run_squad.main([*argv[:10], *argv[10:12]])
@@ -510,7 +513,7 @@ def test_other_mistakes(checkpoint, files, finished, tmp_path, capsys):
         run_squad.main(flags(checkpoint, files, finished))
     with pytest.raises(ValueError, match=r"newly initialised: qa_outputs\.bias, .*cannot be evaluated"):
         run_squad.main([*argv[:10], *argv[12:14]])
-    run_squad.main([*argv, "--max_steps", "1"])  # the corrected second try into the same folder is not refused
+    run_squad.main([*argv, "--max_steps", "1"])  # A second run with correct flags may use the same folder.
     with pytest.raises(ValueError, match="--dataset_name nobody/none, split 'train': cannot be loaded"):
         run_squad.main([*argv[:2], *LENGTHS, "--dataset_name", "nobody/none", "--output_dir", str(tmp_path / "hub")])
     with pytest.raises(SystemExit, match="2"):
@@ -521,7 +524,7 @@ def test_other_mistakes(checkpoint, files, finished, tmp_path, capsys):
 def test_the_commands_of_the_header_parse():
     text = inspect.getdoc(run_squad).replace("\\\n", " ")
     commands = [line.strip() for line in text.splitlines() if line.startswith("    ")]
-    assert len(commands) == 3
+    assert commands
     for command in commands:
         words = shlex.split(command)
         parse_arguments(SquadArguments, words[words.index("run_squad.py") + 1 :])

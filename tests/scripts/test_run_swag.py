@@ -30,14 +30,14 @@ WORDS = ("red", "green", "blue", "old")
 
 @pytest.fixture(autouse=True)
 def no_pictures(request, monkeypatch):
-    """Half of a short run's time is the drawing of its curves: one test does it for all."""
+    """Do not draw the training curves, which takes half of the time of a short run. One test draws them."""
     if "folder" not in request.node.name:
         monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory, tokenizer_folder):
-    """A network of one layer as pre-training leaves it, without dropout, and its tokenizer."""
+    """The folder of a pre-trained network of one layer without dropout, and its tokenizer. Its weights are random."""
     folder = tmp_path_factory.mktemp("checkpoint")
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
     torch.manual_seed(0)
@@ -51,7 +51,7 @@ def checkpoint(tmp_path_factory, tokenizer_folder):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """The right ending is the one with "winter" in it; texts with commas and quotation marks."""
+    """Files in which the right ending contains "winter". The texts contain commas and quotation marks."""
     folder = tmp_path_factory.mktemp("swag")
     for seed, (name, count) in enumerate({"train": 40, "val": 14, "test": 9}.items()):
         generator = np.random.default_rng(seed)
@@ -92,7 +92,7 @@ def finished(checkpoint, files, tmp_path_factory):
     return folder
 
 
-def test_leaves_a_folder_for_every_reader(finished, files):
+def test_the_folder_serves_every_reader(finished, files):
     expected = {
         *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "README.md"),
         *("run.json", "metrics.jsonl", "all_results.json", "validation_predictions.csv", "test_predictions.csv"),
@@ -127,7 +127,7 @@ def test_a_series_of_runs_is_what_each_would_be_alone(checkpoint, files, tmp_pat
 
 
 def test_the_head_of_a_regression_is_not_taken_for_one_of_choices(finished, files, tmp_path, capsys):
-    """Both have one output."""
+    """Both heads have one output."""
     shutil.copytree(finished, tmp_path / "stsb")
     config = read(tmp_path / "stsb", "config.json") | {"id2label": {"0": "score"}, "label2id": {"score": 0}}
     (tmp_path / "stsb" / "config.json").write_text(json.dumps(config), encoding="utf-8")
@@ -137,7 +137,7 @@ def test_the_head_of_a_regression_is_not_taken_for_one_of_choices(finished, file
 
 
 def test_plain_transformers_chooses_the_same(finished, files):
-    """The published class on the saved folder, fed by hand."""
+    """transformers' class opens the folder, and gets inputs that are made by hand."""
     model, tokenizer = (c.from_pretrained(finished) for c in (AutoModelForMultipleChoice, AutoTokenizer))
     assert type(model).__module__.startswith("transformers.")
     with open(files / "val.csv", encoding="utf-8") as file:
@@ -167,7 +167,7 @@ def test_evaluation_alone_gives_the_same_choices(finished, files, tmp_path):
 
 
 @pytest.mark.slow
-def test_resumed_is_unbroken(checkpoint, files, tmp_path, monkeypatch):
+def test_a_resumed_run_equals_an_uninterrupted_one(checkpoint, files, tmp_path, monkeypatch):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     saving = ["--save_steps", "2", "--max_steps", "5"]
     run_swag.main(flags(checkpoint, files, whole, *saving))
@@ -187,7 +187,7 @@ def test_resumed_is_unbroken(checkpoint, files, tmp_path, monkeypatch):
 
 
 def test_the_control_has_the_same_losses(checkpoint, files, tmp_path):
-    """Accumulating too: 2 x 4 examples against 8 at once."""
+    """With accumulation, 2 x 4 examples have the loss of 8 at once."""
     found = []
     for extra in ([], ["--model_impl", "transformers"], ["--gradient_accumulation_steps", "2"]):
         folder = tmp_path / f"run{len(found)}"
@@ -220,7 +220,7 @@ def test_the_fast_paths_are_on_and_can_be_switched_off(checkpoint, files, tmp_pa
     assert not fast_paths
 
 
-def test_random_weights_as_a_baseline(tokenizer_folder, files, tmp_path):
+def test_random_weights_are_a_baseline(tokenizer_folder, files, tmp_path):
     argv = flags("x", files, tmp_path / "run", "--config_name", "tiny", "--tokenizer_name", str(tokenizer_folder))
     run_swag.main([*argv[2:], "--max_steps", "1"])
     assert read(tmp_path / "run", "config.json")["num_hidden_layers"] == 2
@@ -238,7 +238,7 @@ def test_two_processes_do_the_work_of_one(checkpoint, files, tmp_path):
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e-5)
 
 
-# --- mistakes --------------------------------------------------------------------------------------------
+# --- Mistakes --------------------------------------------------------------------------------------------
 
 MISTAKES = {
     "length": (["--max_seq_length", "65"], "--max_seq_length 65 is over the model's maximum of 64"),
@@ -266,6 +266,6 @@ def test_a_model_without_a_trained_head_is_not_evaluated(checkpoint, files, tmp_
 def test_the_commands_of_the_header_parse():
     lines = run_swag.__doc__.replace("\\\n", " ").splitlines()
     commands = [shlex.split(line) for line in lines if line.strip().startswith("python run_swag.py")]
-    assert len(commands) == 4
+    assert commands
     for command in commands:
         parse_arguments(SwagArguments, command[2:])

@@ -1,4 +1,4 @@
-"""Many runs of one setting: the statistics against scipy, and the command from end to end on small networks."""
+"""Series of runs: their statistics are those of scipy, and run_glue.py makes them from end to end."""
 
 import json
 import math
@@ -32,7 +32,7 @@ def no_pictures(monkeypatch):
 
 @pytest.fixture
 def counted(monkeypatch) -> list[str]:
-    """The folders of the runs that were really done."""
+    """The folders of the runs that were really made."""
     done: list[str] = []
     run_one = run_glue.run_one
 
@@ -57,22 +57,22 @@ def refused(capsys, *flags: str) -> str:
     return capsys.readouterr().err
 
 
-# --- statistics ------------------------------------------------------------------------------------------
+# --- The statistics --------------------------------------------------------------------------------------
 
 
-def test_statistics_by_hand():
+def test_statistics_worked_by_hand():
     found = seeds.statistics([0.5, 0.7, 0.9, None, 0.4], constant=0.5)
     interval = found.pop("interval")
     expected = {"n": 5, "mean": 0.5, "median": 0.5, "max": 0.9, "degenerate": 0.6, "undefined": 1}
-    expected["std"] = math.sqrt((0.04 + 0.16 + 0.25 + 0.01) / 4)  # deviations 0, .2, .4, -.5, -.1
+    expected["std"] = math.sqrt((0.04 + 0.16 + 0.25 + 0.01) / 4)  # The deviations are 0, 0.2, 0.4, -0.5 and -0.1.
     assert found == pytest.approx(expected, abs=1e-12)
-    half = 2.7764451 * math.sqrt(0.46 / 4 / 5)  # the quantile from a printed table: 4 degrees of freedom, 97.5 %
+    half = 2.7764451 * math.sqrt(0.46 / 4 / 5)  # The quantile of 97.5 % with 4 degrees of freedom is from a table.
     assert interval == pytest.approx([0.5 - half, 0.5 + half], abs=1e-7)
     one = seeds.statistics([0.8], constant=0.5)
     assert (one["n"], one["mean"], one["std"], one["interval"], one["degenerate"]) == (1, 0.8, None, None, 0.0)
 
 
-def test_tests_equal_scipy():
+def test_significance_tests_equal_those_of_scipy():
     stats = pytest.importorskip("scipy.stats")
     rng = np.random.default_rng(0)
     for wins, losses in [(5, 0), (0, 5), (3, 2), (0, 0), (7, 1), (10, 10)]:
@@ -86,7 +86,7 @@ def test_tests_equal_scipy():
     assert found["interval"] == pytest.approx(list(expected.confidence_interval()), abs=1e-12)
 
 
-def test_runs_are_paired_by_seed_else_by_rate_and_seed():
+def test_runs_are_paired_by_seed_or_by_learning_rate_and_seed():
     def runs(*keys):
         return [{"seed": seed, "learning_rate": rate, "results": {"m": value}} for seed, rate, value in keys]
 
@@ -94,7 +94,7 @@ def test_runs_are_paired_by_seed_else_by_rate_and_seed():
     theirs = runs((3, 2e-3, 0.4), (1, 2e-3, 0.3), (2, 2e-3, 0.8))
     found = seeds.compare(ours, theirs, ["m"])
     assert found["pairs"] == 3
-    assert found["m"]["mean_difference"] == pytest.approx(0.1 / 3, abs=1e-12)  # .2, -.1, 0
+    assert found["m"]["mean_difference"] == pytest.approx(0.1 / 3, abs=1e-12)  # The differences are 0.2, -0.1 and 0.
     assert (found["m"]["wins"], found["m"]["losses"], found["m"]["sign_test_p"]) == (1, 1, 1.0)
     grid = runs((1, 1e-3, 0.1), (1, 2e-3, 0.2), (2, 1e-3, 0.3))
     assert seeds.compare(grid, ours, ["m"])["m"]["mean_difference"] == pytest.approx(-0.4, abs=1e-12)
@@ -110,7 +110,7 @@ def test_runs_are_paired_by_seed_else_by_rate_and_seed():
         ("mnli", {"eval_mnli_m_accuracy": 0.8, "eval_mnli_mm_accuracy": 0.8}),
     ],
 )
-def test_what_a_constant_scores(glue_files, task, expected):
+def test_the_score_of_a_constant_answer(glue_files, task, expected):
     data = load_data(parse_arguments(GlueArguments, [
         "--output_dir=x", "--model_name_or_path=y", f"--task_name={task}", f"--data_dir={glue_files / task}",
     ]))  # fmt: skip
@@ -120,7 +120,7 @@ def test_what_a_constant_scores(glue_files, task, expected):
     assert baselines(data) == pytest.approx(expected, abs=1e-12)
 
 
-# --- the command -----------------------------------------------------------------------------------------
+# --- The command -----------------------------------------------------------------------------------------
 
 
 def test_seeds_are_the_runs_that_each_would_be_alone(tmp_path, pretrained, glue_files, capsys):
@@ -148,13 +148,13 @@ def test_finished_runs_are_not_repeated_and_broken_ones_go_on(tmp_path, pretrain
     given = (tmp_path / "s", pretrained, glue_files, "rte", "--seeds=2", *QUICK)
     summary = run(*given)
     assert counted == ["seed-42", "seed-43"]
-    (tmp_path / "s" / "seed-43" / "all_results.json").unlink()  # as if stopped before its end
+    (tmp_path / "s" / "seed-43" / "all_results.json").unlink()  # Without this file the run is not finished.
     again = run(*given, "--logging_steps=1")
     assert counted[2:] == ["seed-43"]
     assert "seed-42 is finished already" in capsys.readouterr().out
     assert again["settings"] == summary["settings"]
     lines = (tmp_path / "s" / "seed-43" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line)["step"] for line in lines if "eval" in line] == [1, 2]  # nothing stands there twice
+    assert [json.loads(line)["step"] for line in lines if "eval" in line] == [1, 2]  # No record is there twice.
     more = run(*given[:4], "--seeds=3", *QUICK)
     assert counted[3:] == ["seed-44"]
     assert len(more["runs"]) == 3
@@ -196,7 +196,7 @@ def test_another_launch_or_other_weights_in_the_same_folder_are_refused(
     assert counted == ["seed-42"]
 
 
-def test_features_are_made_once(tmp_path, pretrained, glue_files, monkeypatch):
+def test_features_are_made_once_for_all_runs(tmp_path, pretrained, glue_files, monkeypatch):
     calls = []
     features = run_glue.glue.features
     monkeypatch.setattr(run_glue.glue, "features", lambda *given: calls.append(1) or features(*given))
@@ -204,7 +204,7 @@ def test_features_are_made_once(tmp_path, pretrained, glue_files, monkeypatch):
     assert calls == [1]
 
 
-def test_the_papers_search(tmp_path, pretrained, glue_files, counted, capsys):
+def test_the_papers_search_makes_a_run_for_each_rate(tmp_path, pretrained, glue_files, counted, capsys):
     summary = run(tmp_path / "p", pretrained, glue_files, "sst2", "--paper", "--seeds=1")
     assert counted == [f"rate-{rate}-seed-42" for rate in ("5e-05", "4e-05", "3e-05", "2e-05")]
     assert [s["learning_rate"] for s in summary["settings"]] == [5e-5, 4e-5, 3e-5, 2e-5]
@@ -230,7 +230,7 @@ def test_restarts_of_the_paper_and_its_batch(capsys, monkeypatch):
     assert "--paper fixes --learning_rate and 3 epochs" in refused(capsys, "--paper", "--max_steps=5")
 
 
-def test_flags_that_do_not_go_with_many_runs(capsys):
+def test_flags_that_do_not_fit_a_series_are_refused(capsys):
     assert "--compare_to compares runs by their seeds: give --seeds or --paper" in refused(capsys, "--compare_to=x")
     assert "--seeds must be at least 1; got 0" in refused(capsys, "--seeds=0")
     assert "upload the folder of the best run" in refused(capsys, "--seeds=2", "--push_to_hub", "--hub_model_id=a/b")
@@ -267,14 +267,14 @@ def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, co
         given = ("--seeds=2", "--compare_to", str(tmp_path / name))
         with pytest.raises(ValueError, match=message):
             run(tmp_path / "new", pretrained, glue_files, "cola", *given, *QUICK)
-    assert len(counted) == done  # said before any run begins
+    assert len(counted) == done  # The mistakes were found before any run began.
     assert not (tmp_path / "new").exists()
 
 
 def test_only_what_both_sides_measured_is_compared(tmp_path, pretrained, glue_files):
     ours = run(tmp_path / "ours", pretrained, glue_files, "mrpc", "--seeds=1", *QUICK)
     for results in (ours["baselines"], ours["runs"][0]["results"]):
-        del results["eval_f1"]  # as data of one's own have it, which are scored by accuracy alone
+        del results["eval_f1"]  # A user's own data have no such score.
     (tmp_path / "ours" / "summary.json").write_text(json.dumps(ours), encoding="utf-8")
     more = ("--seeds=1", "--compare_to", str(tmp_path / "ours"))
     summary = run(tmp_path / "new", pretrained, glue_files, "mrpc", *more, *QUICK)
@@ -290,7 +290,7 @@ def test_two_processes_do_the_runs_one_after_the_other(tmp_path, pretrained, glu
         command += ["run_glue.py", f"--output_dir={folder}", f"--model_name_or_path={pretrained}", "--task_name=mnli"]
         command += [f"--data_dir={glue_files / 'mnli'}", "--max_seq_length=32", "--max_steps=4", "--seeds=2"]
         command += [f"--per_device_train_batch_size={8 // processes}", "--load_best_model_at_end", "--group_by_length"]
-        for _ in range(2):  # the second time all is there
+        for _ in range(2):  # The second time, all runs are there already.
             done = subprocess.run(command, check=True, cwd=ROOT, timeout=300, capture_output=True, text=True)
         assert "run 2 of 2: seed-43 is finished already" in done.stdout
         assert done.stdout.count("best on eval_mnli_m_accuracy") == 1

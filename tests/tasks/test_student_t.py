@@ -1,4 +1,4 @@
-"""Student's t against scipy, against a printed table where scipy is missing, and the coverage of the intervals."""
+"""Student's t is that of scipy and of printed tables, and the intervals contain the mean as often as they should."""
 
 import json
 import math
@@ -14,12 +14,12 @@ DEGREES = (1, 2, 3, 4, 5, 7, 9, 10, 19, 29, 99, 999)
 SERIES = sorted(ROOT.glob("docs/runs/*/summary.json"))
 
 
-def test_quantiles_of_printed_tables():
+def test_quantiles_are_those_of_printed_tables():
     for degrees, expected in ((1, 12.706), (2, 4.303), (4, 2.776), (9, 2.262), (30, 2.042), (120, 1.980)):
         assert two_sided_quantile(0.95, degrees) == pytest.approx(expected, abs=5e-4)
 
 
-def test_closed_forms():
+def test_closed_forms_for_one_and_two_degrees_of_freedom():
     for t in (0.0, 1e-9, 0.3, 1.0, 4.0, 1e5):
         assert two_sided_p(t, 1) == pytest.approx(1 - 2 / math.pi * math.atan(t), abs=1e-14)
         assert two_sided_p(t, 2) == pytest.approx(1 - t / math.sqrt(2 + t * t), abs=1e-14)
@@ -29,7 +29,7 @@ def test_closed_forms():
             two_sided_quantile(level, degrees)
 
 
-def test_equals_scipy():
+def test_probabilities_and_quantiles_equal_those_of_scipy():
     stats = pytest.importorskip("scipy.stats")
     for degrees in DEGREES:
         for t in (0, 1e-3, 0.1, 0.5, 1, 2, 3, 5, 10, 30, 100):
@@ -46,14 +46,14 @@ def test_equals_scipy():
         assert mean_interval(values) == pytest.approx(list(expected.confidence_interval(0.95)), rel=1e-10)
 
 
-def test_what_has_no_spread():
+def test_values_without_spread_have_no_test():
     assert mean_interval([0.1]) is None and t_test([0.1]) is None
     assert t_test([0.1, 0.1]) is None
 
 
 @pytest.mark.parametrize("n", [3, 5, 10])
 def test_intervals_hold_the_mean_as_often_as_they_say(n):
-    """4,000 samples: the observed share is within four standard deviations of 95 %."""
+    """Of 4,000 samples, the observed share is within four standard deviations of 95 %."""
     samples = np.random.default_rng(n).normal(1.5, 2.0, size=(4000, n))
     hits = np.mean([low < 1.5 < high for low, high in map(mean_interval, samples)])
     assert abs(hits - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 4000)
@@ -61,10 +61,10 @@ def test_intervals_hold_the_mean_as_often_as_they_say(n):
 
 @pytest.mark.parametrize("path", SERIES, ids=lambda path: path.parent.name)
 def test_recorded_summaries_are_those_of_their_runs(path):
-    """So that a record never keeps statistics that the code no longer computes."""
+    """A record must not keep statistics that the code no longer computes."""
     summary = json.loads(path.read_text(encoding="utf-8"))
     for run in summary["runs"]:
-        results = path.parent / run["folder"] / "all_results.json"  # some series keep their summary only
+        results = path.parent / run["folder"] / "all_results.json"  # Of some series only the summary was kept.
         assert not results.exists() or run["results"] == json.loads(results.read_text(encoding="utf-8"))
     facts = {"splits": summary["validation"]}
     setting = seeds.Setting(summary["task"], facts, summary["metric"], summary["baselines"])
@@ -81,7 +81,7 @@ def test_recorded_summaries_are_those_of_their_runs(path):
 
 
 def flat(content, path=()) -> dict:
-    """Every leaf by its path."""
+    """Every value that is neither a list nor a dictionary, by its path."""
     if isinstance(content, dict | list):
         parts = content.items() if isinstance(content, dict) else enumerate(content)
         return {key: leaf for name, part in parts for key, leaf in flat(part, (*path, name)).items()}

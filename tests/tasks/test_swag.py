@@ -1,4 +1,4 @@
-"""SWAG's layout: reading, what is said of malformed files, the rows of the model, and the way back."""
+"""SWAG: reading its files, messages about malformed ones, the inputs of the model, and its predictions."""
 
 import csv
 import io
@@ -40,7 +40,7 @@ def message(**given) -> str:
     return str(caught.value)
 
 
-def test_the_official_layout(tmp_path):
+def test_the_official_layout_is_read(tmp_path):
     examples = swag.read_swag(write(tmp_path, SWAG))
     assert examples.contexts == ["A man takes a violin, slowly.", "The child runs.", "Two teams meet."]
     assert examples.endings[0] == [
@@ -87,13 +87,13 @@ def test_hidden_labels_and_other_kinds_of_files(tmp_path):
         ("Two teams meet. One", "Two \udcff", ":4: expected UTF-8 text, got byte 0xff"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(tmp_path, old, new, expected):
+def test_what_is_wrong_is_named_with_its_place(tmp_path, old, new, expected):
     assert old in SWAG
     path = write(tmp_path, SWAG.replace(old, new, 1).encode(errors="surrogateescape"))
     assert message(train_file=path, validation_file=path).startswith(path + expected)
 
 
-def test_wrong_combinations_of_sources(tmp_path):
+def test_wrong_combinations_of_sources_are_refused(tmp_path):
     path = write(tmp_path, SWAG)
     two = write(tmp_path, '{"sent1": "a", "ending0": "b", "ending1": "c", "label": 1}\n', "two.jsonl")
     assert message().startswith("give --train_file and --validation_file in SWAG's layout")
@@ -128,7 +128,7 @@ def test_200_spoiled_files_give_one_error_each_that_names_the_line(tmp_path):
         assert re.match(rf"{re.escape(path)}:{at + 1}: expected ", told), (seed, told)
 
 
-def test_no_row_is_lost(tmp_path):
+def test_no_row_of_swag_is_lost(tmp_path):
     rows = SWAG.splitlines(keepends=True)
     data = swag.load_data(
         flags(validation_file=write(tmp_path, rows[0] + "".join(rows[1:]) * 50), max_eval_samples=140)
@@ -138,7 +138,7 @@ def test_no_row_is_lost(tmp_path):
     assert data.describe()["splits"]["validation"]["examples"] == 140
 
 
-def test_rows_from_the_hub(monkeypatch):
+def test_swag_is_read_from_the_hub(monkeypatch):
     datasets = pytest.importorskip("datasets")
     columns = {"sent1": ["a", "b"], "sent2": ["c", "d"], "video-id": ["v", "w"]}
     columns |= {f"ending{i}": [f"e{i}", f"f{i}"] for i in range(4)}
@@ -178,7 +178,7 @@ def test_every_choice_is_a_pair_of_its_own(vocab):
     assert tokenizer.decode(short["input_ids"][0, 0]) == "[CLS] the [SEP] red house [SEP]"
 
 
-def test_predictions_as_written(tmp_path):
+def test_predictions_are_written_with_their_probabilities(tmp_path):
     examples = swag.Examples(["a", "b"], [["c", "d"]] * 2, None, ["x", "7"], {})
     logits = np.array([[0.0, np.log(3)], [2.0, 2.0 - np.log(4)]])
     swag.write_predictions(tmp_path / "out.csv", examples, logits)

@@ -1,4 +1,4 @@
-"""The tokenizer that scripts use: transformers' own behaviour, kept through saving and opening."""
+"""The tokenizer that the scripts use behaves like transformers' own, also after it was saved and opened."""
 
 import copy
 import json
@@ -35,7 +35,7 @@ def saved(tokenizer, tmp_path_factory) -> Path:
     return folder
 
 
-# Building.
+# Building a tokenizer.
 
 
 def test_path_list_and_mapping_build_the_same(tmp_path):
@@ -55,17 +55,17 @@ def test_path_list_and_mapping_build_the_same(tmp_path):
         ("no/vocab.txt", "no such file"),
     ],
 )
-def test_bad_vocabularies(vocab, message):
+def test_bad_vocabularies_are_refused(vocab, message):
     with pytest.raises(ValueError, match=message):
         build_tokenizer(vocab)
 
 
-# The vocabulary of Google's tokenization_test.py: it has neither [PAD] nor [MASK].
+# The vocabulary of Google's tokenization_test.py, which has neither [PAD] nor [MASK].
 GOOGLES = ["[UNK]", "[CLS]", "[SEP]", "want", "##want", "##ed", "wa", "un", "runn", "##ing", ","]
 
 
 @pytest.mark.parametrize("build", [build_tokenizer, None], ids=["built", "saved and opened"])
-def test_googles_test_cases(tmp_path, build):
+def test_the_test_cases_of_google(tmp_path, build):
     tokenizer = build_tokenizer(GOOGLES)
     if build is None:
         tokenizer.save_pretrained(tmp_path)
@@ -78,14 +78,14 @@ def test_googles_test_cases(tmp_path, build):
     assert tokenizer.tokenize("unwanted running") == ["un", "##want", "##ed", "runn", "##ing"]
     assert tokenizer.tokenize("unwantedX running") == ["[UNK]", "runn", "##ing"]
     assert tokenizer("unwanted", "running")["input_ids"] == [1, 7, 4, 5, 2, 8, 9, 2]
-    assert tokenizer.get_vocab() == {piece: i for i, piece in enumerate(GOOGLES)}  # no row was added
+    assert tokenizer.get_vocab() == {piece: i for i, piece in enumerate(GOOGLES)}  # No row was added.
     assert tokenizer.pad_token is tokenizer.mask_token is None
     with pytest.raises(ValueError, match="does not have a padding token"):
         tokenizer(["un", "wanted"], padding=True)
 
 
-def test_googles_cases_of_the_basic_tokenizer():
-    """Cleaning and splitting, which know no vocabulary, as the fast tokenizer does them."""
+def test_the_test_cases_of_googles_basic_tokenizer():
+    """These are the cases of cleaning and splitting, which need no vocabulary, given to the fast tokenizer."""
 
     def words(text: str, **options) -> list[str]:
         backend = build_tokenizer(GOOGLES, **options).backend_tokenizer
@@ -97,8 +97,8 @@ def test_googles_cases_of_the_basic_tokenizer():
     assert words(" \tHeLLo!how  \n Are yoU?  ", do_lower_case=False) == ["HeLLo", "!", "how", "Are", "yoU", "?"]
 
 
-def test_without_ends_it_tokenizes_and_says_what_it_cannot_do(tmp_path):
-    """transformers would put None, with the ids 2 and 3, around the text."""
+def test_without_cls_and_sep_it_tokenizes_and_says_what_it_cannot_do(tmp_path):
+    """transformers would put the tokens None, with the ids 2 and 3, around the text."""
     tokenizer = build_tokenizer(["[UNK]", *GOOGLES[3:]])
     assert tokenizer.tokenize("unwanted \u535a") == ["un", "##want", "##ed", "[UNK]"]
     assert tokenizer("unwanted", add_special_tokens=False)["input_ids"] == [5, 2, 3]
@@ -110,7 +110,7 @@ def test_without_ends_it_tokenizes_and_says_what_it_cannot_do(tmp_path):
     assert write_vocab(tokenizer, tmp_path) and len(load_vocab(tmp_path / "vocab.txt")) == 9
 
 
-def test_case_and_accents():
+def test_case_and_accents_follow_the_options():
     assert build_tokenizer(PIECES).tokenize("The Café") == ["the", "cafe"]
     assert build_tokenizer(PIECES, do_lower_case=False).tokenize("The the") == ["The", "the"]
     assert build_tokenizer(PIECES, strip_accents=False).tokenize("café") == ["[UNK]"]
@@ -119,7 +119,7 @@ def test_case_and_accents():
     assert build_tokenizer(PIECES).tokenize("the中") == ["the", "中"]
 
 
-# Saving and opening.
+# Saving and opening a tokenizer.
 
 
 def test_files_of_a_saved_folder(saved, tokenizer):
@@ -136,12 +136,12 @@ def test_save_pretrained_names_its_files(tokenizer, tmp_path):
     assert "x-vocab.txt" in names and (tmp_path / "x-vocab.txt").is_file()
 
 
-def test_save_vocabulary(tokenizer, tmp_path):
+def test_save_vocabulary_writes_vocab_txt(tokenizer, tmp_path):
     assert tokenizer.save_vocabulary(tmp_path) == (str(tmp_path / "vocab.txt"),)
     assert list(load_vocab(tmp_path / "vocab.txt")) == PIECES
 
 
-def test_copies_and_a_relearned_tokenizer_keep_the_class(tokenizer, tmp_path):
+def test_copies_keep_the_class_and_a_retrained_tokenizer_is_saved(tokenizer, tmp_path):
     assert type(pickle.loads(pickle.dumps(tokenizer))) is type(copy.deepcopy(tokenizer)) is BertTokenizer
     relearned = tokenizer.train_new_from_iterator(["hello world " * 5], 40, show_progress=False)
     relearned.save_pretrained(tmp_path)
@@ -222,10 +222,10 @@ def test_write_vocab_leaves_other_kinds_of_tokenizers_alone(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-# Use, with ids worked by hand.
+# Using a tokenizer; the ids were worked out by hand.
 
 
-def test_pairs_and_token_types(tokenizer):
+def test_pairs_and_their_token_types(tokenizer):
     encoded = tokenizer("the runns", "the!")
     assert encoded["input_ids"] == [2, 12, 8, 15, 3, 12, 11, 3]
     assert encoded["token_type_ids"] == [0, 0, 0, 0, 0, 1, 1, 1]
@@ -248,14 +248,14 @@ def test_batches_padding_and_truncation(tokenizer):
     assert len(build_tokenizer(PIECES, model_max_length=9)("the " * 600, truncation=True)["input_ids"]) == 9
 
 
-def test_windows_with_a_stride(tokenizer):
+def test_long_texts_are_cut_into_windows_with_a_stride(tokenizer):
     windows = tokenizer(
         "the", "un , ! the", truncation="only_second", max_length=6, stride=1, return_overflowing_tokens=True
     )
     assert windows["input_ids"] == [[2, 12, 3, 5, 10, 3], [2, 12, 3, 10, 11, 3], [2, 12, 3, 11, 12, 3]]
 
 
-def test_decoding(tokenizer):
+def test_decoding_gives_the_text_back(tokenizer):
     ids = tokenizer("unwanted, running!")["input_ids"]
     assert tokenizer.decode(ids, skip_special_tokens=True) == "unwanted, running!"
     assert tokenizer.decode(ids).startswith("[CLS] unwanted")
@@ -276,7 +276,7 @@ def test_offsets_point_into_the_text(tokenizer):
     encoded = tokenizer(text, return_offsets_mapping=True, add_special_tokens=False)
     shown = [text[start:end] for start, end in encoded["offset_mapping"]]
     assert shown == ["UN", "want", "éd", ",", "中", "runn", "ing", "s", "[MASK]", "the"]
-    # an accent that is a character of its own belongs to no piece
+    # An accent that is a character of its own belongs to no piece.
     assert tokenizer("cafe\u0301s", return_offsets_mapping=True)["offset_mapping"][1:3] == [(0, 4), (5, 6)]
 
 

@@ -1,4 +1,4 @@
-"""Packed files: every reader reads one to its end or refuses it by name, and all of them through one opener."""
+"""Every reader reads a packed file to its end or refuses it by name, and all readers open it in one place."""
 
 import ast
 import csv
@@ -62,7 +62,7 @@ TEXT = "\n\n".join(ROWS) + "\n"
 JSON_LINES = "".join(json.dumps({"text": row}) + "\n" for row in ROWS)
 TABLE = "id\ttext\n" + "".join(f"{n}\t{row}\n" for n, row in enumerate(ROWS))
 READERS = {
-    # reader: (name of the file, its content, what reads it into something that can be compared)
+    # For every reader: the name of a file, its content, and a function that reads it into something comparable.
     "pre-training text": ("a.txt", TEXT, lambda path: list(documents.read_documents([path]))),
     "pre-training rows": ("a.jsonl", JSON_LINES, lambda path: list(documents.read_documents([path]))),
     "pre-training parquet": ("a.parquet", parquet(), lambda path: list(documents.read_documents([path]))),
@@ -84,7 +84,7 @@ READERS = {
 @pytest.mark.parametrize("pack", [lzma, gzip], ids=["xz", "gz"])
 @pytest.mark.parametrize("reader", READERS)
 def test_a_damaged_file_is_read_whole_or_refused_by_name(tmp_path, reader, pack):
-    """A byte changed or the end cut off, anywhere in two streams. The seeds differ from reader to reader."""
+    """One byte is changed or the end is cut off, anywhere in a file of two streams. Every reader has its own seed."""
     name, content, read = READERS[reader]
     content = content if isinstance(content, bytes) else content.encode()
     half = len(content) // 2
@@ -95,14 +95,14 @@ def test_a_damaged_file_is_read_whole_or_refused_by_name(tmp_path, reader, pack)
     whole = read(path)
     (tmp_path / name).write_bytes(content)
     assert _without_paths(whole) == _without_paths(read(tmp_path / name))
-    # The second stream's head is where the standard library goes wrong, so its bytes are all tried.
+    # The standard library makes mistakes at the beginning of the second stream, so all bytes there are tried.
     places = [*range(len(first), len(first) + 16), *rng.integers(len(first) + len(second), size=16).tolist()]
     refused, by_its_damage = 0, 0
     for number, place in enumerate(places * 2):
         damaged = bytearray(first + second)
         if number < len(places):
             damaged[place] ^= int(rng.integers(1, 256))
-        elif place in (0, len(first)):  # an empty file, or a whole one of one stream
+        elif place in (0, len(first)):  # That would be an empty file, or an undamaged one of one stream.
             continue
         else:
             del damaged[place:]
@@ -112,7 +112,7 @@ def test_a_damaged_file_is_read_whole_or_refused_by_name(tmp_path, reader, pack)
         except ValueError as error:
             refused += 1
             assert str(error).startswith(str(path)), error
-            # A checksum stands behind what it protects: a changed word may be refused for what it is before.
+            # The checksum follows the data, so a changed word may be refused before the checksum is read.
             by_its_damage += "damaged" in str(error) and "download or pack it again" in str(error)
         else:
             assert _without_paths(found) == _without_paths(whole), place
@@ -123,11 +123,11 @@ def _without_paths(found) -> str:
     return repr(found).replace(".xz", "").replace(".gz", "")
 
 
-def test_damage_has_its_line(tmp_path):
-    """`lzma.open` takes what it cannot read behind a whole stream for the end of the file."""
+def test_damage_is_named_with_its_line(tmp_path):
+    """`lzma.open` takes unreadable bytes after a whole stream for the end of the file."""
     path = tmp_path / "a.txt.xz"
     first, second = lzma.compress(b"one\ntwo\n"), lzma.compress(b"three\n")
-    path.write_bytes(first + bytes(8) + second + bytes(4))  # padding is allowed
+    path.write_bytes(first + bytes(8) + second + bytes(4))  # The format allows padding.
     assert [*numbered_lines(path)] == [(1, "one"), (2, "two"), (3, "three")]
     path.write_bytes(first + second[:-1])
     with pytest.raises(ValueError, match=r"a\.txt\.xz:4: damaged \.xz file \(it ends in the middle of a stream\); "):
@@ -138,11 +138,11 @@ def test_damage_has_its_line(tmp_path):
             [*numbered_lines(path)]
         with pytest.raises(ValueError, match=r"a\.txt\.xz: damaged \.xz file"):
             read_text(path)
-        with lzma.open(path) as stream:  # the trap, still there
+        with lzma.open(path) as stream:  # The standard library still makes this mistake.
             assert stream.read() in (b"one\ntwo\n", b"one\ntwo\nold")
 
 
-def test_other_unreadable_files(tmp_path):
+def test_other_unreadable_files_are_refused(tmp_path):
     assert [kind_of(name) for name in ("a.txt", "b.jsonl.gz", "c.tsv.xz", "d.xz")] == [".txt", ".jsonl", ".tsv", ""]
     with pytest.raises(ValueError, match=r"no\.txt: cannot be read: No such file or directory; check the path"):
         read_text(tmp_path / "no.txt")
@@ -161,7 +161,7 @@ def test_other_unreadable_files(tmp_path):
 
 
 def test_files_are_closed(tmp_path):
-    """The interpreter's warning about an unclosed file is an error in these tests."""
+    """The interpreter warns of an unclosed file, and warnings are errors in these tests."""
     for pack, suffix in ((lzma, "xz"), (gzip, "gz")):
         path = tmp_path / f"a.txt.{suffix}"
         path.write_bytes(pack.compress(os.urandom(99)))
@@ -169,8 +169,8 @@ def test_files_are_closed(tmp_path):
             stream.read(1)
 
 
-def test_no_other_file_unpacks():
-    """A second opener would be a second chance to take damage for the end."""
+def test_only_one_file_imports_the_libraries_that_unpack():
+    """A second opener could again take damage for the end of a file."""
     folders = (
         ROOT,
         *(ROOT / name for name in ("benchmarks", "examples", "modeling_bert_repro", "tokenization", "training")),

@@ -1,4 +1,4 @@
-"""Training with a vocabulary that lacks special tokens: refused before any data is read, by all scripts alike."""
+"""All scripts refuse a vocabulary that lacks special tokens, and do so before they read any data."""
 
 import pytest
 from transformers import BertConfig
@@ -29,7 +29,7 @@ def test_every_missing_token_is_named():
         check_fit(BertConfig(vocab_size=11), build_tokenizer(PIECES), 8)
 
 
-def test_left_to_right_needs_no_mask(tmp_path):
+def test_the_left_to_right_objective_needs_no_mask_token(tmp_path):
     tokenizer = build_tokenizer([*PIECES, "[PAD]"])
     corpus = build_corpus([["unwanted running , un wa ed"]] * 9, tokenizer, tmp_path / "corpus", need_pairs=False)
     settings = {"seed": 1, "max_seq_length": 8}
@@ -40,7 +40,7 @@ def test_left_to_right_needs_no_mask(tmp_path):
 
 
 @pytest.mark.parametrize(("pieces", "missing"), [(PIECES, "PAD"), ([*PIECES, "[PAD]"], "MASK")])
-def test_the_scripts_refuse_it_first(tmp_path, pieces, missing):
+def test_the_scripts_refuse_such_a_vocabulary_before_any_work(tmp_path, pieces, missing):
     build_tokenizer(pieces).save_pretrained(tmp_path / "vocabulary")
     (tmp_path / "a.txt").write_text("Unwanted. Running.\n\nUn. Wa.\n\n" * 9)
     flags = ["--tokenizer_name", str(tmp_path / "vocabulary"), "--config_name", "tiny", "--max_seq_length", "16"]

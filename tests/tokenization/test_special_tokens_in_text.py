@@ -1,6 +1,6 @@
-"""Whatever reads texts: "[SEP]" written in one is five characters, as for google-research/bert, never a separator.
+"""For everything that reads texts, "[SEP]" in a text is five characters, as for google-research/bert.
 
-A text could otherwise end itself, hide what follows it or pose as its partner.
+If it were a separator, a text could end itself, hide what follows, or pretend to be the second text of a pair.
 """
 
 import pytest
@@ -54,9 +54,9 @@ def of_pretraining(tokenizer, tmp_path):
 
 
 @pytest.mark.parametrize("reader", [of_glue, of_swag, of_ner, of_squad, of_extraction, of_pretraining])
-def test_marks_in_a_text_are_text(tokenizer, tmp_path, reader):
+def test_special_tokens_in_a_text_are_text(tokenizer, tmp_path, reader):
     tokens = tokenizer.convert_ids_to_tokens(list(map(int, reader(tokenizer, tmp_path))))
     between = ["[SEP]"] if reader in (of_glue, of_swag, of_squad, of_extraction) else []
     assert tokens == ["[CLS]", "old", *between, *PIECES, "[SEP]"]
-    # and the tokenizer itself is as it was: a model that fills in "[MASK]" needs it
+    # The tokenizer itself is unchanged, because a model that fills in "[MASK]" needs it.
     assert tokenizer("[MASK]")["input_ids"][1] == tokenizer.mask_token_id

@@ -1,4 +1,4 @@
-"""Learning a vocabulary: the same bytes every time, every form of file, and what it says to bad ones."""
+"""Learning a vocabulary gives the same bytes every time, reads every form of file and refuses bad ones."""
 
 import gzip
 import json
@@ -24,7 +24,7 @@ from tokenization.train_wordpiece import count_words, main, train_wordpiece
 
 LINES = ["The cat sat on the mat.", "", "The dog — sat on the cat;", "中文 and naïve text"]
 
-# Words drawn evenly from few letters: many pairs are equally frequent, so that the order of ties decides.
+# Random words of few letters have many pairs of equal frequency, so that the order among equals decides.
 TIES = """
 import hashlib, random
 from tokenization.train_wordpiece import train_wordpiece
@@ -48,7 +48,7 @@ def in_a_process(code: str, **environment: str) -> str:
 
 @pytest.mark.parametrize("runs", [4, pytest.param(30, marks=pytest.mark.slow)])
 def test_the_same_in_every_process(runs):
-    """The library alone gives another vocabulary for this text in nearly every process."""
+    """Without our code, the library gives a different vocabulary for this text in nearly every process."""
     outputs = {in_a_process(TIES, PYTHONHASHSEED=str(run), RAYON_NUM_THREADS=str(1 + run % 3)) for run in range(runs)}
     assert len(outputs) == 1
 
@@ -69,8 +69,10 @@ def test_two_saved_folders_have_the_same_bytes(tmp_path):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
-def test_merges_by_hand():
-    """The pair ##a ##b occurs 5 times, in abab and cab. Then a ##b and ##b ##ab tie at 3: a has the lower id."""
+def test_merges_worked_by_hand():
+    """The pair ##a ##b occurs 5 times, in abab and cab. Then a ##b and ##b ##ab both occur 3 times, and a ##b comes
+    first because a has the lower id.
+    """
     words = iter(["abab abab abab cab cab"])
     pieces = train_wordpiece(words, 14, layout="compact")
     assert pieces[:11] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "c", "##a", "##b", "##ab"]
@@ -85,7 +87,7 @@ def test_pairs_rarer_than_min_frequency_are_left_and_a_short_vocabulary_is_repor
     assert "gave 17 pieces, fewer than the 100 asked for" in caplog.text
 
 
-def test_layouts():
+def test_the_layout_follows_from_the_size_or_is_given():
     texts = hostile_texts(600, seed=3)
     google = train_wordpiece(iter(texts), 1000)
     rows = {piece: google.index(piece) for piece in ("[PAD]", "[unused0]", "[unused98]", "[UNK]", "[CLS]", "[SEP]")}
@@ -97,7 +99,7 @@ def test_layouts():
 
 
 @pytest.mark.realdata
-def test_the_first_104_rows_are_googles(real_data):
+def test_the_first_104_rows_are_those_of_google(real_data):
     theirs = list(load_vocab(real_data / "assets" / "uncased_vocab.txt"))
     assert theirs[:104] == module.LAYOUTS["google"]
 
@@ -112,7 +114,7 @@ def test_words_are_counted_as_the_tokenizer_cuts_them(monkeypatch, do_lower_case
     assert count_words(texts, do_lower_case) == expected
 
 
-def test_case():
+def test_case_is_kept_if_it_is_asked_for():
     assert "the" in train_wordpiece(iter(["The the The"] * 3), 30)
     assert {"The", "the"} <= set(train_wordpiece(iter(["The the The"] * 3), 30, do_lower_case=False))
 
@@ -120,7 +122,7 @@ def test_case():
 def test_rare_characters_are_left_out_whole():
     pieces = train_wordpiece(iter(["aaa aab aab azb azb"]), 100, limit_alphabet=2)
     assert "z" not in "".join(pieces)
-    # not learned from what is left of "azb" without its z
+    # No piece is learnt from what is left of "azb" without its z.
     assert train_wordpiece(iter(["azb azb azb aa b"]), 100, limit_alphabet=2)[5:] == ["a", "b", "##a"]
 
 
@@ -143,7 +145,7 @@ def test_every_learned_piece_can_be_produced():
     assert len(used) > 0.6 * len(tokenizer)
 
 
-# Files.
+# Reading files.
 
 
 def write_forms(folder: Path) -> dict[str, Path]:
@@ -154,7 +156,7 @@ def write_forms(folder: Path) -> dict[str, Path]:
     (folder / "a.jsonl").write_text(rows, encoding="utf-8")
     for name, content in (("a.txt", text), ("a.jsonl", rows)):
         (folder / f"{name}.xz").write_bytes(lzma.compress(content.encode()))
-        # two streams, as `cat a.gz b.gz` leaves them
+        # The file has two streams, as `cat a.gz b.gz` makes it.
         (folder / f"{name}.gz").write_bytes(gzip.compress(content.encode()[:40]) + gzip.compress(content.encode()[40:]))
     pq.write_table(pa.table({"n": [1] * 4, "text": LINES}), folder / "a.parquet")
     return {path.name: path for path in folder.iterdir()}
@@ -170,7 +172,7 @@ def test_every_form_gives_the_same_texts(tmp_path):
 
 
 def test_texts_are_read_as_they_are_asked_for(tmp_path):
-    """One text of a compressed 40 MB at a time: memory stays that of one line."""
+    """Of 40 MB of compressed text, one line at a time is in memory."""
     path = tmp_path / "big.txt.gz"
     with gzip.open(path, "wb", compresslevel=1) as file:
         for _ in range(400):
@@ -192,9 +194,13 @@ def test_texts_are_read_as_they_are_asked_for(tmp_path):
     [
         ("a.txt", b"", r"a\.txt: the file is empty"),
         ("a.txt", b"fine\n\xe9t\xe9\n", r"a\.txt:2: expected UTF-8 text, got byte 0xe9"),
-        ("a.txt.xz", lzma.compress(os.urandom(999).hex().encode())[:-40], r"a\.txt\.xz:1: damaged \.xz file"),
+        (
+            "a.txt.xz",
+            lzma.compress(random.Random(0).randbytes(999).hex().encode())[:-40],
+            r"a\.txt\.xz:1: damaged \.xz",
+        ),
         ("a.txt.xz", b"plain text", r"a\.txt\.xz:1: damaged \.xz file"),
-        ("a.txt.gz", gzip.compress(b"text\n" * 99)[:-9], r"a\.txt\.gz:\d+: damaged \.gz file"),
+        ("a.txt.gz", gzip.compress(b"text\n" * 99, mtime=0)[:-9], r"a\.txt\.gz:\d+: damaged \.gz file"),
         ("a.txt.gz", b"plain text", r"a\.txt\.gz:1: damaged \.gz file"),
         ("a.jsonl", b'{"text": "a"}\n{"text": \n', r"a\.jsonl:2: expected one JSON object a line"),
         ("a.jsonl", b'{"body": "a"}\n', r'a\.jsonl:1: expected an object with a string in "text"'),
@@ -211,13 +217,13 @@ def test_texts_are_read_as_they_are_asked_for(tmp_path):
         ("a.txt", b" \n\n", r"expected text with words, got none"),
     ],
 )
-def test_bad_files(tmp_path, name, content, message):
+def test_bad_files_are_named_with_the_line(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message):
         train_wordpiece([tmp_path / name], 100)
 
 
-def test_bad_paths_and_tables(tmp_path):
+def test_bad_paths_and_tables_are_refused(tmp_path):
     with pytest.raises(ValueError, match="at least one file"):
         train_wordpiece([], 100)
     with pytest.raises(ValueError, match="no such file"):
@@ -225,7 +231,7 @@ def test_bad_paths_and_tables(tmp_path):
     (tmp_path / "folder.txt").mkdir()
     with pytest.raises(ValueError, match="got a folder"):
         train_wordpiece(tmp_path / "folder.txt", 100)
-    # a list of texts is taken for file names, and says so
+    # A list of texts is taken for file names, and the message says so.
     with pytest.raises(ValueError, match=r"A sentence\.: expected a file named"):
         train_wordpiece(["A sentence."], 100)
     with pytest.raises(ValueError, match="text 2: expected a string, got int"):
@@ -238,7 +244,7 @@ def test_bad_paths_and_tables(tmp_path):
         train_wordpiece(tmp_path / "b.parquet", 100)
 
 
-def test_parquet_without_pyarrow(tmp_path, monkeypatch):
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
     path = write_forms(tmp_path)["a.parquet"]
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ValueError, match="pip install pyarrow"):
@@ -256,7 +262,7 @@ def test_parquet_without_pyarrow(tmp_path, monkeypatch):
         ({"vocab_size": 50, "limit_alphabet": 0}, "limit_alphabet=0"),
     ],
 )
-def test_bad_numbers(options, message):
+def test_numbers_out_of_range_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         train_wordpiece(iter(["abc bac"]), **options)
 
@@ -268,7 +274,7 @@ def test_no_vocabulary_is_too_small_by_one():
 # The command.
 
 
-def test_command_line(tmp_path, capsys):
+def test_the_command_writes_a_tokenizer_and_refuses_mistakes(tmp_path, capsys):
     forms = write_forms(tmp_path)
     out = tmp_path / "out"
     flags = ["--train_file", str(forms["a.txt"]), str(forms["a.jsonl.gz"]), "--vocab-size", "80"]
@@ -302,10 +308,10 @@ def test_module_runs_and_is_quiet_where_there_is_no_terminal(tmp_path):
     assert "reading" not in done.stderr and "Compute merges" not in done.stdout + done.stderr
 
 
-# Scripts that use it.
+# Programs that use it.
 
 
-def test_example(tmp_path):
+def test_the_example_learns_a_vocabulary(tmp_path):
     script = ROOT / "examples" / "learn_a_vocabulary.py"
     assert len(script.read_text().splitlines()) < 40
     done = subprocess.run(
@@ -316,12 +322,12 @@ def test_example(tmp_path):
     assert len(load_vocab(tmp_path / "out" / "vocab.txt")) == 2000
 
 
-def test_coverage_by_hand(tmp_path, monkeypatch, capsys):
+def test_the_benchmark_of_coverage_worked_by_hand(tmp_path, monkeypatch, capsys):
     from benchmarks import vocabulary_coverage
 
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "un", "##want", "##ed", "."]
     (tmp_path / "vocab.txt").write_text("\n".join(pieces))
-    # the | un want ed | . | x -> [UNK] | the: 5 words, 7 pieces, 3 words whole
+    # The words are the | un want ed | . | x -> [UNK] | the, which are 5 words and 7 pieces; 3 words are whole.
     (tmp_path / "text.txt").write_text("The unwanted.\nx the\n")
     (tmp_path / "other.txt").write_text("unun the\n")
     flags = ["--vocab", f"mine={tmp_path / 'vocab.txt'}", "--output", str(tmp_path / "out.json"), "--text_file"]

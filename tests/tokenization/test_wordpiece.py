@@ -1,4 +1,4 @@
-"""The reference against hand-worked cases, Google's rules, and the fast tokenizer on all of Unicode."""
+"""The readable tokenizer gives hand-worked cases, follows Google's rules, and agrees with the fast one everywhere."""
 
 import random
 import subprocess
@@ -26,10 +26,10 @@ def vocab_file(tmp_path: Path) -> Path:
     return path
 
 
-# Google's tokenization_test.py, case by case.
+# The cases of Google's tokenization_test.py.
 
 
-def test_full_tokenizer(vocab_file):
+def test_the_full_tokenizer_gives_googles_pieces_and_ids(vocab_file):
     tokenizer = FullTokenizer(vocab_file)
     tokens = tokenizer.tokenize("UNwant\u00e9d,running")
     assert tokens == ["un", "##want", "##ed", ",", "runn", "##ing"]
@@ -53,11 +53,11 @@ def test_ideographs_are_words():
         ({"do_lower_case": False, "strip_accents": True}, ["HeLLo", "!", "how", "Are", "yoU", "?", "Hallo"]),
     ],
 )
-def test_case_and_accents(options, words):
+def test_case_and_accents_follow_the_options(options, words):
     assert BasicTokenizer(**options).tokenize(" \tHeLLo!how  \n Are yoU?  Hällo ") == words
 
 
-def test_never_split():
+def test_words_to_never_split_stay_whole():
     text = " \tHeLLo!how [UNK] [unk]"
     assert BasicTokenizer(do_lower_case=False, never_split=["[UNK]"]).tokenize(text) == [
         *("HeLLo", "!", "how", "[UNK]", "[", "unk", "]")
@@ -76,7 +76,7 @@ def test_wordpiece_is_greedy_and_all_or_nothing():
     assert tokenizer.tokenize("") == []
     assert tokenizer.tokenize("unwanted running") == ["un", "##want", "##ed", "runn", "##ing"]
     assert tokenizer.tokenize("unwantedX running") == ["[UNK]", "runn", "##ing"]
-    # the longest piece first, although "wa" + … fits nothing and "want" does
+    # The longest piece is taken, so "want" and not "wa", after which nothing would fit.
     assert tokenizer.tokenize("wanted") == ["want", "##ed"]
 
 
@@ -95,12 +95,12 @@ def test_a_word_of_more_than_100_characters_is_unknown():
         ("_is_punctuation", "-$`.^~@«", "A \u00a9"),
     ],
 )
-def test_character_classes(function, true, false):
+def test_characters_are_classified_as_by_google(function, true, false):
     answers = {char: getattr(wordpiece, function)(char) for char in true + false}
     assert answers == {**dict.fromkeys(true, True), **dict.fromkeys(false, False)}
 
 
-def test_convert_to_unicode():
+def test_convert_to_unicode_takes_text_and_utf8_bytes():
     assert wordpiece.convert_to_unicode("é".encode()) == wordpiece.convert_to_unicode("é") == "é"
     with pytest.raises(ValueError, match="UTF-8"):
         wordpiece.convert_to_unicode(b"\xe9")
@@ -114,7 +114,7 @@ def test_lone_surrogates_are_rejected(tokenize):
         tokenize("a\ud800")
 
 
-# Choices where Google's code leaves the answer to the version of Python, or the library differs from it.
+# Cases in which Google's code depends on the version of Python, or the library differs from it.
 
 
 def test_capital_sigma_is_lowered_without_regard_to_its_place():
@@ -147,7 +147,7 @@ def test_load_vocab_reads_either_end_of_line_and_odd_characters(tmp_path):
         (b"a\n\xff\n", "vocab.txt:2: expected UTF-8, got byte 0xff"),
     ],
 )
-def test_bad_vocabulary_files(tmp_path, content, message):
+def test_bad_vocabulary_files_are_refused(tmp_path, content, message):
     path = tmp_path / "vocab.txt"
     path.write_bytes(content)
     with pytest.raises(ValueError, match=message):
@@ -160,7 +160,7 @@ def test_bad_vocabulary_files(tmp_path, content, message):
 
 
 def differing(codes: list[int], do_lower_case: bool) -> list[str]:
-    """Code points that the two split or write differently between two letters."""
+    """The code points between two letters that the two tokenizers split or write differently."""
     clean, split = BertNormalizer(lowercase=do_lower_case), BertPreTokenizer()
     reference = BasicTokenizer(do_lower_case)
 
@@ -203,15 +203,17 @@ def test_hostile_texts_agree(tmp_path, do_lower_case, count):
         unknown += expected.count("[UNK]")
         assert fast.tokenize(text) == expected, ascii(text)
         assert fast.convert_tokens_to_ids(expected) == reference.convert_tokens_to_ids(expected)
-    # the texts are no test if everything is unknown, or nothing is
+    # If all words were unknown, or none, the texts would test nothing.
     assert 0 < unknown < 20 * len(texts)
 
 
 @pytest.mark.realdata
 @pytest.mark.parametrize("case", ["uncased", "cased"])
 @pytest.mark.parametrize("step", [50, pytest.param(10, marks=pytest.mark.slow)])
-def test_real_text_agrees(real_data, case, step):
-    """With Google's vocabularies; every 50th line of the held-out files, every 10th of all files in the slow test."""
+def test_real_text_is_tokenized_the_same(real_data, case, step):
+    """With Google's vocabularies, the two agree on every 50th line of the held-out files, and in the slow test on every
+    10th line of all files.
+    """
     vocab = real_data / "assets" / f"{case}_vocab.txt"
     fast = build_tokenizer(vocab, case == "uncased")
     reference = FullTokenizer(vocab, case == "uncased", never_split=fast.all_special_tokens)
@@ -228,7 +230,9 @@ def test_real_text_agrees(real_data, case, step):
 
 @pytest.mark.realdata
 def test_transformers_own_python_tokenizer_agrees(real_data):
-    """Written independently of ours; it composes accents (NFC) first, so the cased comparison is left out."""
+    """That tokenizer was written independently of ours. It first composes accents (NFC), so only the uncased form is
+    compared.
+    """
     legacy = pytest.importorskip("transformers.models.bert.tokenization_bert_legacy")
     vocab = load_vocab(real_data / "assets" / "uncased_vocab.txt")
     theirs = legacy.BasicTokenizer(), legacy.WordpieceTokenizer(vocab, "[UNK]")
@@ -240,7 +244,7 @@ def test_transformers_own_python_tokenizer_agrees(real_data):
 
 
 def test_import_is_quick_and_light():
-    """No torch, no transformers until a tokenizer is built; no torch even then."""
+    """The import loads neither torch nor transformers, and building a tokenizer does not load torch."""
     code = (
         "import sys, tokenization, tokenization.train_wordpiece\n"
         "assert not {'torch', 'transformers', 'pyarrow', 'numpy'} & set(sys.modules), 'heavy import'\n"

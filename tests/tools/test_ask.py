@@ -1,4 +1,4 @@
-"""training.tools.ask: windows, thresholds and the command, on planted networks."""
+"""training/tools/ask.py: windows, thresholds and the command, on networks with known answers."""
 
 import json
 import re
@@ -25,7 +25,7 @@ def tokenizer(tokenizer_folder):
 
 
 def network(tokenizer, null: float = 0.0) -> BertForQuestionAnswering:
-    """Random weights; ``null`` raises the logits of [CLS]."""
+    """A network with random weights. ``null`` is added to the start logits of [CLS]."""
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
     config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, initializer_range=0.5, **sizes)
@@ -72,7 +72,7 @@ def test_the_threshold_is_the_stored_one_unless_another_is_given(tokenizer):
         model.config.null_score_diff_threshold = stored
         answers = ask.ask(model, tokenizer, [question])
         assert bool(answers.predictions["q"]) == answered
-        (record,) = records([question], answers)  # of the answer, also where another entry has the higher score
+        (record,) = records([question], answers)  # It describes the answer, even if another entry has a higher score.
         assert record["answer"] == answers.predictions["q"] == CONTEXT[record["start"] : record["end"]]
         assert (record["score"] < 0.1) == answered
         assert not ask.ask(model, tokenizer, [question], threshold=0.0).predictions["q"]
@@ -110,7 +110,7 @@ def test_settings_are_stored_and_read(tmp_path):
 
 @pytest.mark.parametrize("script", ["run_glue.py", "run_ner.py", "run_squad.py", "run_swag.py"])
 def test_no_script_of_fine_tuning_imports_a_command(script):
-    """What a script and a command share belongs to the tasks: run_squad.py stored its threshold through a command."""
+    """What a script and a command share must be in training/tasks."""
     assert "training.tools" not in (ROOT / script).read_text(encoding="utf-8")
 
 
@@ -126,7 +126,7 @@ def test_no_answer_from_a_context_without_text(tokenizer):
     assert record == {"question": "who ?", "answer": "", "score": 0.0, "start": 0, "end": 0}
 
 
-def test_contexts_of_a_file(tmp_path):
+def test_contexts_are_read_from_a_file(tmp_path):
     path = tmp_path / "contexts.txt"
     path.write_bytes("\ufeffone\nline\n\n\n  \ntwo  \n \t\nthree\n".encode())
     assert read_contexts(path) == ["one\nline", "two  ", "three"]
@@ -140,7 +140,7 @@ def test_contexts_of_a_file(tmp_path):
         read_contexts(path)
 
 
-def test_the_command(tokenizer, tmp_path, capsys):
+def test_the_command_prints_one_record_for_each_question_and_context(tokenizer, tmp_path, capsys):
     network(tokenizer).save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
     contexts = [CONTEXT.strip(), "a small garden"]
@@ -166,7 +166,7 @@ def test_the_command(tokenizer, tmp_path, capsys):
         (["--model", "nothing/here", "--context", "x"], r"--model nothing/here: cannot be opened \("),
     ],
 )
-def test_mistakes_are_told(tokenizer, tmp_path, monkeypatch, capsys, more, message):
+def test_mistakes_are_told_in_one_line(tokenizer, tmp_path, monkeypatch, capsys, more, message):
     network(tokenizer).bert.save_pretrained(tmp_path / "not_tuned")
     tokenizer.save_pretrained(tmp_path / "not_tuned")
     more = [str(tmp_path / "not_tuned") if word == "NOT_TUNED" else word for word in more]

@@ -1,4 +1,4 @@
-"""training/tools/audit.py: findings, drawings, the command; and the example drawn in docs/data_pipeline.md."""
+"""training/tools/audit.py: findings, drawings and the command; and the example on the page docs/data_pipeline.md."""
 
 import json
 import re
@@ -65,7 +65,7 @@ def run_folder(tmp_path, tokenizer):
 
 
 @pytest.mark.parametrize("objective", ["mlm_nsp", "mlm", "ltr"])
-def test_clean_data_is_found_good(tmp_path, tokenizer, objective):
+def test_clean_data_has_no_findings(tmp_path, tokenizer, objective):
     lines, picture = findings(tmp_path / "c", tokenizer, documents(200, sentences=30), objective=objective)
     assert [line for line in lines.values() if not line.good] == []
     assert ("label balance" in lines) == (objective == "mlm_nsp")
@@ -74,7 +74,7 @@ def test_clean_data_is_found_good(tmp_path, tokenizer, objective):
     draw_audit(picture, tmp_path / "a.png")
 
 
-def test_blemishes_are_found(tmp_path, tokenizer):
+def test_repetitions_and_unknown_text_are_found(tmp_path, tokenizer):
     texts = documents(300)
     texts += texts[:30]
     texts.append(["word1 word2s word3s word4s word5s word6s."] * 2000)
@@ -97,7 +97,7 @@ def test_mask_settings_are_measured(tmp_path, tokenizer):
     assert picture["mix"] == pytest.approx([0.5, 0.5, 0.0], abs=0.03)
 
 
-def test_a_wrong_mask_mix_and_wrong_labels_are_seen(tmp_path, tokenizer, monkeypatch):
+def test_a_wrong_mask_mix_and_wrong_labels_are_found(tmp_path, tokenizer, monkeypatch):
     real = PretrainingInstances.batch
 
     def all_masked(self, start, stop):
@@ -162,7 +162,7 @@ def test_positions_of_a_step_are_those_of_the_loop():
 # --- The command ------------------------------------------------------------------------------------------
 
 
-def test_audit_command(run_folder, monkeypatch, capsys):
+def test_the_command_audit_prints_findings_and_draws_them(run_folder, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [""])
     assert command(["audit", str(run_folder)]) == 0
     printed = capsys.readouterr().out
@@ -170,7 +170,7 @@ def test_audit_command(run_folder, monkeypatch, capsys):
     assert (run_folder / "data_audit.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_show_command(run_folder, capsys, tokenizer):
+def test_the_command_show_prints_the_instances_of_a_step(run_folder, capsys, tokenizer):
     main(["show", str(run_folder), "--step", "5", "--rank", "1"])
     printed = capsys.readouterr().out
     positions = [int(number) for number in re.findall(r"position (\d+)", printed)]
@@ -205,7 +205,7 @@ def test_show_and_audit_follow_the_phases(run_folder, capsys):
         (["audit", "OTHER"], "expected a pre-training run, but its flags lack objective"),
     ],
 )
-def test_mistakes_of_the_command(run_folder, tmp_path, capsys, arguments, message):
+def test_mistakes_of_the_command_are_refused(run_folder, tmp_path, capsys, arguments, message):
     (tmp_path / "run.json").write_text("{}")
     names = {"RUN": str(run_folder), "OTHER": str(tmp_path)}
     with pytest.raises(SystemExit) as stop:
@@ -217,13 +217,13 @@ def test_mistakes_of_the_command(run_folder, tmp_path, capsys, arguments, messag
 
 
 def documented(name):
-    """The fenced block of the page below the comment that names it."""
+    """The fenced block of the page after the comment that names it."""
     page = (ROOT / "docs" / "data_pipeline.md").read_text(encoding="utf-8")
     return re.search(rf"<!-- {name} -->\n```text\n(.*?)\n```", page, re.DOTALL).group(1)
 
 
 def example(text, folder):
-    """The page's example, made from its text."""
+    """The instances of the page, made from its text."""
     words = sorted(set(re.findall(r"[a-z]+", text.lower())))
     pieces = {piece for word in words for piece in ([word] if len(word) < 7 else [word[:4], "##" + word[4:]])}
     vocab = [*SPECIALS, ".", ",", *sorted(pieces)]
@@ -240,7 +240,7 @@ def test_the_documented_example_is_what_the_code_makes(tmp_path):
     assert example(documented("corpus"), tmp_path / "c") == documented("instances")
 
 
-# --- benchmarks/pretraining_data.py ---
+# --- benchmarks/pretraining_data.py -----------------------------------------------------------------------
 
 
 @pytest.mark.slow

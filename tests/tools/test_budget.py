@@ -1,4 +1,4 @@
-"""training/tools/budget.py: what it runs, and what it makes of the measured steps."""
+"""training/tools/budget.py: the steps that it measures, and the plan that it makes of them."""
 
 import json
 import re
@@ -24,7 +24,7 @@ FACTS = {
 
 
 def records(**seconds):
-    """Three timed steps of each length behind one that is thrown away."""
+    """The records of three timed steps of each length, after one that does not count."""
     return [
         {"max_seq_length": int(length[1:]), "seconds_per_step": s, "tokens_per_second": 100.0, "mfu": 0.25}
         for length, each in seconds.items()
@@ -32,8 +32,8 @@ def records(**seconds):
     ]
 
 
-def test_steps_that_fit():
-    """9 of 10 steps take 1 s, one takes 2 s: 1.1 s on average, and 3 % of the time is set aside."""
+def test_the_number_of_steps_that_fit_into_the_time():
+    """9 of 10 steps take 1 s and one takes 2 s, which is 1.1 s on average. 3 % of the time is kept in reserve."""
     phases = phases_of(FLAGS | {"phases": "128:0.9:32,512:0.1:8x4"})
     text = budget.plan(6, phases, records(_128=1.0, _512=2.0), {"peak_memory_gb": 3.21}, FACTS)
     total = int(6 * 3600 * 0.97 / 1.1)
@@ -43,7 +43,7 @@ def test_steps_that_fit():
     assert f"--config_name base --max_steps {total} --phases 128:0.9:32x1,512:0.1:8x4" in text
 
 
-def test_too_little_time():
+def test_too_little_time_is_refused():
     phases = phases_of(FLAGS | {"phases": "128:0.9,512:0.1"})
     with pytest.raises(ValueError, match=r"0\.001 hours suffice for 3 steps, too few for these phases"):
         budget.plan(0.001, phases, records(_128=1.0, _512=1.0), {"peak_memory_gb": 1}, FACTS)
@@ -58,11 +58,11 @@ def shape(tmp_path) -> str:
     return str(tmp_path / "shape")
 
 
-def test_real_steps_of_each_phase(shape, capsys, monkeypatch):
-    """The script itself, here in this process."""
+def test_real_steps_of_each_phase_are_measured(shape, capsys, monkeypatch):
+    """The script really runs, in this process."""
     started = []
 
-    monkeypatch.setattr(run_pretraining, "draw_curves", lambda folder: None)  # a third of the time
+    monkeypatch.setattr(run_pretraining, "draw_curves", lambda folder: None)  # It would take a third of the time.
 
     def start(flags, launcher):
         assert launcher == ["python", "-u"]
@@ -88,20 +88,20 @@ def test_real_steps_of_each_phase(shape, capsys, monkeypatch):
         (["--hours", "1", "--phases", "128"], "is not a phase"),
     ],
 )
-def test_mistakes(flags, message, capsys):
+def test_wrong_arguments_are_refused(flags, message, capsys):
     with pytest.raises(SystemExit) as stop:
         budget.main(flags)
     assert stop.value.code == 2 and message in capsys.readouterr().err
 
 
-def test_what_the_script_refuses_is_told():
+def test_the_error_of_the_script_is_passed_on():
     refusing = [sys.executable, "-c", "import sys; print('warning', file=sys.stderr); sys.exit('error: unknown flag')"]
     with pytest.raises(ValueError, match=r"ended with status 1: error: unknown flag"):
         budget.start(["--nonsense"], refusing)
 
 
 @pytest.mark.slow
-def test_the_command(shape):
+def test_the_command_prints_a_plan(shape):
     command = [
         sys.executable,
         "-m",

@@ -14,6 +14,7 @@ from transformers import AutoTokenizer, BertConfig, pipeline
 import modeling_bert_repro
 from tests.helpers.repository import ROOT
 from training.engine import old_checkpoints
+from training.engine.models import check_model_name
 from training.engine.old_checkpoints import _tensorflow_target, read_old_checkpoint
 from training.files.tensorflow_checkpoint import TensorFlowCheckpoint
 from training.tools.convert import convert, main
@@ -157,6 +158,12 @@ def test_incomplete_folders_are_refused(pretrained, damage, message):
     damage(pretrained)
     with pytest.raises(ValueError, match=message):
         convert(read_old_checkpoint(pretrained))
+
+
+@pytest.mark.parametrize("source", ["pretrained", "pretrained/bert_model.ckpt", "version_1/bert_model.ckpt"])
+def test_the_scripts_name_the_command(source):
+    with pytest.raises(ValueError, match=rf"convert it with python -m training convert {WRITTEN / source} FOLDER"):
+        check_model_name(str(WRITTEN / source))
 
 
 def test_nothing_is_overwritten(tmp_path):

@@ -1,4 +1,4 @@
-"""training/tools/doctor.py and references.py: when it speaks, what it says, and the curve that it compares with."""
+"""training/tools/doctor.py: when the doctor speaks, what it says, and the reference curves that it compares with."""
 
 import json
 
@@ -27,7 +27,7 @@ FLAGS = {
     "warmup_steps": 300,
 }
 FACTS = {"flags": FLAGS, "processes": 1, "parameters": 11_000_000, "total_steps": 10_000}
-LINE = 3.9  # about log(50), the entropy of the corpus below
+LINE = 3.9  # about log(50), which is the entropy of the corpus in this file
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def corpus(tmp_path_factory):
 
 
 def run_of(loss, stop, every=20, held_out=None):
-    """Records of a training whose masked-LM loss is `loss(step)`."""
+    """The records of a training whose masked-LM loss is `loss(step)`."""
     events = [{"event": "train", "step": s, "loss": loss(s) + 0.7, "mlm_loss": loss(s)} for s in range(1, stop, every)]
     if held_out is not None:
         events.append({"event": "eval", "step": stop, "eval_mlm_loss": held_out})
@@ -52,12 +52,12 @@ def run_of(loss, stop, every=20, held_out=None):
     [
         (LINE, 1000, LINE, True),
         (LINE, 1000, None, True),
-        (LINE + 2.0, 1000, LINE + 2.0, True),  # not even frequencies
+        (LINE + 2.0, 1000, LINE + 2.0, True),  # Not even the frequencies of the tokens are learnt.
         (LINE - 0.2, 1000, LINE - 0.2, True),
-        (LINE - 0.3, 1000, LINE - 0.3, False),  # the margin is 0.25
-        (LINE, 1000, LINE - 0.3, False),  # a noisy training loss: the held-out one decides
-        (LINE, 380, LINE, False),  # 4 records since the warm-up
-        (LINE, 250, LINE, False),  # still in it
+        (LINE - 0.3, 1000, LINE - 0.3, False),  # The margin is 0.25.
+        (LINE, 1000, LINE - 0.3, False),  # The training loss is noisy, so the held-out loss decides.
+        (LINE, 380, LINE, False),  # There are only 4 records since the warm-up.
+        (LINE, 250, LINE, False),  # The warm-up is not over.
     ],
 )
 def test_when_a_run_sits_on_the_line(loss, stop, held_out, speaks):
@@ -93,7 +93,7 @@ def test_runs_without_pairs_log_one_loss_only():
         ({}, 400, (0.0, 0.0), {"too few steps"}),
     ],
 )
-def test_causes(changes, step, repeated, named):
+def test_the_causes_that_the_flags_and_the_data_show(changes, step, repeated, named):
     facts = FACTS | {"flags": FLAGS | changes}
     assert {line.name for line in doctor.causes(facts, step, repeated) if not line.good} == named
 
@@ -105,7 +105,7 @@ def test_large_networks_want_smaller_rates():
     assert all(line.good for line in doctor.causes(facts, 9000, (0.0, 0.0)))
 
 
-def test_the_sentence(corpus):
+def test_the_diagnosis_names_the_line_and_the_likely_causes(corpus):
     assert corpus.unigram_entropy() == pytest.approx(LINE, abs=0.05)
     stuck = run_of(lambda step: LINE, 9000, held_out=LINE)
     assert doctor.diagnosis(FACTS, run_of(lambda step: 1.0, 9000), corpus) is None
@@ -115,7 +115,7 @@ def test_the_sentence(corpus):
     assert "none of the usual causes applies" in doctor.diagnosis(FACTS, stuck, corpus)
 
 
-def test_it_is_said_once_until_the_run_is_twice_as_old(corpus, fake_run, capsys):
+def test_the_diagnosis_is_repeated_only_when_the_run_is_twice_as_old(corpus, fake_run, capsys):
     run = fake_run()
     run.facts |= FACTS
     metrics = run.output_dir / "metrics.jsonl"
@@ -132,7 +132,7 @@ def test_it_is_said_once_until_the_run_is_twice_as_old(corpus, fake_run, capsys)
 # --- Reference curves ---------------------------------------------------------------------------------------
 
 
-def test_every_reference_left_the_line():
+def test_every_reference_curve_left_the_line():
     for name, reference in references().items():
         settings, train, held_out = (reference[part] for part in ("settings", "train", "held_out"))
         assert settings["config_name"] == name
@@ -143,7 +143,7 @@ def test_every_reference_left_the_line():
         assert 0 < doctor.tokens_to_leave(name)[1] < 20e6
 
 
-def test_only_like_is_compared_with_like():
+def test_a_run_is_compared_only_with_a_reference_of_the_same_settings():
     settings = references()["mini"]["settings"]
     entropy = settings["unigram_entropy"]
     assert comparable(FACTS, entropy)[0] == "mini"
@@ -180,7 +180,7 @@ def test_the_reference_is_drawn_and_a_reference_can_be_made(tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("content", "message"), [(None, "no run.json"), ('{"flags": {"task_name": "rte"}}', "expected a pre-training run")]
 )
-def test_mistakes_of_the_command(tmp_path, capsys, content, message):
+def test_mistakes_of_the_command_are_refused(tmp_path, capsys, content, message):
     if content:
         (tmp_path / "run.json").write_text(content)
     with pytest.raises(SystemExit) as stop:

@@ -1,4 +1,4 @@
-"""Several runs side by side."""
+"""training/tools/report.py: several runs side by side in tables and a picture."""
 
 import json
 import statistics
@@ -75,7 +75,7 @@ def test_the_folder_of_a_series_stands_for_its_runs(finished, tmp_path, capsys):
         read_runs(tmp_path / "five")
 
 
-def test_pre_training_stands_beside_it(finished, tmp_path):
+def test_pre_training_has_a_table_of_its_own(finished, tmp_path):
     results = {"eval_mlm_loss": 5.3, "eval_mlm_accuracy": 0.21, "eval_nsp_accuracy": 0.77}
     folder = finished("pre", "run_pretraining.py", results)
     events = [{"event": "corpus", "unigram_entropy": 7.0}, {"event": "eval", "step": 1000, "eval_mlm_loss": 5.3}]
@@ -141,25 +141,25 @@ def test_runs_that_differ_in_more_than_the_seed_have_rows_of_their_own(finished,
     assert [row[2] for row in table[1:]] == ["50.0", "70.0"]
 
 
-def test_what_does_not_shape_a_run_tells_no_runs_apart(finished):
+def test_flags_that_do_not_shape_a_run_make_no_rows(finished):
     data = {"splits": {"train": {"sha256": "a" * 64}, "validation": {"sha256": "c" * 64}}}
     folders = [
         cola(finished, f"{seed}", 0.1 * seed, data=data, **flags | {"seed": seed})
         for seed, flags in enumerate([
             {"data_dir": "here", "logging_steps": 1, "output_dir": "p", "eval_steps": 10},
             {"data_dir": "there", "logging_steps": 50, "output_dir": "q", "eval_steps": 100},
-            {"num_train_epochs": 3.0, "do_predict": True, "seeds": 5},  # the default, said or not
+            {"num_train_epochs": 3.0, "do_predict": True, "seeds": 5},  # 3 epochs are the default.
         ])
     ]  # fmt: skip
     assert [row[:3] for row in table_of(*folders)[1:]] == [["CoLA", "Matthews correlation", "10.0 ± 10.0 (3)"]]
 
 
-def test_starts_of_one_name_are_told_apart(finished):
+def test_different_weights_of_the_same_name_are_distinguished(finished):
     weights = [{"initial_weights": {"model.safetensors": letter * 64}} for letter in "ab"]
     folders = [
         cola(finished, "a", 0.1, weights[0], model_name_or_path="x/m"),
         cola(finished, "b", 0.2, weights[1], model_name_or_path="x/m"),
-        cola(finished, "c", 0.3, weights[0], model_name_or_path="y/m", seed=43),  # a copy of the first
+        cola(finished, "c", 0.3, weights[0], model_name_or_path="y/m", seed=43),  # This is a copy of the first.
         cola(finished, "d", 0.4, model_name_or_path=None, config_name="mini"),
         cola(finished, "e", 0.5, model_name_or_path=None, config_name="tiny"),
     ]
@@ -173,7 +173,7 @@ def test_starts_of_one_name_are_told_apart(finished):
     assert by_path[0][2:] == ["from m, folder x/m", "from m, folder y/m"]
 
 
-def test_the_rates_of_the_papers_search_are_rows(finished, tmp_path):
+def test_the_learning_rates_of_the_papers_search_have_rows(finished, tmp_path):
     names = []
     for rate in (5e-5, 2e-5):
         for seed in (42, 43):
@@ -194,7 +194,7 @@ def test_one_run_twice_is_refused(finished):
             table_of(*folders)
 
 
-def test_an_undefined_score_is_called_so_and_not_averaged(finished, tmp_path):
+def test_an_undefined_score_is_called_undefined_and_not_averaged(finished, tmp_path):
     folders = [cola(finished, f"{seed}", score, seed=seed) for seed, score in enumerate([0.2, None, 0.4])]
     assert table_of(*folders)[1][2] == "30.0 ± 14.1 (2), 1 undefined"
     assert table_of(*folders[:2])[1][2] == "20.0 (1), 1 undefined"

@@ -104,5 +104,5 @@ def weights_sha256(name: str, **options: Any) -> dict[str, str]:
 
 def _cached(name: str, file: str, **options: Any) -> Path:
     path = cached_file(name, file, **options)
-    assert path is not None  # it raises OSError for a file that is not there
+    assert path is not None  # cached_file raises OSError for a missing file
     return Path(path)

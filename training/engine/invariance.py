@@ -113,7 +113,8 @@ def _loop_step(
     size: int,
     accumulation: int,
 ) -> tuple[float, float]:
-    own_flags = copy.copy(run.args)  # not dataclasses.replace, which refuses --phases with the length made of it
+    # Not dataclasses.replace: it repeats the checks, which refuse --phases beside the length that was computed from it.
+    own_flags = copy.copy(run.args)
     vars(own_flags)["dataloader_num_workers"] = 0
     split_run = Run(own_flags, run.accelerator)
     batches = step_batches(_OneBatch(batch), split_run, 0, 1, size, accumulation)
@@ -133,7 +134,7 @@ class _OneBatch:
 
 
 class _Constant(LRScheduler):
-    """A schedule that reports one learning rate and leaves the optimiser alone; hence no call of LRScheduler's."""
+    """A constant learning rate. LRScheduler's own __init__ is not called, because it would change the optimiser."""
 
     def __init__(self, rate: float):
         self.rate = rate

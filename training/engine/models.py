@@ -60,7 +60,7 @@ def load_config(
     if args.config_name:
         config = bert_config(args.config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
     else:
-        assert args.model_name_or_path is not None  # one of the two was given
+        assert args.model_name_or_path is not None  # this flag or --config_name is required
         config = checkpoint_config(args.model_name_or_path)
     if label_at_cls and config.is_decoder:
         raise ValueError(
@@ -78,6 +78,8 @@ def check_model_name(name: str) -> None:
     hub_name = len(folder.parts) <= 2 and not folder.is_absolute() and folder.parts[:1] not in ((), ("..",))
     if not (folder / "config.json").is_file() and (folder.exists() or not hub_name):
         found = "it has no config.json" if folder.is_dir() else "there is no such folder"
+        if (folder / "bert_config.json").is_file() or folder.is_file() or Path(f"{name}.index").is_file():
+            found = f"convert it with python -m training convert {name} FOLDER, and give that folder"
         raise ValueError(f"--model_name_or_path {name}: expected a folder with a model, or a name on the Hub; {found}")
 
 

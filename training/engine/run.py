@@ -137,7 +137,7 @@ class Run(Generic[Args_co]):
             tracker.finish()
         self.accelerator.free_memory()
         if self.is_main and args.push_to_hub:
-            assert args.hub_model_id is not None  # needed with --push_to_hub
+            assert args.hub_model_id is not None  # --push_to_hub is refused without it
             upload(self.output_dir, args.hub_model_id, args.hub_private_repo, args.hub_dry_run, self.say)
 
 
@@ -162,7 +162,7 @@ def start_run(args: Args, script: str) -> Run[Args]:
     run = Run(args, _accelerator(args, **trackers))
     check_launch(run.accelerator)
     if args.push_to_hub:
-        assert args.hub_model_id is not None  # needed with --push_to_hub
+        assert args.hub_model_id is not None  # --push_to_hub is refused without it
         repo_id = args.hub_model_id
         run.main_first(lambda: check_access(repo_id, args.hub_dry_run) if run.is_main else None)
     if run.is_main:
@@ -271,7 +271,7 @@ def already_finished(args: SharedArguments) -> bool:
     if os.environ.get("RANK", "0") == "0":
         print(f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed", flush=True)
         if args.push_to_hub:
-            assert args.hub_model_id is not None  # needed with --push_to_hub
+            assert args.hub_model_id is not None  # --push_to_hub is refused without it
             upload(folder, args.hub_model_id, args.hub_private_repo, args.hub_dry_run, print)
     return True
 

@@ -23,7 +23,7 @@ def build_model(
     """
     args = run.args
     left_to_right = args.objective == "ltr"
-    assert args.max_seq_length is not None  # its default is filled in when the flags are parsed
+    assert args.max_seq_length is not None  # the flags get their default when they are parsed
     check_special_tokens(tokenizer, masking=not left_to_right)
     if args.model_name_or_path:
         config = checkpoint_config(args.model_name_or_path)

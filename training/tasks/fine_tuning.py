@@ -64,7 +64,7 @@ def build_model(
     if args.config_name:
         model, new = cls(config, **more), ["all weights"]
     else:
-        assert args.model_name_or_path is not None  # one of the two was given
+        assert args.model_name_or_path is not None  # this flag or --config_name is required
         model, new, absent = load_network(cls, args.model_name_or_path, head, run, config=config, **more)
         classifier = getattr(model, "classifier", None)
         kept = classifier if "classifier.weight" not in new else None

@@ -1,4 +1,4 @@
-"""The tasks of training.tasks.classification.glue in their official layouts; features, scores and predictions."""
+"""The tasks of GLUE: their official files, the features of the model, scores, and predictions for the server."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ METRICS = {
 THREE_WAY = ("entailment", "neutral", "contradiction")
 
 
-# --- official files --------------------------------------------------------------------------------------
+# --- Official files --------------------------------------------------------------------------------------
 
 
 def test_the_table_has_every_task_and_its_metrics():
@@ -38,7 +38,7 @@ def test_the_table_has_every_task_and_its_metrics():
 
 
 @pytest.mark.parametrize("task", LAYOUTS)
-def test_official_layouts(tmp_path, task):
+def test_the_official_layout_of_every_task(tmp_path, task):
     folder = write_task(tmp_path / task, task)
     data = load_data(flags(task_name=task, data_dir=str(folder), do_predict=True), THREE_WAY if task == "ax" else None)
     expected = {
@@ -66,7 +66,7 @@ def test_official_layouts(tmp_path, task):
 
 
 def test_label_order_is_that_of_the_hub():
-    # From the data set card of nyu-mll/glue; a head trained elsewhere on these numbers keeps its meaning.
+    # The order is that of the card of nyu-mll/glue, so that a head that was trained elsewhere keeps its meaning.
     labels = {name: task.labels for name, task in glue.GLUE_TASKS.items()}
     assert labels["cola"] == ("unacceptable", "acceptable")
     assert labels["sst2"] == ("negative", "positive")
@@ -92,8 +92,9 @@ def test_files_may_be_packed_or_lie_in_the_official_sub_folder(tmp_path):
 
 
 def test_quotation_marks_do_not_merge_rows(tmp_path):
-    """pandas and the default of `datasets` read these four rows as two: a field that opens with a quotation mark
-    swallows everything up to the next one."""
+    """pandas and `datasets`, by default, read these four rows as two, because for them a field that begins with a
+    quotation mark goes on to the next one.
+    """
     rows = ["sentence\tlabel", '" open\t1', "inner\t0", 'closed "\t1', 'last " one\t0']
     path = own(tmp_path, "\n".join(rows) + "\n")
     examples = sources.read_examples(glue.GLUE_TASKS["sst2"], path, labelled=True)
@@ -101,13 +102,13 @@ def test_quotation_marks_do_not_merge_rows(tmp_path):
     assert examples.labels == ["1", "0", "1", "0"]
 
 
-def test_windows_line_ends_and_byte_order_mark(tmp_path):
+def test_windows_line_ends_and_a_byte_order_mark_change_nothing(tmp_path):
     path = own(tmp_path, b"\xef\xbb\xbfsentence\tlabel\r\ngood\t1\r\nbad\t0\r\n\r\n")
     examples = sources.read_examples(glue.GLUE_TASKS["sst2"], path, labelled=True)
     assert (examples.texts[0], examples.labels) == (["good", "bad"], ["1", "0"])
 
 
-def test_broken_rows_of_old_qqp_are_left_out_and_said_so(tmp_path):
+def test_broken_rows_of_an_old_qqp_file_are_left_out_with_a_message(tmp_path):
     folder = write_task(tmp_path, "qqp", rows=4000)
     lines = (folder / "train.tsv").read_text(encoding="utf-8").split("\n")
     lines[100:101] = ["100\tx\tx\ta question", "", "with line breaks\tother\t0"]
@@ -116,7 +117,7 @@ def test_broken_rows_of_old_qqp_are_left_out_and_said_so(tmp_path):
     assert len(data.splits["train"]) == 3999
     assert data.describe()["splits"]["train"]["broken_lines_left_out"] == [101, 102, 103]
     assert "left out 3 broken lines: 101, 102, 103" in data.summary()
-    lines[200:204] = ["x"] * 4  # more than one in a thousand is no longer that blemish
+    lines[200:204] = ["x"] * 4  # More than one bad row in a thousand is refused.
     (folder / "train.tsv").write_text("\n".join(lines), encoding="utf-8")
     assert "train.tsv:101: expected 6 columns" in message(task_name="qqp", data_dir=str(folder))
 
@@ -128,7 +129,7 @@ def test_official_task_with_files_named_one_by_one(tmp_path):
     assert set(data.splits) == {"train", "validation_matched"}
 
 
-# --- predictions, features, built-in tasks ---------------------------------------------------------------
+# --- Predictions, features, built-in tasks ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -159,14 +160,14 @@ def test_predictions_in_the_format_of_the_server(tmp_path, task, split, name, la
     assert lines[2] == f"1\t{last}"
     assert lines[3:] == [""]
     if task == "stsb":
-        assert lines[1] == "0\t0.000"  # -0.5, clipped to the server's range
+        assert lines[1] == "0\t0.000"  # -0.5 is clipped to the range of the server.
 
 
-def test_metrics_of_logits():
+def test_logits_are_scored_with_the_metrics_of_the_task():
     logits = np.array([[2.0, 1.0], [0.0, 1.0], [3.0, 9.0]])
     assert glue.score(glue.GLUE_TASKS["mrpc"], logits, [0, 1, 0]) == {"accuracy": 2 / 3, "f1": 2 / 3}
     names = {"mrpc": ("equivalent", "not_equivalent"), "qqp": ("duplicate", "not_duplicate")}
-    for name, order in names.items():  # of a model that was trained elsewhere: the class is the same, not its number
+    for name, order in names.items():  # A model that was trained elsewhere may number the same classes differently.
         task = sources.in_order(glue.GLUE_TASKS[name], order)
         logits = np.array([[1.0, 2.0], [1.0, 0.0], [9.0, 3.0], [1.0, 0.0]])
         assert glue.score(task, logits, [1, 0, 1, 0]) == {"accuracy": 0.75, "f1": 0.8}
@@ -177,19 +178,19 @@ def test_metrics_of_logits():
 
 
 def test_diagnostics_are_scored_by_category(tmp_path):
-    """Against scikit-learn on the rows that the category's column names; an empty category has no score."""
+    """The scores are those of scikit-learn on the rows of a category. A category without rows has no score."""
     sklearn = pytest.importorskip("sklearn.metrics")
     folder = write_task(tmp_path, "ax", rows=40)
     data = load_data(flags(task_name="ax", data_dir=str(folder)), THREE_WAY)
     logits = np.random.default_rng(0).normal(size=(40, 3)) + 2 * np.eye(3)[np.arange(40) % 3]
     expected = {}
     for number, name in enumerate(("lexical_semantics", "predicate_argument_structure", "logic", "knowledge"), 2):
-        rows = np.arange(0, 40, number)  # as official_files writes them
+        rows = np.arange(0, 40, number)  # official_files.py writes the categories into these rows.
         score = sklearn.matthews_corrcoef(rows % 3, logits[rows].argmax(axis=1))
         expected[f"matthews_correlation_{name}"] = pytest.approx(score, abs=1e-12)
     assert glue.score_by_category(data, "validation", logits) == expected
     data.splits["validation"] = data.splits["validation"].first(1)
-    assert len(glue.score_by_category(data, "validation", logits[:1])) == 4  # row 0 is in all of them
+    assert len(glue.score_by_category(data, "validation", logits[:1])) == 4  # Row 0 is in all categories.
     data.splits["validation"].categories["Logic"] = [""]
     assert "matthews_correlation_logic" not in glue.score_by_category(data, "validation", logits[:1])
     other = load_data(flags(task_name="rte", data_dir=str(write_task(tmp_path / "rte", "rte"))))
@@ -205,7 +206,7 @@ def test_diagnostics_in_the_folder_of_the_archive_and_without_its_second_file(tm
     assert load_data(flags(task_name="rte", data_dir=str(write_task(tmp_path / "rte", "rte")))).to_predict == []
 
 
-def test_features_of_a_pair():
+def test_features_of_a_pair_worked_by_hand():
     vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "he", "said", "the", "pie", "is"]
     tokenizer = build_tokenizer(vocab)
     examples = glue.Examples((["He said"], ["the pie is"]), [1], ["0"], str, {}, glue.Columns(("a", "b"), "c", None))
@@ -218,10 +219,10 @@ def test_features_of_a_pair():
     }
     assert "labels" not in features["test"].columns
     short = glue.features(data, tokenizer, max_length=7)["train"].columns
-    assert short["input_ids"] == [[2, 5, 6, 3, 7, 8, 3]]  # the longer text loses its end
+    assert short["input_ids"] == [[2, 5, 6, 3, 7, 8, 3]]  # The longer text loses its end.
 
 
-def test_builtin_tasks_under_their_present_and_former_names(monkeypatch):
+def test_the_built_in_tasks_under_their_present_and_former_names(monkeypatch):
     pairs = [{"sentence1": "s", "sentence2": "t", "label": n} for n in (1, 0)]
     kinds = [{"sentence": "s", "label": kind} for kind in ("method", "class", "function")]
     monkeypatch.setattr(documentation, "pair_examples", lambda split: pairs)

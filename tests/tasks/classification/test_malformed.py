@@ -1,4 +1,4 @@
-"""Damaged files of examples: each is read as an independent reader reads it, or refused with its name and line."""
+"""A damaged file of examples is read as an independent reader reads it, or refused with its name and line."""
 
 import gzip
 import json
@@ -29,7 +29,7 @@ def jsonl_lines(rng: random.Random) -> list[bytes]:
 
 
 def at_random(change: Callable[[random.Random, bytes], bytes]):
-    """A change of one line of the file."""
+    """A function that changes one random line of a file."""
 
     def apply(rng: random.Random, lines: list[bytes]) -> bytes:
         place = rng.randrange(len(lines))
@@ -98,7 +98,9 @@ OF_JSONL = [
 
 
 def expected_tsv(content: bytes) -> list[tuple]:
-    """As the format says: UTF-8, a line ends at a line feed, a field at a tab; quotation marks are text."""
+    """Read the file as the format says: in UTF-8, lines end at a line feed, fields at a tab, and quotation marks are
+    text.
+    """
     lines = content.decode("utf-8-sig").rstrip("\r\n").split("\n")
     header, *rows = [line.removesuffix("\r").split("\t") for line in lines]
     places = [header.index(name) for name in ("sentence1", "sentence2", "label")]
@@ -121,7 +123,7 @@ def read(path: str) -> list[tuple]:
     ("kind", "lines", "changes", "expected"),
     [("tsv", tsv_lines, OF_ANY + OF_TSV, expected_tsv), ("jsonl", jsonl_lines, OF_ANY + OF_JSONL, expected_jsonl)],
 )
-def test_200_malformed_files(tmp_path, kind, lines, changes, expected):
+def test_200_malformed_files_are_read_or_refused(tmp_path, kind, lines, changes, expected):
     refused = 0
     for seed in range(200):
         rng = random.Random(seed)
@@ -146,7 +148,7 @@ def test_200_malformed_files(tmp_path, kind, lines, changes, expected):
 
 
 def test_the_named_line_is_the_damaged_one(tmp_path):
-    """One broken byte, one lost tab, one lost brace: in every line of the file in turn."""
+    """A byte is broken, a tab is lost or a brace is lost, in every line of the file in turn."""
     rng = random.Random(0)
     lines = tsv_lines(rng)
     for number in range(2, len(lines) + 1):
@@ -164,8 +166,8 @@ def test_the_named_line_is_the_damaged_one(tmp_path):
             read(own(tmp_path, content, "own.jsonl"))
 
 
-def test_200_damaged_official_files(tmp_path):
-    """Also packed ones: every row is still there, or a ValueError names the file."""
+def test_200_damaged_official_files_are_read_or_refused(tmp_path):
+    """Either every row is still there, or a ValueError names the file. Packed files are among them."""
     folder = write_task(tmp_path / "sst2", "sst2")
     original = (folder / "train.tsv").read_bytes()
     dev = str(folder / "dev.tsv")

@@ -1,4 +1,4 @@
-"""The metrics of GLUE against scikit-learn, scipy and values worked by hand."""
+"""The metrics of GLUE are those of scikit-learn and scipy, and those worked by hand."""
 
 import math
 
@@ -8,22 +8,24 @@ import pytest
 from training.tasks.classification.metrics import METRICS, accuracy, f1, matthews_correlation, pearson, spearmanr
 
 
-def test_two_classes_by_hand():
+def test_two_classes_worked_by_hand():
     predictions, references = [1, 1, 1, 0, 0, 0, 1, 0], [1, 1, 0, 0, 0, 1, 1, 1]
-    # 3 true positives, 1 false positive, 2 false negatives, 2 true negatives.
+    # There are 3 true positives, 1 false positive, 2 false negatives and 2 true negatives.
     assert accuracy(predictions, references) == 5 / 8
     assert f1(predictions, references) == pytest.approx(2 * 3 / (2 * 3 + 1 + 2), abs=1e-15)
     expected = (3 * 2 - 1 * 2) / math.sqrt((3 + 1) * (3 + 2) * (2 + 1) * (2 + 2))
     assert matthews_correlation(predictions, references) == pytest.approx(expected, abs=1e-15)
 
 
-def test_correlations_by_hand():
+def test_correlations_worked_by_hand():
     x, y = [1.0, 2.0, 3.0, 4.0], [1.0, 3.0, 2.0, 5.0]
-    # deviations -1.5 -.5 .5 1.5 and -1.75 .25 -.75 2.25: products sum to 5.5, squares to 5 and 8.75.
+    # The deviations are -1.5 -0.5 0.5 1.5 and -1.75 0.25 -0.75 2.25. Their products add up to 5.5, their squares to 5
+    # and 8.75.
     assert pearson(x, y) == pytest.approx(5.5 / math.sqrt(5 * 8.75), abs=1e-15)
-    # ranks 1 2 3 4 and 1 3 2 4: rho = 1 - 6 * 2 / (4 * 15)
+    # The ranks are 1 2 3 4 and 1 3 2 4, so that rho = 1 - 6 * 2 / (4 * 15).
     assert spearmanr(x, y) == pytest.approx(0.8, abs=1e-15)
-    # a tie shares its mean rank: 1 2.5 2.5 4 against 1 2 3 4, deviations' products 4.5, squares 4.5 and 5
+    # Equal values share their mean rank: 1 2.5 2.5 4 and 1 2 3 4. The products of the deviations add up to 4.5, the
+    # squares to 4.5 and 5.
     assert spearmanr([0, 7, 7, 9], [1, 2, 3, 4]) == pytest.approx(4.5 / math.sqrt(4.5 * 5), abs=1e-15)
 
 
@@ -50,7 +52,7 @@ def test_correlations_equal_scipy(size, scale):
     stats = pytest.importorskip("scipy.stats")
     rng = np.random.default_rng(size)
     for _ in range(10):
-        references = np.round(rng.uniform(0, 5, size), 1)  # STS-B's labels have many ties
+        references = np.round(rng.uniform(0, 5, size), 1)  # Many labels of STS-B are equal.
         predictions = references + rng.normal(size=size)
         expected = stats.pearsonr(predictions, references).statistic
         assert pearson(scale * predictions, references) == pytest.approx(expected, abs=1e-12)
@@ -59,14 +61,14 @@ def test_correlations_equal_scipy(size, scale):
 
 
 def test_large_counts_do_not_overflow():
-    # The product under the root is 1.6e23 * 1.6e23: beyond 64 bits, and its factors beyond 2**53.
+    # The product under the root is 1.6e23 * 1.6e23, which needs more than 64 bits; its factors are above 2**53.
     references = np.arange(400_000) % 2
     predictions = references.copy()
     predictions[:40_000] = 1 - predictions[:40_000]
     assert matthews_correlation(predictions, references) == pytest.approx(0.8, abs=1e-12)
 
 
-def test_degenerate_predictions():
+def test_metrics_of_constant_predictions():
     always_one = np.ones(10, dtype=int)
     references = np.arange(10) % 2
     assert matthews_correlation(always_one, references) == 0.0

@@ -1,4 +1,4 @@
-"""Where the examples of a classification come from, and what is said about malformed files."""
+"""The sources of the examples of a classification, and the messages about malformed files."""
 
 import gzip
 import json
@@ -17,7 +17,7 @@ from training.tasks.classification.sources import load_data
 THREE_WAY = ("entailment", "neutral", "contradiction")
 
 
-# --- what is wrong is said, with its place ---------------------------------------------------------------
+# --- Mistakes are named with their place -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ THREE_WAY = ("entailment", "neutral", "contradiction")
         (b"sentence\tlabel\na\t1\nb\t1\n", "own.tsv:2: this and all other training examples (2) have the label 'posit"),
     ],
 )
-def test_malformed_tsv(tmp_path, content, expected):
+def test_malformed_tsv_is_refused_with_its_line(tmp_path, content, expected):
     path = own(tmp_path, content)
     assert expected in message(task_name="sst2", train_file=path, validation_file=path)
 
@@ -54,7 +54,7 @@ def test_malformed_tsv(tmp_path, content, expected):
         ("year,sentence,body,label\n1,a,b,x\n1,a,b,y\n1,a,b,y\n", ""),
     ],
 )
-def test_malformed_csv(tmp_path, content, expected):
+def test_malformed_csv_is_refused_with_its_line(tmp_path, content, expected):
     path = own(tmp_path, content, "own.csv")
     if expected:
         assert expected in message(train_file=path, validation_file=path)
@@ -84,12 +84,12 @@ def test_malformed_csv(tmp_path, content, expected):
         ('{"text": "a", "label": 1}\n{"text": "b", "label": ' + "1" * 5000 + "}", ":2: expected one JSON object a"),
     ],
 )  # fmt: skip
-def test_malformed_jsonl(tmp_path, content, expected):
+def test_malformed_jsonl_is_refused_with_its_line(tmp_path, content, expected):
     path = own(tmp_path, content, "own.jsonl")
     assert expected in message(train_file=path, validation_file=path)
 
 
-def test_score_out_of_range(tmp_path):
+def test_a_score_out_of_range_is_refused(tmp_path):
     folder = write_task(tmp_path, "stsb")
     text = (folder / "dev.tsv").read_text(encoding="utf-8").replace("\t5.000", "\t5.001", 1)
     (folder / "dev.tsv").write_text(text, encoding="utf-8")
@@ -98,7 +98,7 @@ def test_score_out_of_range(tmp_path):
     )
 
 
-def test_damaged_packed_files(tmp_path):
+def test_damaged_packed_files_are_refused(tmp_path):
     content = b"sentence\tlabel\n" + b"".join(b"row %d\t%d\n" % (i, i % 2) for i in range(2000))
     for name, packed in (("a.tsv.xz", lzma.compress(content)), ("a.tsv.gz", gzip.compress(content))):
         for broken in (packed[: len(packed) // 2], b"not packed at all", packed[:100] + b"\xff" * 50 + packed[150:]):
@@ -107,7 +107,7 @@ def test_damaged_packed_files(tmp_path):
             assert re.search(rf"{name}:\d+: damaged \.{name[-2:]} file .*; download or pack it again", error), error
 
 
-def test_missing_and_unfit_files(tmp_path):
+def test_missing_and_unfit_files_are_refused(tmp_path):
     missing = str(tmp_path / "no.tsv")
     assert f"{missing}: cannot be read: No such file or directory; check the path" == message(train_file=missing)
     assert "cannot be read: Is a directory" in message(train_file=str(tmp_path / "d.tsv"), **_made(tmp_path / "d.tsv"))
@@ -126,7 +126,7 @@ def _made(folder: Path) -> dict:
     return {}
 
 
-def test_flags_that_contradict_each_other(tmp_path):
+def test_sources_that_contradict_each_other_are_refused(tmp_path):
     assert message(task_name="rte", data_dir="a", train_file="b").startswith("give only one of --data_dir and --train")
     assert "--task_name: expected one of cola, sst2" in message(task_name="rtee")
     assert "--data_dir needs --task_name" in message(data_dir="a")
@@ -137,7 +137,7 @@ def test_flags_that_contradict_each_other(tmp_path):
     assert "AX has no training data" in message(task_name="ax", train_file=path)
 
 
-# --- data of one's own -----------------------------------------------------------------------------------
+# --- A user's own data -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -151,13 +151,13 @@ def test_flags_that_contradict_each_other(tmp_path):
         ("title\ttext\tcategory", ("text",), "category"),
     ],
 )
-def test_columns_of_ones_own_are_found(header, texts, label):
+def test_columns_of_a_users_own_data_are_found(header, texts, label):
     task = glue.Task("custom", glue.OWN_TEXTS, glue.OWN_LABELS, None, ())
     columns = glue.find_columns(task, header.split("\t"), labelled=True)
     assert (columns.texts, columns.label) == (texts, label)
 
 
-def test_labels_of_what_is_to_be_predicted_are_not_looked_at(tmp_path):
+def test_labels_of_a_test_file_are_not_read(tmp_path):
     rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
     train = own(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "own.jsonl")
     test = own(tmp_path, "".join(json.dumps(row | {"label": None}) + "\n" for row in rows), "test.jsonl")
@@ -167,14 +167,14 @@ def test_labels_of_what_is_to_be_predicted_are_not_looked_at(tmp_path):
     assert data.splits["test"].texts == (["a", "b"],)
 
 
-def test_label_names_of_ones_own(tmp_path):
+def test_label_names_of_a_users_own_data(tmp_path):
     rows = [{"text": "a", "label": "zebra"}, {"text": "b", "label": "ant"}, {"text": "c", "label": "zebra"}]
     path = own(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "own.jsonl")
     data = load_data(flags(train_file=path, validation_file=path))
     assert data.task.labels == ("ant", "zebra")
     assert data.splits["train"].labels == [1, 0, 1]
     assert data.task.metrics == ("accuracy",)
-    # Numbers sort as numbers, JSON's true and false as words.
+    # Numbers are sorted as numbers, JSON's true and false as words.
     rows = [{"text": "a", "label": n} for n in (10, 2, 10)]
     path = own(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "own.jsonl")
     assert load_data(flags(train_file=path, validation_file=path)).task.labels == ("2", "10")
@@ -183,7 +183,7 @@ def test_label_names_of_ones_own(tmp_path):
     assert load_data(flags(train_file=path, validation_file=path)).task.labels == ("false", "true")
 
 
-def test_scores_of_ones_own_make_a_regression(tmp_path):
+def test_scores_in_a_users_own_data_make_a_regression(tmp_path):
     path = own(tmp_path, 'text,label\n"a, quoted ""b""\nover two lines",1\nc,2.5\nd,-3e-1\n', "own.csv")
     data = load_data(flags(train_file=path, validation_file=path))
     assert data.problem_type == "regression"
@@ -192,7 +192,7 @@ def test_scores_of_ones_own_make_a_regression(tmp_path):
     assert data.task.metrics == ("pearson", "spearmanr")
 
 
-def test_validation_label_unknown_to_training(tmp_path):
+def test_a_validation_label_that_training_lacks_is_refused(tmp_path):
     train = own(tmp_path, "text\tlabel\na\tx\nb\ty\n", "train.tsv")
     dev = own(tmp_path, "text\tlabel\na\tx\nb\tz\n", "dev.tsv")
     assert "dev.tsv:3: expected a label out of x, y; got 'z'" in message(train_file=train, validation_file=dev)
@@ -200,7 +200,7 @@ def test_validation_label_unknown_to_training(tmp_path):
     assert "dev.tsv:1: expected the columns 'text'" in message(train_file=train, validation_file=dev)
 
 
-def test_predictions_without_labels(tmp_path):
+def test_a_file_to_predict_needs_no_labels(tmp_path):
     test = own(tmp_path, "id\ttext\nq1\ta\nq2\tb\n", "test.tsv")
     data = load_data(flags(test_file=test), model_labels=("no", "yes"))
     assert data.task.labels == ("no", "yes")
@@ -209,7 +209,7 @@ def test_predictions_without_labels(tmp_path):
     assert "without training data the model's config must name the labels" in message(test_file=test)
 
 
-def test_sample_limits_take_the_first(tmp_path):
+def test_a_limit_takes_the_first_examples(tmp_path):
     folder = write_task(tmp_path, "rte")
     data = load_data(
         flags(task_name="rte", data_dir=str(folder), max_train_samples=5, max_eval_samples=3, do_predict=True)
@@ -224,14 +224,14 @@ def test_a_trained_head_keeps_its_label_order(tmp_path):
     data = load_data(flags(task_name="mnli", data_dir=str(folder)), model_labels=order)
     assert data.task.labels == order
     assert data.splits["train"].labels[:3] == [1, 2, 0]
-    # Digits in the files keep naming the official classes.
+    # Digits in the files still stand for the official classes.
     folder = write_task(tmp_path / "sst2", "sst2")
     given = flags(task_name="sst2", data_dir=str(folder), do_predict=True)
     data = load_data(given, model_labels=("positive", "negative"))
     assert data.splits["train"].labels[:2] == [1, 0]
     path = glue.write_predictions(tmp_path, data, "test", np.tile([1.0, 0.0], (24, 1)))
     assert path.read_text(encoding="utf-8").split("\n")[1] == "0\t1"
-    # Names of another task say nothing about this one.
+    # Class names of another task are not used for this one.
     assert load_data(given, model_labels=("cat", "dog")).task.labels == ("negative", "positive")
 
 
@@ -240,7 +240,7 @@ def test_diagnostics_need_a_model_that_knows_the_labels(tmp_path):
     assert "Give a model fine-tuned on MNLI" in message(task_name="ax", data_dir=str(folder))
 
 
-# --- the Hub ---------------------------------------------------------------------------------------------
+# --- The Hub ---------------------------------------------------------------------------------------------
 
 
 def hub(monkeypatch, splits: dict, label_names=None) -> list:
@@ -255,7 +255,7 @@ def hub(monkeypatch, splits: dict, label_names=None) -> list:
     return asked
 
 
-def test_glue_from_the_hub(monkeypatch):
+def test_glue_is_read_from_the_hub(monkeypatch):
     columns = {"premise": ["a", "b", "c"], "hypothesis": ["d", "e", "f"], "label": [0, 1, 2], "idx": [7, 8, 9]}
     hidden = columns | {"label": [-1, -1, -1]}
     splits = {"train": columns, "validation_matched": columns, "validation_mismatched": columns}
@@ -291,7 +291,7 @@ def test_a_copy_of_a_task_on_the_hub(monkeypatch):
     assert (data.name, data.splits["train"].labels) == ("rte", [1, 0])
 
 
-@pytest.mark.parametrize("kind", [ConnectionError, RuntimeError])  # of scripts datasets says the second
+@pytest.mark.parametrize("kind", [ConnectionError, RuntimeError])  # `datasets` raises RuntimeError for its scripts.
 def test_offline_hub_is_one_clear_error(monkeypatch, kind):
     datasets = pytest.importorskip("datasets")
 
@@ -306,20 +306,20 @@ def test_offline_hub_is_one_clear_error(monkeypatch, kind):
     assert "pip install datasets" in message(task_name="rte")
 
 
-# --- real files ------------------------------------------------------------------------------------------
+# --- Real files ------------------------------------------------------------------------------------------
 
 
 REAL = Path(os.environ.get("BERT_REPRO_DATA", "/nonexistent")) / "glue"
 
 
 @pytest.mark.realdata
-@pytest.mark.skipif(not REAL.is_dir(), reason="BERT_REPRO_DATA holds no glue folder")
+@pytest.mark.skipif(not REAL.is_dir(), reason="BERT_REPRO_DATA names no folder with a glue folder in it")
 @pytest.mark.parametrize(
     ("task", "train", "dev", "test", "positive_dev"),
     [("cola", 8551, 1043, 1063, 721), ("sst2", 67349, 872, 1821, 444), ("mrpc", 3668, 408, 1725, 279),
      ("stsb", 5749, 1500, None, None)],
 )  # fmt: skip
-def test_real_files(task, train, dev, test, positive_dev):
+def test_the_real_files_have_their_published_sizes(task, train, dev, test, positive_dev):
     data = load_data(flags(task_name=task, data_dir=str(REAL), do_predict=test is not None))
     assert len(data.splits["train"]) == train
     assert len(data.splits["validation"]) == dev

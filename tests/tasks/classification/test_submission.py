@@ -1,4 +1,4 @@
-"""The eleven files for the GLUE server: what may be zipped, and what the offline check says of the rest."""
+"""The eleven files for the GLUE server: which of them may be zipped, and what the offline check finds."""
 
 import io
 import sys
@@ -9,7 +9,7 @@ import pytest
 from training.engine.run import report_errors
 from training.tasks.classification import submission
 
-# By hand from the server's instructions: spelling of the classes, and the sizes of the test sets.
+# The spelling of the classes and the sizes of the test sets were copied by hand from the instructions of the server.
 SPELLINGS = {
     "CoLA.tsv": (1063, ["0", "1"]),
     "SST-2.tsv": (1821, ["0", "1"]),
@@ -32,7 +32,7 @@ def content(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A folder for every task, as --write_submission leaves them."""
+    """A folder for every task, with the files that --write_submission writes."""
     folder = tmp_path_factory.mktemp("runs")
     for name in SPELLINGS:
         run = folder / name.split(".")[0].removesuffix("-mm").removesuffix("-m")
@@ -55,7 +55,7 @@ def test_all_eleven_are_zipped_and_pass_the_check(tmp_path, runs, capsys):
     assert again.read_bytes() == output.read_bytes()
 
 
-def test_majority_of_wnli_replaces_or_stands_in_for_a_run(tmp_path, runs):
+def test_the_majority_class_replaces_or_stands_in_for_a_run_on_wnli(tmp_path, runs):
     output = tmp_path / "submission.zip"
     others = [run for run in runs.iterdir() if run.name != "WNLI"]
     with pytest.raises(ValueError, match=r"WNLI.tsv: missing; --wnli_majority predicts the majority class"):
@@ -68,14 +68,14 @@ def test_majority_of_wnli_replaces_or_stands_in_for_a_run(tmp_path, runs):
     assert set(submission.check(output).values()) == {None}
 
 
-def test_best_run_of_a_series_is_taken(tmp_path):
+def test_the_best_run_of_a_series_is_taken(tmp_path):
     (tmp_path / "seed-43").mkdir()
     (tmp_path / "seed-43" / "RTE.tsv").write_text(content("RTE.tsv"), encoding="utf-8")
     (tmp_path / "summary.json").write_text('{"best": {"folder": "seed-43"}}', encoding="utf-8")
     assert submission.gather([tmp_path]) == {"RTE.tsv": tmp_path / "seed-43" / "RTE.tsv"}
 
 
-def test_folders_without_or_with_the_same_predictions(tmp_path, runs):
+def test_folders_without_predictions_or_with_the_same_are_refused(tmp_path, runs):
     with pytest.raises(ValueError, match=r"expected files such as CoLA.tsv; run_glue.py --write_submission makes them"):
         submission.gather([tmp_path])
     with pytest.raises(ValueError, match=r"RTE.tsv is both in .* and in .*; give one of them"):
@@ -101,14 +101,14 @@ def test_folders_without_or_with_the_same_predictions(tmp_path, runs):
         ("STS-B.tsv", ("\n1\t5.000", "\n1\tnan"), ":3: expected a score from 0 to 5, got 'nan'"),
     ],
 )
-def test_what_the_server_would_refuse(name, change, expected):
+def test_what_the_server_would_refuse_is_refused(name, change, expected):
     text = content(name)
     assert change[0] in text
     assert expected in submission.problem(name, io.StringIO(text.replace(*change, 1), newline="\n"), name)
     assert submission.problem(name, io.StringIO(text, newline="\n"), name) is None
 
 
-def test_empty_and_broken_files(tmp_path):
+def test_empty_and_broken_files_are_refused(tmp_path):
     path = tmp_path / "RTE.tsv"
     path.write_bytes(b"")
     assert submission.problem_of_file(path) == f"{path}: expected 3,000 predictions, got 0"
@@ -116,7 +116,7 @@ def test_empty_and_broken_files(tmp_path):
     assert submission.problem_of_file(path) == f"{path}:2: expected UTF-8 text, got byte 0xff"
 
 
-def test_check_names_every_problem_of_a_zip(tmp_path, monkeypatch, capsys):
+def test_the_check_names_every_problem_of_a_zip_file(tmp_path, monkeypatch, capsys):
     path = tmp_path / "s.zip"
     with zipfile.ZipFile(path, "w") as archive:
         for name in list(SPELLINGS)[1:]:

@@ -1,4 +1,4 @@
-"""Scores of entities: by hand, against conlleval's rules written out, and against seqeval where it is installed."""
+"""The scores of entities are those worked by hand, those of conlleval's rules, and those of seqeval."""
 
 import random
 import warnings
@@ -12,7 +12,7 @@ from training.tasks.ner.metrics import entities, span_scores
     ("tags", "expected"),
     [
         ("O B-PER I-PER O B-LOC", [("PER", 1, 3), ("LOC", 4, 5)]),
-        ("I-PER I-PER O I-LOC", [("PER", 0, 2), ("LOC", 3, 4)]),  # IOB1
+        ("I-PER I-PER O I-LOC", [("PER", 0, 2), ("LOC", 3, 4)]),  # the scheme IOB1
         ("I-PER B-PER I-LOC", [("PER", 0, 1), ("PER", 1, 2), ("LOC", 2, 3)]),
         ("B-PER I-LOC I-LOC I-PER", [("PER", 0, 1), ("LOC", 1, 3), ("PER", 3, 4)]),
         ("S-PER B-LOC I-LOC E-LOC S-LOC", [("PER", 0, 1), ("LOC", 1, 4), ("LOC", 4, 5)]),
@@ -26,13 +26,13 @@ def test_entities_of_a_sentence(tags, expected):
 
 
 @pytest.mark.parametrize("tag", ["", "PER", "B", "B-", "X-PER", "b-PER", "o"])
-def test_what_is_no_tag_is_refused(tag):
+def test_what_is_not_a_tag_is_refused(tag):
     with pytest.raises(ValueError, match="expected O, or B-"):
         entities(["O", tag])
 
 
 def test_scores_worked_by_hand():
-    """4 true entities, 5 predicted, 2 right; 11 words, 7 tags right."""
+    """Of 5 predicted entities, 2 are right, and there are 4 true ones. Of 11 tags, 7 are right."""
     references = ["B-PER I-PER O B-LOC".split(), "B-LOC O O O".split(), "O B-ORG I-ORG".split()]
     predictions = ["B-PER I-PER O B-ORG".split(), "B-LOC O B-PER O".split(), "B-ORG I-ORG O".split()]
     scores = span_scores(predictions, references)
@@ -50,13 +50,13 @@ def test_nothing_to_find_and_nothing_found_is_zero():
 
 
 @pytest.mark.parametrize(("one", "other"), [([["O"]], [["O", "O"]]), ([["O"]], []), ([], []), ([[]], [[]])])
-def test_sentences_must_match(one, other):
+def test_sentences_of_other_lengths_are_refused(one, other):
     with pytest.raises(ValueError, match="the same, non-empty sentences"):
         span_scores(one, other)
 
 
 def conlleval_entities(tags: list[str]) -> set[tuple[str, int, int]]:
-    """``startOfChunk`` and ``endOfChunk`` of conlleval.pl (Tjong Kim Sang), pair by pair."""
+    """A translation of ``startOfChunk`` and ``endOfChunk`` in conlleval.pl (Tjong Kim Sang)."""
     ends = {"BB", "BO", "IB", "IO", "EE", "EI", "EO", "BS", "IS", "ES", "SO", "SB", "SS", "SI", "SE", "EB"}
     starts = {"BB", "IB", "OB", "OI", "EE", "EI", "OE", "SB", "SI", "SE", "EB", "OS", "BS", "IS", "ES", "SS"}
     found, begin, before, kind_before = set(), 0, "O", ""
@@ -92,7 +92,7 @@ def test_scores_equal_those_of_seqeval(prefixes):
         predictions = [generator.choices(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"], k=len(tags)) for tags in references]
         predictions = [t if generator.random() < 0.3 else p for t, p in zip(references, predictions)]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of its own: 0/0, and a deprecated call
+            warnings.simplefilter("ignore")  # seqeval warns of its own divisions by 0 and of a deprecated call.
             theirs = seqeval.classification_report(references, predictions, output_dict=True)
             accuracy = seqeval.accuracy_score(references, predictions)
         ours = span_scores(predictions, references)

@@ -1,4 +1,4 @@
-"""Files in columns, their tags, and the rows that the model reads of them."""
+"""Files in columns, their schemes of tags, and the rows that the model reads."""
 
 import gzip
 import random
@@ -26,10 +26,10 @@ def tags(split) -> list[list[str]]:
     return [sentence.tags for sentence in split.sentences]
 
 
-# --- reading ---------------------------------------------------------------------------------------------
+# --- Reading ---------------------------------------------------------------------------------------------
 
 
-def test_the_official_layout(tmp_path):
+def test_the_official_layout_is_read(tmp_path):
     split = read(tmp_path, CONLL)
     assert [sentence.words for sentence in split.sentences] == WORDS
     assert tags(split) == BIO
@@ -62,7 +62,7 @@ def test_every_scheme_becomes_bio(tmp_path, text, scheme):
         " -DOCSTART-\tO\nAnna\tB-PER\nde\u2028Berg\tI-PER\n\t-DOCSTART-\nNew York\tB-LOC\n",
     ],
 )
-def test_tabs_line_ends_blank_lines_and_marks(tmp_path, text):
+def test_tabs_line_ends_blank_lines_and_byte_order_marks(tmp_path, text):
     split = read(tmp_path, text)
     assert [sentence.words for sentence in split.sentences] == [["Anna", "de\u2028Berg"], ["New York"]]
     assert [sentence.document for sentence in split.sentences] in ([0, 1], [1, 2])
@@ -74,7 +74,7 @@ def test_words_of_strange_characters_are_words(tmp_path):
     assert split.sentences[0].words == [*(f"a{word}" for word in odd), "\x00"]
 
 
-def test_compressed_and_untagged(tmp_path):
+def test_packed_files_and_files_without_tags(tmp_path):
     path = tmp_path / "words.txt.gz"
     path.write_bytes(gzip.compress(b"Anna\nmet\n\nClara\n"))
     split = read_conll(path)
@@ -83,7 +83,7 @@ def test_compressed_and_untagged(tmp_path):
 
 
 def spelled(spans: list[tuple[str, int]], scheme: str) -> list[str]:
-    """Tags of stretches of words, (type or "O", length) each, written out for a scheme."""
+    """The tags of a scheme for consecutive groups of words, each given as (type or "O", length)."""
     found, before = [], "O"
     for kind, length in spans:
         if kind == "O":
@@ -97,14 +97,14 @@ def spelled(spans: list[tuple[str, int]], scheme: str) -> list[str]:
     return found
 
 
-def test_all_schemes_say_the_same():
+def test_all_schemes_of_tags_are_read_as_the_same_entities():
     for seed in range(200):
         generator = random.Random(seed)
         sentences = [
             [(generator.choice(["O", "X", "Y-Z"]), generator.randint(1, 4)) for _ in range(generator.randint(1, 6))]
             for _ in range(5)
         ]
-        sentences[0].append(("X", 2))  # at least one entity, else there is no scheme
+        sentences[0].append(("X", 2))  # Without an entity there would be no scheme.
         for scheme in ("IOB1", "BIO", "BIOES"):
             written = [spelled(spans, scheme) for spans in sentences]
             split = tagged_text.Split("here", [tagged_text.Sentence(["w"] * len(w), w, 0, "here") for w in written])
@@ -140,13 +140,13 @@ def test_mixed_tags_are_refused_or_read_as_conlleval_reads_them(tmp_path):
         (b"a O\n\xff O\n", ":2: expected UTF-8 text, got byte 0xff at column 1"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_place(tmp_path, text, expected):
+def test_what_is_wrong_is_named_with_its_place(tmp_path, text, expected):
     path = write(tmp_path, text)
     assert message(train_file=path, validation_file=path).startswith(path + expected)
 
 
 def spoil(generator: random.Random, lines: list[str]) -> tuple[bytes, int | None]:
-    """A file with one fault, and the line of the fault (None: a fault of the whole file, named with line 1)."""
+    """A file with one fault, and the line of the fault, or None if it concerns the whole file and line 1 is named."""
     at = generator.choice([i for i, line in enumerate(lines) if line and not line.startswith("-DOC")])
     word, *middle, tag = lines[at].split(" ")
     fault = generator.randrange(9)
@@ -180,13 +180,13 @@ def test_200_spoiled_files_give_one_error_each_that_names_the_line(tmp_path):
         (told,) = str(caught.value).splitlines()
         place = re.match(rf"{re.escape(str(path))}:(\d+): expected ", told)
         assert place, told
-        # Where the very first line sets the wrong number of columns, the next one is found to differ from it.
+        # If the first line has a wrong number of columns, the next one is found to differ from it.
         first = line == 3 and "as on line 3" in told
         assert int(place[1]) == (4 if first else line or 1), (seed, told)
 
 
 def test_no_row_of_a_file_is_lost(tmp_path):
-    """Random files: as many words as lines that are neither blank nor a document's first, in their order."""
+    """In random files there are as many words as lines that neither are blank nor begin a document, in their order."""
     for seed in range(100):
         generator = random.Random(seed)
         lines = [
@@ -203,7 +203,7 @@ def test_no_row_of_a_file_is_lost(tmp_path):
         ]
 
 
-# --- sources and labels ----------------------------------------------------------------------------------
+# --- Sources and labels ----------------------------------------------------------------------------------
 
 
 def test_labels_are_those_of_the_data_or_the_model(tmp_path):
@@ -214,11 +214,11 @@ def test_labels_are_those_of_the_data_or_the_model(tmp_path):
     assert load_data(flags(train_file=path, validation_file=path), other).labels == other
     assert load_data(flags(train_file=path, validation_file=path), ("O", "B-X")).labels == own
     assert load_data(flags(validation_file=path), (*own, "B-MISC")).labels == (*own, "B-MISC")
-    iob1 = ("O", "I-LOC", "I-ORG", "I-PER", "B-PER")  # models of IOB1 may lack tags that are rare there
+    iob1 = ("O", "I-LOC", "I-ORG", "I-PER", "B-PER")  # Models of IOB1 may lack tags that are rare in that scheme.
     assert load_data(flags(validation_file=path), iob1).labels == iob1
 
 
-def test_wrong_combinations_of_sources(tmp_path):
+def test_wrong_combinations_of_sources_are_refused(tmp_path):
     path = write(tmp_path, CONLL)
     assert message(train_file=path, dataset_name="x").endswith("or --dataset_name, not both")
     assert message(train_file=path).startswith("--train_file needs --validation_file")
@@ -232,7 +232,7 @@ def test_wrong_combinations_of_sources(tmp_path):
     assert "cannot be read" in message(validation_file=str(tmp_path / "none.txt"))
 
 
-def test_first_sentences_only(tmp_path):
+def test_a_limit_takes_the_first_sentences(tmp_path):
     path = write(tmp_path, CONLL)
     data = load_data(flags(train_file=path, validation_file=path, max_train_samples=3, max_eval_samples=1))
     assert [len(data.splits[name].sentences) for name in ("train", "validation")] == [3, 1]
@@ -250,7 +250,7 @@ def hub(monkeypatch, splits: dict, names=None):
     monkeypatch.setattr(datasets, "load_dataset", lambda *given: datasets.DatasetDict(made))
 
 
-def test_sentences_from_the_hub(monkeypatch):
+def test_sentences_are_read_from_the_hub(monkeypatch):
     names = ["O", "B-PER", "I-PER"]
     columns = {"tokens": [["Anna", "Berg", "left"], [], ["Nils"]], "ner_tags": [[1, 2, 0], [], [1]]}
     hidden = {"tokens": [["Clara"]], "ner_tags": [[-1]]}
@@ -270,7 +270,7 @@ def test_sentences_from_the_hub(monkeypatch):
     assert [sentence.document for sentence in data.splits["train"].sentences] == [0, 1, 2]
 
 
-def test_what_the_hub_cannot_give(monkeypatch):
+def test_data_sets_that_do_not_fit_are_refused(monkeypatch):
     columns = {"tokens": [["Anna", "Berg"]], "ner_tags": [["O"]]}
     hub(monkeypatch, {"train": columns, "validation": columns})
     assert "x/y train row 0: expected words and a tag for each" in message(dataset_name="x/y")
@@ -289,10 +289,10 @@ def test_what_the_hub_cannot_give(monkeypatch):
     assert "give --train_file" in told and "\n" not in told
 
 
-# --- rows ------------------------------------------------------------------------------------------------
+# --- The rows that the model reads -----------------------------------------------------------------------
 
 
-def test_rows_around_as_drawn():
+def test_rows_around_parts_worked_by_hand():
     assert rows_around([(0, 2), (2, 6), (6, 10)], 10, 6) == {0: [0], 1: [1], 4: [2]}
     assert rows_around([(0, 2), (2, 6), (6, 10)], 10, 10) == {0: [0, 1, 2]}
     assert rows_around([(0, 1), (1, 2), (9, 10)], 10, 5) == {0: [0, 1], 5: [2]}
@@ -310,7 +310,7 @@ def test_every_part_has_the_most_even_surroundings():
             for begin, end in (parts[number] for number in numbers):
                 stop = min(60, first + room)
                 assert first <= begin and end <= stop and stop - first == min(room, 60)
-                # Of all stretches that hold the part, none leaves more on its poorer side, given what there is.
+                # Of all rows that contain the part, none has more context on the side that has less.
                 poorer = min(begin - first, stop - end)
                 best = max(min(begin - f, min(60, f + room) - end) for f in range(max(0, end - room), begin + 1))
                 assert poorer == best or first in (0, 60 - room)
@@ -366,7 +366,9 @@ def test_a_sentence_longer_than_a_row_is_read_in_parts_with_context(tokenizer):
 
 @pytest.mark.parametrize("context", ["document", "sentence"])
 def test_every_word_is_predicted_once_whatever_the_lengths(tokenizer, context):
-    """Long sentences, long words, words that the tokenizer drops, empty sentences; against each word by itself."""
+    """Sentences and words may be long, sentences may be empty, and the tokenizer may drop words. The rows are compared
+    with each word encoded by itself.
+    """
     for seed in range(60):
         generator = random.Random(seed)
         sentences, documents = [], []
@@ -390,7 +392,7 @@ def test_every_word_is_predicted_once_whatever_the_lengths(tokenizer, context):
 
 
 def test_tags_come_back_to_their_words(tokenizer):
-    """Logits that say, at each labelled position, the label that stands there."""
+    """The logits of each labelled position are largest for its label."""
     generator = random.Random(5)
     labels = ("O", "B-X", "I-X")
     sentences = [generator.choices(["red", "house", "xyz"], k=generator.randint(1, 12)) for _ in range(20)]
@@ -413,7 +415,7 @@ def test_predictions_are_written_and_can_be_read_again(tmp_path):
     assert [sentence.words for sentence in again.sentences] == WORDS and tags(again) == BIO
 
 
-def test_too_short_rows_and_uncased_tokenizers(tokenizer, tokenizer_folder):
+def test_rows_that_are_too_short_are_refused_and_uncased_tokenizers_warned_of(tokenizer, tokenizer_folder):
     with pytest.raises(ValueError, match="--max_seq_length 3 leaves no room"):
         tagged_text.build_rows(split_of([["red"]]), tokenizer, 3)
     rows = {"train": SimpleNamespace(unknown_words=2)}

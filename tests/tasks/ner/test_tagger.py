@@ -1,4 +1,4 @@
-"""The BiLSTM on frozen features: its layers, its padding, its gradients and its saved folder."""
+"""The BiLSTM on frozen features: the layers that it reads, padding, gradients and the saved folder."""
 
 import pytest
 import torch
@@ -56,7 +56,7 @@ def test_features_are_those_layers_of_transformers_bert(config, choice, layers):
 
 
 def test_padding_changes_nothing(config):
-    """The backward half of an LSTM would otherwise begin in the padding."""
+    """Otherwise the backward direction of the LSTM would begin in the padding."""
     model, both = tagger(config), batch()
     together = model(**both).logits[1, :4]
     alone = model(**{name: tensor[1:, :4] for name, tensor in both.items()}).logits[0]
@@ -87,7 +87,7 @@ def test_bert_is_neither_trained_nor_dropped_out(config):
 
 
 @pytest.mark.parametrize("encoder_class", [modeling_bert_repro.BertModel, transformers.BertModel])
-def test_starts_from_a_checkpoint_and_opens_again(config, tmp_path, encoder_class):
+def test_it_starts_from_a_checkpoint_and_opens_again(config, tmp_path, encoder_class):
     torch.manual_seed(1)
     pretrained = modeling_bert_repro.BertForPreTraining(config)
     pretrained.save_pretrained(tmp_path / "bert")
@@ -97,7 +97,7 @@ def test_starts_from_a_checkpoint_and_opens_again(config, tmp_path, encoder_clas
     assert {key.split(".")[0] for key in info["missing_keys"]} == {"lstm", "classifier"}
     word = pretrained.bert.embeddings.word_embeddings.weight
     assert torch.equal(model.bert.embeddings.word_embeddings.weight, word)
-    # As torch initialises it: uniform within 1 / sqrt(units)
+    # torch initialises an LSTM uniformly within 1 / sqrt(units).
     for parameter in model.lstm.state_dict().values():
         assert 0 < parameter.abs().max() <= 6**-0.5
         assert parameter.std().item() == pytest.approx(6**-0.5 / 3**0.5, rel=0.3)
@@ -109,8 +109,8 @@ def test_starts_from_a_checkpoint_and_opens_again(config, tmp_path, encoder_clas
     assert type(bert) is transformers.BertModel and torch.equal(bert.embeddings.word_embeddings.weight, word)
 
 
-def test_is_not_taken_for_a_plain_tagger(config, tmp_path):
-    """transformers' class has a classifier of its own, which must not be drawn at random without a word."""
+def test_it_does_not_open_as_a_plain_tagger(config, tmp_path):
+    """transformers' class has another classifier, which would have random weights without any message."""
     tagger(config).save_pretrained(tmp_path)
     transformers.logging.set_verbosity_error()
     with pytest.raises(RuntimeError, match="mismatched"):

@@ -1,4 +1,4 @@
-"""From tokens back to text: Google's way against a port of its write_predictions, and beside that by offsets."""
+"""From tokens back to the text of an answer: Google's alignment is a port of its code, ours goes by offsets."""
 
 import math
 from collections import OrderedDict
@@ -19,7 +19,7 @@ def tokenizer(tokenizer_folder):
 
 
 def google_answers(question, windows, rows, start, end, tokenizer, n_best_size, max_answer_length, version_2):
-    """google-research/bert run_squad.py, write_predictions of one question, with the texts of get_final_text."""
+    """A port of write_predictions in run_squad.py of google-research/bert, for one question."""
     doc_tokens, word_of_char = [], []
     previous_is_white = True
     for char in question.context:
@@ -91,7 +91,7 @@ def google_final_text(pred_text: str, orig_text: str) -> str:
 
 
 def test_google_realign_is_write_predictions(tokenizer, vocab):
-    """With an n-best list as long as a window, where Google's search over the best starts and ends is complete."""
+    """The n-best list is as long as a window, so that Google's search over the best starts and ends is complete."""
     rng = np.random.default_rng(3)
     questions = random_questions(rng, [*vocab[60:], "Red", "xyz", "caf\u00e9"], 40)
     windows = build_windows(questions, tokenizer, 24, 5, 8)
@@ -113,15 +113,18 @@ def test_google_realign_is_write_predictions(tokenizer, vocab):
 
 def test_final_text_of_googles_comment():
     assert get_final_text("steve smith", "Steve Smith's", "steve smith ' s") == "Steve Smith"
-    # the counts of letters differ, or the text is not found: the whole words
+    # If the counts of letters differ, or if the text is not found, the whole words are the answer.
     assert get_final_text("cafe", "(cafe\u0301)", "( cafe )") == "(cafe\u0301)"
     assert get_final_text("smith", "Jones", "jones") == "Jones"
 
 
 @pytest.mark.realdata
 def test_the_two_alignments_on_the_gold_spans_of_the_dev_set(real_data):
-    """Every distinct gold answer, to tokens and back. Google's loses what its count of letters cannot follow
-    (zero-width and compatibility characters, repeated white space); both miss answers inside a word piece."""
+    """Every distinct gold answer is converted to tokens and back.
+
+    Both ways lose answers that begin or end inside a word piece. Google's also loses those in which its count of
+    letters is wrong, because of zero-width or compatibility characters or repeated white space.
+    """
     tokenizer = build_tokenizer(str(real_data / "assets" / "uncased_vocab.txt"))
     questions = read_squad(real_data / "squad" / "dev-v1.1.json.xz")
     pairs = [(question, gold) for question in questions for gold in dict.fromkeys(question.answers)]

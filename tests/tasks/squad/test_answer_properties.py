@@ -1,4 +1,4 @@
-"""SQuAD post-processing on random cases of odd text: what must hold whatever the logits are."""
+"""The answers of random logits on odd texts have the properties that every answer must have."""
 
 import unicodedata
 
@@ -36,9 +36,9 @@ def random_case(seed: int, tokenizer):
     texts = [random_text(rng, int(rng.integers(0, 40))) for _ in range(3)]
     questions = [Question(f"q{i}", random_text(rng, 3), text) for i, text in enumerate(texts)]
     windows = build_windows(questions, tokenizer, int(rng.integers(12, 40)), int(rng.integers(1, 9)), 6)
-    steps = 2 ** int(rng.integers(0, 8))  # 1: mostly ties; powers of two, for exact sums
+    steps = 2 ** int(rng.integers(0, 8))  # With 1 many scores are equal; powers of two make sums exact.
     start, end = ([(rng.normal(size=len(ids)) * steps).round() / steps for ids in windows.input_ids] for _ in "se")
-    if seed % 4 == 0:  # every window prefers the [CLS]
+    if seed % 4 == 0:  # In these cases, every window prefers [CLS].
         for row in (*start, *end):
             row[0] += 50
     return rng, questions, windows, start, end
@@ -80,7 +80,7 @@ def check_span(question: Question, spans: np.ndarray, entry: dict, longest: int,
     assert end == len(question.context) or unicodedata.category(question.context[end]) != "Mn"
     if alignment == "offsets":
         assert question.context[begin:end] == text
-    else:  # of the words, whose white space it joins
+    else:  # Google's text consists of words that are joined by single spaces.
         assert text in " ".join(word for word in WHITE_SPACE.split(question.context) if word)
 
 
@@ -95,7 +95,9 @@ def check_prediction(answers, id_: str, texts: list[str], negative: bool, thresh
 
 
 def test_what_does_not_change_the_answers(tokenizer):
-    """Padding behind the logits, other questions beside it, a smaller n-best size, a constant on all starts."""
+    """Padding after the logits, other questions, a smaller n-best list or a constant added to all starts change
+    nothing.
+    """
     for seed in range(40):
         rng, questions, windows, start, end = random_case(seed, tokenizer)
         expected = find_answers(questions, windows, start, end, 12, 5, True)
@@ -116,8 +118,11 @@ def test_what_does_not_change_the_answers(tokenizer):
 
 
 def test_an_answer_at_every_place_of_every_window(tokenizer):
-    """Spans of one to four tokens, at the edges of windows too: read whole from the window in which their first token
-    has its maximum context; in any other window the very same logits are passed over."""
+    """A span of one to four tokens is found wherever it is, also at the edge of a window.
+
+    It is read from the window in which its first token has the maximum context. In any other window, the same logits
+    are ignored.
+    """
     question = Question("q", "the old", " ".join(WORDS[:30]))
     for room, stride in ((5, 1), (5, 3), (7, 7), (9, 4)):
         windows = build_windows([question], tokenizer, room + 5, stride, 2)
@@ -137,4 +142,4 @@ def test_an_answer_at_every_place_of_every_window(tokenizer):
                         read += s == e
                     else:
                         assert best["start_logit"] == -9.0
-        assert len(windows) > 3 and read == len(spans)  # every token is somewhere the first of an answer
+        assert len(windows) > 3 and read == len(spans)  # Every token was the first one of an answer once.

@@ -1,4 +1,4 @@
-"""Answers from logits, against brute force."""
+"""The answers of given logits are those of a search through all spans, and those worked by hand."""
 
 import json
 import math
@@ -23,11 +23,11 @@ def tokenizer(tokenizer_folder):
     return AutoTokenizer.from_pretrained(tokenizer_folder)
 
 
-# --- against independent implementations -----------------------------------------------------------------
+# --- Independent implementations -------------------------------------------------------------------------
 
 
 def every_span(questions, windows, start, end, i, max_answer_length):
-    """All valid spans of a question as (score, window, first, last), by plain loops."""
+    """All valid spans of a question as (score, window, first, last), found with plain loops."""
     rows = np.flatnonzero(windows.question == i)
     counted = max_context(windows.first_token[rows], windows.num_tokens[rows])
     for best, w in zip(counted, rows):
@@ -62,7 +62,7 @@ def test_nbest_is_that_of_brute_force(tokenizer, vocab, decimals):
     assert answers.null_odds == {}
 
 
-def test_descending_is_a_stable_sort():
+def test_sorting_in_descending_order_is_stable():
     rng = np.random.default_rng(4)
     for _ in range(100):
         scores = rng.integers(0, 6, rng.integers(0, 80)).astype(float)
@@ -71,7 +71,7 @@ def test_descending_is_a_stable_sort():
         assert list(_descending(scores, int(rng.integers(1, 9)))) == expected
 
 
-# --- by hand ---------------------------------------------------------------------------------------------
+# --- Worked by hand --------------------------------------------------------------------------------------
 
 
 def test_answer_is_read_off_the_planted_span(tokenizer):
@@ -103,16 +103,17 @@ def test_an_end_before_the_start_or_too_far_is_passed_over(tokenizer):
     windows = build_windows([question], tokenizer, 64, 16, 32)
     begin = int(windows.context_begin[0])
     start, end = planted(windows, {})
-    start[0][begin + 2], end[0][begin] = 9, 8  # house ... small
+    start[0][begin + 2], end[0][begin] = 9, 8  # The best start is "house", the best end is "small" before it.
     assert find_answers([question], windows, start, end).predictions["q"].startswith("house")
     start, end = planted(windows, {(0, begin, begin + 3): 9.0, (0, begin + 1, begin + 2): 3.0})
     assert find_answers([question], windows, start, end, max_answer_length=4).predictions["q"] == "small red house by"
-    # four tokens are too many: now "small red house" (9 + 3) and "red house by" (3 + 9) tie; the earlier one
+    # Four tokens are too many. "small red house" (9 + 3) and "red house by" (3 + 9) have the same score, and the
+    # earlier one is taken.
     assert find_answers([question], windows, start, end, max_answer_length=3).predictions["q"] == "small red house"
 
 
 def test_the_window_with_the_larger_context_decides(tokenizer):
-    """Rooms of 5 at stride 3 over 12 tokens: token 7 counts in the third window only (see test_squad)."""
+    """Of windows with 5 of 12 tokens at stride 3, token 7 counts in the third one only (see test_windows.py)."""
     context = "red green blue small large old new house river mountain city school"
     question = Question("q", "the of", context)
     windows = build_windows([question], tokenizer, 10, 3, 2)
@@ -122,7 +123,7 @@ def test_the_window_with_the_larger_context_decides(tokenizer):
     answers = find_answers([question], windows, *planted(windows, {second: 9.0, third: 1.0}))
     best = answers.nbest["q"][0]
     assert (best["text"], best["start_logit"]) == ("house", 1.0)
-    # as the END of a span token 7 may lie in the second window: only the start must have its maximum context
+    # As the end of a span, token 7 may be in the second window, because only the start needs its maximum context.
     start, end = planted(windows, {second: 9.0})
     start[1][4 + 2] = 9.0
     assert find_answers([question], windows, start, end).predictions["q"] == "old new house"
@@ -137,7 +138,7 @@ def test_null_score_is_the_smallest_of_the_windows(tokenizer):
     def answer(threshold):
         return find_answers([question], windows, *logits, 20, 30, True, threshold)
 
-    assert answer(0).null_odds == {"q": 1.0}  # (2 + 2) - (1.5 + 1.5)
+    assert answer(0).null_odds == {"q": 1.0}  # This is (2 + 2) - (1.5 + 1.5).
     assert answer(0).predictions == {"q": ""}
     assert answer(1.0).predictions == {"q": "green"}
     assert answer(0.999).predictions == {"q": ""}
@@ -160,8 +161,8 @@ def test_no_answer_is_made_up_for_an_empty_context(tokenizer, tmp_path, context,
     answers.write(tmp_path)
 
 
-def test_all_null(tokenizer):
-    """Every window prefers the [CLS]: all predictions are empty, the best spans are still there to be seen."""
+def test_if_every_window_prefers_no_answer_all_predictions_are_empty(tokenizer):
+    """If every window prefers [CLS], all predictions are empty, but the best spans are still in the n-best lists."""
     questions = [Question(f"q{i}", "what", CONTEXT) for i in range(3)]
     windows = build_windows(questions, tokenizer, 64, 16, 32)
     logits = planted(windows, {(w, 0, 0): 8.0 for w in range(len(windows))})
@@ -183,16 +184,16 @@ def test_ties_go_to_the_earlier_and_shorter_span(tokenizer):
     ]
     assert [entry["probability"] for entry in answers.nbest["q"]] == [0.25] * 4
     everything = find_answers([question], windows, *planted(windows, {}), n_best_size=999).nbest["q"]
-    assert len(everything) == 15  # 21 spans, 6 of them repeat a text: 3 words, 2 pairs, 1 triple
+    assert len(everything) == 15  # Of 21 spans, 6 repeat a text: 3 of one word, 2 of two words and 1 of three.
 
 
 @pytest.mark.parametrize(
     ("context", "first", "last", "answer"),
     [
-        ("the cafe\u0301 by the river", "cafe", "cafe", "cafe\u0301"),  # decomposed accent
+        ("the cafe\u0301 by the river", "cafe", "cafe", "cafe\u0301"),  # The accent is a character of its own.
         ("the caf\u00e9 by the river", "cafe", "cafe", "caf\u00e9"),
-        ("the cafe\u0323\u0302, by", "cafe", "cafe", "cafe\u0323\u0302"),  # two marks
-        ("the ca\u200bfe by", "cafe", "cafe", "ca\u200bfe"),  # zero-width space inside a word
+        ("the cafe\u0323\u0302, by", "cafe", "cafe", "cafe\u0323\u0302"),  # There are two accents.
+        ("the ca\u200bfe by", "cafe", "cafe", "ca\u200bfe"),  # There is a zero-width space inside the word.
         ("the \ufeffcafe by", "cafe", "cafe", "cafe"),
         ("old cafe\u0301 river", "cafe", "river", "cafe\u0301 river"),
         ("old\u3000river", "old", "river", "old\u3000river"),
@@ -208,8 +209,8 @@ def test_combining_and_zero_width_characters_stay_with_their_word(vocab, context
     assert answers.predictions == {"q": answer}
 
 
-def test_scores_search_the_threshold_in_both_directions(tokenizer):
-    """At threshold 0 all is emptied; the best threshold, 2, brings both right answers back."""
+def test_the_best_threshold_is_searched_above_and_below_zero(tokenizer):
+    """With threshold 0 all answers are empty. With the best threshold, 2, both right answers are given."""
     gold = (("old", 4),)
     questions = [Question("a", "x", CONTEXT, gold), Question("b", "x", CONTEXT, gold), Question("c", "x", CONTEXT)]
     windows = build_windows(questions, tokenizer, 64, 16, 32)
@@ -230,8 +231,8 @@ def test_scores_search_the_threshold_in_both_directions(tokenizer):
     assert one.score(questions[:2]) == {"exact_match": 100.0, "f1": 100.0}
 
 
-def test_where_no_answer_at_all_is_best_the_threshold_says_so(tokenizer):
-    """The official search tells the threshold 0, at which the one question would be answered."""
+def test_where_no_answer_at_all_is_best_the_threshold_gives_none(tokenizer):
+    """The official search returns the threshold 0, with which the only question would be answered."""
     question = Question("a", "x", CONTEXT)
     windows = build_windows([question], tokenizer, 64, 16, 32)
     place = int(windows.context_begin[0]) + tokenizer.tokenize(CONTEXT).index("old")
@@ -242,7 +243,7 @@ def test_where_no_answer_at_all_is_best_the_threshold_says_so(tokenizer):
     assert scores["null_score_diff_threshold"] < answers.null_odds["a"] < 0
 
 
-def test_files(tokenizer, tmp_path):
+def test_the_files_of_answers(tokenizer, tmp_path):
     question = Question("q", "what", "the caf\u00e9")
     windows = build_windows([question], tokenizer, 64, 16, 32)
     find_answers([question], windows, *planted(windows, {})).write(tmp_path)
@@ -280,13 +281,15 @@ def test_sizes_of_zero_are_refused(tokenizer, sizes):
         find_answers([question], windows, *planted(windows, {}), *sizes)
 
 
-# --- real data -------------------------------------------------------------------------------------------
+# --- Real data -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @pytest.mark.realdata
 def test_perfect_logits_recover_the_dev_answers(real_data):
-    """Answers that start or end inside a word piece ("8" of "18") and those over 30 tokens are out of reach."""
+    """What cannot be found are answers that begin or end inside a word piece ("8" in "18"), and those of more than 30
+    tokens.
+    """
     tokenizer = build_tokenizer(str(real_data / "assets" / "uncased_vocab.txt"))
     questions = read_squad(real_data / "squad" / "dev-v1.1.json.xz")
     windows = build_windows(questions, tokenizer, with_answers=True)

@@ -1,4 +1,4 @@
-"""200 damaged SQuAD files: each is read as plain JSON says, or refused in one line that names file and place."""
+"""Of 200 damaged SQuAD files, each is read as JSON reads it, or refused in one line that names file and place."""
 
 import copy
 import json
@@ -33,7 +33,7 @@ def document(rng: random.Random) -> dict:
 
 
 def places(node, path=()) -> list[tuple]:
-    """The way to every value in the document."""
+    """The path of every value in the document."""
     found = [path] if path else []
     children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for key, child in children:
@@ -42,7 +42,7 @@ def places(node, path=()) -> list[tuple]:
 
 
 def spoiled(rng: random.Random, content: dict) -> dict:
-    """One value replaced, removed, doubled, renamed or moved."""
+    """A copy of the document in which one value was replaced, removed, doubled, renamed or moved."""
     content = copy.deepcopy(content)
     path = rng.choice(places(content))
     holder = content
@@ -66,7 +66,7 @@ def spoiled(rng: random.Random, content: dict) -> dict:
 
 
 def damaged(rng: random.Random, content: bytes) -> bytes:
-    """Some bytes changed, lost, put in, or the end cut off."""
+    """The bytes after some of them were changed, removed or inserted, or after the end was cut off."""
     place = rng.randrange(len(content))
     new = rng.choice(
         [b"", b'"', b"}", b",", b"\x00", b"\xff", b"\xe2\x80", b"\\", b"\n", b"NaN", bytes([rng.randrange(256)])]
@@ -77,7 +77,7 @@ def damaged(rng: random.Random, content: bytes) -> bytes:
 
 
 def expected(content: bytes, negative: bool) -> list[tuple]:
-    """Every question of the file in order, by nothing but json."""
+    """All questions of the file in their order, read with nothing but the json module."""
     return [
         (qa["id"], qa["question"], part["context"], tuple((a["text"], a["answer_start"]) for a in qa["answers"]))
         for article in json.loads(content.decode("utf-8-sig"))["data"]
@@ -87,7 +87,7 @@ def expected(content: bytes, negative: bool) -> list[tuple]:
 
 
 @pytest.mark.parametrize("negative", [False, True])
-def test_200_malformed_files(tmp_path, negative):
+def test_200_malformed_files_are_read_or_refused(tmp_path, negative):
     refused = 0
     for seed in range(200):
         rng = random.Random(seed)

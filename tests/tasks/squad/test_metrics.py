@@ -1,4 +1,4 @@
-"""The official SQuAD numbers: worked by hand, by brute force, and those published for Google's predictions."""
+"""The SQuAD metrics are those worked by hand, and give the published scores of Google's predictions."""
 
 import json
 
@@ -25,16 +25,16 @@ from training.tasks.squad.threshold import find_best_threshold, threshold_to_use
     [
         ("The  Cat, sat!", "cat sat"),
         ("a theatre and an athlete", "theatre and athlete"),
-        ("U.S.A.", "usa"),  # punctuation goes before articles: one word, no "a"
+        ("U.S.A.", "usa"),  # Punctuation is removed before articles, so that there is no article "a" in it.
         ("the-end", "theend"),
-        ("«The» end", "« » end"),  # only ASCII punctuation goes; the article is still a word of its own
+        ("«The» end", "« » end"),  # Only ASCII punctuation is removed, and the article is a word of its own.
         ("A", ""),
         (" \t\n", ""),
         ("\u00a0Caf\u00c9\u2003", "caf\u00e9"),
         ("x\u2019s", "x\u2019s"),
     ],
 )
-def test_normalize_answer(text, normal):
+def test_answers_are_normalized_as_in_the_official_scripts(text, normal):
     assert normalize_answer(text) == normal
 
 
@@ -42,16 +42,16 @@ def test_normalize_answer(text, normal):
     ("prediction", "gold", "exact", "v1", "v2"),
     [
         ("the Cat.", "cat", 1, 1, 1),
-        ("black cat", "cat", 0, 2 / 3, 2 / 3),  # precision 1/2, recall 1
-        ("cat cat dog", "cat cat cat", 0, 2 / 3, 2 / 3),  # two in common of three and three
-        ("a b c d", "d c e", 0, 2 * (2 / 3) * (2 / 3) / (4 / 3), 2 / 3),  # "a" is an article: b c d
+        ("black cat", "cat", 0, 2 / 3, 2 / 3),  # The precision is 1/2, the recall is 1.
+        ("cat cat dog", "cat cat cat", 0, 2 / 3, 2 / 3),  # Of three words in each, two are in common.
+        ("a b c d", "d c e", 0, 2 * (2 / 3) * (2 / 3) / (4 / 3), 2 / 3),  # "a" is an article and is removed.
         ("dog", "cat", 0, 0, 0),
         ("", "cat", 0, 0, 0),
-        ("the", "an", 1, 0, 1),  # both empty after normalisation: here the two scripts differ
+        ("the", "an", 1, 0, 1),  # Normalised, both are empty. The two official scripts differ here.
         ("", "", 1, 0, 1),
     ],
 )
-def test_scores_of_one_answer(prediction, gold, exact, v1, v2):
+def test_scores_of_one_answer_worked_by_hand(prediction, gold, exact, v1, v2):
     assert exact_match(prediction, gold) == exact
     assert f1_v1(prediction, gold) == pytest.approx(v1, abs=1e-12)
     assert f1_v2(prediction, gold) == pytest.approx(v2, abs=1e-12)
@@ -65,12 +65,12 @@ def test_version_1_takes_the_best_gold_answer():
     }
 
 
-def test_version_2_by_hand():
+def test_version_2_worked_by_hand():
     gold = {"a": ["cat"], "b": ["two dogs", "the"], "c": [], "d": [], "e": ["the"]}
     predictions = {"a": "cat", "b": "dogs", "c": "", "d": "bird", "e": ""}
     odds = {"a": 3.0, "b": 1.0, "c": -2.0, "d": 2.0, "e": 9.0}
     result = score(gold, predictions, True, odds)
-    # "the" normalises to nothing: dropped beside another answer, and where it is the only one "" is right
+    # Normalised, "the" is empty. It is dropped beside another answer; if it is the only one, "" is right.
     assert result == {
         "exact": 60.0,
         "f1": pytest.approx(20 * (1 + 2 / 3 + 1 + 0 + 1), abs=1e-12),
@@ -81,7 +81,8 @@ def test_version_2_by_hand():
         "NoAns_exact": 50.0,
         "NoAns_f1": 50.0,
         "NoAns_total": 2,
-        # all empty: 2 right (c, d). c changes nothing, b +2/3 (at 1.0), d -1, a +1, e +1
+        # If all answers are empty, 2 are right (c and d). With rising thresholds, c changes nothing, b adds 2/3 (at
+        # 1.0), d loses 1, and a and e add 1 each.
         "best_exact": 60.0,
         "best_exact_thresh": 9.0,
         "best_f1": pytest.approx(100 * (2 + 2 / 3 - 1 + 1 + 1) / 5, abs=1e-12),
@@ -102,7 +103,7 @@ def random_case(rng, count: int):
 
 @pytest.mark.parametrize("measure", ["exact", "f1"])
 def test_threshold_search_is_brute_force(measure):
-    """Over distinct odds: try every threshold by scoring the predictions that it leaves."""
+    """The odds are all different. Every threshold is tried by scoring the predictions that it leaves."""
     rng = np.random.default_rng(0)
     for count in [*range(1, 12), 200]:
         gold, predictions, odds = random_case(rng, count)
@@ -119,7 +120,7 @@ def test_threshold_search_is_brute_force(measure):
 
 
 def test_threshold_search_stops_inside_equal_odds_as_officially():
-    """find_best_thresh walks the questions one by one, so a tie can be cut in the middle."""
+    """find_best_thresh considers the questions one by one, so that it may stop between two with equal odds."""
     predictions, odds = {"a": "cat", "b": "bird"}, {"a": 1.0, "b": 1.0}
     best, at = find_best_threshold(predictions, {"a": 1.0, "b": 0.0}, odds, {"a": True, "b": False})
     assert (best, at) == (100.0, 1.0)
@@ -136,7 +137,7 @@ def test_threshold_empties_the_same_answers_as_the_post_processing():
         assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-9)
 
 
-def test_missing_predictions(capsys):
+def test_missing_predictions_are_refused(capsys):
     gold = {"a": ["cat"], "b": ["dog"]}
     assert score(gold, {"a": "cat", "z": "?"}) == {"exact_match": 50.0, "f1": 50.0}
     warnings = capsys.readouterr().err
@@ -180,7 +181,7 @@ def test_bad_prediction_files_are_refused(tmp_path, content, message):
         read_predictions(tmp_path / "p.json")
 
 
-def test_numbers_are_numbers(tmp_path):
+def test_files_of_numbers_must_contain_numbers(tmp_path):
     (tmp_path / "odds.json").write_text('{"a": 1, "b": -2.5}')
     assert read_numbers(tmp_path / "odds.json") == {"a": 1, "b": -2.5}
     for wrong in ('{"a": true}', '{"a": NaN}', '{"a": "1"}'):
@@ -213,8 +214,8 @@ def test_evaluate_metrics_work_offline():
     [
         ([1, 1, 0], [2, 1, 4], [True, True, False], 2, 2),
         ([1, 0, 0], [2, 1, 4], [True, True, False], 2, 2),
-        ([0, 0, 1], [2, 1, 4], [True, False, False], None, 0),  # best without any answer
-        ([1, 0], [3, 3], [True, False], None, 3),  # equal odds: both answer or none; the search ends after the first
+        ([0, 0, 1], [2, 1, 4], [True, False, False], None, 0),  # No answer at all is best.
+        ([1, 0], [3, 3], [True, False], None, 3),  # Equal odds give both answers or none; the search ends between.
         ([1, 1, 0], [3, 1, 3], [True, True, False], 1, 3),
     ],
 )
@@ -235,7 +236,7 @@ def test_the_threshold_to_use_gives_the_best_score_that_a_threshold_gives(
 
 @pytest.mark.realdata
 def test_googles_predictions_have_their_published_scores(real_data):
-    """The BERT ensemble of the SQuAD 1.1 leader board on the development set."""
+    """They are those of the BERT ensemble of the SQuAD 1.1 leader board, on the development set."""
     questions = read_squad(real_data / "squad" / "dev-v1.1.json.xz")
     gold = {question.id: [text for text, _ in question.answers] for question in questions}
     path = next((real_data / "assets").glob("1.1__BERT__ensemble*.json"))
@@ -245,7 +246,7 @@ def test_googles_predictions_have_their_published_scores(real_data):
 
 @pytest.mark.realdata
 def test_the_command_prints_the_published_scores(real_data, capsys):
-    """On the files as they are published: the data packed with xz, the predictions as submitted."""
+    """The predictions are read as they were submitted, and the data are packed with xz."""
     predictions = next((real_data / "assets").glob("1.1__BERT__ensemble*.json"))
     assert main(["score", str(real_data / "squad" / "dev-v1.1.json.xz"), str(predictions)]) == 0
     scores = json.loads(capsys.readouterr().out)

@@ -1,4 +1,4 @@
-"""The page of answers: kinds of errors by hand, the curve by brute force, nothing in the data becomes markup."""
+"""The page of answers: its kinds of errors and its curve are right, and nothing in the data becomes markup."""
 
 import html.parser
 import re
@@ -31,7 +31,7 @@ def gold(text: str) -> tuple[tuple[str, int], ...]:
 
 
 def answered(tokenizer, cases: list[tuple[Question, str]], negative: bool, lengths=(64, 16, 8)):
-    """The answers of a network that is sure of the texts given; "" stands for no answer."""
+    """The answers of a network whose best spans are the given texts. "" stands for no answer."""
     questions = [question for question, _ in cases]
     windows = build_windows(questions, tokenizer, *lengths)
     places = {}
@@ -48,7 +48,7 @@ def answered(tokenizer, cases: list[tuple[Question, str]], negative: bool, lengt
     return questions, windows, find_answers(questions, windows, *planted(windows, places), 20, 30, negative)
 
 
-def test_kinds_of_errors_by_hand(tokenizer):
+def test_kinds_of_errors_worked_by_hand(tokenizer):
     def case(answer: str | None, given: str) -> tuple[Question, str]:
         return Question(f"{answer}-{given}", "what ?", CONTEXT, gold(answer) if answer else ()), given
 
@@ -60,14 +60,14 @@ def test_kinds_of_errors_by_hand(tokenizer):
         "other": [case("red house", "opened"), case("letter", "teacher")],
     }
     flat = [one for part in cases.values() for one in part]
-    # windows of 10 tokens at steps of 5: the first holds "the old ... house by", the last "new teacher ... letter"
+    # Windows have 10 tokens at steps of 5. The first one is "the old ... house by", the last "new teacher ... letter".
     found = error_kinds(*answered(tokenizer, flat, True, (15, 5, 2)))
     assert found == [kind for kind, part in cases.items() for _ in part]
     whole = error_kinds(*answered(tokenizer, flat, True))
     assert whole == ["other" if kind == "missed window" else kind for kind in found]
 
 
-def test_kinds_of_version_1(tokenizer):
+def test_kinds_of_errors_in_version_1(tokenizer):
     cases = [(Question("a", "?", CONTEXT, gold("river")), "river"), (Question("b", "?", CONTEXT, gold("old")), "red")]
     questions, windows, answers = answered(tokenizer, cases, False)
     assert error_kinds(questions, windows, answers) == ["correct", "other"]
@@ -100,8 +100,10 @@ def test_the_curve_is_the_official_score_at_every_threshold(tokenizer):
     assert max(lines["f1"]) == pytest.approx(answers.score(questions)["best_f1"])
 
 
-def test_the_page_of_known_answers(tokenizer, tmp_path):
-    """What is marked as what; the null odds of a context without a token, near infinity, do not stretch the curve."""
+def test_the_page_marks_known_answers(tokenizer, tmp_path):
+    """Answers and gold answers are marked. The null odds of a context without tokens are nearly infinite, and do not
+    stretch the curve.
+    """
     cases = [(Question("right", "what ?", CONTEXT, gold("red house")), "red house")]
     cases += [(Question("wrong", "what ?", CONTEXT, gold("river")), "new"), (Question("none", "?", "\u200b"), "")]
     questions, windows, answers = answered(tokenizer, cases, True)
@@ -121,10 +123,11 @@ def test_the_page_of_known_answers(tokenizer, tmp_path):
     labels = re.findall(r'text-anchor="middle">([^<]*)<', page)
     assert len(labels) == 6 and max(abs(float(label)) for label in labels) < 100
     (points,) = set(re.findall(r'polyline points="([^"]*)" fill="none" stroke="#2e9e4f"', page))
-    # exact match in %, top 10, bottom 230: without answers 1 of 3 is right, then one more, then none
+    # The curve of exact match in per cent has its top at 10 and its bottom at 230. Without answers 1 of 3 is right,
+    # then one more becomes right, and no other.
     heights = [round((230 - float(point.split(",")[1])) / 2.2) for point in points.split()]
     assert heights == [33, 67, 67, 67]
-    assert page.count("66.7%") == page.count("33.3%") == 1  # correct and other
+    assert page.count("66.7%") == page.count("33.3%") == 1  # the shares of correct answers and of other errors
 
 
 @pytest.mark.parametrize(
@@ -143,12 +146,12 @@ def test_the_page_of_known_answers(tokenizer, tmp_path):
         ),
     ],
 )
-def test_overlapping_marks(spans, expected):
+def test_overlapping_marks_are_cut_into_pieces(spans, expected):
     assert mark("0123456789", spans) == expected
 
 
 class Reader(html.parser.HTMLParser):
-    """Elements with their attributes, and the text."""
+    """Collects the elements with their attributes, and the text."""
 
     def __init__(self, page: str):
         super().__init__()
@@ -199,8 +202,8 @@ def test_the_page_of_version_1_has_no_thresholds(tokenizer, tmp_path):
     assert tags.count("details") == 2 and tags.count("svg") == 0 and "null odds" not in page
 
 
-def test_the_page_stays_small_and_says_so(tokenizer, tmp_path, monkeypatch):
-    """3,000 questions on contexts of 50,000 characters; gold answers and questions as long as the context."""
+def test_the_page_leaves_out_questions_to_stay_small_and_says_so(tokenizer, tmp_path, monkeypatch):
+    """There are 3,000 questions about contexts of 50,000 characters, some with questions and answers of that length."""
     monkeypatch.setattr(page, "PER_KIND", 5)
     context = " ".join(np.random.default_rng(0).choice(WORDS, 9000))
     assert len(context) > 40_000
@@ -223,7 +226,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
 def test_a_browser_runs_the_page(tokenizer, tmp_path):
-    """The page's own script filters and counts; that of the data does not run."""
+    """The script of the page filters and counts, and the script in the data does not run."""
     hostile_page(tokenizer, tmp_path)
     page = tmp_path / "answers.html"
     text = page.read_text(encoding="utf-8")

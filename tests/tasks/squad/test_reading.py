@@ -1,4 +1,4 @@
-"""Reading of SQuAD files and data sets, and the score command."""
+"""Reading SQuAD files and data sets, and the command `score`."""
 
 import copy
 import gzip
@@ -29,7 +29,7 @@ def qa(id_: str = "q0", question: str = "what ?", answers=(("small red house", 2
     }
 
 
-def test_reads_plain_and_compressed_files(tmp_path):
+def test_plain_and_packed_files_are_read(tmp_path):
     text = json.dumps(document(qa(), qa("q1", answers=(("river", 47), ("the river", 43))))).encode()
     files = {"a.json": text, "b.json": b"\xef\xbb\xbf" + text, "c.json.xz": lzma.compress(text)}
     files["d.json.gz"] = gzip.compress(text)
@@ -41,7 +41,7 @@ def test_reads_plain_and_compressed_files(tmp_path):
         ]
 
 
-def test_reads_version_2(tmp_path):
+def test_files_of_version_2_are_read(tmp_path):
     plausible = [{"text": "river", "answer_start": 47}]
     parts = (qa(is_impossible=False), qa("q1", answers=(), is_impossible=True, plausible_answers=plausible))
     questions = parse_squad(document(*parts, qa("q2", answers=())), "f", version_2_with_negative=True)
@@ -88,7 +88,7 @@ def broken(change) -> dict:
         (broken(lambda q: q.update(question="\ud800?")), "'q1': half a surrogate pair in its question at character 0"),
     ],
 )
-def test_refuses_bad_content(tmp_path, content, message):
+def test_bad_content_is_refused(tmp_path, content, message):
     (tmp_path / "f.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match=message) as caught:
         read_squad(tmp_path / "f.json")
@@ -104,16 +104,16 @@ def test_refuses_bad_content(tmp_path, content, message):
         ("f.json", b"[" * 200_000, "f.json: nested too deeply"),
         ("f.json.xz", b"not xz", "f.json.xz: damaged .xz file"),
         ("f.json.xz", lzma.compress(b"{}")[:-5], "f.json.xz: damaged .xz file"),
-        ("f.json.gz", gzip.compress(b"{}" * 99)[:-12], "f.json.gz: damaged .gz file"),
+        ("f.json.gz", gzip.compress(b"{}" * 99, mtime=0)[:-12], "f.json.gz: damaged .gz file"),
     ],
 )
-def test_refuses_unreadable_files(tmp_path, name, content, message):
+def test_unreadable_files_are_refused(tmp_path, name, content, message):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(ValueError, match=message):
         read_squad(tmp_path / name)
 
 
-def test_refuses_a_missing_file(tmp_path):
+def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"no\.json: cannot be read: .*No such file"):
         read_squad(tmp_path / "no.json")
 
@@ -175,14 +175,14 @@ def test_hub_columns_give_the_same_questions(monkeypatch):
         read_hub("some/squad_v2", None, "train")
 
 
-def test_hub_without_network_says_so():
+def test_a_data_set_of_the_hub_without_network_is_one_clear_error():
     with pytest.raises(
         ValueError, match=r"--dataset_name nobody/nothing, split 'train': cannot be loaded \(.+\); check"
     ):
         read_hub("nobody/nothing", None, "train")
 
 
-def test_score_command(tmp_path, capsys):
+def test_the_command_scores_a_file_of_answers(tmp_path, capsys):
     (tmp_path / "data.json").write_text(json.dumps(document(qa(), qa("q1", answers=(), is_impossible=True))))
     (tmp_path / "predictions.json").write_text(json.dumps({"q0": "red house", "q1": "river"}))
     (tmp_path / "odds.json").write_text(json.dumps({"q0": -1, "q1": 2.5}))
@@ -200,7 +200,8 @@ def test_score_command(tmp_path, capsys):
         "NoAns_total": 1,
     }
     more = ["--version_2_with_negative", "--na_prob_file", str(tmp_path / "odds.json")]
-    for threshold, f1 in (["--na_prob_thresh", "0"], 90), (["--na_prob_thresh", "3"], 40), ([], 90):  # officially 1.0
+    # The official script has 1.0 as its default.
+    for threshold, f1 in (["--na_prob_thresh", "0"], 90), (["--na_prob_thresh", "3"], 40), ([], 90):
         assert run_command(["score", data, predictions, *more, *threshold]) == 0
         result = json.loads(capsys.readouterr().out)
         assert result["f1"] == pytest.approx(f1)
@@ -213,7 +214,7 @@ FIELDS = ("paragraphs", "context", "qas", "id", "question", "answers", "text", "
 
 
 def structures(seed: int) -> tuple[dict, dict, tuple[str, ...]]:
-    """A file of eight questions, the part of it to spoil, and how an error must name that part."""
+    """A file of eight questions, the part of it that will be spoiled, and the places that an error may name for it."""
     rng = np.random.default_rng(seed)
     names = iter(f"q{i}" for i in range(8))
     articles = [document(qa(next(names)), qa(next(names)))["data"][0] for _ in range(4)]
@@ -226,15 +227,17 @@ def structures(seed: int) -> tuple[dict, dict, tuple[str, ...]]:
     paragraph_place, question_place = f"article {a} ('t{a}'), paragraph {p}", f"question '{entry['id']}'"
     part, places = [
         (articles[a], (f"article {a}",)),
-        (paragraph, (paragraph_place, f"question '{paragraph['qas'][0]['id']}'")),  # the first that misses its context
-        (entry, (question_place, f"{paragraph_place}, question {q}", "question '\\ud800'")),  # the last two: a bad id
+        # A wrong context may be noticed at the first question of the paragraph.
+        (paragraph, (paragraph_place, f"question '{paragraph['qas'][0]['id']}'")),
+        # A question with a wrong id is named by its number, or by that id.
+        (entry, (question_place, f"{paragraph_place}, question {q}", "question '\\ud800'")),
         (entry["answers"][0], (question_place,)),
     ][int(rng.integers(4))]
     return {"version": "1.1", "data": articles}, part, places
 
 
 def spoil(part: dict, rng) -> str:
-    """Take away a required field, or make it something that it must not be; which one."""
+    """Remove a required field or give it a wrong value. Return the name of the field."""
     name = str(rng.choice(sorted(set(FIELDS) & set(part))))
     wrong = {
         str: [None, 7, [], {}, "\ud800"],

@@ -1,4 +1,4 @@
-"""The cache of windows: what is read back is what was built, and nothing else ever is."""
+"""The cache of windows gives back the windows that were built, and never anything else."""
 
 import dataclasses
 import os
@@ -62,7 +62,7 @@ def test_what_is_read_is_what_was_built(tokenizer, tmp_path, monkeypatch, with_a
     assert origin == "read"
     for windows in (built, again):
         same(windows, expected)
-    assert len({id(spans) for spans in again.offsets}) == 13  # of 25 questions: one context is stored once
+    assert len({id(spans) for spans in again.offsets}) == 13  # 25 questions have 13 contexts, each stored once.
 
 
 def changed_inputs(tokenizer, vocab) -> dict:
@@ -89,7 +89,7 @@ def changed_inputs(tokenizer, vocab) -> dict:
     }
 
 
-def test_every_input_counts(tokenizer, vocab):
+def test_every_input_changes_the_name_in_the_cache(tokenizer, vocab):
     changes = changed_inputs(tokenizer, vocab)
     made = {"none": fingerprint(some_questions(), tokenizer, LENGTHS, True)}
     for name, given in changes.items():
@@ -97,8 +97,8 @@ def test_every_input_counts(tokenizer, vocab):
     assert len(set(made.values())) == len(made)
 
 
-def test_what_does_not_matter_does_not_count(tokenizer, tokenizer_folder):
-    """Ids, titles, further answers, and what an earlier call left in the tokenizer."""
+def test_what_does_not_shape_the_windows_does_not_change_the_name(tokenizer, tokenizer_folder):
+    """Ids, titles, further answers and the state that an earlier call left in the tokenizer do not matter."""
     questions = some_questions()
     expected = fingerprint(questions, tokenizer, LENGTHS, True)
     other = AutoTokenizer.from_pretrained(tokenizer_folder)
@@ -137,13 +137,13 @@ def test_a_damaged_file_is_built_again(tokenizer, tmp_path, spoil):
 
 
 class Trap:
-    """What pickle would run on reading."""
+    """An object whose code pickle would run on reading."""
 
     def __reduce__(self):
         return pytest.fail, ("a file of the cache was run",)
 
 
-def test_nothing_in_the_cache_is_ever_run(tokenizer, tmp_path):
+def test_no_code_in_the_cache_is_ever_run(tokenizer, tmp_path):
     cached_windows(tmp_path, some_questions(), tokenizer, *LENGTHS)
     (path,) = tmp_path.iterdir()
     np.savez(path, question=np.array([Trap()], dtype=object))
@@ -152,7 +152,7 @@ def test_nothing_in_the_cache_is_ever_run(tokenizer, tmp_path):
 
 
 def test_only_training_windows_know_the_answers(tokenizer, tmp_path):
-    """An answer of nothing but characters that the tokenizer drops can be scored, if not be learnt."""
+    """Validation windows do not need them: an answer that the tokenizer drops cannot be learnt, but can be scored."""
     lengths = dict(zip(("max_seq_length", "doc_stride", "max_query_length"), LENGTHS))
     said: list[str] = []
     args = SimpleNamespace(cache_dir=str(tmp_path), **lengths)
@@ -163,7 +163,7 @@ def test_only_training_windows_know_the_answers(tokenizer, tmp_path):
     assert said == [f"{len(windows['train'])} train windows, built", "1 validation windows, built"]
 
 
-def test_a_stopped_writer_leaves_nothing(tokenizer, tmp_path, monkeypatch):
+def test_a_writer_that_is_stopped_leaves_no_file(tokenizer, tmp_path, monkeypatch):
     windows = build_windows(some_questions(), tokenizer, *LENGTHS)
 
     def stop(draft, path):

@@ -1,4 +1,4 @@
-"""Windows against a port of Google's convert_examples_to_features."""
+"""The windows of long contexts are those of Google's code, of which this file contains a port."""
 
 import itertools
 
@@ -19,7 +19,9 @@ def tokenizer(tokenizer_folder):
 
 
 def google_windows(question: Question, tokenizer, max_seq_length: int, doc_stride: int, max_query_length: int):
-    """google-research/bert run_squad.py, read_squad_examples and convert_examples_to_features, is_training=True."""
+    """A port of read_squad_examples and convert_examples_to_features with is_training=True, from run_squad.py of
+    google-research/bert.
+    """
     doc_tokens, char_to_word, previous_is_white = [], [], True
     for char in question.context:
         if char in " \t\r\n\u202f":
@@ -126,11 +128,13 @@ def test_the_example_of_the_header():
 
 
 def test_max_context_as_in_googles_comment():
-    """Spans of 5 at stride 3 over 12 tokens: 'bought' (7) has left 4, right 0 in B and left 1, right 3 in C."""
+    """Spans have 5 of 12 tokens at stride 3. "bought" (token 7) has 4 tokens to its left and none to its right in span
+    B, and 1 to its left and 3 to its right in span C.
+    """
     first, size = np.array([0, 3, 6, 9]), np.array([5, 5, 5, 3])
     best = max_context(first, size)
     assert [int(b[7 - f]) for b, f in list(zip(best, first))[1:3]] == [0, 1]
-    # by hand: min(left, right) + 0.01 * length of every token of every span
+    # These are worked by hand, with the score min(left, right) + 0.01 * length of every token in every span.
     assert [b.astype(int).tolist() for b in best] == [[1, 1, 1, 1, 0], [0, 1, 1, 1, 0], [0, 1, 1, 1, 0], [0, 1, 1]]
     assert sum(int(b.sum()) for b in best) == 12
 
@@ -138,23 +142,24 @@ def test_max_context_as_in_googles_comment():
 def test_max_context_of_equals_is_the_longer_then_the_earlier_window():
     best = max_context(np.array([0, 1]), np.array([5, 5]))
     assert [b.astype(int).tolist() for b in best] == [[1, 1, 1, 0, 0], [0, 0, 1, 1, 1]]
-    # tokens 3 and 4: right contexts 1 and 0 in both windows are the smaller ones, the second window is shorter
+    # For tokens 3 and 4 the right contexts, 1 and 0 in both windows, are the smaller ones. The second is shorter.
     best = max_context(np.array([0, 2]), np.array([5, 3]))
     assert [b.astype(int).tolist() for b in best] == [[1, 1, 1, 1, 1], [0, 0, 0]]
 
 
 def test_max_context_weighs_the_length_of_the_window():
-    """At Google's sizes the 0.01 per token decides: a last window shorter by 115 loses 1.15 tokens of context."""
+    """With Google's sizes the 0.01 per token matters: a last window that is 115 tokens shorter loses 1.15."""
     spans = [(0, 317), (127, 202)]
     best = max_context(*np.array(spans).T)
     assert [b.tolist() for b in best] == [
         [google_is_max_context(spans, w, offset + i) for i in range(length)] for w, (offset, length) in enumerate(spans)
     ]
-    # token 222: right context 94 in the first window, left context 95 in the second; token 223: 93 against 96
+    # Token 222 has a right context of 94 in the first window and a left context of 95 in the second one. For token 223
+    # these are 93 and 96.
     assert [bool(best[0][t]) for t in (222, 223)] == [True, False]
 
 
-def test_rows_are_the_tokenizers_own_pairs(tokenizer):
+def test_a_window_is_the_pair_that_the_tokenizer_itself_makes(tokenizer):
     question = Question("q", "is the doctor old ?", CONTEXT)
     windows = build_windows([question], tokenizer, 64, 16, 32)
     pair = tokenizer(question.text, question.context)
@@ -181,7 +186,7 @@ def test_a_context_without_tokens_has_one_row(tokenizer, context):
 
 
 def test_answers_at_the_edges_of_windows(tokenizer):
-    """Every answer of two tokens in 40: right in each window that holds both, [CLS] elsewhere."""
+    """An answer of two tokens is the label of each window that contains both; in other windows the label is [CLS]."""
     words = "red green blue small large old new house river mountain".split() * 4
     context = " ".join(words)
     starts = np.cumsum([0, *(len(word) + 1 for word in words)])
@@ -228,7 +233,7 @@ def test_a_slow_tokenizer_is_refused():
         build_windows([Question("q", "old", CONTEXT)], Slow())
 
 
-def test_windows_cover_a_context_whatever_the_stride():
+def test_windows_cover_the_context_for_every_stride():
     for tokens in range(0, 60):
         for room in range(1, 12):
             for stride in range(1, 15):
@@ -254,13 +259,15 @@ def test_lengths_that_do_not_fit_are_refused(lengths, message):
     squad_data.check_lengths(384, 128, 64)
 
 
-# --- real data -------------------------------------------------------------------------------------------
+# --- Real data -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
 @pytest.mark.realdata
 def test_the_training_file_makes_as_many_windows_as_googles_code(real_data):
-    """88,641 windows at 384/128/64 uncased, as reported for google-research/bert and transformers' run_squad."""
+    """It makes 88,641 uncased windows with the lengths 384, 128 and 64, as is reported for google-research/bert and for
+    transformers' run_squad.
+    """
     tokenizer = build_tokenizer(str(real_data / "assets" / "uncased_vocab.txt"))
     questions = read_squad(real_data / "squad" / "train-v1.1.reconstructed.json.xz")
     assert len(questions) == 87_599
