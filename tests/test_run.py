@@ -46,6 +46,11 @@ def test_versions_and_commit():
     assert len(commit().rstrip("+")) == 12 or commit() == "unknown"
 
 
+def test_a_checkout_on_a_machine_without_git(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert commit() == "unknown"
+
+
 def test_a_users_mistake_is_one_line_and_status_2(capsys, monkeypatch):
     def mistake():
         raise ValueError("expected this, got that; do so")

@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import traceback
@@ -305,7 +306,7 @@ def versions() -> dict[str, str]:
 def commit() -> str:
     """The commit of the checkout that contains this file, with '+' if tracked files differ; else 'unknown'."""
     here = Path(__file__).parents[2]
-    if not (here / ".git").exists():
+    if not (here / ".git").exists() or shutil.which("git") is None:  # images for containers often lack git
         return "unknown"
     git = ["git", "-C", str(here)]
     head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True)
