@@ -21,6 +21,27 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(fake_run):
         check_output_dir(run.args)
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "README.md", "vocab.txt"])
+def test_resuming_overwrites_nothing_that_is_no_run(fake_run, name):
+    """--output_dir may be the folder of the pre-trained model, or one with a README.md of the user's."""
+    run = fake_run(resume_from_checkpoint="auto")
+    check_output_dir(run.args)
+    (run.output_dir / name).write_text("precious")
+    with pytest.raises(ValueError, match=f"holds {name} but no run.json, so there is no run to go on with"):
+        check_output_dir(run.args)
+    (run.output_dir / "run.json").write_text("{}")
+    check_output_dir(run.args)
+
+
+def test_a_single_run_does_not_go_into_the_folder_of_a_series(fake_run):
+    run = fake_run()
+    (run.output_dir / "summary.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds a series of runs"):
+        check_output_dir(run.args)
+    run.args.many_runs = True
+    check_output_dir(run.args)
+
+
 def test_records_are_one_object_a_line(fake_run):
     run = fake_run()
     run.log(event="train", step=1, loss=0.5)

@@ -215,7 +215,11 @@ def check_launch(accelerator: Accelerator) -> None:
 
 
 def check_output_dir(args: Any) -> None:
-    """Raise ValueError if --output_dir is a file, or holds a run or a model and no resume was asked for."""
+    """Raise ValueError if --output_dir is a file, or holds something that this command would overwrite.
+
+    That is a run or a model if no resume was asked for; with one, whatever stands there without the run.json of a run
+    that could go on; and a series of runs, for a command that does a single one.
+    """
     folder = Path(args.output_dir)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--output_dir {folder} is a file; give a folder")
@@ -233,6 +237,16 @@ def check_output_dir(args: Any) -> None:
         raise ValueError(
             f"--output_dir {folder} already holds a run or a model ({taken[0]}); give another folder, "
             "or --resume_from_checkpoint auto to go on with it"
+        )
+    if taken and not (folder / "run.json").is_file():
+        raise ValueError(
+            f"--output_dir {folder} holds {taken[0]} but no run.json, so there is no run to go on with, and a new one "
+            "would overwrite what is there; give another folder"
+        )
+    if (folder / "summary.json").exists() and not getattr(args, "many_runs", False):
+        raise ValueError(
+            f"--output_dir {folder} holds a series of runs (summary.json), which python -m training report would show "
+            "in place of a single one; give another folder"
         )
 
 
