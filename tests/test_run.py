@@ -33,15 +33,6 @@ def test_resuming_overwrites_nothing_that_is_no_run(fake_run, name):
     check_output_dir(run.args)
 
 
-def test_a_single_run_does_not_go_into_the_folder_of_a_series(fake_run):
-    run = fake_run()
-    (run.output_dir / "summary.json").write_text("{}")
-    with pytest.raises(ValueError, match="holds a series of runs"):
-        check_output_dir(run.args)
-    run.args.many_runs = True
-    check_output_dir(run.args)
-
-
 def test_records_are_one_object_a_line(fake_run):
     run = fake_run()
     run.log(event="train", step=1, loss=0.5)

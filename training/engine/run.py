@@ -218,7 +218,7 @@ def check_output_dir(args: Any) -> None:
     """Raise ValueError if --output_dir is a file, or holds something that this command would overwrite.
 
     That is a run or a model if no resume was asked for; with one, whatever stands there without the run.json of a run
-    that could go on; and a series of runs, for a command that does a single one.
+    that could go on.
     """
     folder = Path(args.output_dir)
     if folder.exists() and not folder.is_dir():
@@ -242,11 +242,6 @@ def check_output_dir(args: Any) -> None:
         raise ValueError(
             f"--output_dir {folder} holds {taken[0]} but no run.json, so there is no run to go on with, and a new one "
             "would overwrite what is there; give another folder"
-        )
-    if (folder / "summary.json").exists() and not getattr(args, "many_runs", False):
-        raise ValueError(
-            f"--output_dir {folder} holds a series of runs (summary.json), which python -m training report would show "
-            "in place of a single one; give another folder"
         )
 
 
