@@ -1,25 +1,25 @@
-"""Write the vectors that BERT gives to texts, as google-research/bert's extract_features.py does.
+"""Write BERT's vectors of texts, as extract_features.py of google-research/bert does.
 
-The input has one text per line (plain, .gz or .xz); " ||| " separates the two texts of a pair. This writes the vectors
-of every token of every line, from the last four layers, as JSON lines like the original:
+The input has one text per line (plain, .gz or .xz); " ||| " separates the two texts of a pair. This command writes the
+vectors of every token of every line, from the last four layers, in the original's format (JSON lines):
 
     python extract_features.py --model_name_or_path runs/base --input_file texts.txt --output_file vectors.jsonl \
         --layers -1,-2,-3,-4 --max_seq_length 128
 
-This writes one vector per line, the mean over its tokens, for NumPy. The array np.load("vectors.npz")["vectors"] has
-the shape (lines, layers, hidden size):
+This command writes one vector per line, the mean over its tokens, for NumPy. The array
+np.load("vectors.npz")["vectors"] has the shape (lines, layers, hidden size):
 
     python extract_features.py --model_name_or_path runs/base --input_file texts.txt --output_file vectors.npz \
         --layers -1 --pooling mean
 
-Lines that are longer than the model can be read in overlapping windows. Of the windows that contain a token, the one
-in which it has the most context counts:
+Lines that are longer than the model allows can be split into overlapping windows. A token's vector is that of the
+window in which it has the most context:
 
     python extract_features.py --model_name_or_path runs/base --input_file pages.txt --output_file pages.npz \
         --max_seq_length 512 --long_lines window
 
-Layers: -1 is the last one and 0 the first, as in the original; counted from the end, the number before the first one
-(-13 for 12 layers) is the embeddings. With --model_impl transformers, the network of transformers is used instead.
+In --layers, -1 is the last layer and 0 the first, as in the original. With 12 layers, -12 is the first layer as well,
+and -13 stands for the embeddings. With --model_impl transformers, the network of transformers is used.
 """
 
 import sys
@@ -42,6 +42,7 @@ IMPLEMENTATIONS = {"repro": modeling_bert_repro, "transformers": transformers}
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Write the vectors that the flags ask for. Raises ValueError for a mistake in the flags or the input."""
     args = parse_arguments(FeatureArguments, argv)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
@@ -56,11 +57,11 @@ def main(argv: list[str] | None = None) -> None:
     layers = feature_extraction.parse_layers(args.layers, config.num_hidden_layers)
     lines = feature_extraction.read_lines(args.input_file, tokenizer, args.max_seq_length, args.long_lines)
     cls = IMPLEMENTATIONS[args.model_impl].BertModel
-    model = load_network(cls, args.model_name_or_path, config=config, add_pooling_layer=False).model
+    model: torch.nn.Module = load_network(cls, args.model_name_or_path, config=config, add_pooling_layer=False).model
     target.parent.mkdir(parents=True, exist_ok=True)
-    device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else torch.device("cpu")
+    device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     found = feature_extraction.extract(model.to(device), lines, layers, tokenizer.pad_token_id, args.batch_size, device)
-    progress = tqdm(found, total=len(lines), disable=None)  # shows nothing where stderr is not a terminal
+    progress = tqdm(found, total=len(lines), disable=None)  # shows nothing if stderr is not a terminal
     feature_extraction.write(target, progress, layers, args.pooling, tokenizer.convert_ids_to_tokens)
     windows = sum(len(rows) > 1 for rows in lines)
     print(f"{target}: {len(lines):,} lines" + (f", {windows:,} of them in windows" if windows else ""))

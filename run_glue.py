@@ -1,39 +1,41 @@
 """Fine-tune BERT on a task of GLUE, or on your own sentences and labels.
 
-With no data flags, on pairs from the documentation that this Python carries (does this text belong to this summary?):
+With no data flags, on built-in pairs from the documentation of this Python (does this text belong to this summary?):
 
     python run_glue.py --model_name_or_path runs/first --output_dir runs/pair
 
-A task of GLUE from the official files, or without --data_dir from the Hub (--write_submission: for the server):
+A task of GLUE from the official files, or without --data_dir from the Hub (for the GLUE server, --write_submission):
 
     python run_glue.py --model_name_or_path runs/mini --task_name mrpc --data_dir glue/MRPC --output_dir runs/mrpc
 
-Your own .tsv (never quoted), .csv or .jsonl: one or two text columns and `label`; numbers with a point are scores:
+Your own .tsv (never quoted), .csv or .jsonl with one or two text columns and `label`; labels such as 2.5 are scores:
 
     python run_glue.py --model_name_or_path runs/mini --train_file a.csv --validation_file b.csv --output_dir runs/own
 
-Five runs and their statistics, here of the control: transformers' network from the same weights. --paper instead of
---seeds is the paper's search over learning rates. Given again, the command goes on where it was stopped:
+Five runs and their statistics, here with transformers' network as a control. --paper instead of --seeds is the paper's
+search over learning rates. If the command is stopped, start it again, and it continues:
 
     python run_glue.py --model_impl transformers --model_name_or_path runs/mini --task_name mrpc \
         --data_dir glue/MRPC --seeds 5 --compare_to runs/mrpc5 --output_dir runs/mrpc5_control
 
-Without training data a fine-tuned model is only evaluated: --task_name ax after MNLI, or --validation_file alone.
-Random weights: --config_name mini --tokenizer_name runs/mini. docs/glue.md explains the rest.
+Without training data, a fine-tuned model is only evaluated: give --task_name ax after MNLI, or --validation_file alone.
+For random weights, give --config_name mini --tokenizer_name runs/mini. docs/glue.md explains the rest.
 """
 
 import sys
 
-from transformers import AutoTokenizer, BertConfig
+import torch
+from transformers import AutoTokenizer, BertConfig, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
 from training.arguments import GlueArguments
+from training.engine.batches import Features
 from training.engine.best import deciding_metric
 from training.engine.flags import parse_arguments
 from training.engine.models import config_labels, load_config
 from training.engine.predict import predict
-from training.engine.run import already_finished, check_output_dir, report_errors, start_run
+from training.engine.run import Run, already_finished, check_output_dir, report_errors, start_run
 from training.tasks.classification import glue, submission
 from training.tasks.classification.sources import load_data
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
@@ -41,13 +43,14 @@ from training.tasks.seeds import Setting, run_all
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Fine-tune as the flags say: one run, or a series of runs."""
     args = parse_arguments(GlueArguments, argv)
     if already_finished(args):
         return
     check_output_dir(args)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer, label_at_cls=True)
-    # Before start_run, so that a mistake in the data leaves no unfinished output folder behind.
+    # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args, config_labels(config))
     metric = deciding_metric(args, *glue.metric_names(data), "train" in data.splits)
     setting = Setting(data.name, data.describe(), metric, glue.baselines(data))
@@ -55,7 +58,14 @@ def main(argv: list[str] | None = None) -> None:
     run_all(args, setting, lambda one: run_one(one, tokenizer, config, data, setting, features))
 
 
-def run_one(args, tokenizer, config: BertConfig, data: glue.Data, setting: Setting, features: dict) -> dict:
+def run_one(
+    args: GlueArguments,
+    tokenizer: PreTrainedTokenizerBase,
+    config: BertConfig,
+    data: glue.Data,
+    setting: Setting,
+    features: dict[str, Features],
+) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_glue.py")
     cls = modeling_bert_repro.BertForSequenceClassification
@@ -64,7 +74,7 @@ def run_one(args, tokenizer, config: BertConfig, data: glue.Data, setting: Setti
     run.describe(data=setting.facts)
     run.say(data.summary())
 
-    def evaluated(model, step: int) -> tuple[dict, None]:
+    def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, None]:
         return evaluate(run, model, data, features, step), None
 
     tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, setting.metric)
@@ -74,9 +84,11 @@ def run_one(args, tokenizer, config: BertConfig, data: glue.Data, setting: Setti
     return tuned.results
 
 
-def evaluate(run, model, data, features: dict, step: int) -> dict:
-    """The task's metrics and the loss on every labelled split; the two validation sets of MNLI have own names."""
-    results = {}
+def evaluate(
+    run: Run[GlueArguments], model: torch.nn.Module, data: glue.Data, features: dict[str, Features], step: int
+) -> dict:
+    """The task's metrics and the loss on every labelled split; the names of MNLI's two validation sets differ."""
+    results: dict[str, float | None] = {}
     for split, rows in features.items():
         if split.startswith("validation"):
             outputs = predict(run, model, rows, run.args.per_device_eval_batch_size)
@@ -88,14 +100,16 @@ def evaluate(run, model, data, features: dict, step: int) -> dict:
     return results
 
 
-def write_predictions(run, model, data, features: dict) -> None:
-    """Write a file for every split to predict; for a submission, say so if the GLUE server would refuse it."""
+def write_predictions(
+    run: Run[GlueArguments], model: torch.nn.Module, data: glue.Data, features: dict[str, Features]
+) -> None:
+    """Write a file for every split to predict; for a submission, print why if the GLUE server would refuse it."""
     for split in data.to_predict:
         logits = predict(run, model, features[split], run.args.per_device_eval_batch_size)["logits"]
         if run.is_main:
             path = glue.write_predictions(run.output_dir, data, split, logits)
             wrong = submission.problem_of_file(path) if run.args.write_submission else None
-            run.say(f"not fit for the server: {wrong}" if wrong else f"predictions: {path}")
+            run.say(f"the GLUE server would refuse this: {wrong}" if wrong else f"predictions: {path}")
 
 
 if __name__ == "__main__":

@@ -1,61 +1,65 @@
 """Fine-tune BERT to mark names in sentences, or any other spans of words that have a type.
 
-CoNLL-2003 in its original files (a word a line, its tag last; plain, .gz or .xz), with a cased model:
+CoNLL-2003 in its original files (one word per line, with its tag last; plain, .gz or .xz), with a cased model:
 
     python run_ner.py --model_name_or_path runs/base_cased --train_file eng.train --validation_file eng.testa \
         --test_file eng.testb --output_dir runs/ner
 
-Your own: two columns or more, tags in IOB1, BIO or BIOES. A sentence is read with as much as fits of its document,
-which -DOCSTART- lines mark, around it (paper, section 5.3); or without:
+Your own files, with two columns or more and tags in IOB1, BIO or BIOES. A sentence is read with as much of its document
+around it as fits (paper, section 5.3; -DOCSTART- lines separate documents), or here without:
 
     python run_ner.py --model_name_or_path runs/base_cased --train_file train.txt --validation_file dev.txt \
         --context sentence --max_seq_length 128 --per_device_train_batch_size 32 --output_dir runs/own
 
-A data set of the Hub with columns of words and tags; here with transformers' network, as a control:
+A data set of the Hub with columns of words and tags, here with transformers' network as a control:
 
     python run_ner.py --model_name_or_path runs/base_cased --dataset_name you/names --output_dir runs/hub \
         --model_impl transformers
 
-The feature-based approach of the paper's Table 7: BERT is frozen, a BiLSTM reads its layers:
+The feature-based approach of the paper's Table 7, in which BERT is frozen and a BiLSTM reads its layers:
 
     python run_ner.py --feature_based concat_last_four --learning_rate 1e-3 --num_train_epochs 10 \
         --model_name_or_path runs/base_cased --train_file eng.train --validation_file eng.testa --output_dir runs/lstm
 
-Without --train_file a fine-tuned model is only evaluated. --resume_from_checkpoint auto goes on with a run.
-The scores are those of whole entities, as conlleval and seqeval define them; <split>_predictions.txt holds the tags.
+Without --train_file, a fine-tuned model is only evaluated. --resume_from_checkpoint auto continues a run.
+Whole entities are scored, as by conlleval and seqeval; <split>_predictions.txt contains the predicted tags.
 """
 
 import copy
 import sys
 
+import torch
 import transformers
-from transformers import AutoTokenizer, BertConfig
+from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
 from training.arguments import NerArguments
+from training.engine.batches import Features
 from training.engine.best import deciding_metric
 from training.engine.flags import parse_arguments
 from training.engine.models import config_labels, load_config
 from training.engine.predict import predict
-from training.engine.run import already_finished, check_output_dir, report_errors, start_run
+from training.engine.run import Run, already_finished, check_output_dir, report_errors, start_run
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.ner import tagged_text
-from training.tasks.ner.sources import load_data
+from training.tasks.ner.sources import Data, load_data
 from training.tasks.ner.tagger import BertFeatureTagger
 from training.tasks.seeds import Setting, run_all
 
+Tags = list[list[str]]
 METRICS = ("f1", "precision", "recall", "accuracy", "loss")
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Fine-tune as the flags say: one run, or a series of runs."""
     args = parse_arguments(NerArguments, argv)
     if already_finished(args):
         return
     check_output_dir(args)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer)
-    # Before start_run, so that a mistake in the data leaves no unfinished output folder behind.
+    # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args, config_labels(config))
     metric = deciding_metric(args, [f"eval_{name}" for name in METRICS], "eval_f1", "train" in data.splits)
     setting = Setting(data.name, data.describe(), metric, {"eval_f1": 0.0})
@@ -63,14 +67,22 @@ def main(argv: list[str] | None = None) -> None:
     run_all(args, setting, lambda one: run_one(one, tokenizer, config, data, setting, rows, features))
 
 
-def run_one(args, tokenizer, config: BertConfig, data, setting: Setting, rows: dict, features: dict) -> dict:
+def run_one(
+    args: NerArguments,
+    tokenizer: PreTrainedTokenizerBase,
+    config: BertConfig,
+    data: Data,
+    setting: Setting,
+    rows: dict[str, tagged_text.Rows],
+    features: dict[str, Features],
+) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_ner.py")
     model = tagger(run, config, data)
     run.describe(data=setting.facts, rows={split: len(part) for split, part in features.items()})
     run.say(data.summary() + tagged_text.remarks(rows, tokenizer))
 
-    def evaluated(model, step: int, split: str = "validation") -> tuple[dict, list | None]:
+    def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, Tags | None]:
         return evaluate(run, model, data, rows, features, step, split) if split in features else ({}, None)
 
     tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, setting.metric)
@@ -87,10 +99,10 @@ def run_one(args, tokenizer, config: BertConfig, data, setting: Setting, rows: d
     return tuned.results
 
 
-def tagger(run, config: BertConfig, data):
-    """The network, fine-tuned as a whole or on frozen features."""
+def tagger(run: Run[NerArguments], config: BertConfig, data: Data) -> PreTrainedModel:
+    """The network, which is fine-tuned as a whole or reads features of a frozen BERT (--feature_based)."""
     before, config = config, copy.deepcopy(config)
-    vars(config).pop("auto_map", None)  # that of the checkpoint; a saved model writes its own
+    vars(config).pop("auto_map", None)  # it describes the checkpoint's code; a saved model writes its own
     config.id2label = dict(enumerate(data.labels))
     config.label2id = {label: number for number, label in enumerate(data.labels)}
     training, new = "train" in data.splits, ("classifier.", "lstm.", "weights")
@@ -100,10 +112,20 @@ def tagger(run, config: BertConfig, data):
         return build_model(run, modeling_bert_repro.BertForTokenClassification, config, before, new, training)
     module = transformers if run.args.model_impl == "transformers" else modeling_bert_repro
     more = {"encoder_class": module.BertModel}
-    return build_model(run, BertFeatureTagger, config, before, new, training, **more).freeze()
+    model = build_model(run, BertFeatureTagger, config, before, new, training, **more)
+    assert isinstance(model, BertFeatureTagger)
+    return model.freeze()
 
 
-def evaluate(run, model, data, rows, features, step: int, split: str) -> tuple[dict, list[list[str]]]:
+def evaluate(
+    run: Run[NerArguments],
+    model: torch.nn.Module,
+    data: Data,
+    rows: dict[str, tagged_text.Rows],
+    features: dict[str, Features],
+    step: int,
+    split: str,
+) -> tuple[dict, Tags]:
     """Tag a split; return the scores of its entities ({} if it has no tags) and the predicted tags."""
     part = data.splits[split]
     outputs = predict(run, model, features[split], run.args.per_device_eval_batch_size, per_token=True)

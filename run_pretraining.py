@@ -1,10 +1,10 @@
 """Pre-train BERT on unlabelled documents: masked LM and next sentence prediction.
 
-With no data flags, on the documentation that this Python installation carries (a vocabulary is learnt first):
+With no data flags, on the built-in corpus, the documentation of this Python (a vocabulary is learnt first):
 
     python run_pretraining.py --output_dir runs/first
 
-On text of your own (.txt with a blank line between documents, .jsonl, .parquet; .gz and .xz of these):
+On text of your own (.txt with a blank line between documents, .jsonl or .parquet; also .gz and .xz of these):
 
     python run_pretraining.py --train_file wiki.txt.xz books.txt.xz --validation_file heldout.txt \
         --vocab_size 30522 --config_name mini --max_seq_length 128 --max_steps 10000 --output_dir runs/mini
@@ -15,16 +15,17 @@ BERT-Base as in the paper, on 8 GPUs (256 sequences a step; 90 % of the steps at
         --tokenizer_name vocab --config_name base --phases 128:0.9:32,512:0.1:8x4 \
         --max_steps 1000000 --warmup_steps 10000 --learning_rate 1e-4 --mixed_precision bf16 --output_dir runs/base
 
-What fits into the time at hand: python -m training plan --config_name base --hours 6
+To see what fits into the time at hand, run: python -m training plan --config_name base --hours 6
 After an interruption, the same command with --resume_from_checkpoint auto continues from the newest checkpoint.
-On SIGTERM or Ctrl-C the step is finished and a checkpoint saved (exit status 75); a second signal stops at once.
-The output folder then contains the model, tokenizer, model card, curves, run.json, metrics.jsonl, all_results.json.
+On SIGTERM or Ctrl-C, the step is finished and a checkpoint is saved (exit status 75); a second signal stops at once.
+At the end the output folder contains model, tokenizer, model card, curves, run.json, metrics.jsonl, all_results.json.
 """
 
 import sys
 from functools import partial
 
-from transformers import AutoTokenizer
+import torch
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tokenization.bert_tokenizer import write_vocab
@@ -38,22 +39,25 @@ from training.engine.invariance import verify_invariance
 from training.engine.loop import training_steps
 from training.engine.model_card import write_model_card
 from training.engine.optimizer import create_optimizer, linear_schedule
-from training.engine.phases import described, phase_at
-from training.engine.run import already_finished, report_errors, start_run
+from training.engine.phases import Phase, described, phase_at
+from training.engine.run import Run, already_finished, report_errors, start_run
 from training.engine.throughput import Throughput
 from training.pretraining import evaluation
 from training.pretraining.corpora import build_corpora
+from training.pretraining.corpus import Corpus
 from training.pretraining.early_checks import check_early
+from training.pretraining.instances import PretrainingInstances
 from training.pretraining.network import build_model
 from training.pretraining.phased_batches import instances_by_length, phase_batches, planned_phases
-from training.pretraining.text import checked_text
+from training.pretraining.text import Text, checked_text
 from training.tools import doctor
 
-# Only the class for pre-training has a pooler; without pairs of sentences it would not be trained.
+# Only BertForPreTraining has a pooler, which would not be trained without next sentence prediction.
 CLASSES = {"mlm_nsp": BertForPreTraining, "mlm": BertForMaskedLM, "ltr": BertForMaskedLM}
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Pre-train as the flags say."""
     args = parse_arguments(PretrainingArguments, argv)
     if already_finished(args):
         return
@@ -113,21 +117,29 @@ def main(argv: list[str] | None = None) -> None:
     save_results(run, model, text, results | speed.results() | {"train_steps": total_steps})
 
 
-def load_or_learn_tokenizer(run, text):
+def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokenizerBase:
+    """The tokenizer of --tokenizer_name, or one with a vocabulary that is learnt from the text and kept."""
     args = run.args
     if args.tokenizer_name:
         return AutoTokenizer.from_pretrained(args.tokenizer_name)
     case = "cased" if args.cased else "uncased"
     folder = run.output_dir / "corpus" / f"vocabulary-{args.vocab_size}-{case}-{text.checksum}"
-    if not (folder / "vocab.txt").exists():  # else learnt before an interruption, or by the main process
+    if not (folder / "vocab.txt").exists():  # it exists after an interruption, and on the other processes
         run.say(f"learning a vocabulary of {args.vocab_size:,} pieces")
         lines = (line for document in text.documents() for line in document)
         train_wordpiece(lines, args.vocab_size, output_dir=folder, do_lower_case=not args.cased)
     return AutoTokenizer.from_pretrained(folder)
 
 
-def describe(run, text, train_corpus, eval_corpus, model, phases) -> Origin:
-    """Say in run.json and on the terminal what is trained on what; return the part that a resumed run must share."""
+def describe(
+    run: Run[PretrainingArguments],
+    text: Text,
+    train_corpus: Corpus,
+    eval_corpus: Corpus,
+    model: PreTrainedModel,
+    phases: list[Phase],
+) -> Origin:
+    """Record and print what is trained on what; return the part that must be the same in a resumed run."""
     plan = described(phases, run.world_size)
     tokenizer = train_corpus.manifest["key"]["tokenizer_sha256"]
     run.describe(
@@ -147,7 +159,15 @@ def describe(run, text, train_corpus, eval_corpus, model, phases) -> Origin:
     return Origin(text.sources, tokenizer, run.facts["initial_weights"], plan if run.args.phases else None)
 
 
-def evaluate(run, step: int, model, held_out: dict, length: int, speed) -> dict[str, float]:
+def evaluate(
+    run: Run[PretrainingArguments],
+    step: int,
+    model: torch.nn.Module,
+    held_out: dict[int, PretrainingInstances],
+    length: int,
+    speed: Throughput,
+) -> dict[str, float]:
+    """Evaluate on the held-out instances of `length` tokens, and record and print the results."""
     results = evaluation.evaluate(run, model, held_out[length])
     run.log(event="eval", step=step, max_seq_length=length, **results)
     shown = ("eval_mlm_loss", "eval_mlm_accuracy", "eval_nsp_accuracy")
@@ -156,7 +176,8 @@ def evaluate(run, step: int, model, held_out: dict, length: int, speed) -> dict[
     return results
 
 
-def save_results(run, model, text, results: dict[str, float]) -> None:
+def save_results(run: Run[PretrainingArguments], model: torch.nn.Module, text: Text, results: dict[str, float]) -> None:
+    """Write the finished folder: model, curves, model card and results."""
     save_model_folder(run, model)
     if run.is_main:
         results["train_loss"] = evaluation.mean_train_loss(run.output_dir / "metrics.jsonl")

@@ -1,6 +1,6 @@
 """Fine-tune BERT to find answers: SQuAD 1.1, SQuAD 2.0, or questions in that format.
 
-With no data flags, on questions about the documentation that this Python installation carries:
+With no data flags, on built-in questions about the documentation of this Python:
 
     python run_squad.py --model_name_or_path runs/first --max_seq_length 128 --max_query_length 24 --doc_stride 64 \
         --output_dir runs/qa
@@ -15,14 +15,14 @@ SQuAD 2.0, whose questions may have no answer:
     accelerate launch run_squad.py --model_name_or_path runs/base --version_2_with_negative \
         --train_file train-v2.0.json --validation_file dev-v2.0.json --output_dir runs/squad2
 
-Random weights as a baseline: --config_name mini --tokenizer_name runs/first in place of --model_name_or_path.
-transformers' network as a control, from the same weights: --model_impl transformers.
-With --validation_file alone a fine-tuned model only answers. --resume_from_checkpoint auto goes on with a run.
+For a baseline with random weights, give --config_name mini --tokenizer_name runs/first and no --model_name_or_path.
+For a control, transformers' network with the same weights, add --model_impl transformers.
+With --validation_file alone, a fine-tuned model only answers. --resume_from_checkpoint auto continues a run.
 
-The output folder then contains the model, tokenizer, card, curves, run.json, metrics.jsonl, all_results.json, and the
-answers: predictions.json, nbest_predictions.json, answers.html to look through them in a browser, and for 2.0
-null_odds.json and span_predictions.json (answers from before the threshold). docs/squad.md explains the rest: the
-scores, files of answers, thresholds, questions to a finished model.
+At the end the output folder contains the model, tokenizer, card, curves, run.json, metrics.jsonl, all_results.json, and
+the answers: predictions.json, nbest_predictions.json, answers.html to browse them, and for SQuAD 2.0 null_odds.json and
+span_predictions.json (the answers before the threshold is applied). docs/squad.md explains the scores, the files of
+answers, the thresholds, and how to ask a finished model.
 """
 
 import copy
@@ -30,7 +30,8 @@ import dataclasses
 import sys
 from pathlib import Path
 
-from transformers import AutoTokenizer, BertConfig
+import torch
+from transformers import AutoTokenizer, BertConfig, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
@@ -40,18 +41,20 @@ from training.engine.best import deciding_metric
 from training.engine.flags import parse_arguments
 from training.engine.models import load_config
 from training.engine.predict import predict
-from training.engine.run import already_finished, check_output_dir, report_errors, start_run
+from training.engine.run import Run, already_finished, check_output_dir, report_errors, start_run
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.seeds import Setting, run_all
 from training.tasks.squad import squad_data
 from training.tasks.squad.answers import Answers, aligner, find_answers
 from training.tasks.squad.page import write_page
 from training.tasks.squad.settings import store_settings
-from training.tasks.squad.sources import load_questions
+from training.tasks.squad.sources import Data, load_questions
+from training.tasks.squad.squad_data import Question, Windows
 from training.tasks.squad.window_cache import shared_windows
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Fine-tune as the flags say: one run, or a series of runs."""
     args = parse_arguments(SquadArguments, argv)
     if already_finished(args):
         return
@@ -59,7 +62,7 @@ def main(argv: list[str] | None = None) -> None:
     squad_data.check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer)
-    data = load_questions(args)  # before start_run, so that a mistake leaves no unfinished folder
+    data = load_questions(args)  # before start_run, so that a mistake in the data leaves no unfinished folder behind
     metric = deciding_metric(args, *data.metric_names(args.version_2_with_negative), "train" in data.questions)
     setting = Setting(data.name, data.describe(), metric, data.constants())
     cache = args.cache_dir or str(Path(args.output_dir) / "features")  # one for all runs of a series
@@ -67,7 +70,9 @@ def main(argv: list[str] | None = None) -> None:
     run_all(args, setting, lambda one: run_one(one, tokenizer, config, data, setting))
 
 
-def run_one(args, tokenizer, config: BertConfig, data, setting: Setting) -> dict:
+def run_one(
+    args: SquadArguments, tokenizer: PreTrainedTokenizerBase, config: BertConfig, data: Data, setting: Setting
+) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_squad.py")
     cls, training = modeling_bert_repro.BertForQuestionAnswering, "train" in data.questions
@@ -76,12 +81,12 @@ def run_one(args, tokenizer, config: BertConfig, data, setting: Setting) -> dict
     spans.problem_type = None
     model = build_model(run, cls, spans, config, ("qa_outputs.",), training)
     windows = shared_windows(run, data.questions, tokenizer)
-    features = {split: Features(w.columns(), tokenizer.pad_token_id) for split, w in windows.items()}
+    features = {split: Features(part.columns(), tokenizer.pad_token_id) for split, part in windows.items()}
     run.describe(data=setting.facts, windows={split: len(rows) for split, rows in features.items()})
     run.say(data.summary())
     questions = data.questions["validation"]
 
-    def evaluated(model, step: int) -> tuple[dict, Answers]:
+    def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, Answers]:
         return evaluate(run, model, tokenizer, questions, windows["validation"], features["validation"], step)
 
     tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, setting.metric)
@@ -95,7 +100,15 @@ def run_one(args, tokenizer, config: BertConfig, data, setting: Setting) -> dict
     return tuned.results
 
 
-def evaluate(run, model, tokenizer, questions, windows, features, step: int) -> tuple[dict, Answers]:
+def evaluate(
+    run: Run[SquadArguments],
+    model: torch.nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    questions: list[Question],
+    windows: Windows,
+    features: Features,
+    step: int,
+) -> tuple[dict, Answers]:
     """Answer the validation questions; return the official scores and the answers."""
     args = run.args
     logits = predict(run, model, features, args.per_device_eval_batch_size, per_token=True)

@@ -7,8 +7,8 @@ SWAG from the official files (train.csv and val.csv of its release), or from the
     python run_swag.py --model_name_or_path runs/base --dataset_name allenai/swag --dataset_config_name regular \
         --output_dir runs/swag
 
-Your own: a .csv, .tsv or .jsonl with the columns sent1 (the context), ending0, ending1 and so on (two or more), label
-(the number of the right ending) and, if all endings begin alike, sent2 (how they begin).
+Your own files are .csv, .tsv or .jsonl with the columns sent1 (the context), ending0, ending1 and so on (two or more),
+label (the number of the right ending) and, if all endings begin with the same words, sent2 (these words).
 
 Random weights as a baseline, and transformers' network as a control:
 
@@ -17,14 +17,16 @@ Random weights as a baseline, and transformers' network as a control:
     python run_swag.py --model_impl transformers --model_name_or_path runs/base --train_file train.csv \
         --validation_file val.csv --output_dir runs/control
 
-Without --train_file a fine-tuned model is only evaluated. --resume_from_checkpoint auto goes on with a run.
-<split>_predictions.csv, of validation and --test_file, holds the ending chosen and the probability of each.
+Without --train_file, a fine-tuned model is only evaluated. --resume_from_checkpoint auto continues a run.
+For validation and --test_file, <split>_predictions.csv contains the chosen ending and the probability of each ending.
 """
 
 import copy
 import sys
 
-from transformers import AutoTokenizer, BertConfig
+import numpy as np
+import torch
+from transformers import AutoTokenizer, BertConfig, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
@@ -33,20 +35,21 @@ from training.engine.best import deciding_metric
 from training.engine.flags import parse_arguments
 from training.engine.models import load_config
 from training.engine.predict import predict
-from training.engine.run import already_finished, check_output_dir, report_errors, start_run
+from training.engine.run import Run, already_finished, check_output_dir, report_errors, start_run
 from training.tasks import swag
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.seeds import Setting, run_all
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Fine-tune as the flags say: one run, or a series of runs."""
     args = parse_arguments(SwagArguments, argv)
     if already_finished(args):
         return
     check_output_dir(args)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer, label_at_cls=True)
-    # Before start_run, so that a mistake in the data leaves no unfinished output folder behind.
+    # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = swag.load_data(args)
     metric = deciding_metric(args, ["eval_accuracy", "eval_loss"], "eval_accuracy", "train" in data.splits)
     setting = Setting(data.name, data.describe(), metric, data.constants())
@@ -54,7 +57,14 @@ def main(argv: list[str] | None = None) -> None:
     run_all(args, setting, lambda one: run_one(one, tokenizer, config, data, setting, features))
 
 
-def run_one(args, tokenizer, config: BertConfig, data: swag.Data, setting: Setting, features: dict) -> dict:
+def run_one(
+    args: SwagArguments,
+    tokenizer: PreTrainedTokenizerBase,
+    config: BertConfig,
+    data: swag.Data,
+    setting: Setting,
+    features: dict[str, swag.ChoiceFeatures],
+) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_swag.py")
     one_score = copy.deepcopy(config)  # every choice gets one score, whatever the labels of the checkpoint were
@@ -64,7 +74,7 @@ def run_one(args, tokenizer, config: BertConfig, data: swag.Data, setting: Setti
     run.describe(data=setting.facts)
     run.say(data.summary())
 
-    def evaluated(model, step: int, split: str = "validation"):
+    def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, np.ndarray | None]:
         return evaluate(run, model, data, features, step, split) if split in features else ({}, None)
 
     tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, setting.metric)
@@ -81,7 +91,14 @@ def run_one(args, tokenizer, config: BertConfig, data: swag.Data, setting: Setti
     return tuned.results
 
 
-def evaluate(run, model, data, features, step: int, split: str):
+def evaluate(
+    run: Run[SwagArguments],
+    model: torch.nn.Module,
+    data: swag.Data,
+    features: dict[str, swag.ChoiceFeatures],
+    step: int,
+    split: str,
+) -> tuple[dict, np.ndarray]:
     """Choose endings in a split; return the accuracy and the loss ({} if it has no labels) and the logits."""
     part = data.splits[split]
     outputs = predict(run, model, features[split], run.args.per_device_eval_batch_size)

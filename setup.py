@@ -1,3 +1,5 @@
+"""The distribution modeling-bert-repro: the three packages and the scripts."""
+
 import ast
 from pathlib import Path
 
@@ -7,7 +9,7 @@ HERE = Path(__file__).parent
 
 
 def version() -> str:
-    """`modeling_bert_repro.__version__`, read from the source: importing the package would need torch."""
+    """`modeling_bert_repro.__version__`, read from the source because importing the package needs torch."""
     file = HERE / "modeling_bert_repro" / "__init__.py"
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__version__"]:
@@ -25,7 +27,7 @@ setup(
     license_files=["LICENSE"],
     packages=find_packages(include=["modeling_bert_repro", "tokenization", "tokenization.*", "training", "training.*"]),
     package_data={"": ["py.typed", "*.json"]},
-    # Beside the packages, where `python -m training plan` looks for the script that it times.
+    # The scripts are installed beside the packages, where `python -m training plan` looks for the one that it times.
     py_modules=["extract_features", *sorted(path.stem for path in HERE.glob("run_*.py"))],
     python_requires=">=3.11,<3.14",
     install_requires=[

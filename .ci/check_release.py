@@ -1,8 +1,8 @@
-"""What .ci/release asks of a built wheel. The last two run in a clean environment in which it is installed.
+"""The checks of .ci/release for a built wheel. The last two run in a clean environment in which it is installed.
 
-python .ci/check_release.py files SOURCE WHEEL OTHER_WHEEL    # the wheel is complete, and equal to the other one
-python -P .ci/check_release.py library                        # without any extra: a checkpoint loads, saves, loads
-python -P .ci/check_release.py training                       # with the train extra: every module can be imported
+python .ci/check_release.py files SOURCE WHEEL OTHER_WHEEL    # the wheel is complete and equal to the other one
+python -P .ci/check_release.py library                        # without extras: a checkpoint can be loaded and saved
+python -P .ci/check_release.py training                       # with the extra "train": every module can be imported
 """
 
 import importlib
@@ -15,11 +15,15 @@ PACKAGES = ("modeling_bert_repro", "tokenization", "training")
 
 
 def scripts(source: Path) -> set[str]:
+    """The names of the scripts in a folder."""
     return {path.name for path in (*source.glob("run_*.py"), source / "extract_features.py")}
 
 
 def files(source: str, wheel: str, other: str) -> None:
-    """Raises ValueError for a wheel that lacks a file of the packages, and for two wheels that differ."""
+    """Raise ValueError unless the wheel has exactly the files of the packages and the two wheels are equal.
+
+    The other wheel was built directly from SOURCE, the first one from the sdist.
+    """
     root = Path(source)
     expected = {
         str(path.relative_to(root))
@@ -40,20 +44,23 @@ def files(source: str, wheel: str, other: str) -> None:
         )
     if found != again:
         differing = sorted(name for name in found.keys() | again.keys() if found.get(name) != again.get(name))
-        raise ValueError(f"{wheel}: built from the sdist it differs from {other} in {differing}; see MANIFEST.in")
-    print(f"{Path(wheel).name}: {len(inside)} files, the same from the sdist")
+        raise ValueError(
+            f"{wheel}: it was built from the sdist and differs from {other} in {differing}; see MANIFEST.in"
+        )
+    print(f"{Path(wheel).name}: {len(inside)} files, the same whether built from the sdist or from the source")
 
 
 def check_installed(module: object) -> None:
+    """Raise ValueError if a module was imported from elsewhere than the running environment."""
     file = str(getattr(module, "__file__", None))
     if not file.startswith(sys.prefix):
         raise ValueError(
-            f"expected the installed package in {sys.prefix}, got {file}; run this with python -P elsewhere"
+            f"expected the installed package in {sys.prefix}, got {file}; run this with python -P in another folder"
         )
 
 
 def library() -> None:
-    """A checkpoint of transformers' opens as our class; saved again it opens as both, with the same outputs."""
+    """Check that a checkpoint of transformers opens as our class and, saved again, as both, with equal outputs."""
     import torch
     import transformers
 
@@ -85,7 +92,7 @@ def library() -> None:
 
 
 def training() -> None:
-    """Every module of the packages and every script is importable, and the versions agree."""
+    """Check that every module of the packages and every script can be imported, and that the versions are equal."""
     import modeling_bert_repro
     import training as package
 
@@ -101,8 +108,10 @@ def training() -> None:
 
 
 def folder(package: str) -> Path:
+    """The folder of an installed package."""
     return Path(str(importlib.import_module(package).__file__)).parent
 
 
 if __name__ == "__main__":
-    {"files": files, "library": library, "training": training}[sys.argv[1]](*sys.argv[2:])
+    _, check, *arguments = sys.argv
+    {"files": files, "library": library, "training": training}[check](*arguments)

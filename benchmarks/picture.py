@@ -2,20 +2,27 @@
 
     python benchmarks/picture.py step_cpu.json speed.png
 
-A bar is the median ratio to transformers' speed; its whisker reaches from the smallest to the largest ratio. The
-picture leaves out the smallest cases, in which both are equally fast, and peak memory, of which less is better.
+A bar is the median ratio to transformers' speed; its whisker reaches from the smallest to the largest ratio. The words
+beside it say how the batches of transformers' BERT were padded. The picture leaves out the smallest cases, in which
+both are equally fast, and peak memory, of which less is better.
 """
 
 import argparse
 import json
+import sys
 from pathlib import Path
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.tables import in_words
+from training.engine.curves import BLUE, DPI, GREY, INK, LIGHT_GREY, SKY, TITLE, WIDTH, dress
+
 GROUPS = ("pretraining", "finetuning", "inference")
-COLOURS = {"padded to the longest": "#56A0D3", "rows of like length": "#B5B5B5"}  # blue for the others
-NAMES = {"stock": "stock", "stock, padded to the longest": "padded to the longest row of a random batch"}
+COLOURS = {"padded to the longest": SKY, "rows of like length": LIGHT_GREY}  # blue for the others
+NAMES = {"stock": "", "stock, padded to the longest": "padded to the longest row"}
 
 
 def draw(record: dict, path: Path) -> None:
@@ -23,15 +30,16 @@ def draw(record: dict, path: Path) -> None:
     rows = [row for row in record["results"] if row["group"] in GROUPS]
     if not rows:
         raise ValueError("the record holds no ratio of speeds; run benchmarks/step.py first")
-    figure = Figure(figsize=(9.2, 0.36 * len(rows) + 1.8), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 0.34 * len(rows) + 1.8), layout="constrained")
     FigureCanvasAgg(figure)
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)
     axes = figure.subplots()
     places, place, last = {}, 0.0, None
     for row in rows:
-        place += 0.6 * (last is not None and row["workload"] != last)
+        place += 0.8 * (last is not None and row["workload"] != last)
         low, high = (abs(limit - row["ratio"]) for limit in row["ratio_range"])
-        colour = next((c for ending, c in COLOURS.items() if row["against"].endswith(ending)), "#0072B2")
-        whisker = {"xerr": [[low], [high]], "error_kw": {"elinewidth": 1, "ecolor": "#333333"}}
+        colour = next((c for ending, c in COLOURS.items() if row["against"].endswith(ending)), BLUE)
+        whisker = {"xerr": [[low], [high]], "error_kw": {"elinewidth": 1.2, "ecolor": INK}}
         axes.barh(place, row["ratio"], height=0.8, color=colour, **whisker)
         peer = NAMES.get(row["against"], row["against"].removeprefix("stock, "))
         axes.annotate(
@@ -40,23 +48,26 @@ def draw(record: dict, path: Path) -> None:
             xytext=(6, 0),
             textcoords="offset points",
             va="center",
-            fontsize=9,
-            color="#333333",
+            fontsize=10,
+            color=INK,
         )
         places.setdefault(row["workload"], []).append(place)
         place, last = place + 1, row["workload"]
-    axes.axvline(1, color="#333333", linewidth=0.8, linestyle="--")
-    axes.set_yticks([sum(where) / len(where) for where in places.values()], list(places))
+    machine = f"{record['device']}, {record['threads']} threads, {record['dtype']}, torch {record['versions']['torch']}"
+    dress(
+        axes,
+        f"{machine}\nBeside each bar: how the batches of transformers' BERT are padded",
+        below="speed in real tokens a second, divided by the speed of transformers' BERT",
+    )
+    figure.suptitle("How many times as fast as transformers' BERT", **TITLE)
+    axes.grid(visible=False)
+    axes.axvline(1, color=INK, linewidth=0.9, linestyle="--")
+    names = [in_words(workload).replace(", ", "\n", 1) for workload in places]
+    axes.set_yticks([sum(where) / len(where) for where in places.values()], names, color=GREY)
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.45 * max(row["ratio_range"][1] for row in rows))
-    axes.set_xlabel("times the speed of transformers' BERT, in real tokens a second", color="#555555")
-    machine = f"{record['device']}, {record['threads']} threads, {record['dtype']}"
-    axes.set_title(f"{machine}, torch {record['versions']['torch']}", fontsize=9.5, loc="left", color="#555555")
-    axes.tick_params(length=0)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
+    axes.set_xlim(0, 1.25 * max(row["ratio_range"][1] for row in rows))
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+    figure.savefig(path, dpi=DPI)
 
 
 def main(argv: list[str] | None = None) -> None:

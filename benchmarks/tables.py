@@ -3,12 +3,13 @@
     python benchmarks/tables.py step_cpu.json                           # a record of benchmarks/results/
     python benchmarks/tables.py docs/runs/mini-14000:1000,14000         # held-out scores of a pre-training run, by step
 
-Each record makes its own table; several runs share a table. tests/test_figures.py compares the text of a page between
-<!-- python benchmarks/tables.py NAME --> and <!-- end --> with the output of this command.
+Each record makes its own table; several runs share a table. tests/project/test_figures.py compares the text of a page
+between <!-- python benchmarks/tables.py NAME --> and <!-- end --> with the output of this command.
 """
 
 import argparse
 import json
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -23,6 +24,23 @@ def markdown(head: Iterable[str], rows: Iterable[Iterable[str]], text_columns: i
     return "".join(f"|{'|'.join(row)}|\n" if row is lines[1] else f"| {' | '.join(row)} |\n" for row in lines)
 
 
+# What the records of benchmarks/step.py call a workload, and how the pages say it; applied in this order.
+WORDS = (
+    (r"\b(tiny|mini|small|medium|base|large)\b", lambda match: f"BERT-{match[1].capitalize()}"),
+    (r" (?:mrpc|sst2|squad) (?:train|dev)\b", lambda match: f" on {TASKS[match[0].split()[0]]}"),
+    (r"\bbatch (\d+)", r"batches of \1"),
+    (r"(\d+) x (\d+)", r"\1 rows of \2 tokens"),
+)
+TASKS = {"mrpc": "MRPC", "sst2": "SST-2", "squad": "SQuAD"}
+
+
+def in_words(workload: str) -> str:
+    """The name of a workload in words: "fine-tuning on MRPC, BERT-Small, batches of 32"."""
+    for pattern, words in WORDS:
+        workload = re.sub(pattern, words, workload)
+    return workload
+
+
 def steps(record: dict) -> str:
     """The table of step_<device>.json."""
     rows = []
@@ -32,9 +50,13 @@ def steps(record: dict) -> str:
         spread = "" if memory else "{:.2f} to {:.2f}".format(*row["ratio_range"])
         ratio = f"{row['ratio']:.2f}" + (" of the bytes" if memory else "")
         share = f"{row['share_of_matrix_peak']:.0%}".replace("%", " %") if "share_of_matrix_peak" in row else ""
-        rows.append([row["workload"], against, ratio, spread, str(row.get("ratio_target", "")), share])
-    head = ("", "against transformers' BERT", "times as fast", "range", "aim", "share of the matrix peak")
+        rows.append([in_words(row["workload"]), against, ratio, spread, str(row.get("ratio_target", "")), share])
+    head = ("workload", "against transformers' BERT", "times as fast", "range", "aim", "share of the matrix peak")
     return markdown(head, rows, 2)
+
+
+TEXTS = {"wiki_heldout.txt": "held-out Wikipedia", "books_heldout.txt": "held-out novels"}
+OWNERS = {"google": "Google's"}
 
 
 def vocabulary(record: dict) -> str:
@@ -42,7 +64,8 @@ def vocabulary(record: dict) -> str:
     rows = []
     for row in record["results"]:
         shares = [f"{100 * row[key]:.{digits}f}" for key, digits in (("whole_share", 2), ("unknown_share", 4))]
-        rows.append([row["text"], row["vocab"], f"{row['words']:,}", f"{row['pieces_per_word']:.4f}", *shares])
+        names = [TEXTS.get(row["text"], row["text"]), OWNERS.get(row["vocab"], row["vocab"])]
+        rows.append([*names, f"{row['words']:,}", f"{row['pieces_per_word']:.4f}", *shares])
     return markdown(("text", "vocabulary", "words", "pieces per word", "words kept whole, %", "[UNK], %"), rows, 2)
 
 
@@ -71,18 +94,21 @@ def data(record: dict) -> str:
     peak, plan_large = large["peak_rss_mb"], large["plan"]["wall_s"]
     rows = [
         ("building the corpus, from .xz to disk: seconds", f"{build['build_corpus']['wall_s']:.1f}"),
-        ("the same, million tokens a second", f"{speed:.2f}"),
-        ("the same, per cent of the speed of the bare tokenizers library", f"{100 * build['ratio_wall']:.0f}"),
-        ("building a corpus ten times as large: million tokens", f"{large['text']['tokens'] / 1e6:.1f}"),
-        ("the same, seconds", f"{large['build']['wall_s']:.0f}"),
-        ("the same, peak memory in MB", str(peak["after_build"])),
-        ("of it for the imports, MB", str(peak["before"])),
+        ("building the corpus: million tokens a second", f"{speed:.2f}"),
         (
-            "plan and order of an epoch, length 128: CPU seconds a million sentences",
+            "building the corpus: per cent of the speed of the tokenizers library alone",
+            f"{100 * build['ratio_wall']:.0f}",
+        ),
+        ("a corpus ten times as large: million tokens", f"{large['text']['tokens'] / 1e6:.1f}"),
+        ("a corpus ten times as large: seconds to build it", f"{large['build']['wall_s']:.0f}"),
+        ("a corpus ten times as large: peak memory in MB", str(peak["after_build"])),
+        ("peak memory after the imports alone, MB", str(peak["before"])),
+        (
+            "plan and order of an epoch at length 128: CPU seconds for a million sentences",
             str(plan["plan_cpu_s_per_million"]),
         ),
-        ("the same, MB a million sentences", str(plan["plan_mb_per_million"])),
-        ("plan of the large corpus: seconds", f"{plan_large:.1f}"),
+        ("plan and order of an epoch at length 128: MB for a million sentences", str(plan["plan_mb_per_million"])),
+        ("a corpus ten times as large: seconds to plan an epoch", f"{plan_large:.1f}"),
         *((f"ready batches, {what}: million tokens a second and core", str(batches[key])) for what, key in BATCHES),
     ]
     return markdown(("what", "measured"), rows)

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Shows offline what pre-training is worth, on the documentation of this Python installation: learn a vocabulary,
+# Show offline what pre-training is worth, on the documentation of this Python installation: learn a vocabulary,
 # pre-train, fine-tune on sentence pairs and on questions, and repeat the fine-tuning from random weights.
 #   make demo            or, with the requirements installed:  DEMO_DIR=demo bash examples/demo.sh
-# If it was stopped, start it again: finished parts are kept, and the interrupted part continues.
+# If the demo is stopped, start it again: finished parts are kept, and the interrupted part continues.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 OUT=${DEMO_DIR:-demo} STEPS=${DEMO_STEPS:-2000} EXAMPLES=${DEMO_EXAMPLES:-4000}
 export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=true TRANSFORMERS_VERBOSITY=error
 
-part() { # part NAME SCRIPT FLAGS...: run the script with output to $OUT/NAME, unless that run has finished
+part() { # part NAME SCRIPT FLAGS...: run the script with $OUT/NAME as its output folder, unless that run is finished
   local folder=$OUT/$1 script=$2
   shift 2
   [ -f "$folder/all_results.json" ] && return
@@ -17,10 +17,10 @@ part() { # part NAME SCRIPT FLAGS...: run the script with output to $OUT/NAME, u
   python "$script" --output_dir "$folder" --resume_from_checkpoint auto "$@"
 }
 
-echo "== The pre-training comes first and says after 20 steps how long it will take on this machine."
-echo "== The four fine-tuning runs after it take about two thirds of that time together."
+echo "== The pre-training comes first. After 20 steps it prints how long it will take on this machine."
+echo "== The four fine-tuning runs that follow take about two thirds of that time in total."
 
-# The smallest network, because in five minutes more steps help more than more layers.
+# This is the smallest network: within minutes, more steps help more than more layers.
 part pretrained run_pretraining.py --config_name tiny --max_seq_length 64 --per_device_train_batch_size 64 \
   --max_steps "$STEPS" --learning_rate 2e-3 --warmup_steps 0.1 --eval_steps 500 --logging_steps 50 --save_steps 500
 
@@ -38,13 +38,13 @@ python -m training report "$OUT"/{pretrained,pair-random,pair-pretrained,answers
   --output_dir "$OUT/report"
 cat <<END
 
-The pre-trained model is the folder $OUT/pretrained. Any Hugging Face tool opens it:
+The pre-trained model is in the folder $OUT/pretrained. Any Hugging Face tool opens it:
 
     from transformers import pipeline
     fill_mask = pipeline("fill-mask", model="$OUT/pretrained")
     print([guess["token_str"] for guess in fill_mask("Return the [MASK] of the array.")])
 
-prints here:
+This program prints:
 END
 python - <<END
 from transformers import pipeline

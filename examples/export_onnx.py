@@ -14,6 +14,7 @@ from transformers import AutoTokenizer
 
 from modeling_bert_repro import BertForSequenceClassification
 
+# The last text is not used for the export, so the comparison includes another batch size and length.
 TEXTS = ["One short sentence.", "A longer one, so that the first is padded.", "This one was not there at the export."]
 
 

@@ -27,7 +27,6 @@ print(tokenizer.decode(encoded["input_ids"]))
 start, end = encoded["offset_mapping"][encoded.input_ids.index(tokenizer.sep_token_id) + 1]
 print(f"the second text begins with {text[start:end]!r}")
 
-reference = FullTokenizer(
-    Path(folder) / "vocab.txt"
-)  # the same algorithm in plain Python, easy to read and to compare with
+# The reference is the same algorithm in plain Python, which is easy to read.
+reference = FullTokenizer(Path(folder) / "vocab.txt")
 assert reference.tokenize(text) == tokenizer.tokenize(text)

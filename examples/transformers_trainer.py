@@ -12,6 +12,7 @@ from modeling_bert_repro import BertForMaskedLM
 
 
 def main(folder: str, new_folder: str) -> None:
+    """Train the model in ``folder`` for 8 steps and save it in ``new_folder``."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     encoded = tokenizer(list(topics.values())[:64], truncation=True, max_length=64, return_token_type_ids=False)
     arguments = TrainingArguments(

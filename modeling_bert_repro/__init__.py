@@ -1,4 +1,4 @@
-"""BERT written out on torch, speaking transformers' language: the eight classes, and `register()`."""
+"""BERT in plain torch with the interface of transformers: eight model classes, and `register()`."""
 
 import transformers
 
@@ -18,7 +18,7 @@ from .pretraining_heads import (
     BertForPreTrainingOutput,
 )
 
-__version__ = "0.1.0"  # the one place: setup.py and training read it here
+__version__ = "0.1.0"  # written only here; setup.py and training read it
 
 __all__ = [
     "BertForMaskedLM",
@@ -38,9 +38,9 @@ __all__ = [
 def register() -> None:
     """Make transformers' Auto classes return these classes for every `bert` config, in this process only.
 
-    Never called on import: it changes what BERT is for everything else in the process.
+    It is never called on import, because it replaces BERT for all other code in the process.
     """
     for auto_class, reference in AUTO_MAP.items():
         own_class = getattr(heads, reference.partition(".")[2])
-        # The public `AutoModel.register` silently ignores transformers' own config classes in versions around 5.17.
+        # Around version 5.17, the public `AutoModel.register` silently ignores transformers' own config classes.
         getattr(transformers, auto_class)._model_mapping._extra_content[transformers.BertConfig] = own_class

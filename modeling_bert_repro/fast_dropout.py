@@ -77,7 +77,7 @@ class BertDropout(nn.Dropout):
 class DropoutAttention(torch.autograd.Function):
     """Attention with dropout: dropout(softmax(scores)) times value.
 
-    Of the (B, N, L, L) tensors only the softmax and a bool mask are kept for the backward pass. A few sequences are
+    Only two tensors (B, N, L, L) are kept for the backward pass: the softmax and a bool mask. A few sequences are
     processed at a time, so that intermediate results are still in the cache when they are read again.
     """
 
@@ -94,10 +94,10 @@ class DropoutAttention(torch.autograd.Function):
         ctx.scaling, ctx.scale = scaling, STEPS / (STEPS - dropped)
         masks = repeat(None) if mask is None else mask.expand(size[0], -1, -1, -1).split(ctx.rows)
         contexts, weights, kept = [], [], []
-        for q, k, v, attended in zip(*(part.split(ctx.rows) for part in (query, key, value)), masks):
-            weights.append(attention_weights(torch.matmul(q * scaling, k.transpose(2, 3)), attended))
+        for queries, keys, values, attended in zip(*(part.split(ctx.rows) for part in (query, key, value)), masks):
+            weights.append(attention_weights(torch.matmul(queries * scaling, keys.transpose(2, 3)), attended))
             kept.append(draw(weights[-1].shape, dropped))
-            contexts.append(torch.matmul(kept[-1].to(weights[-1].dtype).mul_(weights[-1]).to(v.dtype), v))
+            contexts.append(torch.matmul(kept[-1].to(weights[-1].dtype).mul_(weights[-1]).to(values.dtype), values))
         ctx.mask = mask
         ctx.save_for_backward(query, key, value, *weights, *kept)
         return joined(contexts).mul_(ctx.scale)
@@ -107,33 +107,33 @@ class DropoutAttention(torch.autograd.Function):
         """The gradients of query, key and value (B, N, L, D) from that of the context (B, N, L, D)."""
         states = ctx.saved_tensors
         blocks = (len(states) - 3) // 2
-        if torch.is_grad_enabled():  # create_graph=True: recompute with torch's operations and the same masks
+        if torch.is_grad_enabled():  # create_graph=True: recomputed with torch's operations and the same masks
             query, key, value = states[:3]
             weights = attention_weights(torch.matmul(query * ctx.scaling, key.transpose(2, 3)), ctx.mask)
             kept = torch.cat(states[3 + blocks :]).to(weights.dtype) * ctx.scale
             context = torch.matmul((weights * kept).to(value.dtype), value)
             return *torch.autograd.grad(context, states[:3], gradient, create_graph=True), None, None, None
         columns = (gradient, *states[:3])
-        found: tuple[list[Tensor], ...] = ([], [], [])
-        for g, q, k, v, weights, kept in zip(
+        query_gradients: list[Tensor] = []
+        key_gradients: list[Tensor] = []
+        value_gradients: list[Tensor] = []
+        for gradients, queries, keys, values, weights, kept in zip(
             *(column.split(ctx.rows) for column in columns), states[3 : 3 + blocks], states[3 + blocks :]
         ):
-            g, share = g * ctx.scale, kept.to(weights.dtype)
-            slope = torch.matmul(g, v.transpose(2, 3)).to(weights.dtype).mul_(share)
-            slope = torch._softmax_backward_data(slope, weights, -1, weights.dtype).to(q.dtype)
-            dropped = share.mul_(weights).to(v.dtype)
-            found[0].append(torch.matmul(slope, k).mul_(ctx.scaling))
-            found[1].append(torch.matmul(slope.transpose(2, 3), q * ctx.scaling))
-            found[2].append(torch.matmul(dropped.transpose(2, 3), g))
-        return *map(joined, found), None, None, None
+            gradients, factors = gradients * ctx.scale, kept.to(weights.dtype)
+            slopes = torch.matmul(gradients, values.transpose(2, 3)).to(weights.dtype).mul_(factors)
+            slopes = torch._softmax_backward_data(slopes, weights, -1, weights.dtype).to(queries.dtype)
+            dropped = factors.mul_(weights).to(values.dtype)
+            query_gradients.append(torch.matmul(slopes, keys).mul_(ctx.scaling))
+            key_gradients.append(torch.matmul(slopes.transpose(2, 3), queries * ctx.scaling))
+            value_gradients.append(torch.matmul(dropped.transpose(2, 3), gradients))
+        return joined(query_gradients), joined(key_gradients), joined(value_gradients), None, None, None
 
 
 def attention_weights(scores: Tensor, attended: Tensor | None) -> Tensor:
     """Softmax of scores (B, N, L, L) over the positions where `attended` (bool; None for all) is True.
 
-    The scores are overwritten.
-
-    Queries that attend to no position get weights of 0, as in sdpa.
+    The scores are overwritten. Queries that attend to no position get weights of 0, as in sdpa.
     """
     if attended is None:
         return F.softmax(scores, dim=-1)
@@ -145,7 +145,8 @@ def attention_weights(scores: Tensor, attended: Tensor | None) -> Tensor:
 def joined(parts: list[Tensor]) -> Tensor:
     """(B, N, L, D) from its blocks of sequences, with the memory layout of (B, L, N, D), which the linear layers use.
 
-    A single block is returned as it is."""
+    A single block is returned unchanged.
+    """
     return parts[0] if len(parts) == 1 else torch.cat([part.transpose(1, 2) for part in parts]).transpose(1, 2)
 
 
@@ -160,9 +161,10 @@ def fast_dropout_attention(
     keep_weights: bool = True,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention by separate operations, like sdpa on a CPU with dropout.
+    """Attention in separate operations with fast dropout; scores and softmax are computed as by sdpa on a CPU.
 
-    Returns the context (B, L, N, D) and the weights (B, N, L, L); None for the weights if `DropoutAttention` ran."""
+    Returns the context (B, L, N, D) and the weights (B, N, L, L); the weights are None if `DropoutAttention` was used.
+    """
     size, dropped = query.shape[:3].numel() * key.shape[2], round(dropout * STEPS)
     additive = None if attention_mask is None or attention_mask.dtype == torch.bool else attention_mask
     if not keep_weights and additive is None and size >= SMALLEST and 0 < dropped < STEPS:

@@ -23,7 +23,7 @@ from .unpadding import Tokens, attend_unpadded, find_tokens, packed_tokens
 if TYPE_CHECKING:
     from .modeling_bert import AttentionFunction, BertModel, BertSelfAttention, HeadReads
 
-# With less padding than this share, the gain is smaller than the noise in the time of a step (docs/lab/performance.md).
+# If the share of padding is below this, the gain is smaller than the noise of a step's time (docs/lab/performance.md).
 SMALLEST_SHARE = 0.1
 
 
@@ -182,5 +182,5 @@ def choose_attention(
 
 
 def choose_dropout(p: float, config: BertConfig) -> nn.Dropout:
-    """torch's dropout, which in training reads `config.fast_dropout` at every call."""
+    """torch's dropout with probability p; in training it reads `config.fast_dropout` at every call."""
     return BertDropout(p, config)

@@ -1,6 +1,7 @@
 """The heads of fine-tuning (section 4): sequences, tokens, multiple choice, question answering.
 
-Every forward takes `unpad_inputs` and tells the encoder what it reads, as in pretraining_heads.py.
+Every forward accepts `unpad_inputs` and tells the encoder what it reads, as in pretraining_heads.py. Arguments without
+a description are those of `BertModel.forward`; `num_items_in_batch` is explained in losses.py.
 Shapes: B batch, L length, H hidden size, C classes.
 """
 
@@ -22,7 +23,7 @@ from .modeling_bert import POOLED_ONLY, BertModel, HeadReads, only_input
 from .pretrained import BertPreTrainedModel, UnpadInputs
 from .pretraining_heads import BertForMaskedLM, BertForNextSentencePrediction, BertForPreTraining
 
-# A saved folder names this file for every class (see AUTO_MAP).
+# The config of a saved folder refers to this file for every class (see AUTO_MAP).
 __all__ = [
     "BertForMaskedLM",
     "BertForMultipleChoice",
@@ -36,12 +37,12 @@ __all__ = [
 
 
 def count_labels(config: BertConfig) -> int:
-    """C. transformers declares that `num_labels` may be None, which it is only until a config has been made."""
+    """The number of classes C, without the None that transformers' declaration of `num_labels` allows."""
     return cast("int", config.num_labels)
 
 
 def classifier_dropout(config: BertConfig) -> nn.Dropout:
-    """Dropout before the classifier: `config.classifier_dropout`, by default the hidden layers' probability."""
+    """Dropout before the classifier, with `config.classifier_dropout` or, if unset, `config.hidden_dropout_prob`."""
     own = config.classifier_dropout
     return nn.Dropout(config.hidden_dropout_prob if own is None else own)
 
@@ -70,8 +71,8 @@ class BertForSequenceClassification(BertPreTrainedModel):
         unpad_inputs: UnpadInputs = None,
         **kwargs: Any,
     ) -> tuple[Tensor, ...] | SequenceClassifierOutput:
-        """labels: see `classification_loss`. As in transformers, the first labelled call settles an unset
-        `config.problem_type`, by which a pipeline later chooses between softmax, sigmoid and the plain score.
+        """labels: see `classification_loss`. As in transformers, the first call with labels sets `config.problem_type`
+        if it is unset; pipelines choose by it between softmax, sigmoid and the raw score.
         """
         outputs = self.bert(
             input_ids,
@@ -164,7 +165,7 @@ class BertForMultipleChoice(BertPreTrainedModel):
         unpad_inputs: UnpadInputs = None,
         **kwargs: Any,
     ) -> tuple[Tensor, ...] | MultipleChoiceModelOutput:
-        """Inputs have one more dimension than elsewhere, (B, choices, L); labels: (B,) of choice indices."""
+        """Inputs have one more dimension than in other heads, (B, choices, L); labels: (B,) indices of choices."""
         choices = only_input(input_ids, inputs_embeds).shape[1]
         outputs = self.bert(
             flat_choices(input_ids),
@@ -208,9 +209,10 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         unpad_inputs: UnpadInputs = None,
         **kwargs: Any,
     ) -> tuple[Tensor, ...] | QuestionAnsweringModelOutput:
-        """start_positions, end_positions: (B,). As in transformers, L and beyond are ignored and below 0 counts as 0.
-        The loss is the mean of the start's and the end's, softmax over all L positions as in transformers; with
-        unpad_inputs True or "auto" over the real ones, as logits at padding are then the lowest number of their type.
+        """start_positions, end_positions: (B,) token indices. As in transformers, indices of L or more are ignored
+        and negative ones count as 0. The loss is the mean of the cross-entropies of start and end. Their softmax is
+        over all L positions, as in transformers; with unpad_inputs True or "auto" it is over the real tokens, because
+        the logits at padding are then set to the lowest number of their type.
         """
         outputs = self.bert(
             input_ids,
@@ -223,7 +225,7 @@ class BertForQuestionAnswering(BertPreTrainedModel):
             **kwargs,
         )
         logits = self.qa_outputs(outputs.last_hidden_state)
-        # Whether or not padding was computed this time: the loss must not depend on it.
+        # This is done whether or not padding was computed in this call, so that the loss does not depend on it.
         if self.find_switch(unpad_inputs) and attention_mask is not None and attention_mask.dim() == 2:
             logits = logits.masked_fill(attention_mask.unsqueeze(-1) == 0, torch.finfo(logits.dtype).min)
         start_logits, end_logits = logits.unbind(-1)

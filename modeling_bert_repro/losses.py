@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 IGNORED = -100
-LARGE = 1 << 20  # logits; for fewer, torch's function is fast enough
-BLOCK = 1 << 17  # logits that are processed at a time, so that they stay in the cache of a core
+LARGE = 1 << 20  # number of logits; below it, torch's function is fast enough
+BLOCK = 1 << 17  # number of logits that are processed at a time, so that they stay in the cache of a core
 Count = int | Tensor | None
 ProblemType = Literal["regression", "single_label_classification", "multi_label_classification"]
 
@@ -32,7 +32,7 @@ def per_item(total: Tensor, count: int | Tensor) -> Tensor:
 
 
 def at_least_float32(logits: Tensor) -> Tensor:
-    """Cast fp16 and bf16 logits to float32, because sums over many items overflow or lose digits; leave other types."""
+    """Cast fp16 and bf16 logits to float32, in which sums over many items are exact enough; leave other types."""
     return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
 
 
@@ -48,33 +48,34 @@ class LargeCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor, ignored: int) -> Tensor:
         """The sum over the items of logits (M, V) whose label in labels (M,) is not `ignored`."""
-        counts = labels != ignored
-        targets = labels.where(counts, 0).long().unsqueeze(1)
+        labelled = labels != ignored
+        targets = labels.where(labelled, 0).long().unsqueeze(1)
         ctx.rows = max(1, BLOCK // logits.shape[1])
-        sizes = torch.cat([at_least_float32(block).logsumexp(1) for block in logits.split(ctx.rows)])
-        ctx.save_for_backward(logits, targets, counts, sizes)
-        return (sizes - logits.gather(1, targets).squeeze(1)).where(counts, 0).sum()
+        log_sums = torch.cat([at_least_float32(block).logsumexp(1) for block in logits.split(ctx.rows)])
+        ctx.save_for_backward(logits, targets, labelled, log_sums)
+        return (log_sums - logits.gather(1, targets).squeeze(1)).where(labelled, 0).sum()
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         """The gradient of the logits (M, V): softmax minus the one-hot label, and 0 for items without a label."""
-        logits, targets, counts, sizes = ctx.saved_tensors
+        logits, targets, labelled, log_sums = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph=True
-            shares = at_least_float32(logits).softmax(1)
-            slopes = shares.scatter_add(1, targets, shares.new_full(targets.shape, -1.0))
-            return (slopes * (counts * gradient).unsqueeze(1)).to(logits.dtype), None, None
-        weights, found = (counts * gradient).unsqueeze(1), torch.empty_like(logits)
-        columns = (logits, targets, sizes.unsqueeze(1), weights, found)
-        for block, target, size, weight, out in zip(*(column.split(ctx.rows) for column in columns)):
-            shares = (at_least_float32(block) - size).exp_()
-            out.copy_(shares.scatter_add_(1, target, shares.new_full(target.shape, -1.0)).mul_(weight))
-        return found, None, None
+            softmax = at_least_float32(logits).softmax(1)
+            slopes = softmax.scatter_add(1, targets, softmax.new_full(targets.shape, -1.0))
+            return (slopes * (labelled * gradient).unsqueeze(1)).to(logits.dtype), None, None
+        weights, logits_gradient = (labelled * gradient).unsqueeze(1), torch.empty_like(logits)
+        columns = (logits, targets, log_sums.unsqueeze(1), weights, logits_gradient)
+        for block, target, log_sum, weight, out in zip(*(column.split(ctx.rows) for column in columns)):
+            softmax = (at_least_float32(block) - log_sum).exp_()
+            out.copy_(softmax.scatter_add_(1, target, softmax.new_full(target.shape, -1.0)).mul_(weight))
+        return logits_gradient, None, None
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, count: Count = None, ignored: int = IGNORED) -> Tensor:
     """Cross-entropy of logits (items, C) with labels (items,), summed over the labelled items and divided by `count`.
 
-    The default count is the number of labelled items."""
+    The default count is the number of labelled items.
+    """
     if logits.device.type == "cpu" and logits.numel() >= LARGE and runs_eagerly():
         total = LargeCrossEntropy.apply(logits, labels, ignored)
     else:
@@ -93,10 +94,10 @@ def find_problem_type(num_labels: int, labels: Tensor) -> ProblemType:
 def classification_loss(logits: Tensor, labels: Tensor, problem_type: str, count: Count = None) -> Tensor:
     """Loss of BertForSequenceClassification for logits (B, C).
 
-    regression: labels (B,) or (B, C), squared error; single_label_classification: labels (B,) of class ids;
-    multi_label_classification: labels (B, C) of 0 and 1. The default count is the number of label elements; for class
-    ids, that of the labelled items. Raises ValueError for another problem_type and for labels that do not match the
-    logits.
+    regression: labels (B,) or (B, C), squared error; single_label_classification: labels (B,) of class ids,
+    cross-entropy; multi_label_classification: labels (B, C) of 0 and 1, binary cross-entropy. The default count is the
+    number of elements of labels, and with class ids the number of labelled items. Raises ValueError for another
+    problem_type and for labels that do not match the logits.
     """
     if problem_type == "single_label_classification":
         return cross_entropy(logits, labels.view(-1), count)

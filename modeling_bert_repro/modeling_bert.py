@@ -3,11 +3,11 @@
 Shapes: B batch, L length, H hidden size, N heads, D head size (H = N * D), I intermediate size, V vocabulary.
 Config, arguments, outputs and tensor names are those of transformers' BERT, so checkpoints open in both.
 
-What makes this network fast is not in this file. It stands behind one seam, fast_path.py: `choose_layout` says which
-positions have to be computed (None, the default: all of them), `choose_attention` and `choose_dropout` may pick
-faster functions. Delete fast_path.py, unpadding.py and fast_dropout.py, and what you read here is all that is left.
+The code that makes this network faster is elsewhere. This file calls three functions of fast_path.py: `choose_layout`
+decides which positions are computed (None, the default, means all), and `choose_attention` and `choose_dropout` may
+return faster functions. If fast_path.py, unpadding.py and fast_dropout.py are deleted, this file is the whole encoder.
 
-This file travels inside saved checkpoints: besides torch and transformers it may import only its flat neighbours.
+This file is copied into saved checkpoints, so it may import only torch, transformers and the files beside it.
 """
 
 from collections.abc import Callable
@@ -35,9 +35,9 @@ AttentionFunction = Callable[..., tuple[Tensor, Tensor | None]]  # called like e
 
 try:
     from .fast_path import choose_attention, choose_dropout, choose_layout
-except ModuleNotFoundError as error:  # The fast path was deleted: plain BERT, with the signatures of fast_path.py.
+except ModuleNotFoundError as error:  # The fast path was deleted; these functions have the signatures of fast_path.py.
     if error.name != f"{__package__}.fast_path":
-        raise  # only a part of it was
+        raise  # fast_path.py exists, but a module that it imports does not
 
     def choose_layout(
         model: "BertModel",
@@ -47,24 +47,24 @@ except ModuleNotFoundError as error:  # The fast path was deleted: plain BERT, w
         reads: "HeadReads | None",
         options: dict[str, Any],
     ) -> "Layout | None":
-        """None: all positions are computed."""
+        """Return None: all positions are computed."""
         return None
 
     def choose_attention(
         attend: AttentionFunction, module: "BertSelfAttention", query: Tensor, layout: "Layout | None"
     ) -> AttentionFunction:
-        """The attention function of the back-end."""
+        """Return the attention function of the back-end unchanged."""
         return attend
 
     def choose_dropout(p: float, config: BertConfig) -> nn.Dropout:
-        """torch's dropout."""
+        """Return torch's dropout."""
         return nn.Dropout(p)
 
 
 class HeadReads(NamedTuple):
-    """What a head takes from the encoder besides the pooled output, so that a fast path may leave out the rest."""
+    """What a head reads from the encoder besides the pooled output, so that the fast path may skip the rest."""
 
-    labelled: Tensor | None = None  # (B, L) bool: positions with a label, which count even where they are padding
+    labelled: Tensor | None = None  # (B, L) bool: positions with a label, which are computed even if they are padding
     other_positions: bool = True  # whether the head reads the positions without a label as well
 
 
@@ -76,7 +76,7 @@ class BertEmbeddings(nn.Module):
 
     def __init__(self, config: BertConfig):
         super().__init__()
-        # Any module: transformers' `set_input_embeddings` may put another one here.
+        # Declared as nn.Module because `set_input_embeddings` accepts any module.
         self.word_embeddings: nn.Module = nn.Embedding(
             config.vocab_size, config.hidden_size, padding_idx=config.pad_token_id
         )
@@ -92,9 +92,9 @@ class BertEmbeddings(nn.Module):
         position_ids: Tensor | None,  # (B, L) or (1, L)
         inputs_embeds: Tensor | None,  # (B, L, H)
     ) -> Tensor:
-        """The sum for each position, (B, L, H). Positions are 0 .. L-1 and segments 0 where they are not given.
+        """The embedding of each position, (B, L, H). The default positions are 0 .. L-1, the default segment is 0.
 
-        Raises ValueError where positions are not given and there are fewer than L position embeddings.
+        Raises ValueError if positions are not given and there are fewer than L position embeddings.
         """
         words = self.word_embeddings(input_ids) if inputs_embeds is None else inputs_embeds
         batch_size, length = words.shape[:2]
@@ -107,7 +107,7 @@ class BertEmbeddings(nn.Module):
         return self.dropout(self.LayerNorm(embeddings))
 
     def default_positions(self, length: int, device: torch.device) -> Tensor:
-        """0 .. L-1 as (1, L). Raises ValueError where there are fewer than L position embeddings."""
+        """0 .. L-1 as (1, L). Raises ValueError if there are fewer than L position embeddings."""
         limit = self.position_embeddings.num_embeddings
         if length > limit:
             raise ValueError(
@@ -127,7 +127,7 @@ def eager_attention_forward(
     dropout: float = 0.0,
     **kwargs: Any,
 ) -> tuple[Tensor, Tensor]:
-    """Scaled dot-product attention written out (Vaswani et al., 2017, section 3.2.1).
+    """Scaled dot-product attention in separate operations (Vaswani et al., 2017, section 3.2.1).
 
     Returns the context (B, L, N, D) and the weights (B, N, L, L). `dropout` is the probability with which a weight is
     dropped in training.
@@ -144,7 +144,7 @@ class BertSelfAttention(nn.Module):
     """Multi-head self-attention; bidirectional, or left-to-right with `config.is_decoder`."""
 
     def __init__(self, config: BertConfig):
-        """Raises ValueError where the hidden size cannot be divided among the heads."""
+        """Raises ValueError if the hidden size is not a multiple of the number of heads."""
         super().__init__()
         if config.hidden_size % config.num_attention_heads != 0:
             raise ValueError(
@@ -154,7 +154,7 @@ class BertSelfAttention(nn.Module):
         self.config = config
         self.head_size = config.hidden_size // config.num_attention_heads
         self.scaling = self.head_size**-0.5
-        # transformers' sdpa takes a missing attribute for True, and then is causal on batches without padding.
+        # transformers' sdpa treats a missing attribute as True and would then be causal on batches without padding.
         self.is_causal = config.is_decoder
         self.query = nn.Linear(config.hidden_size, config.hidden_size)
         self.key = nn.Linear(config.hidden_size, config.hidden_size)
@@ -164,9 +164,9 @@ class BertSelfAttention(nn.Module):
     def forward(
         self, hidden_states: Tensor, attention_mask: Tensor | None = None, layout: "Layout | None" = None, **kwargs: Any
     ) -> tuple[Tensor, Tensor | None]:
-        """hidden_states (B, L, H) -> the heads' contexts side by side, (B, L, H), and the weights (B, N, L, L).
+        """hidden_states (B, L, H) -> the concatenated contexts of the heads, (B, L, H), and the weights (B, N, L, L).
 
-        The weights are None with all back-ends but eager.
+        The weights are None unless the back-end is eager.
         """
         batch_size, length, hidden_size = hidden_states.shape
         heads_shape = (batch_size, length, -1, self.head_size)
@@ -205,7 +205,7 @@ class BertResidual(nn.Module):
 
 
 class BertAttention(nn.Module):
-    """Self-attention and its residual block; the attribute names are those of the tensors on disk."""
+    """Self-attention and its residual block; the attribute names are parts of the tensor names in checkpoints."""
 
     def __init__(self, config: BertConfig):
         super().__init__()
@@ -215,7 +215,7 @@ class BertAttention(nn.Module):
     def forward(
         self, hidden_states: Tensor, attention_mask: Tensor | None = None, layout: "Layout | None" = None, **kwargs: Any
     ) -> Tensor:
-        """(B, L, H) -> (B, L, H); with a layout, only the rows that it keeps."""
+        """(B, L, H) -> (B, L, H); with a layout, only the rows that the layout keeps."""
         context, _ = self.self(hidden_states, attention_mask, layout=layout, **kwargs)
         if layout is not None:
             context, hidden_states = layout.keep_rows(context), layout.keep_rows(hidden_states)
@@ -247,12 +247,12 @@ class BertLayer(GradientCheckpointingLayer):
 
     def forward(self, hidden_states: Tensor, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor:
         """(B, L, H) -> (B, L, H)"""
-        # hidden_states must stay the first positional argument: checkpointing and output recording read it there.
+        # hidden_states must stay the first positional argument: checkpointing and output recording expect it there.
         attended = self.attention(hidden_states, attention_mask, **kwargs)
         return apply_chunking_to_forward(self.feed_forward, self.chunk_size_feed_forward, 1, attended)
 
     def feed_forward(self, attended: Tensor) -> Tensor:
-        """(B, L, H) -> (B, L, H), each position on its own, so that it can be computed in chunks of L."""
+        """(B, L, H) -> (B, L, H). Positions are independent of each other, so L can be split into chunks."""
         return self.output(self.intermediate(attended), attended)
 
 
@@ -266,7 +266,7 @@ class BertEncoder(nn.Module):
     def forward(
         self, hidden_states: Tensor, attention_mask: Tensor | None = None, layout: "Layout | None" = None, **kwargs: Any
     ) -> Tensor:
-        """(B, L, H) -> (B, L, H); with a layout, the last layer goes on with the rows that are read."""
+        """(B, L, H) -> (B, L, H); with a layout, the last layer computes only the rows that a head reads."""
         for number, layer in enumerate(self.layer, 1):
             if layout is not None:
                 kwargs["layout"] = layout if number == len(self.layer) else layout.all_rows()
@@ -287,9 +287,10 @@ class BertPooler(nn.Module):
 
 
 def refuse_cache(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Reject key-value caches with ValueError.
+    """Decorate `forward` so that it raises ValueError if the caller asks for a key-value cache.
 
-    It stands outside the merge of config defaults, because `config.use_cache` is true there.
+    It must be the outermost decorator: `merge_with_config_defaults` sets use_cache to `config.use_cache`, which is
+    True by default.
     """
 
     @wraps(forward)
@@ -305,7 +306,7 @@ def refuse_cache(forward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def only_input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
-    """The one that is given. Raises ValueError for both and for neither."""
+    """Whichever of the two is given. Raises ValueError if both or neither are."""
     given = [values for values in (input_ids, inputs_embeds) if values is not None]
     if len(given) != 1:
         got = "both" if given else "neither"
@@ -347,7 +348,7 @@ class BertModel(BertPreTrainedModel):
         return self.embeddings.word_embeddings
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replace the word embeddings by a module that maps ids (B, L) to (B, L, H)."""
+        """Replace the word embeddings with a module that maps ids (B, L) to (B, L, H)."""
         self.embeddings.word_embeddings = value
 
     @refuse_cache
@@ -370,15 +371,17 @@ class BertModel(BertPreTrainedModel):
     ) -> tuple[Tensor, ...] | BaseModelOutputWithPoolingAndCrossAttentions:
         """Encode `input_ids` (B, L) or `inputs_embeds` (B, L, H), exactly one of them.
 
-        attention_mask: (B, L), 1 real and 0 padding, on either side; token_type_ids: (B, L), 0 first and 1 second
-        segment (default 0); position_ids: (B, L), default 0 .. L-1. output_hidden_states, output_attentions (eager
-        only) and return_dict work as in transformers. The cross-attention and cache arguments hold their places in
-        transformers' signature; using them raises ValueError, as does L above config.max_position_embeddings.
-        unpad_inputs: True computes real tokens only and returns zeros at padding, "auto" does so where it pays,
-        False never; default `config.unpad_inputs`, and False where that is unset. reads: what a head of this package
-        takes from the result; with unpad_inputs on, last_hidden_state is 0 where it is not read. cu_seq_lens_q as in
-        transformers' FlashAttentionKwargs: one row (1, L) holds several sequences end to end, none attends to
-        another; positions restart by default.
+        attention_mask: (B, L), 1 for real tokens and 0 for padding, which may be on either side; token_type_ids:
+        (B, L), 0 for the first segment (default) and 1 for the second; position_ids: (B, L), default 0 .. L-1.
+        output_hidden_states, output_attentions (eager only) and return_dict work as in transformers. The
+        cross-attention and cache arguments only keep the order of transformers' signature: using them raises
+        ValueError, and so does L above config.max_position_embeddings.
+
+        unpad_inputs: True computes real tokens only and returns zeros at padding, "auto" does so if it saves time,
+        False never does; the default is `config.unpad_inputs`, or False if that is unset. reads: what a head of this
+        package reads from the result; with unpad_inputs on, last_hidden_state is 0 at positions that are not read.
+        cu_seq_lens_q: as in transformers' FlashAttentionKwargs, one row (1, L) holds several sequences end to end,
+        which do not attend to each other; the default positions of each start at 0.
         """
         inputs = only_input(input_ids, inputs_embeds)
         if encoder_hidden_states is not None or encoder_attention_mask is not None:
@@ -394,9 +397,9 @@ class BertModel(BertPreTrainedModel):
         return self.make_output(self.encoder(hidden_states, mask, **kwargs))
 
     def make_attention_mask(self, hidden_states: Tensor, attention_mask: Tensor | None) -> Any:
-        """The mask in the form of the attention back-end; left to right with `config.is_decoder`.
+        """The mask in the form that the attention back-end expects; causal with `config.is_decoder`.
 
-        None where everything is attended to, a BlockMask for flex attention, else a tensor (B, 1, L, L).
+        None if every position is attended to, a BlockMask for flex attention, otherwise a tensor (B, 1, L, L).
         """
         make_mask: Callable[..., Any] = create_causal_mask if self.config.is_decoder else create_bidirectional_mask
         return make_mask(
@@ -404,7 +407,7 @@ class BertModel(BertPreTrainedModel):
         )
 
     def make_output(self, hidden_states: Tensor) -> BaseModelOutputWithPoolingAndCrossAttentions:
-        """The output for the encoder's states (B, L, H); `capture_outputs` adds the recorded ones."""
+        """The output for the last hidden states (B, L, H); `capture_outputs` adds the states of the other layers."""
         return BaseModelOutputWithPoolingAndCrossAttentions(
             last_hidden_state=hidden_states,  # (B, L, H)
             pooler_output=None if self.pooler is None else self.pooler(hidden_states),  # (B, H)

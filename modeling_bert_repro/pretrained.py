@@ -11,13 +11,13 @@ from transformers import BertConfig, initialization
 from transformers.modeling_utils import PreTrainedModel
 
 UnpadInputs = bool | Literal["auto"] | None
-# The modeling code that travels inside a checkpoint; `find_code_files` says which of it there is.
+# The code that is copied into every checkpoint. FAST_FILES may have been deleted; `find_code_files` lists what exists.
 PLAIN_FILES = ("modeling_bert.py", "pretrained.py", "pretraining_heads.py", "heads.py", "losses.py")
 FAST_FILES = ("fast_path.py", "unpadding.py", "fast_dropout.py")
-# Fields of the config that belong to a process, not to a checkpoint: they are never written.
+# Fields of the config that concern the running process only and are never saved.
 SWITCHES = ("sparse_prediction", "unpad_inputs", "fast_dropout", "keys_to_ignore_at_inference")
-# Every entry names heads.py, from which all code files are reachable: transformers' module cache holds only
-# the files that the named one imports, and a model loaded from there must be able to save them all again.
+# Every entry names heads.py, which imports all code files directly or indirectly: transformers' module cache contains
+# only what the named file imports, and a model loaded from there must be able to save all files again.
 AUTO_MAP = {
     "AutoModel": "heads.BertModel",
     "AutoModelForPreTraining": "heads.BertForPreTraining",
@@ -37,7 +37,7 @@ def find_code_files() -> list[Path]:
 
 
 class BertPreTrainedModel(PreTrainedModel):
-    """Initialization, capabilities and the format of saved folders."""
+    """The base class of all models: initial weights, capabilities and the format of saved folders."""
 
     config: BertConfig
     config_class = BertConfig
@@ -50,9 +50,9 @@ class BertPreTrainedModel(PreTrainedModel):
     _keys_to_ignore_on_load_unexpected = [r"embeddings\.position_ids"]  # noqa: RUF012 - a buffer of old checkpoints
 
     def find_switch(self, unpad_inputs: UnpadInputs) -> UnpadInputs:
-        """The argument of a call, by default `config.unpad_inputs`; False where neither is set.
+        """The argument `unpad_inputs` if given, otherwise `config.unpad_inputs`; False if neither is set.
 
-        Raises ValueError for what is not True, False, "auto" or None.
+        Raises ValueError for values other than True, False, "auto" and None.
         """
         switch = getattr(self.config, "unpad_inputs", None) if unpad_inputs is None else unpad_inputs
         if switch not in (None, True, False, "auto"):
@@ -61,10 +61,10 @@ class BertPreTrainedModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Weights from N(0, initializer_range) cut at two standard deviations, biases 0, LayerNorm 1 and 0.
+        """Weights from a normal distribution with deviation `initializer_range`, truncated at two deviations; biases 0.
 
-        Source: `create_initializer` of google-research/bert (transformers draws from the uncut normal). The padding
-        token's row is zero, as in transformers. `transformers.initialization` leaves loaded tensors alone.
+        Source: `create_initializer` of google-research/bert (transformers does not truncate). The row of the padding
+        token is zero, as in transformers. `transformers.initialization` does not change tensors that were loaded.
         """
         if isinstance(module, nn.Linear | nn.Embedding):
             std = self.config.initializer_range
@@ -79,10 +79,10 @@ class BertPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def register_for_auto_class(cls, auto_class: str = "AutoModel") -> None:
-        """Does nothing for the classes of this package: `save_pretrained` always writes the whole family's auto_map.
+        """Do nothing for the classes of this package, because `save_pretrained` always writes the complete AUTO_MAP.
 
-        transformers calls this on classes loaded with trust_remote_code; its own bookkeeping would replace an entry
-        of that table at the next save. Classes derived elsewhere keep transformers' behaviour.
+        transformers calls this for classes loaded with trust_remote_code, and would then replace an entry of the
+        auto_map at the next save. Subclasses defined elsewhere keep transformers' behaviour.
         """
         if cls.__module__.rpartition(".")[0] != __name__.rpartition(".")[0]:
             super().register_for_auto_class(auto_class)
@@ -90,17 +90,17 @@ class BertPreTrainedModel(PreTrainedModel):
     def save_pretrained(
         self, save_directory: str | os.PathLike[str], is_main_process: bool = True, *args: Any, **kwargs: Any
     ) -> None:
-        """Save as transformers does, and add the modeling code and an `auto_map` over the whole AutoModel family.
+        """Save as transformers does, and add the modeling code and AUTO_MAP.
 
-        The folder opens as transformers' BERT everywhere, and as these classes with `trust_remote_code=True`.
-        The switches of this package (`unpad_inputs`, `fast_dropout`, `sparse_prediction`) are not written.
+        The folder opens as transformers' BERT everywhere, and as these classes with `trust_remote_code=True`. The
+        switches of this package (`unpad_inputs`, `fast_dropout`, `sparse_prediction`) are not saved.
         """
         if is_main_process:
             os.makedirs(save_directory, exist_ok=True)
             for file in find_code_files():
                 shutil.copyfile(file, Path(save_directory) / file.name)
         self.config.auto_map = dict(AUTO_MAP)
-        # transformers writes every attribute of the config, so the switches are taken off while it does.
+        # transformers saves every attribute of the config, so the switches are removed during the save.
         fields = self.config.__dict__
         switches = {name: fields.pop(name) for name in SWITCHES if name in fields}
         try:
@@ -109,6 +109,7 @@ class BertPreTrainedModel(PreTrainedModel):
             fields.update(switches)
 
     def _get_files_timestamps(self, working_dir: str | os.PathLike[str]) -> dict[str, float]:
-        # save_pretrained(push_to_hub=True) uploads what is newer than this table, and our code is copied before it.
+        # save_pretrained(push_to_hub=True) uploads files that are newer than in this table, which is made after our
+        # code has been copied; files without an entry are uploaded, too.
         stamps = super()._get_files_timestamps(working_dir)
         return {name: stamp for name, stamp in stamps.items() if name not in (*PLAIN_FILES, *FAST_FILES)}

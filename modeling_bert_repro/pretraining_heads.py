@@ -1,7 +1,8 @@
 """The heads of pre-training (section 3.1): masked LM, next sentence prediction, and both together.
 
-Every forward takes `unpad_inputs`, the switch of `BertModel.forward`, and tells the encoder by `HeadReads` which of its
-outputs the head takes: with the switch on, the others need not be computed.
+Every forward accepts `unpad_inputs` and passes `HeadReads` to the encoder, which with unpadding on may skip what the
+head does not read. Arguments without a description are those of `BertModel.forward`; `num_items_in_batch` is explained
+in losses.py.
 Shapes: B batch, L length, H hidden size, V vocabulary, M labelled positions.
 """
 
@@ -28,7 +29,7 @@ TIED_DECODER = {
 
 @dataclass
 class BertForPreTrainingOutput(ModelOutput):
-    """transformers' output of the same name, and the two terms of the loss, which its tuple form leaves out."""
+    """transformers' output of the same name with the two terms of the loss added; its tuple form omits them."""
 
     loss: Tensor | None = None
     prediction_logits: Tensor | None = None
@@ -39,12 +40,12 @@ class BertForPreTrainingOutput(ModelOutput):
     nsp_loss: Tensor | None = None
 
     def to_tuple(self) -> tuple[Any, ...]:
-        """The fields that are set, as transformers' output has them: without the two terms of the loss."""
+        """The fields that are set, without the two terms of the loss, as in transformers' output."""
         return tuple(self[key] for key in self.keys() if key not in ("mlm_loss", "nsp_loss"))
 
 
 class BertPredictionTransform(nn.Module):
-    """Dense, activation and LayerNorm before the vocabulary (`get_masked_lm_output` of the original)."""
+    """Dense layer, activation and LayerNorm before the decoder (`get_masked_lm_output` of google-research/bert)."""
 
     def __init__(self, config: BertConfig):
         super().__init__()
@@ -58,13 +59,13 @@ class BertPredictionTransform(nn.Module):
 
 
 class BertLMPredictionHead(nn.Module):
-    """Logits over the vocabulary (..., V); the weight is the word embedding's, the bias is the head's own."""
+    """Logits over the vocabulary (..., V); the weight is tied to the word embeddings, the bias belongs to the head."""
 
     def __init__(self, config: BertConfig):
         super().__init__()
         self.transform = BertPredictionTransform(config)
         self.decoder = nn.Linear(config.hidden_size, config.vocab_size)
-        self.bias = nn.Parameter(torch.zeros(config.vocab_size))  # tied to decoder.bias; the name on disk
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size))  # tied to decoder.bias; saved under this name
 
     def forward(self, hidden_states: Tensor) -> Tensor:
         """(..., H) -> (..., V)"""
@@ -72,7 +73,7 @@ class BertLMPredictionHead(nn.Module):
 
 
 class BertHeads(nn.Module):
-    """The container behind the tensor names `cls.predictions...` and `cls.seq_relationship...`, one of them or both."""
+    """One or both heads; their attributes give the tensor names `cls.predictions...` and `cls.seq_relationship...`."""
 
     predictions: BertLMPredictionHead
     seq_relationship: nn.Linear
@@ -86,7 +87,7 @@ class BertHeads(nn.Module):
 
 
 class BertLanguageModel(BertPreTrainedModel):
-    """What the two classes with a vocabulary head share."""
+    """The base class of the two classes that predict tokens."""
 
     bert: BertModel
     cls: BertHeads
@@ -96,34 +97,36 @@ class BertLanguageModel(BertPreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
         if isinstance(module, BertLMPredictionHead):
-            initialization.zeros_(module.bias)  # a model built on the meta device would keep arbitrary memory
+            initialization.zeros_(module.bias)  # in a model built on the meta device it is uninitialised memory
 
     def get_output_embeddings(self) -> nn.Linear:
         """The projection to the vocabulary, whose weight is that of the word embeddings."""
         return self.cls.predictions.decoder
 
     def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
-        """Replace the projection; its bias becomes the head's own."""
+        """Replace the projection to the vocabulary; the new bias becomes that of the head."""
         self.cls.predictions.decoder = new_embeddings
         self.cls.predictions.bias = new_embeddings.bias
 
     def is_sparse(self, labels: Tensor | None, sparse_prediction: bool | None) -> bool:
-        """Whether only labelled positions are projected: the argument, default `config.sparse_prediction`, off."""
+        """Whether logits are computed at labelled positions only: never without labels; otherwise as the argument or,
+        if that is None, `config.sparse_prediction` says (default False).
+        """
         if sparse_prediction is None:
             sparse_prediction = getattr(self.config, "sparse_prediction", False)
         return labels is not None and sparse_prediction
 
     def reads_of(self, labels: Tensor | None, sparse: bool) -> HeadReads:
-        """What the vocabulary head takes from the encoder: the labelled positions, and the others unless sparse."""
+        """What the head reads from the encoder: the labelled positions, and unless sparse the others as well."""
         return HeadReads(None if labels is None else labels != IGNORED, other_positions=not sparse)
 
     def predict_tokens(
         self, hidden_states: Tensor, labels: Tensor | None, count: Count, sparse: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Logits and loss for hidden_states (B, L, H) and labels (B, L), -100 where there is none.
+        """Logits and loss for hidden_states (B, L, H) and labels (B, L), -100 for positions without a label.
 
-        sparse: logits (M, V) of the labelled positions only, in row-major order, so that `labels[labels != -100]` are
-        their targets. Finding them makes the host wait for a CUDA device once.
+        sparse: return the logits (M, V) of the labelled positions only, in row-major order, so that their targets are
+        `labels[labels != -100]`. Finding these positions makes the host wait for a CUDA device once.
         """
         if labels is None:
             return self.cls.predictions(hidden_states), None
@@ -135,13 +138,13 @@ class BertLanguageModel(BertPreTrainedModel):
 
 
 class BertForPreTraining(BertLanguageModel):
-    """Masked LM and next-sentence prediction together (section 3.1)."""
+    """Masked LM and next sentence prediction together (section 3.1)."""
 
     def __init__(self, config: BertConfig):
         super().__init__(config)
         self.bert = BertModel(config)
         self.cls = BertHeads(config, predictions=True, seq_relationship=True)
-        # Trainer hands every other output to compute_metrics; transformers' class has none of these two.
+        # Trainer passes all other outputs to compute_metrics; transformers' class does not have these two.
         self.config.keys_to_ignore_at_inference = ["mlm_loss", "nsp_loss"]
         self.post_init()
 
@@ -161,11 +164,11 @@ class BertForPreTraining(BertLanguageModel):
         unpad_inputs: UnpadInputs = None,
         **kwargs: Any,
     ) -> tuple[Tensor, ...] | BertForPreTrainingOutput:
-        """labels: (B, L), token ids or -100; next_sentence_label: (B,), 0 B follows A, 1 B is random. Either alone
-        trains its own term. num_items_in_batch counts the labelled tokens of the optimiser step and
-        num_sequences_in_batch its labelled sequences. Without the second, the NSP mean is weighted by this batch's
-        share of the labelled tokens, so that the weights of a step add up to 1. prediction_logits: (B, L, V), or
-        (M, V) if sparse.
+        """labels: (B, L), token ids or -100; next_sentence_label: (B,), 0 if segment B follows A, 1 if it is random.
+        The loss is the sum of the terms whose labels are given. num_items_in_batch is the number of labelled tokens
+        of the optimiser step, num_sequences_in_batch that of its labelled sequences. Without the latter, the mean NSP
+        loss is weighted by this batch's share of the labelled tokens, so that the weights of a step add up to 1.
+        prediction_logits: (B, L, V), or (M, V) if sparse.
         """
         sparse = self.is_sparse(labels, sparse_prediction)
         outputs = self.bert(
@@ -202,7 +205,7 @@ class BertForPreTraining(BertLanguageModel):
 
 
 class BertForMaskedLM(BertLanguageModel):
-    """Masked LM; with `config.is_decoder` the left-to-right ablation (the caller shifts the labels)."""
+    """Masked LM; with `config.is_decoder` the left-to-right model of section 5.1, whose labels the caller shifts."""
 
     def __init__(self, config: BertConfig):
         super().__init__(config)
@@ -246,7 +249,7 @@ class BertForMaskedLM(BertLanguageModel):
 
 
 class BertForNextSentencePrediction(BertPreTrainedModel):
-    """Does segment B follow segment A? logits (B, 2): 0 it does, 1 it is random."""
+    """Whether segment B follows segment A: logits (B, 2), class 0 if it does, class 1 if it is random."""
 
     def __init__(self, config: BertConfig):
         super().__init__(config)

@@ -8,9 +8,9 @@
     answer(question="Who wrote it?", context="It was written by Ada.")
     # {"score": 0.97, "start": 18, "end": 21, "answer": "Ada"}
 
-Long contexts are read in windows, and the answer is the best span of all windows. A span counts only in the window in
-which its first token has the most context (google-research/bert, run_squad.py). The score is a softmax over the best
-spans with different texts, applied to the sums of their start and end logits.
+Long contexts are split into windows, and the answer is the best span of all windows. A span counts only in the window
+in which its first token has the most context (run_squad.py of google-research/bert). The score is the softmax over the
+sums of start and end logit of the best spans with different texts.
 """
 
 import unicodedata
@@ -62,8 +62,9 @@ class QuestionAnsweringPipeline(ChunkPipeline):
         tokenizer = self.tokenizer
         if tokenizer is None or not tokenizer.is_fast or tokenizer.padding_side != "right":
             raise ValueError("expected a fast tokenizer that pads on the right; pass one as tokenizer=")
-        a, b, pair = (tokenizer(*texts)["input_ids"] for texts in (("a",), ("b",), ("a", "b")))
-        if pair != [tokenizer.cls_token_id, *a[1:-1], tokenizer.sep_token_id, *b[1:-1], tokenizer.sep_token_id]:
+        first, second, pair = (tokenizer(*texts)["input_ids"] for texts in (("a",), ("b",), ("a", "b")))
+        cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
+        if pair != [cls, *first[1:-1], sep, *second[1:-1], sep]:
             raise ValueError("expected a tokenizer that pairs texts as [CLS] question [SEP] context [SEP]")
 
     def _sanitize_parameters(
@@ -97,8 +98,8 @@ class QuestionAnsweringPipeline(ChunkPipeline):
         if inputs is None:
             inputs = {"question": question, "context": context}
             if isinstance(question, list) and isinstance(context, list) and len(question) == len(context):
-                inputs = [{"question": q, "context": c} for q, c in zip(question, context)]
-        # The base class reads the first element of a list, to recognise chats; an empty list has none.
+                inputs = [{"question": asked, "context": text} for asked, text in zip(question, context)]
+        # The base class reads the first element of a list to recognise chats, so it cannot handle an empty list.
         return [] if isinstance(inputs, list) and not inputs else super().__call__(inputs, **options)
 
     def _setting(self, name: str, default: int) -> int:
@@ -111,9 +112,10 @@ class QuestionAnsweringPipeline(ChunkPipeline):
         doc_stride: int | None = None,
         max_question_len: int | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Yield, window by window, the inputs of the model (1, length) and the information that `postprocess` needs.
+        """Yield for each window the inputs of the model (1, length) and what `postprocess` needs.
 
-        Raises ValueError for an example without question or context, and for a length that leaves no room for context.
+        Raises ValueError for an example without question or context and for a max_seq_len that leaves no room for
+        context or exceeds the model's positions.
         """
         question, context = _check(example)
         longest = max_seq_len or self._setting("max_seq_length", min(384, self.model.config.max_position_embeddings))
@@ -143,7 +145,7 @@ class QuestionAnsweringPipeline(ChunkPipeline):
             }
 
     def _encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        # The text is never read as markup: a "[SEP]" in it is tokenised as five ordinary characters.
+        # Special tokens are not recognised in the text: a "[SEP]" in it is tokenised as five ordinary characters.
         options = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
         coded = self.tokenizer(text, return_offsets_mapping=True, **options)
         return coded["input_ids"], coded["offset_mapping"]
@@ -174,7 +176,7 @@ class QuestionAnsweringPipeline(ChunkPipeline):
             null = min(float(window["start"][0, 0] + window["end"][0, 0]) for window in outputs)
             best = entries[0]["score"] if entries else -torch.inf
             entries = sorted([*entries, {"score": null, **NO_ANSWER}], key=lambda entry: -entry["score"])
-            # The threshold decides whether "" comes first, even if the scores disagree.
+            # The threshold decides whether "" comes first, even against the order of the scores.
             first = next(entry for entry in entries if (entry["answer"] == "") == (null - best > threshold))
             entries = [first, *(entry for entry in entries if entry is not first)]
         scores = torch.tensor([entry["score"] for entry in entries], dtype=torch.float64).softmax(0).tolist()
@@ -201,39 +203,40 @@ def _check(example: Any) -> tuple[str, str]:
 def _max_context(starts: list[int], counts: list[int]) -> list[Tensor]:
     """For each window a bool tensor: which of its tokens count in this window (Google's `_check_is_max_context`).
 
-    A token counts in the window in which the smaller of its left and right context is largest; of equal windows, in
-    the longer one, then in the earlier one."""
+    A token counts in the window in which the smaller of its left and right context is largest; among equal windows, in
+    the longer one, then in the earlier one.
+    """
     first, count = (torch.tensor(values, dtype=torch.float64)[:, None] for values in (starts, counts))
-    left = torch.arange(starts[-1] + counts[-1], dtype=torch.float64) - first  # (W, T)
+    left = torch.arange(starts[-1] + counts[-1], dtype=torch.float64) - first  # (windows, tokens)
     right = count - 1 - left
     score = torch.where((left >= 0) & (right >= 0), torch.minimum(left, right) + 0.01 * count, -1.0)
     best = score.argmax(dim=0) if score.numel() else torch.empty(0)
-    return [best[start : start + size] == w for w, (start, size) in enumerate(zip(starts, counts))]
+    return [best[start : start + size] == window for window, (start, size) in enumerate(zip(starts, counts))]
 
 
 def _best_spans(outputs: list[dict[str, Any]], wanted: int, max_answer_len: int) -> list[dict[str, Any]]:
     """The best spans with different texts, best first; equal scores are ordered by window, start and end."""
-    # `training/tasks/squad/answers.py` searches in the same way, and `tests/test_qa_pipeline.py` compares the two. This
-    # file cannot import that one, because a saved pipeline takes it along into processes without `training`; and
-    # `training` imports nothing of this package, so that it also works when this one is replaced by transformers.
-    places: list[tuple[int, int]] = []  # for every row of the table of scores: the window, and the token in it
+    # `training/tasks/squad/answers.py` searches in the same way, and `tests/modeling_bert_repro/test_qa_pipeline.py`
+    # compares the two. Neither imports the other: a saved pipeline takes this file into processes without `training`,
+    # and `training` must work without this package when transformers' BERT replaces it.
+    places: list[tuple[int, int]] = []  # for every row of scores, the index of its window and of its token therein
     rows = [torch.empty(0, max_answer_len, dtype=torch.float64)]
-    for w, output in enumerate(outputs):
+    for window, output in enumerate(outputs):
         begin, counted = output["window"]["begin"], output["window"]["counted"]
         part = slice(begin, begin + len(counted))
         start = output["start"][0, part].masked_fill(~counted, -torch.inf)
         end = torch.cat([output["end"][0, part], torch.full((max_answer_len - 1,), -torch.inf, dtype=torch.float64)])
         if len(counted):
             rows.append(start[:, None] + end.unfold(0, max_answer_len, 1))  # (tokens, length - 1)
-            places += [(w, token) for token in range(len(counted))]
+            places += [(window, token) for token in range(len(counted))]
     scores, order = torch.cat(rows).flatten().sort(descending=True, stable=True)
     found: dict[str, dict[str, Any]] = {}
     for score, place in zip(scores.tolist(), order.tolist()):
         if score == -torch.inf or len(found) == wanted:
             break
-        w, token = places[place // max_answer_len]
-        spans, context = outputs[w]["window"]["spans"], outputs[w]["context"]
-        begin, end = spans[token][0], spans[token + place % max_answer_len][1]
+        window, token = places[place // max_answer_len]
+        spans, context = outputs[window]["window"]["spans"], outputs[window]["context"]
+        (begin, _), (_, end) = spans[token], spans[token + place % max_answer_len]
         while end < len(context) and unicodedata.category(context[end]) == "Mn":
             end += 1  # an uncased tokenizer drops combining accents, so a token can end before its accent
         text = context[begin:end]

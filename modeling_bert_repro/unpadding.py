@@ -24,7 +24,7 @@ class Tokens(NamedTuple):
 
     cells: Tensor  # (T,) int64 indices into the flattened B * L positions
     place: Tensor  # (T,) int64 indices into the flattened attention blocks (sequences, longest)
-    limits: Tensor  # (sequences + 1,) int32: sequence i is the tokens limits[i] to limits[i + 1] - 1
+    limits: Tensor  # (sequences + 1,) int32: sequence i consists of the tokens limits[i] to limits[i + 1] - 1
     mask: Tensor  # (sequences, longest) bool: the positions of the attention blocks that are attended to
     attends_to_all: bool  # False if some computed tokens are padding, which no token attends to
     runs: tuple[tuple[int, int], ...]  # consecutive sequences of equal length: (number of sequences, length)
@@ -59,7 +59,7 @@ def find_tokens(
 ) -> Tokens | None:
     """The computed tokens of a batch with a padding mask (B, L), its sequences sorted by length.
 
-    The host needs the counts of tokens, so it waits for a CUDA device here and a second time for the index.
+    The host waits for a CUDA device twice: for the numbers of tokens, and for their index.
 
     Args:
         kept: (B, L) bool, positions to compute although they may be padding; None if there are none.
@@ -162,10 +162,10 @@ def attend_unpadded(
         }
         return attend(module, query, key, value, None, dropout=dropout, scaling=scaling, **{**kwargs, **lengths})
     qkv = [states.transpose(1, 2).squeeze(0) for states in (query, key, value)]  # (T, N, D)
-    bare = tokens.attends_to_all and implementation == "sdpa"
-    if bare and fits_varlen_kernel(query, dropout, module.is_causal):
+    needs_no_mask = tokens.attends_to_all and implementation == "sdpa"
+    if needs_no_mask and fits_varlen_kernel(query, dropout, module.is_causal):
         context = varlen_attention(tokens, *qkv)
-    elif bare and query.device.type == "cpu" and not torch.compiler.is_compiling():
+    elif needs_no_mask and query.device.type == "cpu" and not torch.compiler.is_compiling():
         context = attend_by_length(attend, tokens, module, *qkv, dropout=dropout, scaling=scaling)
     else:
         context = attend_in_blocks(attend, tokens, module, *qkv, dropout=dropout, scaling=scaling)

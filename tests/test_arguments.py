@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.repository import ROOT
 from training import arguments
 from training.arguments import (
     SCRIPTS,
@@ -16,8 +17,6 @@ from training.arguments import (
     flags_with,
 )
 from training.engine.flags import NATURES, flag, natures, parse_arguments
-
-ROOT = Path(__file__).parent.parent
 
 SHARED_FLAGS = (  # the contract that scripts of other people rely on
     "output_dir seed num_train_epochs max_steps per_device_train_batch_size per_device_eval_batch_size "
@@ -167,7 +166,8 @@ def test_a_script_accepts_no_flag_that_it_never_looks_at(script, cls):
     files = imported_files(ROOT / script, set()) - {ROOT / "training" / "arguments.py"}
     read = set().union(*map(flags_read, files))
     if ROOT / "training" / "pretraining" / "instances.py" in files:
-        read |= set(flags_with("instance"))  # read there by that name: tests/test_pretraining.py holds that they arrive
+        # They are read there by that name; tests/pretraining/test_text_and_evaluation.py tests that they arrive.
+        read |= set(flags_with("instance"))
     assert {field.name for field in dataclasses.fields(getattr(arguments, cls))} - read == set()
 
 

@@ -32,7 +32,7 @@ class BertTokenizer(transformers.BertTokenizer):
         try:
             return super()._encode_plus(text, text_pair, add_special_tokens, *args, **kwargs)
         except TypeError as error:
-            # for a lone surrogate the library only says "TextEncodeInput must be Union[...]"
+            # For a lone surrogate the library only says "TextEncodeInput must be Union[...]".
             for string in _strings((text, text_pair)):
                 if any("\ud800" <= char <= "\udfff" for char in string):
                     shown = ascii(string[:80])
@@ -40,7 +40,10 @@ class BertTokenizer(transformers.BertTokenizer):
             raise
 
     def _check_ends(self, otherwise: str) -> None:
-        """ValueError without [CLS] or [SEP]: transformers would use the ids 2 and 3, whatever these rows are."""
+        """Raise ValueError if [CLS] or [SEP] is missing, for which transformers would use the ids 2 and 3.
+
+        otherwise: what the user can do instead, for the error message.
+        """
         if missing := [OPTIONAL_TOKENS[name] for name in ("cls_token", "sep_token") if getattr(self, name) is None]:
             raise ValueError(f"the vocabulary has no row for {', '.join(missing)}; add it, or {otherwise}")
 
@@ -52,7 +55,7 @@ class BertTokenizer(transformers.BertTokenizer):
         filename_prefix: str | None = None,
     ) -> tuple[str, ...]:
         self._check_ends("write only vocab.txt, with write_vocab")
-        # Here and not in save_pretrained, which uploads the folder before it returns.
+        # vocab.txt is written here because save_pretrained may upload the folder before it returns.
         names = super()._save_pretrained(save_directory, file_names, legacy_format, filename_prefix)
         return (*names, *self.save_vocabulary(save_directory, filename_prefix))
 
@@ -101,8 +104,8 @@ def build_tokenizer(
     model_max_length: the length to which `truncation=True` cuts, including [CLS] and [SEP]; usually
         max_position_embeddings of the network.
     strip_accents: None means the value of do_lower_case, as in Google's code.
-    Tokenizing needs only [UNK]. Another special token that has no row is None in the tokenizer, and whatever needs it
-    raises ValueError: padding needs [PAD], encoding with special tokens [CLS] and [SEP], and masking [MASK].
+    Tokenizing needs only [UNK]. Other special tokens may be missing: they are None in the tokenizer, and what needs
+    them raises ValueError (padding needs [PAD], encoding with special tokens [CLS] and [SEP], masking [MASK]).
     Raises ValueError for a missing file, empty or repeated pieces, ids with gaps, and a vocabulary without [UNK].
     """
     if isinstance(vocab, str | os.PathLike):

@@ -2,10 +2,13 @@
 
 import hashlib
 import json
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
-def tokenizer_json(tokenizer: Any) -> str:
+def tokenizer_json(tokenizer: "PreTrainedTokenizerBase") -> str:
     """The content of tokenizer.json in canonical form, for any tokenizer of transformers with a `backend_tokenizer`.
 
     Truncation and padding are set to null: they are the state of the last call and do not identify the tokenizer.
@@ -15,6 +18,6 @@ def tokenizer_json(tokenizer: Any) -> str:
     return json.dumps(content, sort_keys=True, ensure_ascii=False)
 
 
-def tokenizer_sha256(tokenizer: Any) -> str:
+def tokenizer_sha256(tokenizer: "PreTrainedTokenizerBase") -> str:
     """SHA-256 of `tokenizer_json`, by which a corpus and a checkpoint recognise their tokenizer."""
     return hashlib.sha256(tokenizer_json(tokenizer).encode()).hexdigest()

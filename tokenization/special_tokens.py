@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-# purpose of a special token -> (its attribute in transformers, its usual spelling)
+# purpose of a special token: (its attribute in transformers, its usual spelling)
 NEEDED_TOKENS = {
     "padding": ("pad_token", "[PAD]"),
     "the beginning of every input": ("cls_token", "[CLS]"),

@@ -2,7 +2,7 @@
 
     python -m tokenization.train_wordpiece --train_file a.txt b.txt.xz --vocab_size 30522 --output_dir vocab
 
-The pieces are merged by the `tokenizers` library: byte-pair merges, with "##" on continuations (Google never
+The `tokenizers` library learns the pieces by byte-pair merges; those inside a word begin with "##" (Google never
 published its own trainer). The same text always gives the same vocabulary. The library alone does not guarantee this:
 it numbers the "##x" pieces in the order of a hash map that is seeded anew in each process, and breaks ties by these
 numbers. Therefore words are counted here, and every single character gets its number before the library sees a word.
@@ -25,7 +25,7 @@ Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 LAYOUTS = {
     # Rows 0 to 103 of Google's uncased vocabulary. Its other unused rows, 104 to 998, are given to pieces.
-    "google": ["[PAD]", *(f"[unused{i}]" for i in range(99)), "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
+    "google": ["[PAD]", *(f"[unused{number}]" for number in range(99)), "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
     "compact": ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"],
 }
 # In a smaller vocabulary, the 99 unused rows would be about a tenth of it or more.
@@ -53,8 +53,8 @@ def train_wordpiece(
 
     files_or_texts: a path, or a list or tuple of paths (see `read_texts` for the forms). Any other iterable (a
         generator, `iter(list)`, the column of a data set) is an iterable of texts.
-    vocab_size: number of rows of the vocabulary, including special and unused ones. There are fewer, and a warning, if
-        no pair of pieces occurs min_frequency times any more.
+    vocab_size: number of rows of the vocabulary, including special and unused ones. It becomes smaller, with a warning,
+        if no more pairs of pieces occur min_frequency times.
     output_dir: also save a tokenizer there (vocab.txt, tokenizer.json, tokenizer_config.json).
     layout: "google" ([PAD] 0, [UNK] 100, [CLS] 101, [SEP] 102, [MASK] 103, [unused] rows between [PAD] and [UNK]),
         "compact" ([PAD] 0 to [MASK] 4), or None, which means google for 1,000 rows or more.
@@ -89,7 +89,9 @@ def _texts(source: Source, progress: bool) -> Iterator[str]:
         return
     for number, text in enumerate(tqdm(source, unit=" texts", desc="reading", disable=None if progress else True), 1):
         if not isinstance(text, str):
-            raise ValueError(f"text {number}: expected a string, got {type(text).__name__}; a list holds paths")
+            raise ValueError(
+                f"text {number}: expected a string, got {type(text).__name__}; to read files, give a list of paths"
+            )
         yield text
 
 
@@ -115,7 +117,7 @@ def count_words(texts: Iterable[str], do_lower_case: bool = True) -> Counter[str
             text.encode()
         except UnicodeEncodeError as error:
             raise ValueError(
-                f"text {number}: lone surrogate {text[error.start]!r} at {error.start}; it is no character"
+                f"text {number}: expected characters, got the lone surrogate {text[error.start]!r} at {error.start}"
             ) from error
         # str.split() without a separator would also split at control characters, which the normaliser deletes.
         raw.update(text.replace("\n", " ").replace("\t", " ").replace("\r", " ").split(" "))
@@ -139,7 +141,8 @@ def _learn(
             characters[character] += count
     if not characters:
         raise ValueError("expected text with words, got none")
-    alphabet = set(sorted(characters, key=lambda c: (-characters[c], c))[:limit_alphabet])
+    by_frequency = sorted(characters, key=lambda character: (-characters[character], character))
+    alphabet = set(by_frequency[:limit_alphabet])
     usable = sorted(word for word in words if len(word) <= MAX_WORD_LENGTH and alphabet.issuperset(word))
     continued = sorted({"##" + character for word in usable for character in word[1:]})
     fixed = [*rows, *sorted(alphabet), *continued]
@@ -162,7 +165,7 @@ def _learn(
 
 
 def _repeated(usable: list[str], words: Counter[str], chunk: int = 10_000) -> Iterator[str]:
-    """Yield each word as often as it occurred, in texts of about `chunk` words, because the library takes no counts."""
+    """Yield each word as often as it occurred, in texts of about `chunk` words; the library does not accept counts."""
     pending: list[str] = []
     for word in usable:
         full, rest = divmod(words[word], chunk)

@@ -1,4 +1,4 @@
-"""WordPiece as BERT defines it, in plain Python: the readable reference, against which the fast tokenizer is tested.
+"""WordPiece as BERT defines it, in plain Python: the readable reference for tests of the fast tokenizer.
 
     text --BasicTokenizer--> words --WordpieceTokenizer--> pieces --vocabulary--> ids
 
@@ -60,8 +60,8 @@ class BasicTokenizer:
         if self.strip_accents:
             word = _strip_accents(word)
         if self.do_lower_case:
-            # Characters are lower-cased one by one because str.lower() of a word treats a final sigma differently,
-            # which Python 2 and the library do not.
+            # Characters are lower-cased one by one, as in Python 2 and in the library: str.lower() of a whole word
+            # treats a final sigma differently.
             word = "".join(LOWER.get(char) or char.lower() for char in word)
         return word
 

@@ -1,4 +1,4 @@
-"""The commands about data, runs and models; without a name, `python -m training` lists them."""
+"""Commands about data, runs and models; `python -m training` without a name lists them."""
 
 import difflib
 import importlib
@@ -29,7 +29,7 @@ def overview() -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run a command and return its exit status: 0, or 2 for a mistake of the user's."""
+    """Run a command and return its exit status, see `report_errors`; 2 for an unknown command."""
     name, *words = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in ("-h", "--help", "help"):
         print(overview())
@@ -39,9 +39,8 @@ def main(argv: list[str] | None = None) -> int:
         hint = f"did you mean {close[0]}?" if close else "python -m training lists the commands"
         print(f"python -m training: error: no command {name!r}; {hint}", file=sys.stderr)
         return 2
-    from training.engine.run import (
-        report_errors,
-    )  # imported here because it imports torch, which the list does not need
+    # Imported here because it imports torch, which the list of commands does not need.
+    from training.engine.run import report_errors
 
     module = importlib.import_module(COMMANDS[name][0])
     shared = sum(COMMANDS[name][0] == other for other, _ in COMMANDS.values()) > 1

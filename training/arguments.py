@@ -11,7 +11,7 @@ from training.engine.phases import phases_of
 
 CONFIG_SIZES = {
     # name: (num_hidden_layers, hidden_size); heads = hidden_size / 64, intermediate = 4 * hidden_size.
-    # Turc et al. 2019, "Well-Read Students Learn Better", Table 1; base and large are Devlin et al. 2018.
+    # Source: Turc et al. 2019, "Well-Read Students Learn Better", Table 1; for base and large Devlin et al. 2018.
     "tiny": (2, 128),
     "mini": (4, 256),
     "small": (4, 512),
@@ -23,11 +23,15 @@ CONFIG_SIZES = {
 
 @dataclass
 class SharedArguments:
+    """The flags of all training scripts. Values out of range, or without effect, raise ValueError here and below."""
+
     output_dir: str = field(
         metadata={"help": "Folder of this run: its logs, its checkpoints and the finished model.", "nature": "free"}
     )
     seed: int = flag(42, "Seed of the weights, the order of the data, the masks and dropout.", "fixed card series")
-    num_train_epochs: float = flag(3.0, "Passes over the training data; the next pass fills up the last batch.", "card")
+    num_train_epochs: float = flag(
+        3.0, "Passes over the training data; the last batch is filled up from the next pass.", "card"
+    )
     max_steps: int = flag(-1, "Number of optimiser steps; if positive, it overrides --num_train_epochs.", "card")
     per_device_train_batch_size: int = flag(32, "Sequences per device in one forward pass.", "card")
     per_device_eval_batch_size: int = flag(64, "Sequences per device in one forward pass of an evaluation.", "free")
@@ -60,8 +64,8 @@ class SharedArguments:
     )
     unpad_inputs: Literal["auto", "true", "false"] = flag(
         "auto",
-        "Whether to skip the computation of padding: where it is faster, always, or never. Unless 'false', losses of "
-        "spans leave out padding as well.",
+        "Whether to skip the computation of padding: if that is faster, always, or never. Unless it is 'false', the "
+        "loss of answer spans excludes padding as well.",
         "fixed",
     )
     fast_dropout: bool = flag(True, "On a CPU, draw fewer random numbers for dropout than torch does.", "fixed")
@@ -74,7 +78,7 @@ class SharedArguments:
     )
     hub_dry_run: bool = flag(False, "With --push_to_hub, only list what would be uploaded.", "free later")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         at_least(self, 1, "per_device_train_batch_size", "per_device_eval_batch_size")
         at_least(self, 1, "gradient_accumulation_steps", "logging_steps")
         at_least(self, 0, "eval_steps", "save_steps", "save_total_limit", "dataloader_num_workers", "seed")
@@ -91,6 +95,8 @@ class SharedArguments:
 
 @dataclass
 class PretrainingArguments(SharedArguments):
+    """The flags of run_pretraining.py."""
+
     train_file: list[str] = flag(
         [],
         "Training text: .txt (blank lines separate documents), .jsonl or .parquet; also .gz and .xz of these.",
@@ -101,7 +107,7 @@ class PretrainingArguments(SharedArguments):
         [], "Held-out text. Default: --validation_split of the documents.", "data", nargs="+"
     )
     validation_split: float = flag(
-        0.02, "Share of the documents to hold out where no --validation_file is given.", "fixed"
+        0.02, "Share of the documents to hold out if no --validation_file is given.", "fixed"
     )
     dataset_name: str | None = flag(
         None, "A data set of the Hub with a 'text' column and one document per row.", "data"
@@ -110,9 +116,9 @@ class PretrainingArguments(SharedArguments):
     streaming: bool = flag(False, "Stream the data set instead of downloading it.")
     max_train_documents: int | None = flag(None, "Use only this many documents, the first ones.", "fixed")
     tokenizer_name: str | None = flag(
-        None, "Folder or Hub name of a tokenizer. Default: a vocabulary is learnt.", "start"
+        None, "Folder or Hub name of a tokenizer. Default: a vocabulary is learnt from the training text.", "start"
     )
-    vocab_size: int = flag(8192, "Size of the vocabulary that is learnt where no --tokenizer_name is given.")
+    vocab_size: int = flag(8192, "Size of the vocabulary that is learnt if no --tokenizer_name is given.")
     cased: bool = flag(False, "Learn a cased vocabulary, which keeps upper case and accents.")
     config_name: str | None = flag(
         None,
@@ -121,24 +127,28 @@ class PretrainingArguments(SharedArguments):
     )
     model_name_or_path: str | None = flag(None, "A checkpoint to train further: folder or Hub name.", "card start")
     objective: Literal["mlm_nsp", "mlm", "ltr"] = flag(
-        "mlm_nsp", "Masked LM with or without next sentences, or left to right.", "fixed card instance"
+        "mlm_nsp",
+        "mlm_nsp: masked LM and next sentence prediction. mlm: masked LM alone. ltr: left-to-right LM.",
+        "fixed card instance",
     )
     max_seq_length: int | None = flag(
         None, "Largest number of tokens of an instance. Default: 128.", "fixed card instance"
     )
     phases: str | None = flag(
         None,
-        "Lengths that are trained one after the other: LENGTH:SHARE[:BATCH[xACCUMULATION]],..., as in "
+        "Lengths of instances, trained one after the other: LENGTH:SHARE[:BATCH[xACCUMULATION]],..., as in "
         "128:0.9:32,512:0.1:8x4.",
     )
     mlm_probability: float = flag(0.15, "Share of the tokens to predict.", "fixed card instance")
-    mask_replace_prob: float = flag(0.8, "Share of them replaced with [MASK].", "fixed instance")
+    mask_replace_prob: float = flag(0.8, "Share of these tokens to replace with [MASK].", "fixed instance")
     random_replace_prob: float = flag(
-        0.1, "Share of them replaced with a random token; the rest are not replaced.", "fixed instance"
+        0.1, "Share of these tokens to replace with a random token; the rest are not replaced.", "fixed instance"
     )
     whole_word_mask: bool = flag(False, "Mask all pieces of a word together.", "fixed card instance")
     short_seq_prob: float = flag(0.1, "Share of the instances with a random shorter length.", "fixed instance")
-    max_predictions_per_seq: int | None = flag(None, "Most predicted tokens per instance.", "fixed instance")
+    max_predictions_per_seq: int | None = flag(
+        None, "Largest number of predicted tokens per instance.", "fixed instance"
+    )
     max_eval_instances: int = flag(2048, "Held-out instances per evaluation.")
     static_shapes: bool = flag(
         False,
@@ -146,12 +156,12 @@ class PretrainingArguments(SharedArguments):
     )
     verify_invariance: bool = flag(
         False,
-        "Before training, compute a step with several cuts into micro-batches, and stop if the results differ.",
+        "Before training, compute a step with its batch split in several ways, and stop if the results differ.",
         "free",
     )
     peak_tflops: float | None = flag(
         None,
-        "Peak TFLOP/s of one device, for the utilisation (MFU). Default: measured with matrix products at the start.",
+        "Peak TFLOP/s of one device, for the utilisation (MFU). Default: measured at the start with matrix products.",
         "free",
     )
 
@@ -162,7 +172,7 @@ class PretrainingArguments(SharedArguments):
     )
     eval_steps: int = flag(500, "Number of steps between two evaluations; 0: evaluate only at the end.")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         in_unit_interval(self, "mlm_probability", "mask_replace_prob", "random_replace_prob")
         in_unit_interval(self, "short_seq_prob", "validation_split")
@@ -210,6 +220,8 @@ class PretrainingArguments(SharedArguments):
 
 @dataclass
 class FineTuningArguments(SharedArguments):
+    """The flags of all fine-tuning scripts."""
+
     model_name_or_path: str | None = flag(None, "A pre-trained checkpoint: folder or Hub name.", "card start")
     config_name: str | None = flag(None, "For random weights: a size, or a folder with config.json.", "card start")
     tokenizer_name: str | None = flag(None, "Folder or Hub name of the tokenizer; default: the model's.", "start")
@@ -222,10 +234,12 @@ class FineTuningArguments(SharedArguments):
     group_by_length: bool = flag(False, "Fill each optimiser step with examples of similar length.", "fixed")
     load_best_model_at_end: bool = flag(False, "Keep the weights of the best evaluation instead of the last.")
     metric_for_best_model: str | None = flag(
-        None, "Metric that decides which is the best. Default: the paper's.", "choice"
+        None, "Metric that decides which evaluation is the best. Default: the paper's.", "choice"
     )
     early_stopping_patience: int = flag(0, "Evaluations without improvement before training stops; 0: never.")
-    seeds: int | None = flag(None, "Number of runs, with seeds from --seed on; each has a sub-folder.", "series")
+    seeds: int | None = flag(
+        None, "Number of runs, with consecutive seeds from --seed on; each has a sub-folder.", "series"
+    )
     compare_to: str | None = flag(None, "Folder of another series, to compare run by run.", "series")
 
     @property
@@ -233,7 +247,7 @@ class FineTuningArguments(SharedArguments):
         """Whether this command is a series of runs."""
         return self.seeds is not None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if bool(self.model_name_or_path) == bool(self.config_name):
             raise ValueError(
@@ -258,7 +272,7 @@ class FineTuningArguments(SharedArguments):
                 "with python -m training upload"
             )
         if self.many_runs and self.resume_from_checkpoint not in (None, "auto"):
-            raise ValueError("--seeds and --paper go on by themselves; drop --resume_from_checkpoint")
+            raise ValueError("--seeds and --paper resume by themselves; drop --resume_from_checkpoint")
         chosen = self.load_best_model_at_end or self.many_runs
         refuse_idle(
             self,
@@ -269,13 +283,18 @@ class FineTuningArguments(SharedArguments):
 
 @dataclass
 class GlueArguments(FineTuningArguments):
+    """The flags of run_glue.py."""
+
     task_name: str | None = flag(
-        None, "A task of GLUE: cola|sst2|mrpc|stsb|qqp|mnli|qnli|rte|wnli|ax.", "fixed card data"
+        None,
+        "A task of GLUE: cola|sst2|mrpc|stsb|qqp|mnli|qnli|rte|wnli|ax; or one made of the documentation of this "
+        "Python installation: builtin_pair (the default without data flags) or builtin_classification.",
+        "fixed card data",
     )
     data_dir: str | None = flag(None, "Folder with the official files train.tsv, dev.tsv and test.tsv.", "data")
     test_file: str | None = flag(None, "Your own data to predict.", "later")
     max_seq_length: int = flag(
-        128, "Longest input in tokens; the longer part of longer ones is cut first.", "fixed card"
+        128, "Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.", "fixed card"
     )
     do_predict: bool = flag(False, "Write predictions for the test split.", "later")
     write_submission: bool = flag(
@@ -283,11 +302,11 @@ class GlueArguments(FineTuningArguments):
     )
     paper: bool = flag(
         False,
-        "The paper's search: 4 learning rates with --seeds restarts each (5), of which the best on dev counts.",
+        "The paper's search: 4 learning rates with --seeds restarts each (default 5); the best run on dev counts.",
         "series",
     )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.write_submission and not self.task_name:
             raise ValueError("--write_submission needs --task_name: the GLUE server knows only its own tasks")
@@ -297,11 +316,14 @@ class GlueArguments(FineTuningArguments):
 
     @property
     def many_runs(self) -> bool:
+        """Whether this command is a series of runs: also with --paper."""
         return self.paper or super().many_runs
 
 
 @dataclass
 class SquadArguments(FineTuningArguments):
+    """The flags of run_squad.py."""
+
     version_2_with_negative: bool = flag(False, "The data has questions without an answer (SQuAD 2.0).", "fixed card")
     max_seq_length: int = flag(384, "Tokens of a window: question, part of the context, special tokens.", "fixed card")
     doc_stride: int = flag(128, "Tokens from the start of one window to the start of the next.", "fixed card")
@@ -309,7 +331,7 @@ class SquadArguments(FineTuningArguments):
     max_answer_length: int = flag(30, "Longest answer, in tokens.")
     n_best_size: int = flag(20, "Number of candidate answers kept per question.")
     null_score_diff_threshold: float = flag(
-        0.0, "Answer nothing if the score of no answer exceeds that of the best answer by more than this."
+        0.0, "Give no answer if the score of no answer exceeds that of the best answer by more than this."
     )
     answer_alignment: Literal["offsets", "google"] = flag(
         "offsets", "How tokens are mapped back to text: by character offsets, or as google-research/bert does it."
@@ -317,7 +339,7 @@ class SquadArguments(FineTuningArguments):
     cache_dir: str | None = flag(None, "Folder for tokenised windows. Default: OUTPUT_DIR/features.", "free")
     num_train_epochs: float = flag(2.0, "Passes over the training windows.")
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         version_1 = not self.version_2_with_negative and "without --version_2_with_negative"
         refuse_idle(self, (version_1, ("null_score_diff_threshold",)))
@@ -330,9 +352,11 @@ TaggerLayers = Literal[
 
 @dataclass
 class NerArguments(FineTuningArguments):
+    """The flags of run_ner.py."""
+
     test_file: str | None = flag(None, "Further data to predict; it is scored if it has tags.", "later")
     max_seq_length: int = flag(
-        512, "Length of a row: a sentence and as much of its document around it as fits.", "fixed card"
+        512, "Length of a row in tokens: a sentence and as much of its document around it as fits.", "fixed card"
     )
     context: Literal["document", "sentence"] = flag("document", "What the model sees around a sentence.", "fixed card")
     mixed_tags: bool = flag(False, "Accept files in which some entities begin with B- and others with I-.", "fixed")
@@ -344,7 +368,7 @@ class NerArguments(FineTuningArguments):
         8, "Rows per device in one forward pass; a row may contain several sentences."
     )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         at_least(self, 1, "lstm_size")
         refuse_idle(self, (not self.feature_based and "without --feature_based", ("lstm_size",)))
@@ -352,9 +376,11 @@ class NerArguments(FineTuningArguments):
 
 @dataclass
 class SwagArguments(FineTuningArguments):
+    """The flags of run_swag.py."""
+
     test_file: str | None = flag(None, "Further data to predict; it is scored if it has labels.", "later")
     max_seq_length: int = flag(
-        128, "Longest input in tokens; the longer part of longer ones is cut first.", "fixed card"
+        128, "Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.", "fixed card"
     )
     per_device_train_batch_size: int = flag(16, "Examples, each with all its choices, per device in one forward pass.")
     learning_rate: float = flag(2e-5, "Peak learning rate (paper, section 4.4).")
@@ -362,6 +388,8 @@ class SwagArguments(FineTuningArguments):
 
 @dataclass
 class FeatureArguments:
+    """The flags of extract_features.py."""
+
     model_name_or_path: str = field(metadata={"help": "A checkpoint: folder or Hub name."})
     input_file: str = field(
         metadata={
@@ -375,14 +403,14 @@ class FeatureArguments:
     max_seq_length: int = flag(128, "Largest number of tokens in one input of the model.")
     long_lines: Literal["error", "window", "cut"] = flag(
         "error",
-        "What to do with longer lines: refuse them, read them in windows, or cut them as the original does.",
+        "What to do with longer lines: refuse them, split them into windows, or cut them as google-research/bert does.",
     )
     batch_size: int = flag(32, "Number of inputs in one forward pass.")
     model_impl: Literal["repro", "transformers"] = flag(
         "repro", "The network: that of this project, or that of transformers."
     )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         at_least(self, 1, "batch_size")
 
 

@@ -1,4 +1,5 @@
-"""Evaluate on 2 processes where the batches do not come out even; started by test_dealt_evaluation.py.
+"""Evaluate on 2 processes where the batches do not come out even; started by
+tests/engine/test_dealt_evaluation.py.
 
     torchrun --nproc_per_node 2 tests/helpers/dealt_evaluation.py FOLDER CASE
 

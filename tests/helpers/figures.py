@@ -37,9 +37,9 @@ from typing import Any
 
 from benchmarks import tables as benchmark_tables
 from benchmarks.provenance import out_of_date
+from tests.helpers.repository import ROOT
 from training.tools import report
 
-ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path
     for pattern in ("*.md", ".github/**/*.md", "docs/**/*.md")

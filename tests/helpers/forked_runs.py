@@ -1,5 +1,5 @@
 """Runs of run_pretraining.py as forks of a process that has imported everything and run nothing: a start costs no
-seconds. Started by test_kill.py and test_run_pretraining.py.
+seconds. Started by tests/engine/test_kill.py and tests/scripts/test_run_pretraining.py.
 
     python tests/helpers/forked_runs.py killed '{"flags": [...], "folder": "...", "points": 3, "seed": 0}'
     python tests/helpers/forked_runs.py pair '{"flags": [...]}'

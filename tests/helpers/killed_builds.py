@@ -1,4 +1,4 @@
-"""Builds of a corpus that die by SIGKILL at every line of their end; started by test_corpus.py.
+"""Builds of a corpus that die by SIGKILL at every line of their end; started by tests/engine/test_kill.py.
 
     python tests/helpers/killed_builds.py FOLDER
 

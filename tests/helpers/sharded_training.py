@@ -1,4 +1,5 @@
-"""Train a network that torch's ``fully_shard`` (FSDP2) spreads over 2 processes; started by test_sharding.py.
+"""Train a network that torch's ``fully_shard`` (FSDP2) spreads over 2 processes; started by
+tests/engine/test_sharding.py.
 
     torchrun --nproc_per_node 2 tests/helpers/sharded_training.py FOLDER OPTIMIZER
 

@@ -2,11 +2,11 @@
 
 Files are parsed with `ast` and never imported, so there are no side effects, and packages that are broken or slow to
 import can be read too. The work is divided among child processes that run this file. It uses the standard library only,
-so that a child starts in 50 ms, unlike a fork or spawn of a script that has loaded torch.
+so that a child starts in 50 ms; a fork or spawn of a script that has loaded torch takes longer.
 
-A language model of English should be trained on sentences. Therefore doctest sessions, literal and code blocks,
-formulas, tables, references and signatures are removed, and the mark-up around words (roles, back-quotes, asterisks,
-links) is reduced to the words. Lists of parameters are kept, in one form for all styles (numpydoc, Google, Sphinx):
+A language model of English should be trained on sentences. Therefore doctests, literal and code blocks, formulas,
+tables, references and signatures are removed, and of the mark-up (roles, back-quotes, asterisks, links) only the words
+are kept. Lists of parameters have one form for all styles (numpydoc, Google, Sphinx):
 `axis (int, optional): Axis along which the sum is taken.`
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import io
 import json
 import os
 import re
@@ -28,11 +29,21 @@ from pathlib import Path
 
 MIN_CHARACTERS = 200
 SKIPPED_FOLDERS = {
-    *("test", "tests", "testing", "benchmarks", "site-packages", "dist-packages"),
-    *("vendored", "externals", "third_party", "idlelib", "lib2to3", "turtledemo"),
+    "benchmarks",
+    "dist-packages",
+    "externals",
+    "idlelib",
+    "lib2to3",
+    "site-packages",
+    "test",
+    "testing",
+    "tests",
+    "third_party",
+    "turtledemo",
+    "vendored",
 }
-# Two hundred models with similar texts: reading them takes a quarter of the time, and they would be only 8 % of the
-# documents after near-duplicates are removed.
+# Two hundred models with similar texts. Reading them would take a quarter of the time, although they are only 8 % of
+# the documents after near-duplicates are removed.
 SKIPPED_MODULES = ("transformers.models.",)
 # Functions with which numpy and torch document their functions that are written in C.
 DOCUMENTING_CALLS = {"add_newdoc", "add_docstr", "add_docstr_all"}
@@ -52,7 +63,8 @@ _GOOGLE_ENTRY = re.compile(
 )
 _SPHINX_ENTRY = re.compile(r"^:(?:param|parameter|arg) +(?:(?P<type>[^:]+?) +)?(?P<name>\w+): *(?P<text>.*)$")
 _MARKED = re.compile(r"[`*\\<\[|{]|://")
-_UNTITLED_ENTRY = re.compile(r"^ *(?::[a-z]+ ?[\w ]*:|\w+ \(.*\):$)")  # Sphinx; and transformers outside Args
+# A parameter outside a section: Sphinx's form, or that of transformers.
+_UNTITLED_ENTRY = re.compile(r"^ *(?::[a-z]+ ?[\w ]*:|\w+ \(.*\):$)")
 _INLINE = [
     (re.compile(r":[\w:.+-]+:`[~!]?([^`<]*?)(?: *<[^`>]*>)?`"), r"\1"),  # :class:`~torch.Tensor`
     (re.compile(r"`([^`<>]+?) *<[^`>]*>`_{0,2}"), r"\1"),  # `text <link>`_
@@ -101,7 +113,7 @@ class Docstring:
 
 
 def plain(text: str) -> str:
-    """The text without mark-up, with every run of white space replaced by one blank."""
+    """The text without mark-up, with every run of white space replaced by one space."""
     if not _MARKED.search(text):  # true for most texts, and ten times faster than the substitutions
         return " ".join(text.split())
     for pattern, replacement in _INLINE:
@@ -110,7 +122,7 @@ def plain(text: str) -> str:
 
 
 def is_prose(text: str) -> bool:
-    """Whether a text has at least four words, and letters and blanks are at least four fifths of its characters."""
+    """Whether a text has at least four words, and letters and spaces are at least four fifths of its characters."""
     letters = sum(map(len, re.findall(r"[A-Za-z ]+", text)))
     return letters >= 0.8 * len(text) and len(re.findall(r"[A-Za-z]{2,}", text)) >= 4
 
@@ -124,7 +136,7 @@ def without_code(lines: list[str]) -> list[str]:
     """The lines without doctests, fenced and literal blocks, directives and tables."""
     kept: list[str] = []
     fenced = doctest = False
-    block = None  # while a block is skipped: the indentation of the line above it, which its lines exceed
+    block = None  # while a block is skipped, the indentation of the line above it; the block's lines are indented more
     for line in lines:
         stripped = line.strip()
         if stripped.startswith(("```", "~~~")):
@@ -136,8 +148,9 @@ def without_code(lines: list[str]) -> list[str]:
         if fenced or doctest or (block is not None and stripped):
             continue
         directive = _DIRECTIVE.match(stripped)
-        if directive and directive[1].lower() in PROSE_DIRECTIVES:
-            kept += ["", " " * indent(line) + directive[2].strip()]
+        name, text = directive.groups() if directive else ("", "")
+        if name.lower() in PROSE_DIRECTIVES:
+            kept += ["", " " * indent(line) + text.strip()]
         elif stripped.startswith(".. ") or stripped == "..":
             block = indent(line)
             kept.append("")
@@ -227,24 +240,25 @@ def parameters(lines: list[str], underlined: bool) -> list[Parameter]:
 
 
 def fingerprint(text: str) -> list[int]:
-    """The sorted CRC-32 of the five-word sequences, as far as it is divisible by 4.
+    """The CRC-32 checksums of the five-word sequences, sorted; only those that are divisible by 4.
 
-    Whether a sequence is kept does not depend on the text around it, so that fingerprints can be compared.
+    Whether a sequence is kept does not depend on the text around it, so fingerprints of different texts are comparable.
     """
     words = re.findall(r"[a-z]{2,}", text.lower())
-    hashes = {zlib.crc32(" ".join(words[i : i + 5]).encode()) for i in range(len(words) - 4)}
+    hashes = {zlib.crc32(" ".join(words[first : first + 5]).encode()) for first in range(len(words) - 4)}
     return sorted(value for value in hashes if value % 4 == 0)
 
 
 def read_docstring(text: str, module: str, name: str, kind: str) -> Docstring | None:
-    """Parse a raw docstring; None if fewer than MIN_CHARACTERS characters of English are left of it."""
+    """Parse a raw docstring; None if less than MIN_CHARACTERS characters of English remain."""
     prose: list[str] = []
     entries: list[Parameter] = []
     for title, underlined, lines in sections(without_code(cleandoc(text).splitlines())):
         if title in PARAMETER_SECTIONS:
             entries += parameters(lines, underlined)
         elif title not in DROPPED_SECTIONS:
-            first = next((i for i, line in enumerate(lines) if _UNTITLED_ENTRY.match(line)), len(lines))
+            entry_lines = (number for number, line in enumerate(lines) if _UNTITLED_ENTRY.match(line))
+            first = next(entry_lines, len(lines))
             prose += paragraphs(lines[:first])
             entries += parameters(lines[first:], underlined=False)
     if not prose or sum(map(len, prose)) + sum(len(str(entry)) for entry in entries) < MIN_CHARACTERS:
@@ -297,7 +311,7 @@ def raw_topics(tree: ast.Module) -> Iterator[tuple[str, str, str]]:
 def read_file(path: str, module: str) -> list[Docstring]:
     """The docstrings of one source file, sorted by name.
 
-    A file that this Python cannot parse (a template, or the syntax of another version) gives none.
+    The result is empty for a file that this Python cannot parse (a template, or the syntax of another version).
     """
     source = Path(path).read_bytes()
     if not _LONG_STRING.search(source) and not module.startswith("pydoc_data"):
@@ -309,15 +323,15 @@ def read_file(path: str, module: str) -> list[Docstring]:
     except (SyntaxError, ValueError):
         return []
     raw = raw_topics(tree) if module == "pydoc_data.topics" else raw_docstrings(tree)
-    long = sorted({item for item in raw if len(item[2]) >= MIN_CHARACTERS})
+    long = sorted({(name, kind, text) for name, kind, text in raw if len(text) >= MIN_CHARACTERS})
     return [document for name, kind, text in long if (document := read_docstring(text, module, name, kind))]
 
 
 def source_files(root: Path, package: str) -> Iterator[tuple[str, str]]:
     """Yield (path, dotted module name) of the package's .py files, sorted by name in each folder.
 
-    Tests, vendored code and private folders are left out. The docstrings of private code are written for its
-    developers, and they are a third of torch's. The exception is _core, which holds the functions of numpy.
+    Tests, vendored code and private folders are left out: the docstrings of private code are written for its
+    developers, and they are a third of torch's. The exception is _core, which contains the functions of numpy.
     """
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(
@@ -347,11 +361,13 @@ def read_files(files: list[tuple[str, str]], workers: int | None = None) -> list
         child = subprocess.Popen(
             [sys.executable, "-S", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
         )
+        assert child.stdin is not None
         json.dump(by_size[worker::workers], child.stdin)
         child.stdin.close()
         children.append(child)
     found: list[Docstring] = []
     for child in children:
+        assert child.stdout is not None
         records = json.loads(child.stdout.read() or "[]")
         child.stdout.close()
         if child.wait():
@@ -364,8 +380,9 @@ def read_files(files: list[tuple[str, str]], workers: int | None = None) -> list
 
 def main() -> None:
     """The main function of a child process: (path, module) pairs on stdin, docstrings on stdout, both as JSON."""
-    # Without garbage collection this takes half the time: syntax trees are many objects that are all still in use.
+    # Without garbage collection this takes half the time: syntax trees consist of many objects, all still in use.
     gc.disable()
+    assert isinstance(sys.stdin, io.TextIOWrapper) and isinstance(sys.stdout, io.TextIOWrapper)
     sys.stdin.reconfigure(encoding="utf-8")
     sys.stdout.reconfigure(encoding="utf-8")
     records = [asdict(document) for path, module in json.load(sys.stdin) for document in read_file(path, module)]

@@ -9,9 +9,9 @@ method is described, and what each parameter means.
 
 Splits: all docstrings of a module are in the same split, which a hash of the module's name decides (VALIDATION_SHARE
 in 100 are held out). A held-out docstring is not used if the name of its function or class also occurs in training, or
-if more than LEAK_SHARE of its five-word sequences do. `documents`, for pre-training, are the documents of the training
-split only: pre-training may read the texts of the tasks' training examples, but never those of their validation
-examples. The documents that are held out to evaluate pre-training are also taken from `documents`.
+if more than LEAK_SHARE of its five-word sequences do. Pre-training uses `documents`, which are those of the training
+split only: it may see the texts of the tasks' training examples, but never those of their validation examples. The
+documents that are held out to evaluate pre-training are taken from `documents` as well.
 
 Near-duplicates: packages repeat themselves (all models of transformers document the same arguments). A document is
 left out if more than NEAR_DUPLICATE_SHARE of its five-word sequences occur in earlier ones.
@@ -34,8 +34,18 @@ from typing import NamedTuple
 from training.builtin_data.docstrings import Docstring, Parameter, read_files, source_files
 
 PACKAGES = (
-    *("accelerate", "datasets", "huggingface_hub", "matplotlib", "networkx", "numpy"),
-    *("pandas", "scipy", "sklearn", "tokenizers", "torch", "transformers"),
+    "accelerate",
+    "datasets",
+    "huggingface_hub",
+    "matplotlib",
+    "networkx",
+    "numpy",
+    "pandas",
+    "scipy",
+    "sklearn",
+    "tokenizers",
+    "torch",
+    "transformers",
 )
 VALIDATION_SHARE = 12
 NEAR_DUPLICATE_SHARE = 0.5
@@ -79,7 +89,7 @@ def is_held_out(document: Docstring) -> bool:
 
 
 def split_library(found: list[Docstring]) -> Library:
-    """Remove near-duplicates and split by module, as the docstring of this file says. The order of `found` is kept."""
+    """Remove near-duplicates and split by module, as the docstring of this module says; keep the order of `found`."""
     seen: set[int] = set()
     names: set[str] = set()
     train: list[Docstring] = []
@@ -132,9 +142,8 @@ def documents(include_packages: bool = True) -> list[list[str]]:
     A document has at least 200 characters. Documents of the tasks' validation splits are not among them. As in the
     tasks, the order is that of a hash, so that the first N are a random sample of all.
     """
-    return sorted(
-        (document.paragraphs() for document in side("train", include_packages)), key=lambda d: stable_hash(*d)
-    )
+    texts = [document.paragraphs() for document in side("train", include_packages)]
+    return sorted(texts, key=lambda lines: stable_hash(*lines))
 
 
 def first_sentence(text: str) -> str:
@@ -144,7 +153,10 @@ def first_sentence(text: str) -> str:
 
 
 def pair(document: Docstring) -> tuple[str, str] | None:
-    """(first sentence, first BODY_WORDS words of the rest); None if either has too few words, or the first too many."""
+    """(first sentence, first BODY_WORDS words of the rest).
+
+    None if the sentence has fewer than 4 or more than 30 words, or the rest fewer than 15.
+    """
     summary = first_sentence(document.summary)
     rest = [document.summary[len(summary) :].strip(), *document.paragraphs()[1:]]
     words = " ".join(rest).split()
@@ -158,10 +170,10 @@ def pair_examples(split: str, include_packages: bool = True) -> list[dict]:
 
     Every summary and every body occurs twice, once with each label, so that neither of them alone predicts the label
     and the labels are balanced exactly. The wrong body comes from the same package, so that subject and style of the
-    package do not predict the label either. Its distance is half of the package's documents, so that it is almost
-    always from another module. A baseline that counts shared words, weighted by their rarity, is right for 88 % of
-    the validation pairs; it would be for 74 % if the wrong body were the next docstring of the module, and for 90 %
-    if it were any docstring.
+    package do not predict the label either. It is half of the package's documents away, so that it is almost always
+    from another module. A baseline that counts shared words, weighted by their rarity, is right for 88 % of the
+    validation pairs; if the wrong body were the next docstring of the module, it would be right for 74 %, and if it
+    were any docstring, for 90 %.
     """
     by_package: dict[str, list[tuple[str, str]]] = {}
     seen: set[str] = set()
@@ -229,6 +241,7 @@ def paragraph(document: Docstring, group: list[Parameter], known: set[str]) -> d
     two parameters have the same name.
     """
     context = " ".join(map(str, group))
+    distinct = len({entry.name for entry in group}) == len(group)
     questions = []
     start = 0
     for entry in group:
@@ -237,7 +250,7 @@ def paragraph(document: Docstring, group: list[Parameter], known: set[str]) -> d
         start += len(str(entry)) + 1
         identifier = stable_hash(document.module, document.name, entry.name, context)[:24]
         wording = QUESTIONS[int(identifier, 16) % len(QUESTIONS)]
-        if len(text.split()) <= ANSWER_WORDS and text not in known and len({e.name for e in group}) == len(group):
+        if len(text.split()) <= ANSWER_WORDS and text not in known and distinct:
             answers = [{"text": text, "answer_start": begin}]
             questions.append({"id": identifier, "question": wording.format(entry.name), "answers": answers})
     return {"context": context, "qas": questions}
@@ -255,9 +268,10 @@ def question_answering(split: str, include_packages: bool = True) -> dict:
     articles: dict[str, dict] = {}
     for document in side(split, include_packages):
         title = f"{document.module}.{document.name}"
-        # A module may define a name twice, for two systems for instance, and describe its parameters in the same words.
+        # A module may define a name twice, for example for two systems, and describe its parameters in the same words.
         made = {one["context"]: one for one in articles.get(title, {}).get("paragraphs", ())}
-        made |= {one["context"]: one for one in (paragraph(document, g, known) for g in contexts(document.parameters))}
+        new = [paragraph(document, group, known) for group in contexts(document.parameters)]
+        made |= {one["context"]: one for one in new}
         if kept := [one for one in made.values() if one["qas"]]:
             articles[title] = {"title": title, "paragraphs": kept}
     return {"version": "1.1", "data": sorted(articles.values(), key=lambda article: stable_hash(article["title"]))}
@@ -276,8 +290,8 @@ def main(argv: list[str] | None = None) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--output_dir", type=Path, required=True)
-    parser.add_argument("--standard_library_only", action="store_true")
+    parser.add_argument("--output_dir", type=Path, required=True, help="the folder for the files")
+    parser.add_argument("--standard_library_only", action="store_true", help="do not read the installed packages")
     args = parser.parse_args(argv)
     packages = not args.standard_library_only
     args.output_dir.mkdir(parents=True, exist_ok=True)

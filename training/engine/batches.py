@@ -3,18 +3,20 @@
 Training data is any object with ``batch(start, stop)``: a pure function from positions in an endless stream of epochs
 to a dict of tensors. Optimiser step s, counted from 0, takes the positions ``[s * G, (s + 1) * G)``, where G is the
 number of sequences of the global batch. The order of the data therefore depends neither on the number of processes,
-workers and micro-batches nor on where a run was interrupted, and a resumed run need not read the data before.
+workers and micro-batches nor on where a run was interrupted, and a resumed run need not read the earlier data again.
 """
 
 import copy
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from training.arguments import SharedArguments
+from training.engine.run import Run
 from training.engine.signals import only_parent_ends_me
 
 # Label of a position or item that the loss excludes: torch's default `ignore_index`. The network has the same constant
@@ -23,16 +25,29 @@ IGNORED = -100
 
 STRETCH = 50  # optimiser steps; longer stretches need less padding, but make the steps less random
 
+Batch = TypeVar("Batch")
+
+
+class TrainingData(Protocol):
+    """What a run is trained on; see the head of this file."""
+
+    def batch(self, start: int, stop: int) -> dict[str, torch.Tensor]:
+        """The examples at the positions ``[start, stop)`` of the endless stream."""
+        ...
+
 
 class Features:
     """Tokenised examples in memory.
 
     Args:
-        columns: ``input_ids`` and ``token_type_ids`` hold one sequence of ints a row, and so may ``labels``, one
-            a token; any other column (``labels``, ``start_positions``, ...) holds one number a row. All have the
-            same length.
+        columns: ``input_ids`` and ``token_type_ids`` contain a sequence of ints for every row, and so may ``labels``,
+            with one label per token; other columns (``labels``, ``start_positions``, ...) contain one number per row.
+            All have the same length.
         pad_token_id: the id that pads ``input_ids``.
         seed: seed of the order of the rows in ``batch``.
+
+    Raises:
+        ValueError: the columns differ in length or are empty.
     """
 
     def __init__(self, columns: dict, pad_token_id: int, seed: int = 0):
@@ -46,7 +61,8 @@ class Features:
         self.seed = seed
         self.group = 0
         self.lengths = np.fromiter((len(row) for row in columns["input_ids"]), dtype=np.int64)
-        self._order: tuple[int, np.ndarray] | None = None
+        self._order_epoch: int | None = None  # the epoch whose order is in _order
+        self._order = np.empty(0, dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -54,10 +70,10 @@ class Features:
     def shuffled(self, seed: int, group: int = 0) -> "Features":
         """The same rows, not copied, in the order of another seed; ``group`` is the ``size`` of ``group_by_length``."""
         other = copy.copy(self)
-        other.seed, other.group, other._order = seed, group, None
+        other.seed, other.group, other._order_epoch = seed, group, None
         return other
 
-    def collate(self, indices) -> dict[str, torch.Tensor]:
+    def collate(self, indices: Sequence[int] | np.ndarray) -> dict[str, torch.Tensor]:
         """The rows at ``indices``, padded on the right to the longest of them: (B, L) and (B,)."""
         indices = np.asarray(indices)
         longest = int(self.lengths[indices].max())
@@ -65,32 +81,34 @@ class Features:
         batch = {}
         for name, column in self.columns.items():
             if np.ndim(column[0]) == 0:
-                batch[name] = torch.tensor(np.asarray([column[i] for i in indices]))
+                batch[name] = torch.tensor(np.asarray([column[index] for index in indices]))
                 continue
             rows = np.full((len(indices), longest), padding[name], dtype=np.int64)
-            for row, i in zip(rows, indices):
-                row[: self.lengths[i]] = column[i]
+            for row, index in zip(rows, indices):
+                row[: self.lengths[index]] = column[index]
             batch[name] = torch.from_numpy(rows)
         mask = np.arange(longest) < self.lengths[indices, None]
         batch["attention_mask"] = torch.from_numpy(mask.astype(np.int64))
-        return {name: t.float() if t.is_floating_point() else t for name, t in batch.items()}
+        return {name: values.float() if values.is_floating_point() else values for name, values in batch.items()}
 
     def batch(self, start: int, stop: int) -> dict[str, torch.Tensor]:
         """Positions ``[start, stop)`` of the endless stream of shuffled epochs."""
         epochs, places = np.divmod(np.arange(start, stop), len(self))
-        return self.collate([self._epoch(int(e))[p] for e, p in zip(epochs, places)])
+        return self.collate([self._epoch(int(epoch))[place] for epoch, place in zip(epochs, places)])
 
     def _epoch(self, epoch: int) -> np.ndarray:
-        if self._order is None or self._order[0] != epoch:
+        if self._order_epoch != epoch:
             rng = np.random.default_rng([self.seed, epoch])
             order = rng.permutation(len(self))
             if self.group:
                 order = group_by_length(order, self.lengths, self.group, epoch, rng)
-            self._order = (epoch, order)
-        return self._order[1]
+            self._order_epoch, self._order = epoch, order
+        return self._order
 
 
-def group_by_length(order: np.ndarray, lengths: np.ndarray, size: int, epoch: int, rng) -> np.ndarray:
+def group_by_length(
+    order: np.ndarray, lengths: np.ndarray, size: int, epoch: int, rng: np.random.Generator
+) -> np.ndarray:
     """Rearrange the order of an epoch so that rows of similar length share an optimiser step.
 
     Stretches of ``STRETCH`` steps are sorted by length and cut into steps, and all steps of the epoch are shuffled.
@@ -104,41 +122,44 @@ def group_by_length(order: np.ndarray, lengths: np.ndarray, size: int, epoch: in
     """
     head = min(-epoch * len(order) % size, len(order))  # completes the step that the last epoch began
     tail = len(order) - (len(order) - head) % size
-    stretches = [order[i : min(i + STRETCH * size, tail)] for i in range(head, tail, STRETCH * size)]
+    starts = range(head, tail, STRETCH * size)
+    stretches = [order[start : min(start + STRETCH * size, tail)] for start in starts]
     by_length = [rows[np.argsort(-lengths[rows], kind="stable")].reshape(-1, size) for rows in stretches]
     steps = rng.permutation(np.concatenate([order[:0].reshape(0, size), *by_length]))
     return np.concatenate([order[:head], steps.ravel(), order[tail:]])
 
 
-def steps_for(args, num_examples: int, global_batch_size: int) -> int:
+def steps_for(args: SharedArguments, num_examples: int, global_batch_size: float) -> int:
     """Optimiser steps of the run: ``--max_steps``, or as many as ``--num_train_epochs`` need, rounded up."""
     if args.max_steps > 0:
         return args.max_steps
     return max(1, math.ceil(args.num_train_epochs * num_examples / global_batch_size - 1e-9))
 
 
-def dealt(batches: Sequence, run) -> list[tuple[Any, bool]]:
+def dealt(batches: Sequence[Batch], run: Run[SharedArguments]) -> list[tuple[Batch, bool]]:
     """This process's batches of an evaluation, dealt to the processes in turn, and whether each of them counts.
 
     Every process gets the same number of batches, because a wrapped network communicates with the other processes in
-    every forward pass, also in evaluation, and would wait forever for a process that has no batch left. Where there are
-    too few batches, the last one is repeated, and the output of the repetition does not count.
+    every forward pass, also in evaluation, and would wait forever for a process without a batch. If there are too few
+    batches, the last one is repeated, and the outputs of its repetitions do not count.
     """
     total, last = math.ceil(len(batches) / run.world_size) * run.world_size, len(batches) - 1
     return [(batches[min(number, last)], number <= last) for number in range(run.rank, total, run.world_size)]
 
 
-def evaluation_due(run, step: int, num_examples: int) -> bool:
-    """Whether to evaluate after this step: every ``--eval_steps`` or, by default, where it completes an epoch."""
+def evaluation_due(run: Run[SharedArguments], step: int, num_examples: int) -> bool:
+    """Whether to evaluate after this step: every ``--eval_steps`` or, by default, when it completes an epoch."""
     if run.args.eval_steps:
         return step % run.args.eval_steps == 0
     return step * run.global_batch_size // num_examples > (step - 1) * run.global_batch_size // num_examples
 
 
-class _MicroBatches(Dataset):
+class _MicroBatches(Dataset[dict[str, torch.Tensor]]):
     """Item k is micro-batch number k of this process, counted from the first step of the run."""
 
-    def __init__(self, source, run, size: int | None, accumulation: int | None):
+    def __init__(
+        self, source: TrainingData, run: Run[SharedArguments], size: int | None, accumulation: int | None
+    ) -> None:
         self.source = source
         self.size = size or run.args.per_device_train_batch_size
         self.per_step = accumulation or run.args.gradient_accumulation_steps
@@ -151,8 +172,13 @@ class _MicroBatches(Dataset):
 
 
 def step_batches(
-    source, run, start_step: int, total_steps: int, size: int | None = None, accumulation: int | None = None
-) -> Iterator[list[dict]]:
+    source: TrainingData,
+    run: Run[SharedArguments],
+    start_step: int,
+    total_steps: int,
+    size: int | None = None,
+    accumulation: int | None = None,
+) -> Iterator[list[dict[str, torch.Tensor]]]:
     """This process's micro-batches of the optimiser steps ``start_step + 1 .. total_steps``, one list a step.
 
     ``--dataloader_num_workers`` processes prepare them in advance; the data does not depend on their number.

@@ -1,8 +1,8 @@
-"""The best evaluation of a run: its weights are kept, and training may stop early when no better one follows.
+"""The best evaluation of a run: its weights are kept, and training may stop early if no better one follows.
 
-The best evaluation is determined from ``metrics.jsonl``, from which a resumed run removes what came after its
-checkpoint, so that no second record can disagree. The weights are in ``checkpoint-best-<step>`` until the run has
-finished; they are written and checked like checkpoints.
+``metrics.jsonl`` is the only record of the evaluations; a resumed run removes from it what came after its checkpoint.
+The best weights are in ``checkpoint-best-<step>`` until the run has finished; they are written and checked like
+checkpoints.
 """
 
 import json
@@ -10,11 +10,11 @@ import math
 import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file
 
+from training.arguments import FineTuningArguments
 from training.engine.checkpoint import disk_errors_explained
 from training.engine.fsdp import full_weights, is_sharded, load_full_weights
 from training.engine.run import Run
@@ -29,7 +29,7 @@ class Best:
         metric: key of the results. Higher values are better, except for a loss.
     """
 
-    def __init__(self, run: Run, metric: str):
+    def __init__(self, run: Run[FineTuningArguments], metric: str):
         self.run = run
         self.metric = metric
         self.wanted = run.args.load_best_model_at_end
@@ -55,13 +55,17 @@ class Best:
         patience = self.run.args.early_stopping_patience
         over = bool(patience) and len(self.evaluations) - since >= patience
         if over:
-            self.run.say(f"stopping early: {patience} evaluations brought nothing better than step {self.step}")
+            self.run.say(
+                f"stopping early: the last {patience} evaluations were not better than that of step {self.step}"
+            )
         return over
 
     @property
     def step(self) -> int:
-        """Optimiser step of the best evaluation; of equal ones, the first."""
-        return max(self.evaluations, key=lambda evaluation: goodness(self.metric, evaluation[1][self.metric]))[0]
+        """Optimiser step of the best evaluation, or of the first of several that are equally good."""
+        values = [goodness(self.metric, results[self.metric]) for _, results in self.evaluations]
+        step, _ = self.evaluations[values.index(max(values))]
+        return step
 
     def restore(self, model: torch.nn.Module) -> dict:
         """Load the best weights into the model; returns their results."""
@@ -72,7 +76,7 @@ class Best:
         else:
             self.run.accelerator.unwrap_model(model).load_state_dict(weights)
         results = dict(self.evaluations)[self.step]
-        self.run.say(f"the best is kept: step {self.step}, {self.metric} {results[self.metric]}")
+        self.run.say(f"the best weights are kept: step {self.step}, {self.metric} {results[self.metric]}")
         return results | {"best_step": self.step}
 
     def clear(self) -> None:
@@ -88,7 +92,7 @@ class Best:
             folder = self._folder(step)
             with disk_errors_explained(self.run, folder.name), sealed_folder(folder) as draft:
                 self.run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
-            # A run that resumes from its newest checkpoint needs the weights that were the best at that step.
+            # If the run is interrupted and resumes, it needs the weights that were the best at its newest checkpoint.
             by_then = [kept for kept in self._kept() if kept <= _newest_checkpoint(self.run.output_dir)]
             for kept in self._kept():
                 if kept not in (step, *by_then[-1:]):
@@ -110,20 +114,23 @@ class Best:
         return _numbers(self.run.output_dir, r"checkpoint-best-(\d+)")
 
 
-def deciding_metric(args: Any, names: list[str], default: str, trained: bool) -> str:
+def deciding_metric(args: FineTuningArguments, names: list[str], default: str, trained: bool) -> str:
     """The key of the results that decides which evaluation, or which run, is the best.
 
     Args:
         names: the keys that may be chosen.
-        default: the key where --metric_for_best_model is not given.
+        default: the key if --metric_for_best_model is not given.
+        trained: whether the run trains at all.
 
     Raises:
-        ValueError: --metric_for_best_model names none of them, or nothing is trained among which to choose.
+        ValueError: --metric_for_best_model is none of ``names``, or a choice was requested but nothing is trained.
     """
     asked = args.metric_for_best_model
     if not trained:
         if args.load_best_model_at_end or asked or args.many_runs:
-            raise ValueError("nothing is trained among which to choose the best: give training data")
+            raise ValueError(
+                "there is nothing from which to choose the best, as nothing is trained: give training data"
+            )
         return default
     name = default if asked is None else "eval_" + asked.removeprefix("eval_")
     if name not in names:
@@ -132,7 +139,7 @@ def deciding_metric(args: Any, names: list[str], default: str, trained: bool) ->
 
 
 def goodness(metric: str, value: float | None) -> float:
-    """A number that is highest for the best value. None, the correlation of a constant, is the worst value."""
+    """A number that is highest for the best value: the negative of a loss. None, an undefined score, is the worst."""
     if value is None:
         return -math.inf
     return -value if metric.endswith("loss") else value

@@ -19,32 +19,33 @@ from accelerate.utils import gather_object
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch.optim.lr_scheduler import LRScheduler
+from transformers import PreTrainedModel
 
-from training.arguments import flags_with
+from training.arguments import SharedArguments, flags_with
 from training.engine.fsdp import full_optimizer_state, full_weights, is_sharded, load_full_state
 from training.engine.run import Run
 from training.files import atomic
 from training.files.atomic import damage
 from training.files.hashing import checksums
 
-# Fields of ``Origin`` that must not change either, and what to say of a run that differs in them.
+# Fields of ``Origin`` that must not change either, and the part of the error message that describes a difference.
 STARTED_WITH = {
     "tokenizer_sha256": "with another tokenizer; resume with the one that it was started with",
     "initial_weights": "from other weights; resume with the --model_name_or_path that it was started with",
 }
-# Fields of config.json that say where a model came from and in which form, but not what it computes.
+# Fields of config.json that do not change what a model computes (a prefix stands for all fields that begin with it).
 UNIMPORTANT = ("_", "transformers_version", "architectures", "auto_map", "dtype", "sparse_prediction", "use_cache")
 
 
 @dataclass(frozen=True)
 class Origin:
-    """What a run was started with besides its flags; a run that resumes from its checkpoint must share it.
+    """What a run was started with besides its flags; a run that resumes from its checkpoint must have the same.
 
     Attributes:
         data: a description of the training and evaluation data, as in run.json; every "sha256" in it is compared.
         initial_weights: file -> SHA-256 (``weights_sha256``); None for new weights.
-        phases: steps and batches of a pre-training in several phases, in words; None where all batches have the size
-            that the flags say.
+        phases: steps and batches of a pre-training in several phases, in words; None if all batches have the size
+            that the flags give.
     """
 
     data: Any = None
@@ -57,7 +58,7 @@ UNKNOWN = Origin()
 
 
 def save_checkpoint(
-    run: Run,
+    run: Run[SharedArguments],
     step: int,
     total_steps: int,
     model: torch.nn.Module,
@@ -100,7 +101,7 @@ def save_checkpoint(
     return target
 
 
-def find_checkpoint(run: Run) -> Path | None:
+def find_checkpoint(run: Run[SharedArguments]) -> Path | None:
     """The checkpoint that ``--resume_from_checkpoint`` asks for: a folder or, with ``auto``, the newest complete one.
 
     Raises:
@@ -115,7 +116,7 @@ def find_checkpoint(run: Run) -> Path | None:
         problem = damage(folder)
         if problem is None:
             return folder
-        run.say(f"passing over {folder.name}: {problem}")
+        run.say(f"ignoring {folder.name}: {problem}")
     return None
 
 
@@ -128,7 +129,7 @@ def named_checkpoint(folder: str) -> Path:
 
 
 def load_checkpoint(
-    run: Run,
+    run: Run[SharedArguments],
     folder: Path,
     total_steps: int,
     model: torch.nn.Module,
@@ -139,33 +140,35 @@ def load_checkpoint(
     """Restore weights, optimiser and schedule, and remove later records from ``metrics.jsonl``; return the step.
 
     Raises:
-        ValueError: the checkpoint was made with other flags or data, or is of another model.
+        ValueError: the checkpoint was made with other flags or data, or contains another model.
     """
     state = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
     weights = load_file(folder / "model.safetensors")
     _check_same_run(run, folder, state, total_steps, origin)
     _check_same_model(folder, weights, run.accelerator.unwrap_model(model))
     if state.get("sharded", False) != is_sharded(model):
-        raise ValueError(f"{folder} is of a run {'without' if is_sharded(model) else 'with'} FSDP; resume it that way")
+        how = "without" if is_sharded(model) else "with"
+        raise ValueError(f"{folder} was written by a run {how} FSDP; resume it {how} FSDP")
     if is_sharded(model):
         load_full_state(model, optimizer, weights, state["optimizer"])
     else:
         run.accelerator.unwrap_model(model).load_state_dict(
-            weights, strict=False
-        )  # tied weights are saved under one name
+            weights,
+            strict=False,  # tied weights are saved under one name only
+        )
         optimizer.load_state_dict(state["optimizer"])
     scheduler.load_state_dict(state["scheduler"])
     if run.accelerator.scaler and state["scaler"]:
         run.accelerator.scaler.load_state_dict(state["scaler"])
     if run.is_main and _size(run.output_dir / "metrics.jsonl") < state["metrics_bytes"]:
-        run.say(f"{run.output_dir}/metrics.jsonl lacks records from before {folder.name}")
+        run.say(f"{run.output_dir}/metrics.jsonl has lost records that were written before {folder.name}")
     _cut_metrics(run, state["metrics_bytes"])
     run.say(f"resuming from {folder} after step {state['step']}")
     return state["step"]
 
 
 def resume(
-    run: Run,
+    run: Run[SharedArguments],
     total_steps: int,
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
@@ -188,7 +191,7 @@ def resume(
         done = load_checkpoint(run, folder, total_steps, model, optimizer, scheduler, origin)
         run.confirm()
         if run.is_main and run.args.resume_from_checkpoint == "auto":
-            _drop_old(run, done)  # the process may have been killed before it did so
+            _drop_old(run, done)  # the process may have been killed before it deleted them
         return done
     run.confirm()
     if run.args.resume_from_checkpoint:
@@ -196,7 +199,7 @@ def resume(
     return 0
 
 
-def save_model_folder(run: Run, model) -> None:
+def save_model_folder(run: Run[SharedArguments], model: torch.nn.Module) -> None:
     """Write ``config.json`` and ``model.safetensors`` of the finished model into the output folder.
 
     Raises:
@@ -211,20 +214,21 @@ def save_model_folder(run: Run, model) -> None:
 
 
 @contextmanager
-def disk_errors_explained(run: Run, name: str) -> Iterator[None]:
+def disk_errors_explained(run: Run[SharedArguments], name: str) -> Iterator[None]:
     """Turn an error of writing the folder ``name`` into an OSError that names the free space and the remedy."""
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:  # torch.save raises RuntimeError on a full disk
-        standing = [path.name for path in _checkpoints(run.output_dir)[-1:]] or ["no earlier checkpoint"]
+        checkpoints = _checkpoints(run.output_dir)
+        newest = checkpoints[-1].name if checkpoints else "none"
         free = shutil.disk_usage(run.output_dir).free
         raise OSError(
-            f"{run.output_dir / name} could not be written ({error}); {free:,} bytes are free there, {standing[0]} "
-            "stands. Make room, then go on with --resume_from_checkpoint auto"
+            f"{run.output_dir / name} could not be written ({error}); {free:,} bytes are free there, the newest "
+            f"checkpoint is {newest}. Free some space, then resume with --resume_from_checkpoint auto"
         ) from error
 
 
-def _check_same_run(run: Run, folder: Path, state: dict, total_steps: int, origin: Origin) -> None:
+def _check_same_run(run: Run[SharedArguments], folder: Path, state: dict, total_steps: int, origin: Origin) -> None:
     now = {"total_steps": total_steps, "global_batch_size": origin.phases or run.global_batch_size}
     now |= {name: getattr(run.args, name) for name in state["flags"] if hasattr(run.args, name)}
     then = {name: state[name] for name in ("total_steps", "global_batch_size")} | state["flags"]
@@ -236,39 +240,41 @@ def _check_same_run(run: Run, folder: Path, state: dict, total_steps: int, origi
     if state["data_sha256"] != checksums(origin.data):
         raise ValueError(f"{folder} belongs to a run on other data; resume with the files that it was started with")
     for name, other in STARTED_WITH.items():
-        if name in state and state[name] != getattr(origin, name):  # an older version did not record them
+        if name in state and state[name] != getattr(origin, name):  # older versions did not record these fields
             raise ValueError(f"{folder} belongs to a run {other}")
 
 
-def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model) -> None:
+def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model: PreTrainedModel) -> None:
     own = {name: tensor.shape for name, tensor in model.state_dict().items()}
     tied = model.all_tied_weights_keys or {}
     missing = [name for name in own if name not in weights and name not in tied]
     unexpected = [name for name in weights if name not in own]
     if missing or unexpected:
-        raise ValueError(f"{folder} holds another model: missing {missing[:3]}, unexpected {unexpected[:3]}")
+        raise ValueError(
+            f"{folder} holds another model: it lacks {missing[:3]} and has the unexpected {unexpected[:3]}"
+        )
     for name, tensor in weights.items():
         if tensor.shape != own[name]:
             raise ValueError(
                 f"{folder} holds a model of another shape: {name} is {tuple(tensor.shape)}, expected {tuple(own[name])}"
             )
     then, now = type(model.config).from_pretrained(folder).to_dict(), model.config.to_dict()
-    changed = [f"{k} {then[k]} -> {now[k]}" for k in sorted(then.keys() & now.keys()) if then[k] != now[k]]
-    if changed := [text for text in changed if not text.startswith(UNIMPORTANT)]:
+    names = [name for name in sorted(then.keys() & now.keys()) if then[name] != now[name]]
+    if changed := [f"{name} {then[name]} -> {now[name]}" for name in names if not name.startswith(UNIMPORTANT)]:
         raise ValueError(f"{folder} holds a model of another configuration ({', '.join(changed)}); resume with its own")
 
 
-def _cut_metrics(run: Run, size: int) -> None:
+def _cut_metrics(run: Run[SharedArguments], size: int) -> None:
     metrics = run.output_dir / "metrics.jsonl"
     if run.is_main and _size(metrics) > size:
         os.truncate(metrics, size)
     run.accelerator.wait_for_everyone()
 
 
-def _drop_old(run: Run, step: int) -> None:
+def _drop_old(run: Run[SharedArguments], step: int) -> None:
     """Delete the oldest checkpoints beyond the limit, and drafts of a process that was killed.
 
-    Checkpoints later than ``step`` do not count: damaged ones that were passed over would displace complete ones.
+    Checkpoints later than ``step`` do not count: they are damaged, and complete ones must not be deleted for them.
     """
     for path in run.output_dir.glob("checkpoint-*.incomplete"):
         shutil.rmtree(path)

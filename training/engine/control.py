@@ -1,7 +1,7 @@
 """transformers' own BERT, trained by the same loop as a control.
 
-Its heads ignore ``num_items_in_batch`` (huggingface/transformers#47688) and average over each micro-batch, which under
-gradient accumulation is another objective. For a fair comparison the loss is computed here, from the logits.
+Its heads ignore ``num_items_in_batch`` (huggingface/transformers#47688) and average over each micro-batch, which is
+another objective under gradient accumulation. For a fair comparison, the loss is computed here from the logits.
 """
 
 import copy
@@ -10,38 +10,45 @@ import functools
 import torch
 import transformers
 from torch.nn import functional as F
+from transformers import PreTrainedModel
+from transformers.utils import ModelOutput
 
 from training.engine.batches import IGNORED
 
 LABELS = ("labels", "next_sentence_label", "start_positions", "end_positions")
+Count = int | torch.Tensor
 
 
-def control_of(model, spans_over_padding: bool = True):
-    """transformers' class of the same name, with the same weights and with this project's loss.
+def control_of(model: PreTrainedModel, spans_over_padding: bool = True) -> PreTrainedModel:
+    """A model of transformers' class of the same name, with the same weights and with this project's loss.
 
     Args:
-        model: of one of this project's classes.
+        model: an instance of one of this project's classes.
         spans_over_padding: see ``with_exact_losses``.
     """
     config = copy.deepcopy(model.config)
-    vars(config).pop("auto_map", None)  # it names files of code, which transformers' class does not save
+    vars(config).pop("auto_map", None)  # it names code files, which transformers' class does not save
     control = getattr(transformers, type(model).__name__)(config)
     control.load_state_dict(model.state_dict())
     return with_exact_losses(control, spans_over_padding)
 
 
-def with_exact_losses(model, spans_over_padding: bool = True):
-    """Let a stock transformers BERT head divide its loss by ``num_items_in_batch`` (and, for next sentence
-    prediction, ``num_sequences_in_batch``), as this project's heads do. Returns the same model.
+def with_exact_losses(model: PreTrainedModel, spans_over_padding: bool = True) -> PreTrainedModel:
+    """Make a BERT model of transformers divide its loss by the counts that it is given, as this project's heads do.
+
+    The counts are ``num_items_in_batch`` and, for next sentence prediction, ``num_sequences_in_batch``. Returns the
+    same model.
 
     Args:
-        spans_over_padding: the softmax over starts and ends includes padding, as in transformers; with
-            ``unpad_inputs``, this project's head excludes it.
+        spans_over_padding: the softmax over starts and ends includes padding, as in transformers; this project's
+            head excludes it with ``unpad_inputs``.
     """
     stock_forward = model.forward
 
     @functools.wraps(stock_forward)
-    def forward(num_items_in_batch=None, num_sequences_in_batch=None, **batch):
+    def forward(
+        num_items_in_batch: Count | None = None, num_sequences_in_batch: Count | None = None, **batch: torch.Tensor
+    ) -> ModelOutput:
         labels = {name: batch.pop(name) for name in LABELS if name in batch}
         outputs = stock_forward(**batch)
         if "start_positions" in labels:
@@ -65,12 +72,12 @@ def with_exact_losses(model, spans_over_padding: bool = True):
     return model
 
 
-def _loss(logits: torch.Tensor, labels: torch.Tensor, count) -> torch.Tensor:
+def _loss(logits: torch.Tensor, labels: torch.Tensor, count: Count) -> torch.Tensor:
     if labels.is_floating_point():
         return F.mse_loss(logits.squeeze(-1).float(), labels.float(), reduction="sum") / count
     return _cross_entropy(logits, labels, count)
 
 
-def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, count) -> torch.Tensor:
+def _cross_entropy(logits: torch.Tensor, labels: torch.Tensor, count: Count) -> torch.Tensor:
     flat = logits.float().flatten(0, -2)
     return F.cross_entropy(flat, labels.flatten(), ignore_index=IGNORED, reduction="sum") / count

@@ -3,24 +3,33 @@
     python -m training curves RUN_FOLDER...
 
 On the left is the loss (faint: the records; strong: their running mean; dots: held-out text), on the right are the
-held-out scores.
-The grey line is the unigram entropy of the training text: the loss of a model that knows how often each piece
-occurs and nothing else. A masked language model has learnt about context when its held-out loss is below it.
+held-out scores. The grey line is the unigram entropy of the training text: the loss of a model that knows only how
+often each piece occurs. A masked language model has learnt from context if its held-out loss is below this line.
 """
 
 import argparse
 import importlib.util
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from training.engine.reference_curves import comparable
 
+if TYPE_CHECKING:  # a run does without matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
 # Okabe and Ito's palette, whose colours colour-blind readers can distinguish.
 BLUE, VERMILION, GREEN, PURPLE, ORANGE = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00"
-GREY = "#6E6E6E"
-DPI = 150
+SKY = "#56B4E9"
+GREY, LIGHT_GREY = "#6E6E6E", "#B5B5B5"
+INK = "#333333"
+# A page shows a picture of this width and resolution at about two thirds of its size: there 10 points can be read.
+WIDTH, DPI = 9.0, 150
+TITLE = {"x": 0.01, "ha": "left", "fontsize": 13, "fontweight": "bold"}
 
-# key of an event -> its name in the picture, in the order of drawing
+# key of an event: its name in the picture; the order is that of drawing
 SCORES = {
     "eval_mlm_accuracy": "masked pieces",
     "eval_nsp_accuracy": "next sentence",
@@ -33,14 +42,14 @@ SCORES = {
     "eval_exact_match": "exact match",
     "eval_f1": "F1",
 }
-Series = tuple[list[float], list[float]]
+Series = tuple[list[int], list[float]]  # steps, values
 
 
 def read_events(path: Path) -> list[dict]:
     """The events of a metrics.jsonl in order.
 
     Raises:
-        ValueError: there is none, or a line is no JSON object with an `event`.
+        ValueError: there is no such file, or a line is not a JSON object with an `event`.
     """
     if not path.is_file():
         raise ValueError(f"expected the records of a run at {path}, found none: give the folder of a run")
@@ -53,20 +62,20 @@ def read_events(path: Path) -> list[dict]:
             except (ValueError, KeyError, TypeError):
                 raise ValueError(
                     f'{path}:{number}: expected one JSON object with an "event", got {line.strip()[:60]!r}; '
-                    "delete the line, which an interrupted write has left, to go on"
+                    "probably a write was interrupted; delete the line"
                 ) from None
             events.append(event)
     return events
 
 
 def series(events: list[dict], kind: str, key: str) -> Series:
-    """(steps, values) of one number. Of a step that a resumed run repeated, the last value counts."""
+    """(steps, values) of one key in the events of a kind, "train" or "eval". If a step is repeated, the last counts."""
     values = {event["step"]: event[key] for event in events if event["event"] == kind and event.get(key) is not None}
     return sorted(values), [values[step] for step in sorted(values)]
 
 
 def scores(events: list[dict]) -> dict[str, Series]:
-    """Held-out scores by label, in per cent: SQuAD's are recorded so, the others as shares or correlations."""
+    """Held-out scores by label, in per cent. SQuAD's are recorded in per cent, the others as fractions."""
     percent = any("eval_exact_match" in event for event in events)
     found = {}
     for key, label in SCORES.items():
@@ -77,7 +86,7 @@ def scores(events: list[dict]) -> dict[str, Series]:
 
 
 def running_mean(values: list[float], width: int) -> list[float]:
-    """The mean over the last `width` values; at the beginning, over those that there are."""
+    """For every value the mean of it and the values before it, `width` values or, at the beginning, fewer."""
     means, total = [], 0.0
     for position, value in enumerate(values):
         total += value - (values[position - width] if position >= width else 0.0)
@@ -88,10 +97,10 @@ def running_mean(values: list[float], width: int) -> list[float]:
 def draw_curves(folder: str | Path) -> Path | None:
     """Draw `training_curves.png` into the folder of a run and return its path.
 
-    Returns None, and says so, where matplotlib is not installed (images for GPUs often lack it).
+    If matplotlib is not installed, as in many container images for GPUs, it prints a line and returns None.
 
     Raises:
-        ValueError: metrics.jsonl is missing, damaged or holds neither losses nor scores.
+        ValueError: metrics.jsonl is missing or damaged, or contains neither losses nor scores.
     """
     folder = Path(folder)
     events = read_events(folder / "metrics.jsonl")
@@ -101,7 +110,7 @@ def draw_curves(folder: str | Path) -> Path | None:
     if not (train[0] or held_out[0] or shown):
         raise ValueError(f"{folder / 'metrics.jsonl'} holds no losses and no scores: nothing to draw")
     if importlib.util.find_spec("matplotlib") is None:
-        print("no picture of the curves: pip install matplotlib")
+        print("the curves are not drawn because matplotlib is missing: pip install matplotlib")
         return None
     figure, axes = canvas(folder.resolve().name, panels=1 + bool(shown))
     entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)
@@ -118,25 +127,26 @@ def draw_curves(folder: str | Path) -> Path | None:
     return path
 
 
-def canvas(title: str, panels: int):
+def canvas(title: str, panels: int) -> tuple["Figure", list["Axes"]]:
     """A figure with a title and its axes, side by side, without pyplot's global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(5.6 * panels + 0.4, 4.2), layout="constrained")
+    layout = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.08)
+    figure = Figure(figsize=(WIDTH * (panels + 0.2) / 2.2, 3.9), layout=layout)
     FigureCanvasAgg(figure)
-    figure.get_layout_engine().set(w_pad=0.12, h_pad=0.08)
-    figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold")
+    figure.suptitle(title, **TITLE)
     return figure, list(figure.subplots(1, panels, squeeze=False)[0])
 
 
-def dress(axis, title: str, below: str | None = None) -> None:
+def dress(axis: "Axes", title: str, below: str | None = None) -> None:
     """Give an axis the look of all pictures of this project; ``below`` is the label of the horizontal axis."""
-    axis.set_title(title, loc="left", fontsize=10.5, color="#333333", pad=9)
+    axis.set_title(title, loc="left", fontsize=11, color=INK, pad=9)
     axis.set_xlabel("optimiser steps" if below is None else below, color=GREY)
     if below is None:
         axis.xaxis.set_major_formatter("{x:,.0f}")
-        axis.xaxis.get_major_locator().set_params(integer=True)
+        axis.locator_params(axis="x", integer=True, nbins=5)
     axis.tick_params(colors=GREY, length=3)
     axis.grid(axis="y", color="#E4E4E4", linewidth=0.8)
     axis.set_axisbelow(True)
@@ -146,57 +156,80 @@ def dress(axis, title: str, below: str | None = None) -> None:
         axis.spines[side].set_color("#BBBBBB")
 
 
-def label_ends(axis, ends: list[tuple[float, float, str, str]]) -> None:
-    """Label the curves at the right edge, each (step, y, text, colour) at its height; labels do not overlap."""
+def label_ends(axis: "Axes", ends: Sequence[tuple[int, float, str, str]]) -> None:
+    """Label the last point of each curve, given as (step, height, text, colour), at the right edge without overlap."""
     low, high = axis.get_ylim()
     last = max(step for step, *_ in ends)
     axis.set_xlim(0, max(last, 1))  # an evaluation without training is at step 0
     gap = (high - low) * 0.062
     below = float("-inf")
-    for _, y, text, colour in sorted(ends, key=lambda end: end[1]):
-        below = max(y, below + gap)
+    by_height = sorted(((height, text, colour) for _, height, text, colour in ends), key=lambda end: end[0])
+    for height, text, colour in by_height:
+        below = max(height, below + gap)
         axis.annotate(
-            *(text, (last, below)),
-            **{"xytext": (7, 0), "textcoords": "offset points", "annotation_clip": False},
-            **{"va": "center", "color": colour, "fontsize": 9.5},
+            text,
+            (last, below),
+            xytext=(7, 0),
+            textcoords="offset points",
+            annotation_clip=False,
+            va="center",
+            color=colour,
+            fontsize=10,
         )
 
 
 def draw_losses(
-    axis, train: Series, held_out: Series, entropy: float | None, title: str, reference: tuple[str, dict] | None = None
+    axis: "Axes",
+    train: Series,
+    held_out: Series,
+    entropy: float | None,
+    title: str,
+    reference: tuple[str, dict] | None = None,
 ) -> None:
+    """Draw the training loss with its running mean, the held-out loss, and lines to compare them with.
+
+    Args:
+        entropy: the unigram entropy of the training text in nats, drawn as a horizontal line; None for no line.
+        reference: name and content of a reference curve (``comparable``), drawn up to the last step of this run.
+    """
     ends = []
-    if reference and train[0]:  # a run of this project with similar settings, up to the last step of this run
-        name, curve = reference[0], reference[1]["train"]
-        points = [(step, loss) for step, loss in zip(curve["steps"], curve["mlm_loss"]) if step <= train[0][-1]]
-        if len(points) > 1:
-            axis.plot(*zip(*points), color=GREY, alpha=0.45, linewidth=1.2)
-            ends.append((train[0][-1], points[-1][1], f"reference {name}", GREY))
-    if train[0]:
-        width = max(1, len(train[0]) // 25)
-        smooth = running_mean(train[1], width)
-        axis.plot(*train, color=BLUE, alpha=0.28, linewidth=1)
-        axis.plot(train[0], smooth, color=BLUE, linewidth=2, marker="o" if len(smooth) == 1 else "")
-        ends.append((train[0][-1], smooth[-1], f"training {smooth[-1]:.2f}", BLUE))
-    if held_out[0]:
-        axis.plot(*held_out, color=VERMILION, linewidth=1.6, marker="o", markersize=4, clip_on=False)
-        ends.append((held_out[0][-1], held_out[1][-1], f"held out {held_out[1][-1]:.2f}", VERMILION))
+    (train_steps, train_losses), (held_out_steps, held_out_losses) = train, held_out
+    if reference and train_steps:
+        name, content = reference
+        curve = content["train"]
+        steps = [step for step in curve["steps"] if step <= train_steps[-1]]
+        losses = curve["mlm_loss"][: len(steps)]
+        if len(steps) > 1:
+            axis.plot(steps, losses, color=GREY, alpha=0.45, linewidth=1.2)
+            ends.append((train_steps[-1], losses[-1], f"reference {name}", GREY))
+    if train_steps:
+        width = max(1, len(train_steps) // 25)
+        smooth = running_mean(train_losses, width)
+        axis.plot(train_steps, train_losses, color=BLUE, alpha=0.28, linewidth=1)
+        axis.plot(train_steps, smooth, color=BLUE, linewidth=2, marker="o" if len(smooth) == 1 else "")
+        ends.append((train_steps[-1], smooth[-1], f"training {smooth[-1]:.2f}", BLUE))
+    if held_out_steps:
+        axis.plot(
+            held_out_steps, held_out_losses, color=VERMILION, linewidth=1.6, marker="o", markersize=4, clip_on=False
+        )
+        ends.append((held_out_steps[-1], held_out_losses[-1], f"held out {held_out_losses[-1]:.2f}", VERMILION))
     if entropy:
         axis.axhline(entropy, color=GREY, linewidth=1.2, linestyle=(0, (5, 3)))
-        ends.append((max(x for x, *_ in ends), entropy, f"unigram entropy {entropy:.2f}", GREY))
+        ends.append((max(step for step, *_ in ends), entropy, f"unigram entropy {entropy:.2f}", GREY))
     dress(axis, title)
     if ends:
         label_ends(axis, ends)
 
 
-def draw_scores(axis, shown: dict[str, Series]) -> None:
+def draw_scores(axis: "Axes", shown: dict[str, Series]) -> None:
+    """Draw held-out scores in per cent, by label as `scores` returns them."""
     ends = []
     for (label, (steps, values)), colour in zip(shown.items(), (GREEN, PURPLE, BLUE, VERMILION, ORANGE), strict=False):
         axis.plot(steps, values, color=colour, linewidth=1.8, marker="o", markersize=4, clip_on=False)
         ends.append((steps[-1], values[-1], f"{label} {values[-1]:.1f}", colour))
     if "next sentence" in shown:
         axis.axhline(50, color=GREY, linewidth=1, linestyle=(0, (1, 2)))
-        ends.append((max(x for x, *_ in ends), 50, "next sentence by chance", GREY))
+        ends.append((max(step for step, *_ in ends), 50, "next sentence by chance", GREY))
     everything = [value for _, values in shown.values() for value in values]
     if min(everything) >= 0:
         axis.set_ylim(0, 100 if max(everything) > 60 or "next sentence" in shown else None)

@@ -1,4 +1,4 @@
-"""What the user reads when a training step has no finite loss or gradient."""
+"""The error message for a training step whose loss or gradient is not finite."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ class Divergence:
 
     Attributes:
         step: counted from 1.
-        instances: how many the global batch has.
-        culprits: places in the global batch, from 0, of the instances that have no finite loss on their own.
+        instances: the number of instances in the global batch.
+        culprits: positions in the global batch, from 0, of the instances whose own loss is not finite.
     """
 
     step: int
@@ -25,12 +25,12 @@ class Divergence:
 
 
 def explain_divergence(found: Divergence, phases: Sequence[Phase] = (), folder: Path | None = None) -> str:
-    """Which instances of the data the step had, which of them are to blame, and what to try.
+    """The message: which instances the step had, which of them have no finite loss alone, and what to try.
 
     Args:
-        phases: those of a pre-training, with their steps. Each of several reads a stream of data of its own, from the
-            beginning.
-        folder: of a pre-training run, whose instances ``python -m training show`` prints.
+        phases: the phases of a pre-training, with their steps. If there are several, each reads a data stream of its
+            own from the beginning.
+        folder: the folder of a pre-training run, whose instances ``python -m training show`` prints.
     """
     steps_before, data = found.step - 1, "the data"
     if len(phases) > 1:

@@ -1,12 +1,13 @@
-"""The only place that loads networks with the weights of a checkpoint, and records from which files they came."""
+"""Load networks with the weights of a checkpoint and record the hashes of its files; all scripts do it here."""
 
 import json
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from safetensors import SafetensorError
+from transformers import PreTrainedModel
 from transformers.utils import (
     SAFE_WEIGHTS_INDEX_NAME,
     SAFE_WEIGHTS_NAME,
@@ -15,10 +16,20 @@ from transformers.utils import (
     cached_file,
 )
 
+from training.arguments import SharedArguments
+from training.engine.run import Run
 from training.files.hashing import sha256
 
-# In the order in which transformers looks for them. An index lists the files of a sharded checkpoint.
+# The names are in the order in which transformers looks for them. An index lists the files of a sharded checkpoint.
 WEIGHT_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHTS_INDEX_NAME)
+
+
+class NetworkClass(Protocol):
+    """A class of networks, or one of transformers' Auto classes."""
+
+    def from_pretrained(self, pretrained_model_name_or_path: str, *args: Any, **kwargs: Any) -> Any:
+        """The network, or what else the options ask for."""
+        ...
 
 
 class Loaded(NamedTuple):
@@ -26,15 +37,21 @@ class Loaded(NamedTuple):
 
     Attributes:
         new: names of the weights that were newly initialised.
-        absent: those of them that the checkpoint lacks; the others have another shape there.
+        absent: names of those new weights that the checkpoint lacks; it has the others in another shape.
     """
 
-    model: Any
+    model: PreTrainedModel
     new: list[str]
     absent: set[str]
 
 
-def load_network(cls: type, name: str, may_be_new: tuple[str, ...] = (), run=None, **options: Any) -> Loaded:
+def load_network(
+    cls: NetworkClass,
+    name: str,
+    may_be_new: tuple[str, ...] = (),
+    run: Run[SharedArguments] | None = None,
+    **options: Any,
+) -> Loaded:
     """The network ``cls`` with the weights of a checkpoint, in float32.
 
     transformers initialises at random whatever a checkpoint lacks, and leaves out what the network has no place for.
@@ -56,7 +73,7 @@ def load_network(cls: type, name: str, may_be_new: tuple[str, ...] = (), run=Non
     except SafetensorError as error:
         raise ValueError(f"{name}: its weights cannot be read ({error}); copy or download them again") from error
     absent = set(info["missing_keys"])
-    new = sorted(absent | {key[0] for key in info["mismatched_keys"]})
+    new = sorted(absent | {key for key, *_shapes in info["mismatched_keys"]})
     if strange := [key for key in new if not key.startswith(may_be_new)]:
         raise ValueError(
             f"{name}: expected weights with transformers' names and the shapes of its config.json; {len(strange)} "
@@ -81,7 +98,7 @@ def _is_needed(key: str, num_layers: int) -> bool:
 
 
 def weights_sha256(name: str, **options: Any) -> dict[str, str]:
-    """The SHA-256 of each file with weights of a checkpoint: a folder, or a name on the Hub that has been downloaded.
+    """The SHA-256 of each file of weights in a checkpoint: a folder, or a name on the Hub that has been downloaded.
 
     Args:
         options: for ``cached_file``; with ``local_files_only`` the Hub is not asked for a newer version.
@@ -91,11 +108,17 @@ def weights_sha256(name: str, **options: Any) -> dict[str, str]:
     """
     for file in WEIGHT_FILES:
         try:
-            path = Path(cached_file(name, file, **options))
+            path = _cached(name, file, **options)
         except OSError:  # the checkpoint has no file of this name
             continue
         if file.endswith(".index.json"):
             parts = sorted(set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()))
-            return {part: sha256(Path(cached_file(name, part, **options))) for part in parts}
+            return {part: sha256(_cached(name, part, **options)) for part in parts}
         return {file: sha256(path)}
     raise ValueError(f"{name}: expected a checkpoint with weights, found none of {', '.join(WEIGHT_FILES)}")
+
+
+def _cached(name: str, file: str, **options: Any) -> Path:
+    path = cached_file(name, file, **options)
+    assert path is not None  # it raises OSError for a file that is not there
+    return Path(path)

@@ -1,8 +1,8 @@
 """The training loop of all scripts.
 
 The loss of a step is the sum over all labelled items of the global batch, divided by their number, for any number of
-micro-batches and processes: the items of all micro-batches (the window) are counted before the first forward pass, and
-the model's heads divide by that count.
+micro-batches and processes. The items of all micro-batches of a step (the window) are therefore counted before the
+first forward pass, and the model's heads divide by that count.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch.optim.lr_scheduler import LRScheduler
 
+from training.arguments import SharedArguments
 from training.engine.batches import IGNORED
 from training.engine.checkpoint import UNKNOWN, Origin, save_checkpoint
 from training.engine.divergence import Divergence, explain_divergence
@@ -28,10 +30,11 @@ class Step:
     Attributes:
         index: counted from 1.
         loss: the mean over the labelled items of the global batch.
-        grad_norm: before clipping.
+        grad_norm: the norm of the gradient before clipping.
         lr: the learning rate of this step.
-        tokens: of the global batch, without padding.
-        labels: labelled items of the global batch.
+        tokens: the number of tokens in the global batch, without padding.
+        sequences: the number of sequences in the global batch.
+        labels: the number of labelled items in the global batch.
         parts: ``mlm_loss`` and ``nsp_loss`` in pre-training; otherwise empty.
     """
 
@@ -46,7 +49,7 @@ class Step:
 
 
 def training_steps(
-    run: Run,
+    run: Run[SharedArguments],
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
     scheduler: LRScheduler,
@@ -63,33 +66,35 @@ def training_steps(
     Args:
         model, optimizer: prepared by Accelerate; ``scheduler`` is not.
         batches: this process's micro-batches, one list per optimiser step. A generator (``step_batches``) is closed
-            before the process is left, because its workers would outlive it.
+            before the process exits, because its workers would outlive it.
         total_steps, start_step: optimiser steps; the first one done here is ``start_step + 1``.
         origin: recorded in the checkpoint that is written on a signal.
-        explain: says what the FloatingPointError tells the user.
-        max_grad_norm: longer gradients are scaled down to this norm; 0 leaves them as they are.
+        explain: returns the message of the FloatingPointError.
+        max_grad_norm: gradients with a larger norm are scaled down to it; 0 means that they are not.
 
     Raises:
         FloatingPointError: the loss or the gradient is not finite; the weights are those of the step before.
-        SystemExit: a signal asked to stop (``signals.py``). The step and what the caller does after it are done, and a
-            checkpoint has been written.
+        SystemExit: a signal asked the process to stop (``signals.py``). The step and what the caller does after it
+            have been completed, and a checkpoint has been written.
     """
     accelerator = run.accelerator
     with StopSignals() as signals, run.progress(total_steps, "training", initial=start_step) as bar:
         for index, window in enumerate(batches, start_step + 1):
             model.train()
-            # Dropout depends on (seed, step, process) only, so that a resumed run draws the same masks.
+            # Dropout depends only on seed, step and process, so that a resumed run draws the same masks.
             torch.manual_seed(_step_seed(run.seed, index, run.rank))
-            window = [{k: v.to(run.device, non_blocking=True) for k, v in b.items()} for b in window]
+            window = [
+                {name: tensor.to(run.device, non_blocking=True) for name, tensor in batch.items()} for batch in window
+            ]
             counts = window_counts(window, accelerator)
             losses = _forward_backward(run, model, window, counts)
             grad_norm = float(accelerator.clip_grad_norm_(model.parameters(), max_grad_norm or float("inf")))
-            # A signal may reach one process only, or the others in another step; all processes have to agree.
+            # A signal may reach one process only, or the processes in different steps, so they have to agree.
             values = _global_sums(losses, signals.asked, accelerator)
             # Under fp16 the gradient scaler handles gradients that overflow: it skips the step.
             if not (np.isfinite(values["loss"]) and (np.isfinite(grad_norm) or accelerator.scaler)):
                 raise FloatingPointError(explain(_divergence(run, model, window, index, values["loss"], grad_norm)))
-            lr = scheduler.get_last_lr()[0]
+            lr = float(scheduler.get_last_lr()[0])
             _update(optimizer, scheduler, accelerator)
             loss, stopping = values.pop("loss"), values.pop("stopping")
             bar.update()
@@ -101,17 +106,21 @@ def training_steps(
                     batches.close()
                 if run.saved_step != index:
                     save_checkpoint(run, index, total_steps, model, optimizer, scheduler, origin)
-                run.say(f"stopped after step {index}; --resume_from_checkpoint auto goes on from checkpoint-{index}")
+                run.say(
+                    f"stopped after step {index}; resume with --resume_from_checkpoint auto from checkpoint-{index}"
+                )
                 accelerator.end_training()
                 raise SystemExit(STOPPED)
 
 
-def _forward_backward(run: Run, model, window: list[dict], counts: dict) -> dict[str, torch.Tensor]:
-    """Gradients of the window; returns this process's share of the loss (and of its parts)."""
+def _forward_backward(
+    run: Run[SharedArguments], model: torch.nn.Module, window: list[dict], counts: dict
+) -> dict[str, torch.Tensor]:
+    """Compute the gradients of the window; returns this process's share of the loss and of its parts."""
     sums: dict[str, torch.Tensor] = {}
     known = {name: counts[name] for name in ("num_items_in_batch", "num_sequences_in_batch") if name in counts}
     for number, batch in enumerate(window, 1):
-        # Gradients are exchanged between the processes once, with the last micro-batch.
+        # The processes exchange gradients once, with the last micro-batch.
         wait = nullcontext() if number == len(window) else run.accelerator.no_sync(model)
         with wait:
             outputs = model(**batch, **known)
@@ -124,12 +133,12 @@ def _forward_backward(run: Run, model, window: list[dict], counts: dict) -> dict
     return sums
 
 
-def window_counts(window: list[dict], accelerator) -> dict:
+def window_counts(window: list[dict], accelerator: Accelerator) -> dict:
     """Labelled items, sequences and real tokens of the global batch, over all micro-batches and processes."""
     device = window[0]["input_ids"].device
     counts = torch.stack(
         [
-            sum(labelled_items(batch) for batch in window),
+            torch.stack([labelled_items(batch) for batch in window]).sum(),
             torch.tensor(sum(len(batch["input_ids"]) for batch in window), device=device),
             sum(batch["attention_mask"].sum() for batch in window),
         ]
@@ -142,22 +151,22 @@ def window_counts(window: list[dict], accelerator) -> dict:
 
 
 def labelled_items(batch: dict) -> torch.Tensor:
-    """How many labels of a batch count towards its loss: a 0-d int64 tensor."""
+    """The number of labels of a batch that its loss includes, as a 0-d int64 tensor."""
     if "labels" in batch:
         return (batch["labels"] != IGNORED).sum()
     return torch.tensor(len(batch["input_ids"]), device=batch["input_ids"].device)
 
 
-def _update(optimizer: torch.optim.Optimizer, scheduler: LRScheduler, accelerator) -> None:
-    """Step and zero the gradients. A step that the gradient scaler skips does not advance the schedule."""
+def _update(optimizer: torch.optim.Optimizer, scheduler: LRScheduler, accelerator: Accelerator) -> None:
+    """Step and clear the gradients. A step that the gradient scaler skips does not advance the schedule."""
     optimizer.step()
     if not accelerator.optimizer_step_was_skipped:
         scheduler.step()
     optimizer.zero_grad(set_to_none=True)
 
 
-def _global_sums(sums: dict[str, torch.Tensor], stopping: bool, accelerator) -> dict[str, float]:
-    """Sums over all processes; how many were asked to stop is exchanged with them, under "stopping"."""
+def _global_sums(sums: dict[str, torch.Tensor], stopping: bool, accelerator: Accelerator) -> dict[str, float]:
+    """The sums over all processes and, under "stopping", the number of processes that were asked to stop."""
     loss = sums["loss"]
     values = torch.stack([*sums.values(), torch.tensor(float(stopping), device=loss.device)])
     return dict(zip((*sums, "stopping"), accelerator.reduce(values, "sum").tolist()))
@@ -165,16 +174,16 @@ def _global_sums(sums: dict[str, torch.Tensor], stopping: bool, accelerator) -> 
 
 @torch.no_grad()
 def _divergence(
-    run: Run, model: torch.nn.Module, window: list[dict], step: int, loss: float, norm: float
+    run: Run[SharedArguments], model: torch.nn.Module, window: list[dict], step: int, loss: float, norm: float
 ) -> Divergence:
     """Compute the loss of every instance of the step alone, on all processes, to find those that are not finite."""
-    bare, size = run.accelerator.unwrap_model(model).eval(), len(window[0]["input_ids"])
+    unwrapped, size = run.accelerator.unwrap_model(model).eval(), len(window[0]["input_ids"])
     culprits = []
     for micro, batch in enumerate(window):
         start = (micro * run.world_size + run.rank) * size
         for row in range(size):
             alone = {name: tensor[row : row + 1] for name, tensor in batch.items()}
-            if not torch.isfinite(bare(**alone, num_items_in_batch=1).loss):
+            if not torch.isfinite(unwrapped(**alone, num_items_in_batch=1).loss):
                 culprits.append(start + row)
     instances = size * len(window) * run.world_size
     return Divergence(step, loss, norm, instances, sorted(gather_object(culprits)))

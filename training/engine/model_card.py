@@ -1,7 +1,7 @@
 """The model card (README.md) of a finished folder: metadata for the Hub, use, origin and limits of the model.
 
-Everything in it is read from the run (`run.json`, `metrics.jsonl`, the results), so that a card claims only what was
-measured, and says how small the run was.
+All facts are read from the run (`run.json`, `metrics.jsonl`, the results), so that a card claims only what was measured
+and says how small the run was.
 """
 
 import json
@@ -18,12 +18,13 @@ from training.engine.phases import phases_of, scheduled
 from training.files.atomic import write_text
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-EMBEDDED = "documentation carried by this Python installation"
+BUILTIN = "documentation carried by this Python installation"
+BUILTIN_TASKS = ("builtin_", "embedded_")  # how their names begin; the second is the former spelling
 PAPER = "Devlin et al. 2018"
 EVALUATION_FLAGS = ("model_name_or_path", "task_name", "version_2_with_negative", "max_seq_length")
-SINGLE_SENTENCE_TASKS = ("cola", "sst2", "embedded_classification")
+SINGLE_SENTENCE_TASKS = ("cola", "sst2", "builtin_classification", "embedded_classification")
 
-# key of the results -> (metric type of the Hub, name in words). Other results are in all_results.json only.
+# key of the results: (metric type of the Hub, name in words). Other results are in all_results.json only.
 RESULTS = {
     "eval_loss": ("loss", "Loss"),
     "eval_mlm_loss": ("loss", "Masked-piece loss, nats"),
@@ -51,7 +52,7 @@ TASKS = {  # kind: (pipeline_tag, name of the task on the Hub, tags)
     "ner": ("token-classification", "Named entities", ["bert", "token-classification"]),
     "swag": ("multiple-choice", "Multiple choice", ["bert", "multiple-choice"]),
 }
-WHAT_IT_IS = {  # of the fine-tuned kinds, with their size and origin
+WHAT_IT_IS = {  # kind of fine-tuned model: the first sentence of its card
     "glue": "A BERT text classifier ({size}) fine-tuned {origin}.",
     "squad": "A BERT model ({size}) that marks the answer to a question in a text, fine-tuned {origin}.",
     "ner": "A BERT tagger ({size}) that marks names and other spans in sentences, fine-tuned {origin}.",
@@ -120,16 +121,16 @@ def write_model_card(
     """Write README.md into a finished folder, from its run.json and its results; return the path.
 
     Args:
-        kind: a row of TASKS: "pretraining", "glue", "squad", "ner" or "swag".
-        datasets: what it was trained on, in words.
+        kind: a key of TASKS: "pretraining", "glue", "squad", "ner" or "swag".
+        datasets: the training data, in words.
         metrics: the contents of all_results.json.
-        title: default: the folder's name.
-        language: default: English for the built-in data and for GLUE, otherwise none.
-        license: default: none, because only the owner of the data and the weights can choose one.
-        held_out: what the metrics were measured on, in words; default: the held-out part of `datasets`.
+        title: by default the folder's name.
+        language: by default English for the built-in data and for GLUE, otherwise none.
+        license: by default none, because only the owner of the data and the weights can choose one.
+        held_out: the data that the metrics were measured on, in words; by default the held-out part of `datasets`.
 
     Raises:
-        ValueError: `kind` is none of these, or the folder holds no run.json.
+        ValueError: `kind` is not a key of TASKS, or the folder has no run.json.
     """
     folder = Path(folder)
     if kind not in TASKS:
@@ -140,17 +141,18 @@ def write_model_card(
         )
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     title = title or folder.resolve().name
+    results = f"## Results\n\n{results_table(metrics, kind, run)}"
+    if (folder / "training_curves.png").exists():
+        results += "\n\n![training curves](training_curves.png)"
     sections = [
         f"# {title}\n\n{what_it_is(kind, run, metrics)}",
         f"## Use\n\n```python\n{usage(folder, kind, run, datasets)}```",
         f"## {'Evaluation' if only_evaluated(metrics) else 'Training'} data\n\n{data_used(run, datasets, metrics)}",
-        f"## Results\n\n{results_table(metrics, kind, run)}",
+        results,
         f"## {'Evaluation' if only_evaluated(metrics) else 'Training'}\n\n{command_and_settings(run, metrics)}",
         f"## Limits\n\n{limits(folder, kind, run, metrics)}",
         f"## Versions\n\n{versions(run)}",
     ]
-    if (folder / "training_curves.png").exists():
-        sections[3] += "\n\n![training curves](training_curves.png)"
     data = metadata(kind, run, datasets, metrics, title, language, license, held_out)
     path = folder / "README.md"
     write_text(path, str(ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n")))
@@ -158,28 +160,42 @@ def write_model_card(
 
 
 def hub_name(name: str | None) -> str | None:
-    """The name if it may be one on the Hub: neither a path nor a local folder; otherwise None."""
+    """The name if it may be one on the Hub, that is, neither a path nor a local folder; otherwise None."""
     return name if name and HUB_NAME.fullmatch(name) and not Path(name).exists() else None
 
 
-def is_embedded(datasets: list[str]) -> bool:
-    return any(EMBEDDED in name or name.startswith("embedded_") for name in datasets)
+def is_builtin(datasets: list[str]) -> bool:
+    return any(BUILTIN in name or name.startswith(BUILTIN_TASKS) for name in datasets)
 
 
 def is_glue_of_the_hub(run: dict) -> bool:
+    """Whether a run, given by its run.json, read a GLUE task from the Hub rather than from files."""
     flags = run["flags"]
     task = flags.get("task_name")
-    return bool(task) and not task.startswith("embedded") and not flags.get("data_dir") and not flags.get("train_file")
+    return bool(task) and not task.startswith(BUILTIN_TASKS) and not (flags.get("data_dir") or flags.get("train_file"))
 
 
-def metadata(kind, run, datasets, metrics, title, language, license, held_out) -> ModelCardData:
+def metadata(
+    kind: str,
+    run: dict,
+    datasets: list[str],
+    metrics: dict[str, float],
+    title: str,
+    language: str | None,
+    license: str | None,
+    held_out: str | None,
+) -> ModelCardData:
+    """The metadata of the card, which the Hub reads; the arguments are those of `write_model_card`, `run` is run.json.
+
+    The pipeline tag of a left-to-right model is None, because no pipeline of transformers can use it.
+    """
     flags = run["flags"]
-    tag, task_name, tags = TASKS[kind]
-    task = tag
+    task, task_name, tags = TASKS[kind]
+    tag: str | None = task
     if flags.get("objective") == "ltr":
         tag, tags = None, ["bert", "left-to-right"]
     dataset = hub_name(flags.get("dataset_name")) or ("nyu-mll/glue" if is_glue_of_the_hub(run) else None)
-    english = is_embedded(datasets) or bool(flags.get("task_name"))
+    english = is_builtin(datasets) or bool(flags.get("task_name"))
     name = held_out or ", ".join(datasets)
     found = [
         EvalResult(
@@ -216,6 +232,7 @@ def only_evaluated(metrics: dict) -> bool:
 
 
 def what_it_is(kind: str, run: dict, metrics: dict) -> str:
+    """The first sentence of the card: the kind of model, its size and its origin."""
     flags = run["flags"]
     size = f"{run['parameters']:,} parameters" if run.get("parameters") else "BERT"
     start = flags.get("model_name_or_path")
@@ -234,11 +251,12 @@ def what_it_is(kind: str, run: dict, metrics: dict) -> str:
 
 
 def usage(folder: Path, kind: str, run: dict, datasets: list[str]) -> str:
+    """A short program that uses the model: from its folder or, if it is uploaded, from the Hub."""
     flags = run["flags"]
     model = flags.get("hub_model_id") if flags.get("push_to_hub") else str(folder)
-    embedded = is_embedded(datasets)
+    builtin = is_builtin(datasets)
     if kind == "pretraining":
-        text = "Return the [MASK] of the array." if embedded else "London is the [MASK] of England."
+        text = "Return the [MASK] of the array." if builtin else "London is the [MASK] of England."
         template = FEATURES if flags.get("objective") == "ltr" else FILL_MASK
         return template.format(model=model, text=text)
     if kind == "glue":
@@ -253,13 +271,14 @@ def usage(folder: Path, kind: str, run: dict, datasets: list[str]) -> str:
     if kind == "swag":
         return CHOOSE.format(model=model)
     question, context = "Where did Ada Lovelace grow up?", "Ada Lovelace was born in 1815. She grew up in London."
-    if embedded:
+    if builtin:
         question = "What does the parameter axis mean?"
         context = "axis (int): Axis along which the sum is taken. out (ndarray): Where the result is stored."
     return ANSWER.format(model=model, question=question, context=context)
 
 
 def data_used(run: dict, datasets: list[str], metrics: dict) -> str:
+    """The list of the data and its size, as far as run.json records it."""
     lines = [f"{'Evaluated' if only_evaluated(metrics) else 'Trained'} on: {', '.join(datasets)}."]
     for part, name in (("corpus", "Training text"), ("held_out", "Held-out text")):
         if counts := run.get(part):
@@ -268,7 +287,7 @@ def data_used(run: dict, datasets: list[str], metrics: dict) -> str:
         lines.append(f"Questions: {counts['train']:,} for training, {counts['validation']:,} for validation.")
     for split, facts in (run["data"].get("splits", {}) if isinstance(run.get("data"), dict) else {}).items():
         lines.append(f"Examples, {split}: {facts['examples']:,}.")
-    if is_embedded(datasets):
+    if is_builtin(datasets):
         lines.append(
             "This is the documentation of the Python installation that it ran on "
             "(`training/builtin_data/documentation.py`). Labels, where there are any, follow from the layout of that "
@@ -279,6 +298,7 @@ def data_used(run: dict, datasets: list[str], metrics: dict) -> str:
 
 
 def results_table(metrics: dict, kind: str, run: dict) -> str:
+    """The table of those results that RESULTS names; "not defined" stands for results that are not finite."""
     best, last = metrics.get("best_step"), metrics.get("train_steps")
     when = "" if only_evaluated(metrics) else ", last step" if best in (None, last) else f", step {best} of {last}"
     rows = [f"| on held-out data{when} | |", "|---|---|"]
@@ -293,14 +313,16 @@ def results_table(metrics: dict, kind: str, run: dict) -> str:
 
 
 def sequences_seen(run: dict) -> int | None:
-    """Number of sequences of all optimiser steps; None if run.json does not say."""
+    """Number of sequences in all optimiser steps of a run, given by its run.json; None if that lacks the steps."""
     if not run.get("total_steps"):
         return None
     phases = scheduled(phases_of({"max_seq_length": 0} | run["flags"]), run["total_steps"])
-    return sum((p.stop - p.start) * p.size * p.accumulation for p in phases) * run.get("processes", 1)
+    per_process = sum((phase.stop - phase.start) * phase.size * phase.accumulation for phase in phases)
+    return per_process * run.get("processes", 1)
 
 
 def command_and_settings(run: dict, metrics: dict) -> str:
+    """The command and the table of hyperparameters."""
     lines, flags = [], run["flags"]
     if run.get("command"):
         lines += ["```bash", shlex.join(["python", *run["command"]]), "```", ""]
@@ -321,6 +343,7 @@ def command_and_settings(run: dict, metrics: dict) -> str:
 
 
 def limits(folder: Path, kind: str, run: dict, metrics: dict) -> str:
+    """The list of what readers must not expect of the model."""
     lines = []
     seen = sequences_seen(run)
     if kind == "pretraining":
@@ -328,30 +351,30 @@ def limits(folder: Path, kind: str, run: dict, metrics: dict) -> str:
             length = run["flags"]["max_seq_length"]
             share = seen / 256e6
             lines.append(
-                f"Scale: it has seen {seen:,} sequences of up to {length} pieces, {share:.2g} times the 256 million "
-                f"of up to 512 of the published models ({PAPER}). Do not expect their quality."
+                f"Scale: it has seen {seen:,} sequences of up to {length} pieces, {share:.2g} times as many as the "
+                f"published models, which have seen 256 million of up to 512 ({PAPER}). Do not expect their quality."
             )
         lines += unigram_comparison(folder, metrics)
     elif only_evaluated(metrics):
         lines.append("How the weights were trained, and on what, stands in the card of the model that they are from.")
     else:
-        lines.append("One training with one seed; results of small data sets vary by points between seeds.")
+        lines.append("It was trained once, with one seed; on small data sets, results vary by points between seeds.")
         untested = "" if any(name.startswith("test_") for name in metrics) else " Nothing was measured on a test set."
         best = metrics.get("best_step")
-        numbers = "The numbers are of the last step on validation data."
+        when = "after the last step"
         if best is not None:
-            numbers = (
-                f"The numbers are of step {best}, chosen as the best on the same validation data: slightly too good."
-            )
-        lines.append(numbers + untested)
+            when = f"after step {best}, which was chosen as the best on the same data, so they are slightly too good"
+        lines.append(f"The results were measured on validation data, {when}.{untested}")
         if not run["flags"].get("model_name_or_path"):
             lines.append("The encoder was not pre-trained: this is a baseline, not a model to use.")
-    lines.append("Nothing was measured on other text or other languages, nor any bias of the data that it repeats.")
+    lines.append(
+        "It has not been tested on other text or in other languages, nor for biases that it learnt from the data."
+    )
     return "\n".join(f"- {line}" for line in lines)
 
 
 def unigram_comparison(folder: Path, metrics: dict) -> list[str]:
-    """A line that says whether the model predicts masked tokens better than their frequencies do; [] if unknown."""
+    """A line that says whether the model predicts masked tokens better than their frequencies; [] if unknown."""
     records = folder / "metrics.jsonl"
     events = read_events(records) if records.exists() else []
     entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)
@@ -363,6 +386,7 @@ def unigram_comparison(folder: Path, metrics: dict) -> list[str]:
 
 
 def versions(run: dict) -> str:
+    """Versions of packages, device, commit and start of the run."""
     names = [f"{name} {version}" for name, version in run.get("versions", {}).items() if version != "not installed"]
     lines = [
         ", ".join(names),

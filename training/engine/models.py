@@ -1,19 +1,31 @@
 """Configurations of networks by name, and checks that tokenizer, network and length fit together."""
 
 from pathlib import Path
+from typing import Any
 
-from transformers import AutoConfig, BertConfig, PreTrainedModel
+from transformers import AutoConfig, BertConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization.special_tokens import check_special_tokens
-from training.arguments import CONFIG_SIZES
+from training.arguments import (
+    CONFIG_SIZES,
+    GlueArguments,
+    NerArguments,
+    SharedArguments,
+    SquadArguments,
+    SwagArguments,
+)
 
 
-def bert_config(config_name: str, vocab_size: int, **fields) -> BertConfig:
+def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:
     """A configuration for new weights.
 
     Args:
         config_name: a published size (``CONFIG_SIZES``), or a folder with ``config.json``.
-        vocab_size: pieces of the tokenizer that will be used.
+        vocab_size: the number of pieces of the tokenizer; used for published sizes only.
+        fields: fields of the configuration to set.
+
+    Raises:
+        ValueError: ``config_name`` is neither.
     """
     if config_name in CONFIG_SIZES:
         layers, hidden_size = CONFIG_SIZES[config_name]
@@ -32,15 +44,23 @@ def bert_config(config_name: str, vocab_size: int, **fields) -> BertConfig:
     return BertConfig.from_pretrained(config_name, **fields)
 
 
-def load_config(args, tokenizer, label_at_cls: bool = False) -> BertConfig:
+def load_config(
+    args: GlueArguments | SquadArguments | NerArguments | SwagArguments,
+    tokenizer: PreTrainedTokenizerBase,
+    label_at_cls: bool = False,
+) -> BertConfig:
     """The configuration that the flags of a fine-tuning script ask for, checked against tokenizer and length.
 
     Args:
         label_at_cls: the label is predicted from [CLS], the first token, which a left-to-right network cannot do.
+
+    Raises:
+        ValueError: the model is not a BERT, or does not fit the tokenizer, the length or ``label_at_cls``.
     """
     if args.config_name:
         config = bert_config(args.config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
     else:
+        assert args.model_name_or_path is not None  # one of the two was given
         config = checkpoint_config(args.model_name_or_path)
     if label_at_cls and config.is_decoder:
         raise ValueError(
@@ -69,13 +89,13 @@ def checkpoint_config(name: str) -> BertConfig:
     return config
 
 
-def set_switches(config: BertConfig, args) -> None:
-    """Apply the flags that make this network faster (docs/lab/performance.md). They are never saved with a model."""
+def set_switches(config: PretrainedConfig, args: SharedArguments) -> None:
+    """Set the switches that make this project's network faster (docs/lab/performance.md); they are never saved."""
     unpad_inputs = {"auto": "auto", "true": True, "false": False}[args.unpad_inputs]
     config.update({"unpad_inputs": unpad_inputs, "fast_dropout": args.fast_dropout})
 
 
-def prepare_for_training(model: PreTrainedModel, args) -> None:
+def prepare_for_training(model: PreTrainedModel, args: SharedArguments) -> None:
     """Apply the flags that change how a network of either implementation computes, but not what it computes."""
     if args.gradient_checkpointing:
         # transformers 5.23 deprecates the older name; 5.17 has only that one.
@@ -85,7 +105,7 @@ def prepare_for_training(model: PreTrainedModel, args) -> None:
         model.compile()
 
 
-def check_fit(config: BertConfig, tokenizer, max_seq_length: int) -> None:
+def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_length: int) -> None:
     """Raise ValueError unless the network has embeddings for the tokenizer's ids and for the length."""
     check_special_tokens(tokenizer)
     if len(tokenizer) > config.vocab_size:
@@ -106,11 +126,13 @@ def check_length(config: BertConfig, max_seq_length: int) -> None:
     """Raise ValueError if the network has fewer position embeddings than ``max_seq_length``."""
     if max_seq_length > config.max_position_embeddings:
         raise ValueError(
-            f"--max_seq_length {max_seq_length} is over the model's maximum of {config.max_position_embeddings}"
+            f"--max_seq_length {max_seq_length} is over the model's maximum of {config.max_position_embeddings}; "
+            "give a smaller one"
         )
 
 
-def config_labels(config) -> tuple[str, ...] | None:
+def config_labels(config: PretrainedConfig) -> tuple[str, ...] | None:
     """The label names of a model's config; None if they are transformers' placeholders (LABEL_0, ...)."""
-    names = tuple(config.id2label[number] for number in range(config.num_labels))
+    labels: dict = config.id2label or {}
+    names = tuple(labels[number] for number in range(len(labels)))
     return None if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names

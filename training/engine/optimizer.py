@@ -1,13 +1,17 @@
-"""Two AdamWs and the linear schedule (paper, A.2; google-research/bert ``optimization.py``)."""
+"""Two variants of AdamW and the linear schedule (paper, A.2; google-research/bert ``optimization.py``)."""
 
 import re
+from collections.abc import Callable
+from typing import overload
 
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
+from torch.optim.optimizer import ParamsT
 from transformers.utils import is_torch_xla_available
 
-EXEMPT = re.compile(r"(^|\.)(LayerNorm\.weight|bias(_[ih]h_l\d+(_reverse)?)?)$")  # bias_ih_l0 is a bias of an LSTM
+# Parameters without weight decay; names such as bias_ih_l0 are those of an LSTM's biases.
+EXEMPT = re.compile(r"(^|\.)(LayerNorm\.weight|bias(_[ih]h_l\d+(_reverse)?)?)$")
 BETAS, EPS = (0.9, 0.999), 1e-6
 
 
@@ -17,32 +21,49 @@ class BertAdamW(torch.optim.Optimizer):
         m = b1 m + (1 - b1) g;    v = b2 v + (1 - b2) g^2
         w = w - lr (m / (sqrt(v) + eps) + weight_decay w)
 
+    with weights w, gradients g, their running mean m and running mean square v, and betas b1 and b2.
+
     Without bias correction, step t is (1 - b1^t) / sqrt(1 - b2^t) times as long: 3.2 times at t = 1, 6.6 times at
-    t = 12, 1.3 times at t = 1,000. In pre-training the warm-up makes up for it; fine-tuning on small tasks becomes
-    unstable (Zhang et al. 2020; Mosbach et al. 2020).
+    t = 12, 1.3 times at t = 1,000. In pre-training, the warm-up compensates for this; fine-tuning on small tasks
+    becomes unstable (Zhang et al. 2020; Mosbach et al. 2020).
     """
 
-    def __init__(self, params, lr: float, betas: tuple[float, float] = BETAS, eps: float = EPS, weight_decay=0.0):
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float,
+        betas: tuple[float, float] = BETAS,
+        eps: float = EPS,
+        weight_decay: float = 0.0,
+    ) -> None:
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
 
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], float]) -> float: ...
+
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Update all parameters that have a gradient; returns the loss that ``closure`` computes, if it is given."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            weights = [p for p in group["params"] if p.grad is not None]
+            weights = [weight for weight in group["params"] if weight.grad is not None]
             if weights:
                 self._step_group(group, weights)
         return loss
 
     def _step_group(self, group: dict, weights: list[torch.Tensor]) -> None:
-        for p in weights:
-            if not self.state[p]:
-                self.state[p] = {"exp_avg": torch.zeros_like(p), "exp_avg_sq": torch.zeros_like(p)}
-        gradients = [p.grad for p in weights]
-        means, squares = ([self.state[p][name] for p in weights] for name in ("exp_avg", "exp_avg_sq"))
+        for weight in weights:
+            if not self.state[weight]:
+                self.state[weight] = {"exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        means = [self.state[weight]["exp_avg"] for weight in weights]
+        squares = [self.state[weight]["exp_avg_sq"] for weight in weights]
         (beta1, beta2), lr = group["betas"], group["lr"]
         torch._foreach_lerp_(means, gradients, 1 - beta1)
         torch._foreach_mul_(squares, beta2)
@@ -55,17 +76,22 @@ class BertAdamW(torch.optim.Optimizer):
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
     """All trainable parameters in two groups: with weight decay, and without (biases and LayerNorm weights)."""
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-    exempt = [p for name, p in named if EXEMPT.search(name)]
-    decayed = [p for name, p in named if not EXEMPT.search(name)]
+    named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    exempt = [parameter for name, parameter in named if EXEMPT.search(name)]
+    decayed = [parameter for name, parameter in named if not EXEMPT.search(name)]
     return [
         {"params": decayed, "weight_decay": weight_decay},
         {"params": exempt, "weight_decay": 0.0},
     ]
 
 
-def create_optimizer(model: nn.Module, learning_rate: float, weight_decay: float, name: str = "adamw"):
-    """torch's AdamW, or ``BertAdamW`` for "bert_adamw"; betas and eps are those of google-research/bert."""
+def create_optimizer(
+    model: nn.Module, learning_rate: float, weight_decay: float, name: str = "adamw"
+) -> torch.optim.Optimizer:
+    """torch's AdamW, or ``BertAdamW`` if ``name`` is "bert_adamw"; both with the betas and eps of google-research/bert.
+
+    The parameters are in the two groups of ``parameter_groups``.
+    """
     groups = parameter_groups(model, weight_decay)
     if name == "bert_adamw":
         return BertAdamW(groups, lr=learning_rate)
@@ -73,7 +99,7 @@ def create_optimizer(model: nn.Module, learning_rate: float, weight_decay: float
 
 
 def linear_schedule(optimizer: torch.optim.Optimizer, warmup_steps: float, total_steps: int) -> LambdaLR:
-    """A learning rate that rises linearly from 0 during the warm-up and then falls linearly to 0 at ``total_steps``.
+    """A schedule that raises the learning rate linearly from 0 in the warm-up, then lowers it to 0 at ``total_steps``.
 
     Args:
         warmup_steps: a number of optimiser steps or, below 1, a share of ``total_steps``.

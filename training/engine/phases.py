@@ -21,7 +21,7 @@ class Phase:
     """Optimiser steps start + 1 .. stop, with instances of at most `length` tokens.
 
     Attributes:
-        share: of the steps of the run.
+        share: the phase's share of the steps of the run, above 0 and at most 1.
         size: sequences per forward pass and process.
         accumulation: forward passes per optimiser step.
     """
@@ -39,7 +39,7 @@ def phases_of(flags: Mapping[str, Any]) -> list[Phase]:
 
     Raises:
         ValueError: the text is not a list of phases, the shares do not add up to 1, a length or batch is out of range,
-            or a length comes twice.
+            or a length occurs twice.
     """
     size, accumulation = flags["per_device_train_batch_size"], flags["gradient_accumulation_steps"]
     text = flags.get("phases")
@@ -49,7 +49,7 @@ def phases_of(flags: Mapping[str, Any]) -> list[Phase]:
     for part in text.split(","):
         match = _PHASE.fullmatch(part.strip())
         if match is None:
-            raise ValueError(f"--phases {text}: {part.strip()!r} is no phase; {_EXAMPLE}")
+            raise ValueError(f"--phases {text}: {part.strip()!r} is not a phase; {_EXAMPLE}")
         length, share, own_size, own_accumulation = match.groups()
         try:
             phase = Phase(int(length), float(share), int(own_size or size), int(own_accumulation or accumulation))
@@ -62,9 +62,10 @@ def phases_of(flags: Mapping[str, Any]) -> list[Phase]:
             )
         phases.append(phase)
     if abs(sum(phase.share for phase in phases) - 1) > 1e-6:
-        raise ValueError(f"--phases {text}: the shares add up to {sum(p.share for p in phases):g}; expected 1")
+        total = sum(phase.share for phase in phases)
+        raise ValueError(f"--phases {text}: the shares add up to {total:g}; expected 1")
     if len({phase.length for phase in phases}) < len(phases):
-        raise ValueError(f"--phases {text}: a length comes twice; give each length one phase")
+        raise ValueError(f"--phases {text}: a length occurs twice; give each length one phase")
     return phases
 
 

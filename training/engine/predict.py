@@ -14,6 +14,7 @@ import torch
 from accelerate.utils import gather_object
 from transformers.utils import ModelOutput
 
+from training.arguments import SharedArguments
 from training.engine.batches import Features, dealt
 from training.engine.loop import labelled_items
 from training.engine.run import Run
@@ -25,14 +26,14 @@ def outputs_by_length(
     features: Features,
     batch_size: int,
     device: torch.device,
-    run: Run | None = None,
+    run: Run[SharedArguments] | None = None,
     **options: Any,
 ) -> Iterator[tuple[np.ndarray, dict[str, torch.Tensor], ModelOutput]]:
     """Run the model in evaluation mode over all rows, sorted from long to short so that batches need little padding.
 
     Args:
         model: unwrapped, or as prepared by Accelerate; it is left in evaluation mode.
-        run: deals the batches to the processes in turn and shows a progress bar. Without a run, this process takes
+        run: if given, its processes share the batches, and a progress bar is shown; if None, this process computes
             all batches.
         options: further keyword arguments of the model, such as ``output_hidden_states``.
 
@@ -63,9 +64,9 @@ def _rows(
 ) -> Iterator[tuple[int, dict[str, np.ndarray]]]:
     """The index of every row of a batch with its part of each field, as float32 on the CPU."""
     arrays = {name: value.float().cpu().numpy() for name, value in fields.items()}
-    for place, i in enumerate(indices):
-        length = features.lengths[i] if per_token else None
-        yield i, {name: array[place][:length] for name, array in arrays.items()}
+    for place, index in enumerate(indices):
+        length = features.lengths[index] if per_token else None
+        yield index, {name: array[place][:length] for name, array in arrays.items()}
 
 
 def _columns(rows: list[tuple[int, dict[str, np.ndarray]]]) -> dict[str, list[np.ndarray]]:
@@ -74,7 +75,9 @@ def _columns(rows: list[tuple[int, dict[str, np.ndarray]]]) -> dict[str, list[np
     return {name: [row[name] for row in ordered] for name in ordered[0]}
 
 
-def predict(run: Run, model: torch.nn.Module, features: Features, batch_size: int, per_token: bool = False) -> dict:
+def predict(
+    run: Run[SharedArguments], model: torch.nn.Module, features: Features, batch_size: int, per_token: bool = False
+) -> dict:
     """The model's outputs for every row of ``features``, in the order of the rows, on every process.
 
     Args:
@@ -87,11 +90,12 @@ def predict(run: Run, model: torch.nn.Module, features: Features, batch_size: in
         One entry per output field, e.g. ``logits``; and ``loss``, the mean over all labelled items, if the
         features have labels.
     """
-    rows, loss, items = [], 0.0, 0
+    rows: list[tuple[int, dict[str, np.ndarray]]] = []
+    loss, items = 0.0, 0
     for indices, batch, outputs in outputs_by_length(model, features, batch_size, run.device, run):
         if outputs.get("loss") is not None:
             count = int(labelled_items(batch))
-            loss += float(outputs.loss) * count
+            loss += float(outputs["loss"]) * count
             items += count
         rows.extend(_rows(logits_of(outputs), indices, features, per_token))
     results: dict[str, Any] = _columns(gather_object(rows))

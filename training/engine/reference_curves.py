@@ -1,7 +1,7 @@
-"""Curves of our own runs to compare a run with: `reference_curves.json`, made by `python -m training doctor`.
+"""Loss curves of this project's own runs, with which other runs are compared: `reference_curves.json`.
 
-Each holds the settings it was made with and, by optimiser step, the training loss (mean of 5 neighbouring records)
-and the held-out loss.
+Each curve contains the settings of its run and, by optimiser step, the training loss (the mean of 5 neighbouring
+records) and the held-out loss.
 """
 
 import json
@@ -12,9 +12,9 @@ from typing import Any
 from training.engine.phases import phases_of
 
 FILE = Path(__file__).with_name("reference_curves.json")
-# What must agree before two curves may be laid over one another, step by step.
+# The settings that must be equal for two curves to be comparable step by step.
 COMPARED = ("config_name", "objective", "mlm_probability", "max_seq_length", "sequences_per_step")
-ENTROPY_APART = 0.3  # nats: vocabularies and texts whose unigram lines differ more are other tasks
+ENTROPY_APART = 0.3  # nats; with a larger difference in unigram entropy, vocabulary or text are not comparable
 
 
 def references() -> dict[str, Any]:
@@ -23,7 +23,12 @@ def references() -> dict[str, Any]:
 
 
 def settings_of(facts: Mapping[str, Any], entropy: float) -> dict[str, Any]:
-    """What a reference must say of a run, from its run.json and the unigram entropy of its text."""
+    """The settings of a run as a reference curve records them.
+
+    Args:
+        facts: the content of run.json.
+        entropy: the unigram entropy of the training text, in nats.
+    """
     flags = facts["flags"]
     phase = phases_of(flags)[0]
     names = ("objective", "mlm_probability", "max_seq_length", "learning_rate", "warmup_steps", "weight_decay", "seed")
@@ -37,7 +42,10 @@ def settings_of(facts: Mapping[str, Any], entropy: float) -> dict[str, Any]:
 
 
 def comparable(facts: Mapping[str, Any], entropy: float | None) -> tuple[str, dict[str, Any]] | None:
-    """(name, reference) that a run may be compared with step by step; None without one."""
+    """Name and content of the reference curve that is comparable with a run step by step; None if there is none.
+
+    The arguments are those of `settings_of`.
+    """
     flags = facts.get("flags", {})
     if entropy is None or flags.get("phases") or flags.get("model_name_or_path") or "objective" not in flags:
         return None

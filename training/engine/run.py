@@ -17,7 +17,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from accelerate import Accelerator
@@ -25,7 +25,7 @@ from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast_
 from tqdm import tqdm
 from transformers.utils import is_torch_xla_available, logging
 
-from training.arguments import flags_with
+from training.arguments import SharedArguments, flags_with
 from training.files.atomic import write_json
 from training.files.hub_upload import check_access, upload
 
@@ -33,22 +33,27 @@ PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "nu
 # Set by torchrun, MPI's launchers and Slurm's srun. The first one counts, because srun may have started torchrun.
 PROCESS_COUNTS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 
+Result = TypeVar("Result")
+Args = TypeVar("Args", bound=SharedArguments)
+# Covariant, so that the run of any script can stand where a `Run[SharedArguments]` is asked for.
+Args_co = TypeVar("Args_co", bound=SharedArguments, covariant=True)
 
-class Run:
-    """What one process knows of the run that it belongs to.
+
+class Run(Generic[Args_co]):
+    """A run, as one of its processes sees it.
 
     Attributes:
         args: the parsed flags; they do not change.
-        seed: of the data's order, the instances and dropout.
+        seed: the seed of the data's order, the instances and dropout.
         is_main: whether this is the process that writes files and prints.
         rank: number of this process, from 0.
         world_size: number of processes.
         facts: the content of run.json.
         saved_step: optimiser step of the last checkpoint that this process knows; 0 without one.
-        unconfirmed: whether run.json belongs to an earlier start, and it is not yet known that this one may go on.
+        unconfirmed: whether run.json was written by an earlier start, and this start may still be refused.
     """
 
-    def __init__(self, args: Any, accelerator: Accelerator):
+    def __init__(self, args: Args_co, accelerator: Accelerator):
         self.args = args
         self.seed = args.seed
         self.accelerator = accelerator
@@ -67,14 +72,15 @@ class Run:
         args = self.args
         return args.per_device_train_batch_size * args.gradient_accumulation_steps * self.world_size
 
-    def log(self, **event) -> None:
+    def log(self, **event: Any) -> None:
         """Append one record to ``metrics.jsonl`` and, if there is one, send its numbers to the tracker."""
         if self.is_main:
             with open(self.output_dir / "metrics.jsonl", "a", encoding="utf-8") as file:
                 file.write(json.dumps(event) + "\n")
             if self.args.report_to != "none" and "step" in event:
-                numbers = {k: v for k, v in event.items() if isinstance(v, (int, float)) and k != "step"}
-                self.accelerator.log(numbers, step=event["step"])
+                numbers = {name: value for name, value in event.items() if isinstance(value, int | float)}
+                step = numbers.pop("step")
+                self.accelerator.log(numbers, step=step)
 
     def say(self, text: str) -> None:
         """Print a line on the main process, above the progress bar if one is shown."""
@@ -83,29 +89,29 @@ class Run:
             sys.stdout.flush()
 
     def progress(self, total: int, desc: str, initial: int = 0) -> tqdm:
-        """A progress bar on the main process; it shows nothing where stderr is not a terminal."""
+        """A progress bar on the main process; it shows nothing if stderr is not a terminal."""
         quiet = True if not self.is_main else None
         return tqdm(total=total, desc=desc, initial=initial, disable=quiet, dynamic_ncols=True)
 
-    def describe(self, **facts) -> None:
+    def describe(self, **facts: Any) -> None:
         """Merge facts, such as hashes and counts of the data, into ``run.json``.
 
-        A folder with a run.json counts as taken. Scripts therefore call this only after data and model have been
-        checked, so that a mistake in the flags can be corrected without another --output_dir. Where the run is to be
-        resumed, nothing is written before ``confirm``: a start that is refused changes no file.
+        A folder with a run.json cannot be used by another run. Scripts therefore call this only after data and model
+        have been checked, so that a mistake in the flags can be corrected without another --output_dir. If the run is
+        to be resumed, nothing is written before ``confirm``, so that a start that is refused changes no file.
         """
         self.facts.update(facts)
         if self.is_main and not self.unconfirmed:
             write_json(self.output_dir / "run.json", self.facts)
 
     def confirm(self) -> None:
-        """Write the run.json that was held back, because the run may go on."""
+        """Write the run.json that ``describe`` has held back; called when the run can be resumed."""
         if self.unconfirmed:
             self.unconfirmed = False
             self.describe()
 
-    def main_first(self, work: Callable):
-        """Return ``work()``, called on the main process first and then on the others, which find its files.
+    def main_first(self, work: Callable[[], Result]) -> Result:
+        """Return ``work()``, called on the main process first and then on the others, which find the files it wrote.
 
         If it raises on the main process, the others exit silently, so that the error is printed once.
         """
@@ -132,10 +138,11 @@ class Run:
             tracker.finish()
         self.accelerator.free_memory()
         if self.is_main and args.push_to_hub:
+            assert args.hub_model_id is not None  # needed with --push_to_hub
             upload(self.output_dir, args.hub_model_id, args.hub_private_repo, args.hub_dry_run, self.say)
 
 
-def start_run(args: Any, script: str) -> Run:
+def start_run(args: Args, script: str) -> Run[Args]:
     """Check the output folder, start the processes, seed them, and gather the facts for ``run.json``.
 
     Raises:
@@ -156,7 +163,9 @@ def start_run(args: Any, script: str) -> Run:
     run = Run(args, _accelerator(args, **trackers))
     check_launch(run.accelerator)
     if args.push_to_hub:
-        run.main_first(lambda: run.is_main and check_access(args.hub_model_id, args.hub_dry_run))
+        assert args.hub_model_id is not None  # needed with --push_to_hub
+        repo_id = args.hub_model_id
+        run.main_first(lambda: check_access(repo_id, args.hub_dry_run) if run.is_main else None)
     if run.is_main:
         run.output_dir.mkdir(parents=True, exist_ok=True)
     if trackers:
@@ -182,7 +191,7 @@ def start_run(args: Any, script: str) -> Run:
     return run
 
 
-def _accelerator(args: Any, **trackers: Any) -> Accelerator:
+def _accelerator(args: SharedArguments, **trackers: Any) -> Accelerator:
     # Without cpu=True, torchrun on a machine without a GPU would start several runs of one process each.
     no_device = not (torch.accelerator.is_available() or is_torch_xla_available())
     # The other processes wait while the main process builds a corpus; torch's limit is 10 minutes on GPUs.
@@ -191,18 +200,18 @@ def _accelerator(args: Any, **trackers: Any) -> Accelerator:
 
 
 def check_launch(accelerator: Accelerator) -> None:
-    """Refuse requests to the launcher that Accelerate or this project would silently not fulfil.
+    """Refuse options of the launcher that Accelerate or this project would silently ignore.
 
     Raises:
-        ValueError: fewer processes than asked for, another kind of parallelism than data parallelism and FSDP2, or
-            gradient accumulation asked of the launcher.
+        ValueError: there are fewer processes than requested; parallelism other than data parallelism and FSDP2 was
+            requested; or gradient accumulation was requested from the launcher.
     """
     asked = next((int(os.environ[name]) for name in PROCESS_COUNTS if name in os.environ), None)
     # On a CPU, `accelerate launch --num_processes 2` starts one process, which sees these two variables.
     alone = asked is None and "ACCELERATE_MIXED_PRECISION" in os.environ and "MASTER_PORT" in os.environ
     if asked not in (None, accelerator.num_processes) or (alone and accelerator.num_processes == 1):
         raise ValueError(
-            f"{asked or 'several'} processes were asked for, but each would train by itself; start them with "
+            f"{asked or 'several'} processes were asked for, but each would train a model of its own; start them with "
             "torchrun --nproc_per_node N SCRIPT ... (on a CPU accelerate launch starts only one)"
         )
     kind = accelerator.distributed_type
@@ -211,10 +220,10 @@ def check_launch(accelerator: Accelerator) -> None:
     if kind in (DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM):
         raise ValueError(f"{kind.value} is not supported; use data parallel processes or FSDP2")
     if accelerator.gradient_accumulation_steps != 1:
-        raise ValueError("give --gradient_accumulation_steps to the script, behind its name, not to the launcher")
+        raise ValueError("give --gradient_accumulation_steps to the script, after its name, not to the launcher")
 
 
-def check_output_dir(args: Any) -> None:
+def check_output_dir(args: SharedArguments) -> None:
     """Raise ValueError if --output_dir is a file, or holds something that this command would overwrite.
 
     That is a run or a model if no resume was asked for; with one, whatever stands there without the run.json of a run
@@ -236,16 +245,16 @@ def check_output_dir(args: Any) -> None:
     if taken and not args.resume_from_checkpoint:
         raise ValueError(
             f"--output_dir {folder} already holds a run or a model ({taken[0]}); give another folder, "
-            "or --resume_from_checkpoint auto to go on with it"
+            "or --resume_from_checkpoint auto to continue that run"
         )
     if taken and not (folder / "run.json").is_file():
         raise ValueError(
-            f"--output_dir {folder} holds {taken[0]} but no run.json, so there is no run to go on with, and a new one "
+            f"--output_dir {folder} holds {taken[0]} but no run.json, so there is no run to continue, and a new one "
             "would overwrite what is there; give another folder"
         )
 
 
-def already_finished(args: Any) -> bool:
+def already_finished(args: SharedArguments) -> bool:
     """Whether the run that ``--resume_from_checkpoint`` asks to resume is finished; if so, print a line.
 
     No file of its folder is changed; with ``--push_to_hub`` the folder is uploaded.
@@ -256,13 +265,13 @@ def already_finished(args: Any) -> bool:
     folder = Path(args.output_dir)
     if not args.resume_from_checkpoint or read_results(folder) is None:
         return False
-    other = f"give another --output_dir; there, --model_name_or_path {folder} goes on with its weights"
+    other = f"give another --output_dir; with --model_name_or_path {folder} that run starts from these weights"
     if not (folder / "run.json").is_file():
-        raise ValueError(f"{folder} holds a finished run but no run.json that tells its flags; {other}")
+        raise ValueError(f"{folder} holds a finished run but no run.json with its flags; {other}")
     facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     if changed := changed_flags(facts["flags"], args):
         raise ValueError(
-            f"{folder} holds a finished run with other flags ({', '.join(changed)}); start it with its own, or {other}"
+            f"{folder} holds a finished run with other flags ({', '.join(changed)}); give the same flags, or {other}"
         )
     if args.resume_from_checkpoint != "auto":
         raise ValueError(
@@ -272,12 +281,13 @@ def already_finished(args: Any) -> bool:
     if os.environ.get("RANK", "0") == "0":
         print(f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed", flush=True)
         if args.push_to_hub:
+            assert args.hub_model_id is not None  # needed with --push_to_hub
             upload(folder, args.hub_model_id, args.hub_private_repo, args.hub_dry_run, print)
     return True
 
 
-def changed_flags(then: dict[str, Any], args: Any) -> list[str]:
-    """The flags that shape a run and differ from those in its run.json, each as "name then -> now"."""
+def changed_flags(then: dict[str, Any], args: SharedArguments) -> list[str]:
+    """The flags that differ from those in a run.json, except those of nature "free", each as "name then -> now"."""
     now = {name: value for name, value in dataclasses.asdict(args).items() if name not in flags_with("free")}
     # A flag that an older version did not know counts as unchanged.
     return [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
@@ -313,7 +323,7 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """The commit of the checkout that contains this file, with '+' if tracked files differ; else 'unknown'."""
+    """The commit of the checkout that contains this file, with '+' if tracked files differ; 'unknown' without one."""
     here = Path(__file__).parents[2]
     if not (here / ".git").exists() or shutil.which("git") is None:  # images for containers often lack git
         return "unknown"

@@ -14,6 +14,8 @@ import os
 import signal
 import threading
 import time
+from types import FrameType
+from typing import Any
 
 STOPPED = 75  # EX_TEMPFAIL of sysexits.h: a temporary failure; trying again may succeed
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -24,21 +26,21 @@ SAME_SIGNAL_SECONDS = 1.0
 class StopSignals:
     """A context in which the first signal only sets ``asked``; a second one, at least 1 s later, kills as usual."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.asked = False
         self._time = 0.0
-        self._earlier: dict = {}
+        self._earlier: dict[signal.Signals, Any] = {}
 
-    def __enter__(self):
+    def __enter__(self) -> "StopSignals":
         if threading.current_thread() is threading.main_thread():  # Python allows this in no other thread
             self._earlier = {number: signal.signal(number, self._note) for number in SIGNALS}
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._earlier.items():
             signal.signal(number, handler)
 
-    def _note(self, number: int, _frame) -> None:
+    def _note(self, number: int, _frame: FrameType | None) -> None:
         if not self.asked:
             self.asked, self._time = True, time.monotonic()
         elif time.monotonic() - self._time > SAME_SIGNAL_SECONDS:
@@ -55,7 +57,7 @@ def only_parent_ends_me(_worker: int = 0) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "sigwaitinfo"):  # macOS lacks it, and no other call says who sent a signal
 
-        def wait():
+        def wait() -> None:
             while signal.sigwaitinfo({signal.SIGTERM}).si_pid != parent:
                 pass
             os._exit(0)

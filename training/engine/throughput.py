@@ -1,16 +1,17 @@
-"""How fast a run is: tokens per second, share of the machine's peak (MFU), time left, memory.
+"""Measure a run: tokens per second, model FLOPs utilisation (MFU), time left, memory.
 
-Model FLOPs are those that the network's definition needs for the real tokens, whatever is really computed: no
-padding, no recomputation, and the projection onto the vocabulary at the labelled positions only. A multiplication
-and an addition count as two; the backward pass costs twice the forward pass.
+Model FLOPs are the operations that the definition of the network requires, whatever is actually computed: they include
+neither padding nor recomputation, and the projection onto the vocabulary at labelled positions only. A multiplication
+and an addition count as two operations; the backward pass costs twice as much as the forward pass.
 
-    forward = tokens * layers * (8 H^2 + 4 H I + 4 n H)     attention's projections, feed-forward, q k^T and its use
+    forward = tokens * layers * (8 H^2 + 4 H I + 4 n H)     projections, feed-forward, attention scores and contexts
             + labels * (2 H^2 + 2 H V)                      masked-LM head
             + sequences * 2 H^2                             pooler
     training = 3 * forward
 
-with hidden size H, intermediate size I, vocabulary V, and n the mean length of a sequence. The formula is that of
-PaLM's appendix B (Chowdhery et al. 2022) spelled out; MFU is their word for `training` FLOPs per second over the peak.
+H is the hidden size, I the intermediate size, V the size of the vocabulary, and n the mean length of a sequence. The
+formula follows appendix B of PaLM (Chowdhery et al. 2022), where MFU is defined: `training` FLOPs per second, divided
+by the peak FLOP/s of the machine.
 """
 
 import resource
@@ -21,15 +22,16 @@ from typing import Any
 
 import torch
 
+from training.arguments import PretrainingArguments
 from training.engine.loop import Step
 from training.engine.run import Run
 
 _MEASURED_SECONDS = 0.15
-FIRST_STEPS = 20  # after so many a run says how long it will take
+FIRST_STEPS = 20  # the number of steps after which the time left is estimated
 
 
 def training_flops(config: Any, tokens: float, sequences: float, labels: float) -> float:
-    """Model FLOPs to train on `tokens` real tokens in `sequences` sequences with `labels` predictions."""
+    """Model FLOPs of training on `tokens` real tokens in `sequences` sequences with `labels` labelled positions."""
     hidden, length = config.hidden_size, tokens / sequences
     layer = 8 * hidden**2 + 4 * hidden * config.intermediate_size + 4 * length * hidden
     head = 2 * hidden**2 + 2 * hidden * config.vocab_size
@@ -39,16 +41,16 @@ def training_flops(config: Any, tokens: float, sequences: float, labels: float) 
 def measured_peak(device: torch.device, mixed_precision: str) -> float:
     """FLOP/s of the best large matrix product on `device` in the precision of the run; takes about 0.2 s.
 
-    It is what this machine reaches, not what its data sheet says, and includes the other work it is doing.
+    This is what the machine reaches under its present load, which may be less than its data sheet says.
     """
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(mixed_precision, torch.float32)
-    # Two sizes: the small one fits between two interruptions of a busy machine, the large one feeds many cores.
+    # A small product may finish between two interruptions on a busy machine; a large one can use many cores.
     sizes = (512, 1024) if device.type == "cpu" else (4096, 8192)
     matrices = [torch.ones(size, size, dtype=dtype, device=device) for size in sizes]
 
     def rate(matrix: torch.Tensor) -> float:
         started = time.perf_counter()
-        # Reading one number waits for the device.
+        # Reading one number makes the host wait for the device.
         (matrix @ matrix)[0, 0].item()
         return 2 * len(matrix) ** 3 / (time.perf_counter() - started)
 
@@ -60,29 +62,29 @@ def measured_peak(device: torch.device, mixed_precision: str) -> float:
     return best
 
 
-def peak_of(run: Run) -> float:
-    """FLOP/s that all processes of the run could reach: `--peak_tflops` each, or what each measures now."""
+def peak_of(run: Run[PretrainingArguments]) -> float:
+    """The peak FLOP/s of all processes together: `--peak_tflops` each, or else measured. All processes call it."""
     stated = run.args.peak_tflops
     own = stated * 1e12 if stated else measured_peak(run.device, run.accelerator.mixed_precision)
-    if run.device.type == "cuda":  # the matrices do not count as memory of the training
+    if run.device.type == "cuda":  # the matrices must not count as memory of the training
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(run.device)
-    # All measure at once: processes that share the cores of one machine share their peak as well.
+    # All processes measure at the same time, so those that share the cores of a machine share its peak as well.
     return float(run.accelerator.reduce(torch.tensor(own, device=run.device), "sum"))
 
 
 def peak_memory_gb(device: torch.device) -> float:
-    """The most memory this process has held, in GB: the device's on CUDA, else resident memory."""
+    """The most memory that this process has used so far, in units of 1e9 bytes: GPU memory, or else resident memory."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 1e9
-    unit = 1 if sys.platform == "darwin" else 1024
+    unit = 1 if sys.platform == "darwin" else 1024  # macOS reports bytes, Linux KiB
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
 class Throughput:
-    """Clock of the training steps alone: evaluation and saving do not count."""
+    """A clock for the training steps, without the time for evaluation and saving."""
 
-    def __init__(self, run: Run, config: Any, total_steps: int):
+    def __init__(self, run: Run[PretrainingArguments], config: Any, total_steps: int):
         self.run, self.config, self.device, self.total_steps = run, config, run.device, total_steps
         self.peak = peak_of(run)
         self.started = time.perf_counter()
@@ -90,7 +92,7 @@ class Throughput:
         self.index = 0
 
     def timed(self, steps: Iterator[Step]) -> Iterator[Step]:
-        """`steps`, counted and timed; after the first of them the terminal is told how long the others will take."""
+        """Yield `steps` and time them; after FIRST_STEPS of them, print how long the others will take."""
         first = _Work()
         while True:
             started = time.perf_counter()
@@ -100,7 +102,7 @@ class Throughput:
             flops = training_flops(self.config, step.tokens, step.sequences, step.labels)
             work = _Work(1, time.perf_counter() - started, step.tokens, flops, step.sequences)
             self.index, self.all, self.recent = step.index, self.all + work, self.recent + work
-            first = first if first.steps else self.all  # allocates, and compiles where that was asked for
+            first = first if first.steps else self.all  # slower than the others: it allocates memory and may compile
             if self.all.steps == FIRST_STEPS and step.index < self.total_steps:
                 seconds = (self.all.seconds - first.seconds) / (FIRST_STEPS - 1) * (self.total_steps - step.index)
                 longer = "; phases of greater length take longer" if getattr(self.run.args, "phases", None) else ""
@@ -108,7 +110,7 @@ class Throughput:
             yield step
 
     def record(self) -> dict[str, float]:
-        """tokens_per_second, mfu and seconds_per_step since the last record."""
+        """tokens_per_second, mfu and seconds_per_step of the steps since the last call, of which there must be some."""
         recent, self.recent = self.recent, _Work()
         return {
             "tokens_per_second": round(recent.tokens / recent.seconds, 1),
@@ -117,12 +119,12 @@ class Throughput:
         }
 
     def time_left(self) -> str:
-        """Of the steps to come, by the mean over the steps so far: `1:23:45`."""
+        """The time that the remaining steps will take at the mean speed so far, in the form `1:23:45`."""
         seconds = round((self.total_steps - self.index) * self.all.seconds / max(self.all.steps, 1))
         return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
     def results(self) -> dict[str, float]:
-        """For all_results.json: the runtime with all evaluations, the speed of the steps alone."""
+        """The entries of all_results.json: train_runtime includes evaluations, the speeds do not."""
         seconds = max(self.all.seconds, 1e-9)
         return {
             "train_runtime": time.perf_counter() - self.started,
@@ -135,7 +137,7 @@ class Throughput:
 
 
 def _in_words(seconds: float) -> str:
-    """ "about 7 minutes": a guess should not look exact."""
+    """A rounded time such as "about 7 minutes", because an estimate should not look exact."""
     for unit, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
         if seconds >= 1.5 * size:
             return f"about {round(seconds / size)} {unit}s"

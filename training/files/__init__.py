@@ -1,1 +1,1 @@
-"""Files: packed, written whole or not at all, hashed; tables, data sets of the Hub, uploads."""
+"""Files: atomic writing, hashes, tables, data sets of the Hub, uploads."""

@@ -1,8 +1,8 @@
-"""Files and folders that are whole under their name, or not there: also after a kill or a power cut.
+"""Write files and folders that are complete or absent, even after a kill or a power failure.
 
 Everything is written to a draft beside its target, synced, and renamed. A rename within one folder replaces the target
-in one step (POSIX), but it may reach the disk before the content does, and it is lost with the power unless the folder
-itself is synced: hence the three calls of ``sync`` below.
+in one step (POSIX). But the rename may reach the disk before the content does, and a power failure may undo it until
+the folder itself is synced. Therefore the content is synced before the rename, and the folder after it.
 """
 
 import json
@@ -18,7 +18,7 @@ from training.files.hashing import sha256
 
 
 def sync(path: Path) -> None:
-    """Wait until the content of a file, or the names in a folder, are on the disk."""
+    """Wait until the content of a file, or the list of names in a folder, is on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -28,10 +28,10 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def whole_file(path: Path, shared: bool = False) -> Iterator[Path]:
-    """The path of a draft to write; afterwards it takes the place of ``path``, or is removed if an error was raised.
+    """Yield the path of a draft to write, which then replaces ``path``, or is removed if an error is raised.
 
     Args:
-        shared: other processes may write the same file at the same time, so that each needs a draft of its own.
+        shared: other processes may write the same file at the same time, so each needs a draft of its own.
     """
     draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp" if shared else f"{path.name}.tmp")
     try:
@@ -57,7 +57,7 @@ def write_json(path: Path, content: Any) -> None:
 
 @contextmanager
 def draft_folder(path: Path) -> Iterator[Path]:
-    """An empty folder ``<path>.incomplete`` to write in, which is removed if an error was raised."""
+    """Yield an empty folder ``<path>.incomplete`` to write in, which is removed if an error is raised."""
     draft = path.with_name(f"{path.name}.incomplete")
     shutil.rmtree(draft, ignore_errors=True)  # left by a process that was killed
     try:
@@ -70,9 +70,9 @@ def draft_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def sealed_folder(path: Path) -> Iterator[Path]:
-    """An empty draft folder to write in; afterwards it takes the place of ``path``.
+    """Yield an empty draft folder to write in, which then replaces ``path``.
 
-    ``manifest.json`` is added, with the SHA-256 of every file, so that ``damage`` can tell whether it is still whole.
+    A ``manifest.json`` with the SHA-256 of every file is added, so that ``damage`` can tell whether it is undamaged.
     """
     with draft_folder(path) as draft:
         yield draft
@@ -82,7 +82,7 @@ def sealed_folder(path: Path) -> Iterator[Path]:
         manifest.write_text(json.dumps({"sha256": digests}, indent=2) + "\n", encoding="utf-8")
         for file in (*files, manifest, draft):
             sync(file)
-        if path.exists():  # left by a run that was stopped and has come back to the same step
+        if path.exists():  # written before the run was interrupted; the resumed run has reached the same step again
             shutil.rmtree(path)
         os.replace(draft, path)
         sync(path.parent)
@@ -90,9 +90,9 @@ def sealed_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def whole_files(folder: Path, name: str) -> Iterator[Path]:
-    """The empty draft folder ``<folder>/<name>.incomplete``; afterwards its files move to ``folder``, one by one.
+    """Yield an empty draft folder ``<folder>/<name>.incomplete``, whose files then move to ``folder`` one by one.
 
-    Each of them is whole there, but a process that is killed meanwhile leaves some of them old and some new.
+    Each file is replaced in one step, but a process that is killed between two steps leaves old and new files.
     """
     with draft_folder(folder / name) as draft:
         yield draft
@@ -104,12 +104,12 @@ def whole_files(folder: Path, name: str) -> Iterator[Path]:
 
 
 def damage(folder: Path) -> str | None:
-    """What is wrong with a folder that ``sealed_folder`` wrote, in words; None if it is whole."""
+    """What is wrong with a folder that ``sealed_folder`` wrote, in words; None if it is complete and undamaged."""
     if not folder.is_dir():
         return "no such folder"
     manifest = folder / "manifest.json"
     if not manifest.is_file():
-        return "it has no manifest.json, so it was not written to its end"
+        return "it has no manifest.json, so it was not written completely"
     try:
         expected = json.loads(manifest.read_text(encoding="utf-8"))["sha256"].items()
     except (ValueError, KeyError, TypeError, AttributeError) as error:

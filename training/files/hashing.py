@@ -1,4 +1,4 @@
-"""SHA-256 of files and of data, by which a resumed run, a corpus and a report recognise what they were made from."""
+"""SHA-256 of files and of data, by which resumed runs, corpora and reports recognise the data they were made from."""
 
 import hashlib
 import json
@@ -13,12 +13,14 @@ def sha256(path: Path) -> str:
 
 
 def digest(content: Any) -> str:
-    """SHA-256, in hexadecimal, of data that JSON can hold; the order of keys counts."""
+    """SHA-256, in hexadecimal, of data that JSON can represent; it depends on the order of keys."""
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
 def checksums(data: Any) -> list[str]:
-    """Every value called ``sha256`` in a nested description of data, in order."""
+    """Every value with the key ``sha256`` in a nested description of data, in order."""
     if isinstance(data, dict):
-        return [v for key, value in data.items() for v in ([value] if key == "sha256" else checksums(value))]
-    return [v for value in data for v in checksums(value)] if isinstance(data, list | tuple) else []
+        parts = [[value] if key == "sha256" else checksums(value) for key, value in data.items()]
+    else:
+        parts = [checksums(value) for value in data] if isinstance(data, list | tuple) else []
+    return [checksum for part in parts for checksum in part]

@@ -1,15 +1,15 @@
 """Upload a finished folder to the Hub: only the files that are named here, and no paths of this machine.
 
-    python -m training upload runs/first --hub_model_id you/name --hub_dry_run      # lists, uploads nothing
+    python -m training upload runs/first --hub_model_id you/name --hub_dry_run      # only lists the files
     python -m training upload runs/first --hub_model_id you/name
 
 The configuration, the weights, the tokenizer, the code that the configuration names, the model card, the curves,
 run.json, metrics.jsonl and all_results.json are uploaded. Other files of the folder are not: predictions, answers.html,
 submissions, checkpoints and corpora contain texts of the data, which the user may not be allowed to publish.
 
-run.json, metrics.jsonl and the model card name the data and repeat the command. In the uploaded copies every absolute
-path, and every path that begins with ~ or .., is cut to its last part; relative ones stay as they were typed. The
-files in the folder are not changed.
+run.json, metrics.jsonl and the model card contain the command and the names of the data files. In the uploaded copies,
+every absolute path and every path that begins with ~ or .. is cut to its last part; other relative paths stay as they
+were typed. The files in the folder are not changed.
 """
 
 import argparse
@@ -49,7 +49,7 @@ PATH = re.compile(r"(?<![\w.:/~)\]<-])(?:~?/|\.\./)[^\s`'\"<>|,;:()\\]+")
 
 
 def files_to_upload(folder: Path) -> list[Path]:
-    """The files of a finished run that may be public, by name.
+    """The files of a finished run that may be published, in the order of their names.
 
     Raises:
         ValueError: the folder does not hold a finished run.
@@ -64,7 +64,7 @@ def files_to_upload(folder: Path) -> list[Path]:
 
 
 def _code(folder: Path) -> Iterator[Path]:
-    """The modules that config.json names for `trust_remote_code`, and the modules beside them that these import."""
+    """The modules that config.json names for `trust_remote_code`, and the modules that these import from the folder."""
     from transformers.dynamic_module_utils import get_relative_import_files
 
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -86,10 +86,10 @@ def content_to_upload(path: Path, repo_id: str) -> Path | bytes:
 
 
 def without_paths(text: str, known: Iterator[str] | tuple[str, ...] = ()) -> str:
-    """`text` with paths that begin with /, ~ or .. cut to their last part.
+    """`text`, in which paths that begin with /, ~ or .. are cut to their last part.
 
     Args:
-        known: strings that may be such paths as a whole, also with spaces in them, for example values of flags.
+        known: strings, such as the values of flags, that may be such paths as a whole, even with spaces in them.
     """
     whole = {re.sub(r"^--\w+=", "", string) for string in known}
     for path in sorted((string for string in whole if re.match(r"~?/|\.\./", string)), key=len, reverse=True):
@@ -113,7 +113,7 @@ def check_access(repo_id: str, dry_run: bool, remedy: str = LATER) -> None:
     """Check before a long training that the name is valid, the Hub can be reached and the token is accepted.
 
     Raises:
-        ValueError: one of these is not so; the message says what to do.
+        ValueError: one of these checks fails; the message says what to do.
     """
     from huggingface_hub import HfApi, constants, get_token
     from huggingface_hub.utils import HFValidationError, validate_repo_id
@@ -139,7 +139,7 @@ def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: 
         dry_run: only list the files, which needs neither network nor token.
 
     Raises:
-        ValueError: in one line, with the remedy. The folder is never changed.
+        ValueError: the upload failed; the message is one line that says what to do. The folder is never changed.
     """
     folder = Path(folder)
     contents = {path.name: content_to_upload(path, repo_id) for path in files_to_upload(folder)}
@@ -168,7 +168,7 @@ def _commit(contents: dict[str, Path | bytes], repo_id: str, private: bool, say:
     if not sys.stderr.isatty():
         disable_progress_bars()
     before = logging.get_verbosity()
-    logging.set_verbosity_error()  # what the client says of retries and unchanged files, a script says in one line
+    logging.set_verbosity_error()  # the line printed below replaces the client's messages on unchanged files
     try:
         api = huggingface_hub.HfApi()
         repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
@@ -177,7 +177,7 @@ def _commit(contents: dict[str, Path | bytes], repo_id: str, private: bool, say:
         if is_private != private:
             say(
                 f"{repo_id} exists and is {_visibility(is_private)}: it stays so, although this run asked for a "
-                f"{_visibility(private)} one; its settings on the Hub change that"
+                f"{_visibility(private)} one; to change that, use its settings on the Hub"
             )
         operations = [huggingface_hub.CommitOperationAdd(name, content) for name, content in contents.items()]
         done = api.create_commit(repo_id, operations, commit_message="Upload a finished run")
@@ -188,12 +188,12 @@ def _commit(contents: dict[str, Path | bytes], repo_id: str, private: bool, say:
 
 
 def _attempted(work: Callable[[], object], repo_id: str, remedy: str) -> None:
-    """Call `work()`, and try again after a temporary failure; raise a ValueError of one line for other failures."""
+    """Call `work()`; after a temporary failure try again, after any other raise a ValueError with one line of text."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             work()
             return
-        except Exception as error:  # the client raises its own types, those of its HTTP library and plain ones
+        except Exception as error:  # the types are those of the client, of its HTTP library and of Python
             status = _status(error)
             if attempt < ATTEMPTS and ((status is None and _is_network(error)) or (status or 0) >= 500):
                 time.sleep(2**attempt)
@@ -221,12 +221,12 @@ def _is_network(error: Exception) -> bool:
 
 def _reason(error: Exception, status: int | None, repo_id: str) -> str:
     if status == 401:
-        return "the Hub does not know the token (401); run hf auth login, or set HF_TOKEN to a token that is valid"
+        return "the Hub does not accept the token (401); run hf auth login, or set HF_TOKEN to a valid token"
     if status == 403:
         return f"the token may not write to {repo_id} (403); take one with the right to write there, or another name"
     text = " ".join(str(error).split())
     if isinstance(error, ValueError) and "README.md" in text:
-        return f"the Hub does not take the model card ({text}); edit README.md"
+        return f"the Hub does not accept the model card ({text}); edit README.md"
     if status is not None and status >= 500:
         return f"the Hub answered with an error ({status}); try again later, see https://status.huggingface.co"
     if status is not None:
@@ -237,6 +237,7 @@ def _reason(error: Exception, status: int | None, repo_id: str) -> str:
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Upload a finished folder, or with --hub_dry_run list what would be uploaded."""
     parser = argparse.ArgumentParser(
         prog="python -m training upload",
         description=__doc__,
@@ -250,5 +251,5 @@ def main(argv: list[str] | None = None) -> None:
     )
     parser.add_argument("--hub_dry_run", action="store_true", help="List what would be uploaded; upload nothing.")
     args = parser.parse_args(argv)
-    check_access(args.hub_model_id, dry_run=True)  # the name; the rest when there is something to upload
+    check_access(args.hub_model_id, dry_run=True)  # checks the name only; `upload` checks the rest
     upload(args.folder, args.hub_model_id, args.hub_private_repo, args.hub_dry_run, print)

@@ -1,4 +1,4 @@
-"""Read tables of text (TSV without quoting, CSV, JSON lines; also .gz and .xz); every error names file and line.
+"""Read tables of text: TSV without quoting, CSV and JSON lines, also as .gz and .xz. Every error names file and line.
 
 GLUE's TSVs are not quoted: a field may begin with a quotation mark that never closes, and a reader with the rules of
 CSV would silently merge rows. Therefore `.tsv` is split at tabs and at nothing else. Lines end at `\\n` only, because
@@ -17,6 +17,8 @@ from tokenization.packed_files import kind_of, numbered_lines
 
 @dataclass
 class Table:
+    """Some columns of a file; `len` gives the number of rows."""
+
     path: Path
     columns: dict[str, list]
     """The chosen columns. The values are strings; those from JSON may be numbers and booleans, too."""
@@ -29,6 +31,7 @@ class Table:
         return len(self.lines)
 
     def where(self, row: int) -> str:
+        """File and line of a row, counted from 0, for error messages: `path:line`."""
         return f"{self.path}:{self.lines[row]}"
 
 
@@ -83,7 +86,7 @@ def _object(fields: list[tuple[str, object]]) -> dict:
 
 
 def _constant(name: str) -> float:
-    raise ValueError(f"{name}, which is no JSON")
+    raise ValueError(f"{name}, which is not JSON")
 
 
 _ROWS = {".tsv": _tsv_rows, ".csv": _csv_rows, ".jsonl": _jsonl_rows}
@@ -101,8 +104,8 @@ def read_table(
     Args:
         choose: header -> names of the columns to read; raises ValueError if one that it needs is missing.
         default_header: for files without a header (CoLA); used if the first line lacks the last of these names.
-        ragged_share: largest share of rows with a wrong number of fields, blank lines included, that are left out and
-            listed in ``Table.skipped``. Blank lines at the end of the file do not count.
+        ragged_share: up to this share of the rows may be skipped, and listed in ``Table.skipped``, because they are
+            blank or have a wrong number of fields. Blank lines at the end of the file do not count.
         may_be_null: columns in which JSON lines may have null, or no value.
 
     Raises:

@@ -1,1 +1,1 @@
-"""From documents over sentences and a corpus of token ids to masked training instances, and the parts of a run."""
+"""Pre-training: from documents to sentences, to a corpus of token ids, and to masked training instances."""

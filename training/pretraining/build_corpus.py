@@ -13,7 +13,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tokenizers
@@ -35,12 +35,17 @@ from training.pretraining.encoding import Encoded, encoded_chunks
 from training.pretraining.parallel_encoding import joined_parts, parts_folder, remove_parts, write_part
 from training.pretraining.sentences import split_sentences
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs  # in typing from Python 3.13 on
+
 _CHUNK_CHARACTERS = 1 << 20
 COMMIT_SECONDS = 20.0  # a build that is killed loses at most about this much work
+# Files, or documents as lists of paragraphs.
+Source = Sequence[str | Path] | Iterable[list[str]]
 
 
 def build_corpus(
-    source: Sequence[str | Path] | Iterable[list[str]],
+    source: Source,
     tokenizer: PreTrainedTokenizerBase,
     output_dir: str | Path,
     num_workers: int = 1,
@@ -53,8 +58,8 @@ def build_corpus(
 
     source: files for `read_documents`, or documents (lists of paragraphs). Documents that are not in a list (a
     generator, a streamed data set) also need `fingerprint`, any text that changes when they do.
-    need_pairs: the source must have at least 2 documents, one of them of at least 2 sentences, as next-sentence
-    prediction needs.
+    need_pairs: whether the source must have at least 2 documents, one of them of at least 2 sentences, which next
+    sentence prediction needs.
     processes: if above 1, that many processes have encoded the text with `encode_part`, and this one joins their parts.
     A build that was interrupted continues when it is started again with the same arguments.
     Raises ValueError for unreadable input (see `read_documents`), a source without pairs where they are needed, or
@@ -98,7 +103,7 @@ def build_corpus(
 
 
 def encode_part(
-    source: Sequence[str | Path] | Iterable[list[str]],
+    source: Source,
     tokenizer: PreTrainedTokenizerBase,
     output_dir: str | Path,
     rank: int,
@@ -167,7 +172,7 @@ def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
 
 
 def _open_source(
-    source: Sequence[str | Path] | Iterable[list[str]], fingerprint: str | None, tokenizer: PreTrainedTokenizerBase
+    source: Source, fingerprint: str | None, tokenizer: PreTrainedTokenizerBase
 ) -> tuple[Iterator[str | None], list[dict[str, Any]], dict[str, Any]]:
     """(lines of the source, its description for the manifest, key of the corpus).
 
@@ -180,12 +185,12 @@ def _open_source(
         described = [{"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)} for path in files]
         lines = read_lines(files)
     else:
+        lines = _lines_of(source)
         if fingerprint is None:
             if not isinstance(source, Sequence):
                 raise ValueError("documents that are not in a list need `fingerprint`, a text that identifies them")
             fingerprint = json.dumps(list(source))
         described = [{"name": "documents", "sha256": hashlib.sha256(fingerprint.encode()).hexdigest()}]
-        lines = _lines_of(source)
     key = {
         "format": FORMAT,
         "sources": [part["sha256"] for part in described],
@@ -202,15 +207,13 @@ def _lines_of(documents: Iterable[list[str]]) -> Iterator[str | None]:
         yield None
 
 
-def _are_files(source: Sequence[str | Path] | Iterable[list[str]]) -> bool:
+def _are_files(source: Source) -> "TypeIs[Sequence[str | Path]]":
     return isinstance(source, Sequence) and bool(source) and isinstance(source[0], str | Path)
 
 
-def _with_pairs(
-    lines: Iterator[str | None], source: Sequence[str | Path] | Iterable[list[str]]
-) -> Iterator[str | None]:
+def _with_pairs(lines: Iterator[str | None], source: Source) -> Iterator[str | None]:
     """`lines`, after a check that there are pairs in them; ValueError if there are none."""
-    if _are_files(source):  # files are read twice: buffering what was looked at could fill the memory with one document
+    if _are_files(source):  # files are read twice, because buffering the first pass could keep a whole file in memory
         _check_pairs(read_lines(source), ", ".join(str(path) for path in source))
     else:
         lines, ahead = itertools.tee(lines)
@@ -219,7 +222,7 @@ def _with_pairs(
 
 
 def check_text(files: Sequence[str | Path], need_pairs: bool) -> None:
-    """Read the files to their ends and raise the ValueError that a build would raise."""
+    """Read the files to the end and raise the ValueError that a build would raise."""
     files = check_files(files)
     lines = read_lines(files)
     for _ in _with_pairs(lines, files) if need_pairs else lines:

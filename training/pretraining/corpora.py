@@ -8,18 +8,21 @@ from typing import Any
 from accelerate.utils import gather_object
 from transformers import PreTrainedTokenizerBase
 
+from training.arguments import PretrainingArguments
 from training.engine.run import Run
 from training.pretraining.build_corpus import build_corpus, encode_part
 from training.pretraining.corpus import Corpus
 from training.pretraining.text import Text, is_held_out
 
 
-def build_corpora(run: Run, text: Text, tokenizer: PreTrainedTokenizerBase) -> tuple[Corpus, Corpus]:
+def build_corpora(
+    run: Run[PretrainingArguments], text: Text, tokenizer: PreTrainedTokenizerBase
+) -> tuple[Corpus, Corpus]:
     """Build or open (training corpus, held-out corpus) in ``output_dir/corpus``. All processes call it and help.
 
     Raises:
         ValueError: the text cannot be read or has no pairs, or a folder holds a corpus of another text.
-        SystemExit: on the other processes, where the main process raises the ValueError.
+        SystemExit: on the other processes, when the main process raises the ValueError.
     """
 
     def encode_parts() -> None:
@@ -35,7 +38,9 @@ def build_corpora(run: Run, text: Text, tokenizer: PreTrainedTokenizerBase) -> t
     return run.main_first(lambda: (build("train"), build("validation")))
 
 
-def _arguments(run: Run, text: Text, tokenizer: PreTrainedTokenizerBase, name: str) -> dict[str, Any]:
+def _arguments(
+    run: Run[PretrainingArguments], text: Text, tokenizer: PreTrainedTokenizerBase, name: str
+) -> dict[str, Any]:
     """The arguments that `build_corpus` and `encode_part` have in common, for the corpus `name`."""
     args = run.args
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # set by torchrun and accelerate: processes on this machine
@@ -53,7 +58,7 @@ def _arguments(run: Run, text: Text, tokenizer: PreTrainedTokenizerBase, name: s
     return arguments | {"source": chosen, "fingerprint": json.dumps([text.fingerprint, share, held_out])}
 
 
-def _together(run: Run, work: Callable[[], None]) -> None:
+def _together(run: Run[PretrainingArguments], work: Callable[[], None]) -> None:
     """Call `work` on every process. If it fails on one, all stop, and the main process raises the first ValueError."""
     failure = None
     try:

@@ -1,4 +1,4 @@
-"""Read documents from files, and refuse files that are not what they should be."""
+"""Read documents from files; malformed and damaged files raise a ValueError that names file and line."""
 
 import itertools
 import json
@@ -96,7 +96,7 @@ def _json_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
 def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
     if names.count("text") > 1:
-        raise ValueError("the field `text` comes twice")
+        raise ValueError("the field `text` occurs twice")
     return dict(pairs)
 
 
@@ -141,7 +141,7 @@ def _paragraphs(text: Any, where: str) -> Iterator[str | None]:
 
 
 def check_encodable(text: str, where: str) -> None:
-    """ValueError for lone surrogates: they are not characters, and the library refuses them with a vague TypeError."""
+    """Raise ValueError for lone surrogates, which the library refuses with a TypeError that does not name them."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -1,4 +1,4 @@
-"""What is checked before the text is read and a vocabulary is learnt, which may take hours."""
+"""The checks that come before the text is read and a vocabulary is learnt, which may take hours."""
 
 from training.arguments import PretrainingArguments
 from training.engine.checkpoint import named_checkpoint
@@ -8,10 +8,10 @@ from training.pretraining.build_corpus import check_text
 
 
 def check_early(args: PretrainingArguments) -> None:
-    """Raise ValueError for flags and files that are wrong with any vocabulary.
+    """Raise ValueError for flags and files that are wrong whatever the vocabulary is.
 
-    Checked are the shape of the network, the length of its inputs, the checkpoint to start or resume from, and the
-    held-out text if it is a file of its own.
+    It checks the shape of the network, the length of its inputs, the checkpoint to start or resume from, and the
+    held-out text if it is in files of its own.
     """
     if args.model_name_or_path:
         check_model_name(args.model_name_or_path)

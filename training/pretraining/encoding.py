@@ -126,7 +126,7 @@ class _Worker:
         except (EOFError, BrokenPipeError) as error:
             status = self.process.wait()
             raise RuntimeError(
-                f"a tokenising process ended with status {status} (-9: killed, perhaps for want of memory); run "
+                f"a tokenising process ended with status {status} (-9: killed, perhaps because memory ran out); run "
                 "again with fewer workers: building continues where it stopped"
             ) from error
 

@@ -8,13 +8,16 @@ import torch
 from torch.nn import functional as F
 from transformers.utils import ModelOutput
 
+from training.arguments import PretrainingArguments
 from training.engine.batches import IGNORED, dealt
 from training.engine.run import Run
 from training.pretraining.instances import PretrainingInstances
 
 
 @torch.no_grad()
-def evaluate(run: Run, model: torch.nn.Module, held_out: PretrainingInstances) -> dict[str, float]:
+def evaluate(
+    run: Run[PretrainingArguments], model: torch.nn.Module, held_out: PretrainingInstances
+) -> dict[str, float]:
     """Losses and accuracies on held-out instances, each a mean over all predictions (not over batches).
 
     All processes call it and return the same numbers. The first ``--max_eval_instances`` instances are used.
@@ -35,7 +38,7 @@ def evaluate(run: Run, model: torch.nn.Module, held_out: PretrainingInstances) -
             if counts:
                 sums += torch.tensor(_batch_sums(outputs, batch), dtype=torch.float64)
             bar.update()
-    # mps has no float64
+    # Apple's GPUs (mps) have no float64.
     sums = sums.to(run.device, torch.float32 if run.device.type == "mps" else torch.float64)
     total = _Sums._make(run.accelerator.reduce(sums, "sum").tolist())
     mlm_loss = total.mlm_loss / total.predictions
@@ -64,7 +67,7 @@ class _Sums(NamedTuple):
 
 
 def _batch_sums(outputs: ModelOutput, batch: dict[str, torch.Tensor]) -> _Sums:
-    logits = outputs.prediction_logits if "prediction_logits" in outputs else outputs.logits
+    logits = outputs["prediction_logits" if "prediction_logits" in outputs else "logits"]
     labelled = batch["labels"] != IGNORED
     if logits.dim() == 3:  # (B, L, V); with sparse_prediction it is (P, V), at the labelled positions only
         logits = logits[labelled]
@@ -73,7 +76,7 @@ def _batch_sums(outputs: ModelOutput, batch: dict[str, torch.Tensor]) -> _Sums:
     if "next_sentence_label" not in batch:
         return sums
     labels = batch["next_sentence_label"]
-    nsp_loss, nsp_correct = _loss_and_correct(outputs.seq_relationship_logits, labels)
+    nsp_loss, nsp_correct = _loss_and_correct(outputs["seq_relationship_logits"], labels)
     return sums._replace(nsp_loss=nsp_loss, nsp_correct=nsp_correct, pairs=len(labels))
 
 

@@ -3,9 +3,9 @@
     instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=42, max_seq_length=128))
     batch = instances.batch(2560, 2816)      # optimiser step 10 at a global batch of 256
 
-The epochs are laid end to end and form one endless stream of positions. An instance depends on its position alone:
-not on the batches before it, on the number of processes, or on whether the run was interrupted. This is how one
-instance looks (docs/data_pipeline.md shows a real one):
+The epochs, one after the other, form an endless stream of positions. An instance depends on its position alone: not on
+the batches before it, on the number of processes, or on whether the run was interrupted. An instance looks like this
+(docs/data_pipeline.md shows a real one):
 
     input_ids       [CLS] the man [MASK] to the store [SEP] he bought a gallon [MASK] milk [SEP] [PAD]
     token_type_ids      0   0   0      0  0   0     0     0  1      1 1      1      1    1     1     0
@@ -31,19 +31,19 @@ from training.pretraining.masking import MaskingRule, mask_batch, masking_rule, 
 from training.pretraining.segments import EpochPlan, LabelBalance, label_balance, plan_packed, plan_pairs
 
 OBJECTIVES = ("mlm_nsp", "mlm", "ltr")
-# Google's generator makes ten versions of the segments (dupe_factor) and repeats them, and so does this one. Ten plans
-# are then enough to know where any epoch begins, however late it is. Order and masks are new in every epoch.
+# As in Google's generator (dupe_factor), there are ten versions of the segments, which are repeated. The sizes of ten
+# epochs therefore tell where any later epoch begins. Order and masks are new in every epoch.
 VARIANTS = 10
 _SEGMENT_STREAM, _SHUFFLE_STREAM, _MASK_STREAM = 1, 2, 3
 
 
 @dataclass(frozen=True)
 class InstanceSettings:
-    """What instances are made of; ValueError for a value out of range.
+    """The settings on which the instances of a corpus depend; ValueError for a value out of range.
 
     objective: `mlm_nsp`, pairs as in the paper; `mlm`, sentences of one document packed into one segment; `ltr`, the
     same segments, where the label of each position is the token that follows it ([SEP] is never a label).
-    fixed: every epoch repeats the first one, masks included, as evaluation needs it.
+    fixed: every epoch repeats the first one, including its masks, for evaluation.
     pad_to_max: pad to max_seq_length; otherwise to the longest row of the batch, rounded up to a multiple of 8.
     The other settings have the names of google-research/bert's create_pretraining_data.py.
     """
@@ -92,8 +92,8 @@ def settings_of(flags: Mapping[str, Any], max_seq_length: int, held_out: bool = 
 class PretrainingInstances:
     """Batches of pre-training instances from a corpus.
 
-    Raises ValueError for masking probabilities out of range, a tokenizer that did not make the corpus or lacks a
-    special token, and, where pairs are wanted, a corpus without them.
+    Raises ValueError for masking probabilities out of range, for a tokenizer that did not make the corpus or lacks a
+    special token, and for a corpus without pairs if the objective needs them.
     """
 
     def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, settings: InstanceSettings):
@@ -142,7 +142,7 @@ class PretrainingInstances:
             position -= self.epoch_size(epoch)
             epoch += 1
         if epoch == VARIANTS:
-            cycles, position = divmod(position, sum(self.epoch_size(e) for e in range(VARIANTS)))
+            cycles, position = divmod(position, sum(self.epoch_size(variant) for variant in range(VARIANTS)))
             epoch += cycles * VARIANTS
             while position >= self.epoch_size(epoch):
                 position -= self.epoch_size(epoch)
@@ -160,7 +160,7 @@ class PretrainingInstances:
         return self._plans[variant]
 
     def order(self, epoch: int) -> np.ndarray:
-        """(I) int64: for every index of an epoch the row of its plan; a shuffle that depends on seed and epoch."""
+        """(number of instances) int64: for every index of an epoch the row of its plan, shuffled by seed and epoch."""
         if epoch not in self._orders:
             bits = random_bits(self.settings.seed, _SHUFFLE_STREAM, epoch, np.arange(self.epoch_size(epoch)))
             self._orders[epoch] = np.argsort(bits, kind="stable")

@@ -1,4 +1,4 @@
-"""Which tokens the masked language model must predict (paper, section 3.1 and appendix A.1).
+"""Choose and mask the tokens that a masked language model must predict (paper, section 3.1 and appendix A.1).
 
     my dog is hairy   ->   my dog is [MASK]    80 % of the chosen tokens
                            my dog is apple     10 %
@@ -69,7 +69,7 @@ _ORDER, _KIND, _REPLACEMENT = 0, 1, 2
 
 @dataclass(frozen=True)
 class MaskingRule:
-    """Which tokens may be masked, how many, and by what they are replaced; made by `masking_rule`.
+    """Which tokens may be masked, how many of them are, and what replaces them; made by `masking_rule`.
 
     maskable (V) bool: ids that may be chosen. continuation (V) bool: ids of "##" pieces. replacements (R): ids from
     which a random replacement is drawn. whole_word_mask: choose all pieces of a word or none. The other fields have
@@ -151,7 +151,7 @@ def mask_instance(
 ) -> tuple[list[int], list[int]]:
     """(masked ids, labels) of one sequence (L), padded or not; the reference for `mask_batch`.
 
-    epoch, index: place of the sequence in the data, on which the choice depends.
+    epoch, index: the place of the sequence in the data, on which the choice depends.
     """
     candidates: list[list[int]] = []  # positions of each word, or of each token
     for position, token in enumerate(input_ids):

@@ -3,6 +3,7 @@
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization.special_tokens import check_special_tokens
+from training.arguments import PretrainingArguments
 from training.engine.control import control_of
 from training.engine.initial_weights import load_network
 from training.engine.models import bert_config, check_fit, checkpoint_config, prepare_for_training, set_switches
@@ -10,10 +11,12 @@ from training.engine.run import Run
 from training.pretraining.masking import check_masking
 
 
-def build_model(run: Run, cls: type[PreTrainedModel], tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
+def build_model(
+    run: Run[PretrainingArguments], cls: type[PreTrainedModel], tokenizer: PreTrainedTokenizerBase
+) -> PreTrainedModel:
     """The network with new weights, or with those of ``--model_name_or_path``.
 
-    The objective decides whether attention is left to right, even if the checkpoint was trained the other way.
+    The objective decides whether attention is left to right, even if the checkpoint was trained differently.
 
     Raises:
         ValueError: a special token is missing from the vocabulary, the network does not fit the tokenizer or
@@ -21,6 +24,7 @@ def build_model(run: Run, cls: type[PreTrainedModel], tokenizer: PreTrainedToken
     """
     args = run.args
     left_to_right = args.objective == "ltr"
+    assert args.max_seq_length is not None  # its default is filled in when the flags are parsed
     if left_to_right:
         check_special_tokens(tokenizer)
     else:

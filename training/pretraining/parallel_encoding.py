@@ -19,8 +19,8 @@ import numpy as np
 
 from training.pretraining.encoding import Encoded, encoded_chunks
 
-_HEADER = np.dtype("<i8")
-_TYPES = (np.dtype("<i4"), _HEADER, _HEADER)  # tokens, lengths, ends
+_HEADER: np.dtype = np.dtype("<i8")
+_TYPES: tuple[np.dtype, ...] = (np.dtype("<i4"), _HEADER, _HEADER)  # tokens, lengths, ends
 
 
 def parts_folder(target: Path, world_size: int, fingerprint: str) -> Path:
@@ -49,7 +49,7 @@ def write_part(
         done, end = 0, 0
         for _ in _records(file):
             done, end = done + 1, file.tell()
-        file.truncate(end)  # a process that was killed may have left an incomplete record
+        file.truncate(end)  # removes the incomplete record that a killed process may have left
         mine = itertools.islice(chunks, rank + done * world_size, None, world_size)
         for size, encoded in encoded_chunks(mine, content, num_workers):
             counts = [size, len(encoded.lengths), len(encoded.ends), len(encoded.tokens)]

@@ -1,4 +1,4 @@
-"""Which instances each optimiser step of a run sees, through all of its phases."""
+"""The instances that each optimiser step of a run sees, through all of its phases."""
 
 from collections.abc import Iterator
 
@@ -16,7 +16,7 @@ from training.pretraining.instances import PretrainingInstances, settings_of
 def instances_by_length(
     args: PretrainingArguments, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, held_out: bool = False
 ) -> dict[int, PretrainingInstances]:
-    """For the length of every phase, the instances that the flags ask for.
+    """The instances that the flags ask for, by the length of every phase.
 
     held_out: the corpus is the held-out one; its instances are the same for every seed and every evaluation.
     """
@@ -41,7 +41,7 @@ def planned_phases(args: PretrainingArguments, train: dict[int, PretrainingInsta
 
 
 def phase_batches(
-    run: Run, phases: list[Phase], train: dict[int, PretrainingInstances], done: int
+    run: Run[PretrainingArguments], phases: list[Phase], train: dict[int, PretrainingInstances], done: int
 ) -> Iterator[list[dict[str, torch.Tensor]]]:
     """Yield this process's micro-batches, one list for each optimiser step after step `done`, through all phases.
 

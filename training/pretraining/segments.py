@@ -11,11 +11,13 @@ second case the rest goes back and starts the next instance, so no sentence is l
   are left out of each epoch (different ones every time) to balance the labels.
 - The B of NotNext always comes from another document.
 - The short target length is drawn for each instance, not for each document.
-- A pair that is too long loses tokens at both ends of a segment, divided at a random point. Google tosses a coin for
-  each token, so nearly equal numbers go at the two ends.
+- If a pair is too long, its segments lose tokens at both ends, in numbers that are divided at random. Google tosses a
+  coin for each token, so nearly equal numbers are lost at both ends.
 
 All random numbers are hashes of (seed, variant, first sentence, step): there is no generator with a state, and the
 plan does not depend on numpy's version.
+
+Shapes: I instances or chunks, D documents, N pieces of documents.
 """
 
 import itertools
@@ -34,7 +36,7 @@ _PIECE_SENTENCES = 1024
 _BLOCK_SENTENCES = 1 << 20  # bounds the memory of planning
 _PILOT_SENTENCES = 200_000
 _MAX_IS_NEXT = 0.75
-# What a random draw is for: the last counter of `random_bits`.
+# The purpose of a random draw: the last counter of `random_bits`.
 _SHORT, _TARGET, _SPLIT, _LABEL, _DOCUMENT, _START, _CUT_A, _CUT_B, _KEEP = range(9)
 
 
@@ -42,9 +44,9 @@ _SHORT, _TARGET, _SPLIT, _LABEL, _DOCUMENT, _START, _CUT_A, _CUT_B, _KEEP = rang
 class EpochPlan:
     """Token spans of every instance of an epoch, arrays of shape (I).
 
-    A is the a_length tokens from offset a_start of the corpus on, B likewise; label is IS_NEXT or NOT_NEXT.
-    Instances of a single segment have b_length 0 and label 0. sat_out is the number of one-sentence chunks that
-    are left out of this epoch to balance the labels.
+    A consists of the a_length tokens of the corpus from offset a_start on, and B likewise; label is IS_NEXT or
+    NOT_NEXT. Instances of a single segment have b_length 0 and label 0. sat_out is the number of one-sentence chunks
+    that are left out of this epoch to balance the labels.
     """
 
     a_start: np.ndarray
@@ -169,7 +171,7 @@ def label_balance(corpus: Corpus, seed: int, variants: int, capacity: int, short
         )
     stride = max(1, corpus.num_sentences * variants // _PILOT_SENTENCES)
     pieces = _pieces(corpus, np.arange(0, corpus.num_documents, stride))
-    # The second stride is for few but long documents, of which every `stride`-th is still a large sample.
+    # With few but long documents, every `stride`-th of them is still a large sample; a second stride reduces it.
     stride = max(1, int((pieces.end - pieces.first).sum()) * variants // _PILOT_SENTENCES)
     sample = _Pieces._make(np.tile(column[::stride], variants) for column in pieces)
     variant = np.repeat(np.arange(variants), len(sample.document) // variants)

@@ -4,7 +4,7 @@ import hashlib
 import json
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -34,9 +34,11 @@ class Text:
         self.files = check_files(args.train_file) if args.train_file else []
         self.limit = args.max_train_documents
         self.args = args
+        digests = [sha256(path) for path in self.files]
+        identity: Sequence[str | int | None]
         if self.files:
             self.name = ", ".join(path.name for path in self.files)
-            identity = [sha256(path) for path in self.files]
+            identity = [*digests]
         elif args.dataset_name:
             self.name = args.dataset_name
             identity = _hub_identity(args)
@@ -45,7 +47,7 @@ class Text:
             identity = [zlib.crc32(repr(documentation.documents()).encode())]
         self.fingerprint = json.dumps([*identity, self.limit])
         self.checksum = f"{zlib.crc32(self.fingerprint.encode()):08x}"
-        self.sources = [_described(path, sha256) for path, sha256 in zip(self.files, identity, strict=False)] or [
+        self.sources = [_described(path, digest) for path, digest in zip(self.files, digests)] or [
             {"name": self.name, "sha256": hashlib.sha256(self.fingerprint.encode()).hexdigest()}
         ]
         self.held_out_name = self.name
@@ -96,11 +98,11 @@ class Text:
         return islice(found, self.limit)
 
 
-def checked_text(run: Run) -> Text:
+def checked_text(run: Run[PretrainingArguments]) -> Text:
     """The text of the run, after the main process has checked that there is enough of it (`Text.check`)."""
     text = Text(run.args)
     run.say(f"text: {text.name}")
-    run.main_first(lambda: run.is_main and text.check())
+    run.main_first(lambda: text.check() if run.is_main else None)
     return text
 
 
@@ -119,12 +121,12 @@ def _described(path: Path, sha256: str) -> dict[str, str | int]:
 def _from_hub(args: PretrainingArguments, work: Callable[[ModuleType], Any]) -> Any:
     """``work(datasets)``, where every error of the library becomes one ValueError."""
     try:
-        import datasets  # optional, and slow to import; most runs read files
+        import datasets  # imported here because it is optional and slow, and most runs read files
 
         if not sys.stderr.isatty():
             datasets.disable_progress_bars()
         return work(datasets)
-    except Exception as error:  # datasets raises its own types and those of requests and huggingface_hub
+    except Exception as error:  # the types are those of datasets, its HTTP library and huggingface_hub
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(
             f"--dataset_name {args.dataset_name}: cannot be read ({reason}); check the name, --dataset_config_name, "

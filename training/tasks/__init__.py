@@ -1,1 +1,1 @@
-"""Fine-tuning, and the tasks of the paper."""
+"""Fine-tuning and the tasks of the paper."""

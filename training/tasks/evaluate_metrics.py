@@ -4,8 +4,11 @@
 same keys. It needs the package `evaluate`; the scripts use `training.tasks.classification.metrics` directly.
 """
 
+from collections.abc import Sequence
+
 import datasets
 import evaluate
+from numpy.typing import ArrayLike
 
 from training.tasks.classification.glue import GLUE_TASKS
 from training.tasks.classification.metrics import METRICS
@@ -24,39 +27,52 @@ class _NumberMetric(evaluate.Metric):
         return evaluate.MetricInfo(
             description=f"{', '.join(self._names())}, computed offline",
             citation=_CITATION,
-            inputs_description="predictions and references: class numbers, or scores; equally many",
+            inputs_description="equally many predictions and references: class numbers, or scores",
             features=datasets.Features({"predictions": number, "references": number}),
         )
 
     def _names(self) -> tuple[str, ...]:
         return self.names
 
-    def _compute(self, predictions, references) -> dict[str, float]:
+    def _compute(self, predictions: ArrayLike, references: ArrayLike) -> dict[str, float]:
         return {name: METRICS[name](predictions, references) for name in self._names()}
 
 
 class Accuracy(_NumberMetric):
+    """The share of correct class numbers, from 0 to 1."""
+
     names = ("accuracy",)
 
 
 class F1(_NumberMetric):
+    """F1 of class 1."""
+
     names = ("f1",)
 
 
 class MatthewsCorrelation(_NumberMetric):
+    """The Matthews correlation coefficient of class numbers, from -1 to 1."""
+
     names = ("matthews_correlation",)
 
 
 class Pearson(_NumberMetric):
+    """Pearson's r of scores, from -1 to 1; NaN if they are constant."""
+
     names = ("pearson",)
 
 
 class Spearman(_NumberMetric):
+    """Spearman's rho of scores, from -1 to 1; NaN if they are constant."""
+
     names = ("spearmanr",)
 
 
 class GlueMetric(_NumberMetric):
-    """The metrics of one task: ``GlueMetric("stsb").compute(predictions=..., references=...)``."""
+    """The metrics of one task: ``GlueMetric("stsb").compute(predictions=..., references=...)``.
+
+    Raises ValueError for an unknown task.
+    """
 
     def _names(self) -> tuple[str, ...]:
         if self.config_name not in GLUE_TASKS:
@@ -76,7 +92,7 @@ class Seqeval(evaluate.Metric):
             features=datasets.Features({"predictions": tags, "references": tags}),
         )
 
-    def _compute(self, predictions, references) -> dict:
+    def _compute(self, predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> dict:
         scores = span_scores(predictions, references)
         types = scores.pop("types")
         return types | {f"overall_{name}": value for name, value in scores.items()}

@@ -1,12 +1,14 @@
-"""Contextual vectors of lines of text: google-research/bert's extract_features.py, and lines of any length.
+"""Contextual vectors for lines of text of any length, as in extract_features.py of google-research/bert.
 
 A line is one input of the model; " ||| " separates the two texts of a pair:
 
     the river ||| an old house   ->   [CLS] the river [SEP] an old house [SEP]
                            type ids     0    0    0     0   1   1    1     1
 
-A line longer than the model allows is refused, cut as in the original, or read in overlapping windows; every piece then
-takes its vector from the window in which it has the most context on both sides.
+A line that is longer than the model allows is refused, cut as in the original, or split into overlapping windows. The
+vector of a piece then comes from the window in which it has the most context on both sides.
+
+Shapes: L pieces of a line or row, H hidden size.
 """
 
 import json
@@ -14,6 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,7 +44,8 @@ class Row:
 def parse_layers(text: str, num_layers: int) -> list[int]:
     """The layer numbers in a text such as "-1,-2".
 
-    Raises ValueError unless a network of ``num_layers`` has them all."""
+    Raises ValueError unless a network of ``num_layers`` has them all.
+    """
     if not re.fullmatch(r"-?\d+(,-?\d+)*", text):
         raise ValueError(f"--layers: expected numbers with commas between them, such as -1,-2; got {text!r}")
     layers = [int(part) for part in text.split(",")]
@@ -62,24 +66,24 @@ def read_lines(
     """The rows of every line of a file (plain, .gz or .xz). An empty line becomes [CLS] [SEP]; no line is left out.
 
     Raises:
-        ValueError: with file and line: the line is not UTF-8, or it is too long and ``long_lines`` neither reads it in
-            windows nor cuts it; or the file is empty.
+        ValueError: with file and line: a line is not UTF-8, or it is too long and ``long_lines`` is "error", or it is a
+            pair that is too long and ``long_lines`` is "window"; or the file is empty.
     """
     if max_seq_length < 4:
         raise ValueError(f"--max_seq_length must be at least 4, with [CLS] and [SEP]; got {max_seq_length}")
     texts = [line.strip() for _, line in numbered_lines(Path(path))]
     if not texts:
-        raise ValueError(f"{path}:1: expected a text a line, got an empty file")
+        raise ValueError(f"{path}:1: expected one text per line, got an empty file")
     pairs = [match.groups() if (match := PAIR.match(text)) else (text, None) for text in texts]
-    first, second = ([pair[side] or "" for pair in pairs] for side in (0, 1))
-    coded = zip(_pieces(tokenizer, first), _pieces(tokenizer, second), pairs)
+    first_pieces = _pieces(tokenizer, [first for first, _ in pairs])
+    second_pieces = _pieces(tokenizer, [second or "" for _, second in pairs])
     rows = []
-    for number, (a, b, pair) in enumerate(coded, 1):
+    for number, (first, second, (_, second_text)) in enumerate(zip(first_pieces, second_pieces, pairs), 1):
         try:
-            if pair[1] is None:
-                rows.append(_single(a, tokenizer, max_seq_length, long_lines))
+            if second_text is None:
+                rows.append(_single(first, tokenizer, max_seq_length, long_lines))
             else:
-                rows.append([_pair(a, b, tokenizer, max_seq_length, long_lines)])
+                rows.append([_pair(first, second, tokenizer, max_seq_length, long_lines)])
         except ValueError as error:
             raise ValueError(f"{path}:{number}: {error}") from None
     return rows
@@ -104,20 +108,24 @@ def _single(pieces: list[int], tokenizer: PreTrainedTokenizerBase, max_seq_lengt
     rows = []
     for first, numbers in rows_around(parts, len(pieces), room).items():
         part = pieces[first : first + room]
-        begin, end = parts[numbers[0]][0] - first + 1, parts[numbers[-1]][1] - first + 1
-        rows.append(Row([cls, *part, sep], [0] * (len(part) + 2), slice(begin, end)))
-    # The [CLS] of the line is that of its first window, and its [SEP] that of the last.
+        (begin, _), (_, end) = parts[numbers[0]], parts[numbers[-1]]
+        kept = slice(begin - first + 1, end - first + 1)  # [CLS] is at position 0
+        rows.append(Row([cls, *part, sep], [0] * (len(part) + 2), kept))
+    # The line keeps the [CLS] of its first window and the [SEP] of its last.
     rows[0].kept, rows[-1].kept = slice(0, rows[0].kept.stop), slice(rows[-1].kept.start, None)
     return rows
 
 
-def _pair(a: list[int], b: list[int], tokenizer: PreTrainedTokenizerBase, max_seq_length: int, long_lines: str) -> Row:
+def _pair(
+    first: list[int], second: list[int], tokenizer: PreTrainedTokenizerBase, max_seq_length: int, long_lines: str
+) -> Row:
     room, cls, sep = max_seq_length - 3, tokenizer.cls_token_id, tokenizer.sep_token_id
-    if len(a) + len(b) > room and long_lines != "cut":
-        raise _too_long(len(a) + len(b), room, "cut (windows are for single texts)")
-    while len(a) + len(b) > room:  # shorten the longer text first, like `_truncate_seq_pair`
-        a, b = (a[:-1], b) if len(a) > len(b) else (a, b[:-1])
-    return Row([cls, *a, sep, *b, sep], [0] * (len(a) + 2) + [1] * (len(b) + 1), slice(None))
+    if len(first) + len(second) > room and long_lines != "cut":
+        raise _too_long(len(first) + len(second), room, "cut (windows are for single texts)")
+    while len(first) + len(second) > room:  # the longer text is shortened first, as by Google's `_truncate_seq_pair`
+        first, second = (first[:-1], second) if len(first) > len(second) else (first, second[:-1])
+    types = [0] * (len(first) + 2) + [1] * (len(second) + 1)
+    return Row([cls, *first, sep, *second, sep], types, slice(None))
 
 
 def _too_long(length: int, room: int, remedy: str) -> ValueError:
@@ -137,8 +145,10 @@ def extract(
     batch_size: int,
     device: torch.device,
 ) -> Iterator[tuple[list[int], np.ndarray]]:
-    """Yield (ids (L,), vectors (L, layers, H) float32) of every line, in order; see ``predict_alone`` for the
-    batches."""
+    """Yield (ids (L,), vectors (L, layers, H) float32) of every line, in order.
+
+    The rows of about 16 batches are in memory at a time; in these, rows of similar length share a batch.
+    """
     block: list[list[Row]] = []
     for number, line in enumerate(lines, 1):
         block.append(line)
@@ -159,10 +169,10 @@ def _vectors(
     batch_size: int,
     device: torch.device,
 ) -> list[np.ndarray]:
-    """One array (L, layers, H) per row."""
+    """One array (L, layers, H) for every row."""
 
     def chosen_layers(outputs: ModelOutput) -> dict[str, torch.Tensor]:
-        states = outputs.hidden_states  # embeddings, layer 1, ..., the last layer
+        states = outputs["hidden_states"]  # embeddings, layer 1, ..., the last layer
         return {"vectors": torch.stack([states[layer if layer < 0 else layer + 1] for layer in layers], dim=2)}
 
     columns = {name: [getattr(row, name) for row in rows] for name in ("input_ids", "token_type_ids")}
@@ -172,9 +182,10 @@ def _vectors(
 
 
 def pool(ids: list[int], vectors: np.ndarray, pooling: str) -> np.ndarray:
-    """Pool vectors (pieces, layers, H): "cls" and "mean" give (1, layers, H), "none" leaves them as they are.
+    """Pool vectors (L, layers, H): "cls" and "mean" give (1, layers, H), "none" leaves them unchanged.
 
-    The mean includes [CLS] and [SEP]."""
+    The mean includes [CLS] and [SEP].
+    """
     return {"none": vectors, "cls": vectors[:1], "mean": vectors.mean(axis=0, keepdims=True)}[pooling]
 
 
@@ -182,14 +193,20 @@ def pool(ids: list[int], vectors: np.ndarray, pooling: str) -> np.ndarray:
 
 
 def write_jsonl(path: Path, lines: Iterable, layers: list[int], pooling: str, to_tokens: Callable) -> None:
-    """Write the original's layout, one JSON object per line: ``{"linex_index": 0, "features": [{"token": "[CLS]",
-    "layers": [{"index": -1, "values": [...]}, ...]}, ...]}``; with pooling, every line has one entry with the token
-    "[CLS]" or "mean"."""
+    """Write the layout of google-research/bert, one JSON object per line:
+
+        {"linex_index": 0, "features": [{"token": "[CLS]", "layers": [{"index": -1, "values": [...]}, ...]}, ...]}
+
+    With pooling, every line has one entry in "features", with the token "[CLS]" or "mean".
+    """
     with open(path, "w", encoding="utf-8") as file:
         for number, (ids, vectors) in enumerate(lines):
             tokens = {"none": to_tokens(ids), "cls": to_tokens(ids[:1]), "mean": ["mean"]}[pooling]
             features = [
-                {"token": token, "layers": [{"index": i, "values": _rounded(v)} for i, v in zip(layers, row)]}
+                {
+                    "token": token,
+                    "layers": [{"index": layer, "values": _rounded(vector)} for layer, vector in zip(layers, row)],
+                }
                 for token, row in zip(tokens, pool(ids, vectors, pooling), strict=True)
             ]
             file.write(json.dumps({"linex_index": number, "features": features}) + "\n")
@@ -200,15 +217,17 @@ def _rounded(vector: np.ndarray) -> list[float]:
 
 
 def write_npz(path: Path, lines: Iterable, layers: list[int], pooling: str) -> None:
-    """Write NumPy arrays ``vectors`` and ``layers``. With pooling, the vectors are (lines, layers, H). Without it, they
-    are (pieces, layers, H) for all lines together: line i has the pieces ``offsets[i]`` to ``offsets[i + 1] - 1``, and
-    ``input_ids`` are their ids."""
+    """Write NumPy arrays ``vectors`` and ``layers``.
+
+    With pooling, the vectors are (lines, layers, H). Without it, they are (pieces, layers, H) for all lines together:
+    line i has the pieces ``offsets[i]`` to ``offsets[i + 1] - 1``, whose ids are in ``input_ids``.
+    """
     kept, all_ids, offsets = [], [], [0]
     for ids, vectors in lines:
         kept.append(pool(ids, vectors, pooling))
         all_ids += ids
         offsets.append(len(all_ids))
-    arrays = {"vectors": np.concatenate(kept), "layers": np.array(layers)}
+    arrays: dict[str, Any] = {"vectors": np.concatenate(kept), "layers": np.array(layers)}
     if pooling == "none":
         arrays |= {"input_ids": np.array(all_ids, dtype=np.int32), "offsets": np.array(offsets)}
     with open(path, "wb") as file:
@@ -216,7 +235,7 @@ def write_npz(path: Path, lines: Iterable, layers: list[int], pooling: str) -> N
 
 
 def write(path: Path, lines: Iterable, layers: list[int], pooling: str, to_tokens: Callable) -> None:
-    """Write .npz or .jsonl, as the name ends; the file gets its name when it is complete."""
+    """Write .npz or .jsonl, as the suffix of ``path`` says; the file gets its name when it is complete."""
     with whole_file(path) as draft:
         if path.suffix == ".npz":
             write_npz(draft, lines, layers, pooling)

@@ -3,12 +3,14 @@
 import copy
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization.fingerprint import tokenizer_sha256
+from training.arguments import FineTuningArguments
 from training.engine.batches import Features, evaluation_due, step_batches, steps_for
 from training.engine.best import Best
 from training.engine.checkpoint import Origin, resume, save_checkpoint, save_model_folder
@@ -21,21 +23,31 @@ from training.engine.models import config_labels, prepare_for_training, set_swit
 from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.run import Run
 
+Outcome = TypeVar("Outcome")
+Evaluate = Callable[[torch.nn.Module, int], tuple[dict, Outcome]]
+"""(prepared model, optimiser steps done) -> the results to record, and whatever else the script makes of them."""
 
-class Tuned(NamedTuple):
-    """A prepared model; ``results`` and ``outcome`` are what ``evaluate`` returned for its current weights."""
 
-    model: Any
+class Tuned(NamedTuple, Generic[Outcome]):
+    """A prepared model, and what ``evaluate`` returned for its present weights (``results`` and ``outcome``)."""
+
+    model: torch.nn.Module
     results: dict
-    outcome: Any
+    outcome: Outcome
     trained: bool
     best: Best
 
 
 def build_model(
-    run: Run, cls: type, config: BertConfig, before: BertConfig, head: tuple[str, ...], training: bool, **more: Any
-):
-    """The network that the flags ask for. Its head is new unless the checkpoint's fits; a printed line says which.
+    run: Run[FineTuningArguments],
+    cls: type[PreTrainedModel],
+    config: BertConfig,
+    before: BertConfig,
+    head: tuple[str, ...],
+    training: bool,
+    **more: Any,
+) -> PreTrainedModel:
+    """The network that the flags ask for. Its head is new unless that of the checkpoint fits; a line is printed.
 
     Args:
         config: the config of the model to build, with the labels of the task.
@@ -52,11 +64,14 @@ def build_model(
     if args.config_name:
         model, new = cls(config, **more), ["all weights"]
     else:
+        assert args.model_name_or_path is not None  # one of the two was given
         model, new, absent = load_network(cls, args.model_name_or_path, head, run, config=config, **more)
-        kept = hasattr(model, "classifier") and "classifier.weight" not in new
-        if kept and names and set(names) != set(config.label2id):  # the same number of classes, but other ones
-            torch.nn.init.normal_(model.classifier.weight, std=config.initializer_range)
-            torch.nn.init.zeros_(model.classifier.bias)
+        classifier = getattr(model, "classifier", None)
+        kept = classifier if "classifier.weight" not in new else None
+        other_classes = names and set(names) != set(config.label2id or {})  # the same number, but different ones
+        if isinstance(kept, torch.nn.Linear) and other_classes:
+            torch.nn.init.normal_(kept.weight, std=config.initializer_range)
+            torch.nn.init.zeros_(kept.bias)
             new += ["classifier.bias", "classifier.weight"]
         if "classifier.weight" in new and "classifier.weight" not in absent:
             why = f", in place of the checkpoint's head for {', '.join(names or [f'{before.num_labels} classes'])}"
@@ -65,7 +80,7 @@ def build_model(
     run.say(f"newly initialised: {', '.join(new)}{why}" if new else "the head is the checkpoint's")
     if cls.__module__.startswith("modeling_bert_repro"):
         if args.model_impl == "transformers":
-            # The control gets the same new weights too; transformers would draw others.
+            # The control gets the same new weights as well; transformers would draw others.
             model = control_of(model, spans_over_padding=args.unpad_inputs == "false")
         else:
             set_switches(model.config, args)
@@ -74,27 +89,29 @@ def build_model(
 
 
 def fine_tune(
-    run: Run,
+    run: Run[FineTuningArguments],
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     train: Features | None,
-    evaluate: Callable[[Any, int], tuple[dict, Any]],
+    evaluate: Evaluate[Outcome],
     metric: str,
-) -> Tuned:
+) -> Tuned[Outcome]:
     """Train as the flags say, with evaluations and checkpoints; restore the best weights if that is asked for.
 
     Args:
         model: not yet prepared by Accelerate.
-        tokenizer: the one that the data was tokenised with.
+        tokenizer: the tokenizer of the data.
         train: the training data; without it the model is only evaluated.
-        evaluate: (prepared model, optimiser steps done) -> the results to record, {} if there is nothing to evaluate,
-            and whatever else the script makes of an evaluation, for example answers.
+        evaluate: is called with the prepared model and the number of optimiser steps done; returns the results to
+            record, {} if there is nothing to evaluate, and the outcome, whatever the script needs of it, such as
+            answers.
         metric: the key of the results by which the best evaluation is chosen.
     """
     args, size = run.args, run.global_batch_size
     if train:
         train = train.shuffled(args.seed, group=size if args.group_by_length else 0)
-    total_steps = steps_for(args, len(train), size) if train else 0
+    examples = len(train) if train else 0
+    total_steps = steps_for(args, examples, size) if train else 0
     origin = _describe(run, model, tokenizer, total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
@@ -114,9 +131,9 @@ def fine_tune(
     for step in steps:
         seconds += time.perf_counter() - started
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
-            record = {"epoch": round(step.index * size / len(train), 3), "loss": step.loss}
+            record = {"epoch": round(step.index * size / examples, 3), "loss": step.loss}
             run.log(event="train", step=step.index, **record, learning_rate=step.lr, grad_norm=step.grad_norm)
-        if evaluation_due(run, step.index, len(train)) and step.index < total_steps:
+        if evaluation_due(run, step.index, examples) and step.index < total_steps:
             results, outcome = _evaluated(run, evaluate, model, step.index)
             if best.add(step.index, results, model):
                 last, stopped_early = step.index, True
@@ -135,14 +152,18 @@ def fine_tune(
     return Tuned(model, results, outcome, bool(train), best)
 
 
-def _describe(run: Run, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, total_steps: int) -> Origin:
-    """Say in run.json what is trained; return the part that a resumed run must share."""
+def _describe(
+    run: Run[FineTuningArguments], model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, total_steps: int
+) -> Origin:
+    """Record in run.json what is trained; return the part that must be the same in a resumed run."""
     tokenizer_hash = tokenizer_sha256(tokenizer)
     run.describe(tokenizer_sha256=tokenizer_hash, parameters=model.num_parameters(), total_steps=total_steps)
     return Origin(run.facts["data"], tokenizer_hash, run.facts["initial_weights"])
 
 
-def _evaluated(run: Run, evaluate: Callable[[Any, int], tuple[dict, Any]], model: Any, step: int) -> tuple[dict, Any]:
+def _evaluated(
+    run: Run[FineTuningArguments], evaluate: Evaluate[Outcome], model: torch.nn.Module, step: int
+) -> tuple[dict, Outcome]:
     results, outcome = evaluate(model, step)
     if results:
         run.log(event="eval", step=step, **results)
@@ -150,24 +171,29 @@ def _evaluated(run: Run, evaluate: Callable[[Any, int], tuple[dict, Any]], model
 
 
 def _speed(seconds: float, sequences: int) -> dict[str, float]:
-    """Of the training steps alone, without evaluations and checkpoints, since the last start of the run."""
+    """The time and the speed of the training steps, without evaluations and checkpoints, since the last start."""
     rate = sequences / seconds if seconds else 0
     return {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3)}
 
 
 def save_folder(
-    run: Run, tuned: Tuned, tokenizer: PreTrainedTokenizerBase, write_vocab: Callable, kind: str, data_name: str
+    run: Run[FineTuningArguments],
+    tuned: Tuned[Any],
+    tokenizer: PreTrainedTokenizerBase,
+    write_vocab: Callable[[PreTrainedTokenizerBase, Path], object],
+    kind: str,
+    data_name: str,
 ) -> None:
     """Write the finished folder: model, tokenizer, curves and model card.
 
     Args:
-        write_vocab: (tokenizer, folder) -> None, writes vocab.txt.
-        kind: the kind of model card.
-        data_name: the data set that the card names.
+        write_vocab: writes vocab.txt; is called with the tokenizer and the folder.
+        kind: the kind of model card, see ``write_model_card``.
+        data_name: the name of the data set for the card.
     """
     save_model_folder(run, tuned.model)
     if run.is_main:
-        # Otherwise the settings of the last call would be saved in tokenizer.json.
+        # Without these two calls, the settings of the tokenizer's last call would be saved in tokenizer.json.
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
         tokenizer.save_pretrained(run.output_dir)
@@ -177,8 +203,8 @@ def save_folder(
         write_model_card(run.output_dir, kind=kind, datasets=[data_name], metrics=tuned.results)
 
 
-def finish(run: Run, tuned: Tuned) -> None:
-    """Record the results, which ends the run, and remove the files that only a continuation would need."""
+def finish(run: Run[FineTuningArguments], tuned: Tuned[Any]) -> None:
+    """Record the results, which ends the run, and remove the files that only a resumed run would need."""
     run.finish(tuned.results)
     tuned.best.clear()
     run.say(f"finished: {run.output_dir}")

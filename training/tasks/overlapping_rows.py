@@ -1,10 +1,10 @@
-"""Overlapping rows for a text that is longer than the model: every part is read with as much context as fits."""
+"""Overlapping rows for texts that are longer than the model allows: every part has as much context as fits."""
 
 from collections.abc import Iterable
 
 
 def rows_around(parts: Iterable[tuple[int, int]], num_tokens: int, room: int) -> dict[int, list[int]]:
-    """For each part of a text, the stretch of ``room`` tokens around it.
+    """For the parts of a text, the stretches of ``room`` tokens around them.
 
     The part is in the middle of its stretch, unless the stretch would reach beyond an end of the text. Parts with the
     same stretch share a row: a text of up to ``room`` tokens is one row, whatever its parts are.
@@ -15,11 +15,12 @@ def rows_around(parts: Iterable[tuple[int, int]], num_tokens: int, room: int) ->
         part 2               .. .. t6 t7 t8 t9     -> row 2: t4 ... t9
 
     Args:
-        parts: of each part the first token and the one after the last; 1 to ``room`` tokens, in the order of the text.
+        parts: the first token of each part and the one after its last, in the order of the text. A part has 1 to
+            ``room`` tokens.
 
     Returns:
-        The first token of each stretch -> the numbers of its parts. A stretch ends after ``room`` tokens or with the
-        text.
+        For the first token of each stretch, the numbers of its parts. A stretch ends after ``room`` tokens or at the
+        end of the text.
     """
     rows: dict[int, list[int]] = {}
     for number, (begin, end) in enumerate(parts):

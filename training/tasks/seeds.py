@@ -1,4 +1,4 @@
-"""A single run, or a series of runs of one setting with its statistics: `--seeds N`, `--paper`, `--compare_to DIR`.
+"""A single run, or a series of runs with statistics: `--seeds N`, `--paper`, `--compare_to DIR`.
 
 Each run of a series has its own sub-folder, as if it had been started alone. The command may be stopped and started
 again: finished runs are read instead of repeated, and an unfinished one continues from its checkpoint.
@@ -10,14 +10,16 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from transformers.utils import is_torch_xla_available
 
+from training.arguments import FineTuningArguments
 from training.engine.best import goodness
 from training.engine.initial_weights import weights_sha256
 from training.engine.run import changed_flags, read_results
@@ -29,16 +31,18 @@ PAPER_BATCH = 32
 RESTARTS = 5  # the paper says "several"
 INTERVAL = "95 % confidence interval of the mean (Student's t)"
 
+Args = TypeVar("Args", bound=FineTuningArguments)
+
 
 @dataclass(frozen=True)
 class Setting:
     """What the runs of a series have in common.
 
     Attributes:
-        name: of the task or of the data.
-        facts: about the data, as in run.json; "splits" has those of each split.
+        name: the name of the task or of the data.
+        facts: the description of the data, as in run.json; "splits" has an entry for each split.
         metric: the key of the results by which the best run is chosen.
-        constants: key of the results -> the score of a model with constant predictions; these keys are in the table.
+        constants: for each key of the results that is in the table, the score of a model with constant predictions.
     """
 
     name: str
@@ -47,11 +51,11 @@ class Setting:
     constants: dict[str, float]
 
 
-def run_all(args, setting: Setting, run_one: Callable[..., dict]) -> None:
+def run_all(args: Args, setting: Setting, run_one: Callable[[Args], dict]) -> None:
     """Do the run, or the series of runs, that the flags describe.
 
     Args:
-        run_one: takes the flags of one run, does it and returns its results.
+        run_one: does one run with the flags that it is given, and returns the results.
 
     Raises:
         ValueError: as ``run_series`` does; or a single run would go into the folder of a series.
@@ -67,7 +71,7 @@ def run_all(args, setting: Setting, run_one: Callable[..., dict]) -> None:
     run_one(args)
 
 
-def run_series(args, setting: Setting, run_one: Callable[..., dict]) -> dict:
+def run_series(args: Args, setting: Setting, run_one: Callable[[Args], dict]) -> dict:
     """Do the runs that are not finished yet; write, print and return the summary.
 
     Raises:
@@ -81,7 +85,7 @@ def run_series(args, setting: Setting, run_one: Callable[..., dict]) -> dict:
     runs = []
     for number, (plan, results) in enumerate(zip(plans, earlier), 1):
         name = Path(plan.output_dir).name
-        _say(f"--- run {number} of {len(plans)}: {name}{' is there already' if results else ''}")
+        _say(f"--- run {number} of {len(plans)}: {name}{' is finished already' if results else ''}")
         if results is None:
             torch.compiler.reset()  # otherwise torch.compile gives up after several networks of the same class
             results = run_one(plan)
@@ -98,26 +102,31 @@ def run_series(args, setting: Setting, run_one: Callable[..., dict]) -> dict:
     return summary
 
 
-def planned(args) -> list:
+def planned(args: Args) -> list[Args]:
     """The flags of every run, in order. Raises ValueError for --paper with another batch size than the paper's."""
     size = args.per_device_train_batch_size * args.gradient_accumulation_steps * _processes()
     paper = getattr(args, "paper", False)
     if paper and size != PAPER_BATCH:
         raise ValueError(
-            f"--paper is about batches of {PAPER_BATCH}; got {size} (--per_device_train_batch_size x "
-            "--gradient_accumulation_steps x processes)"
+            f"--paper needs batches of {PAPER_BATCH}; got {size} (--per_device_train_batch_size x "
+            "--gradient_accumulation_steps x processes); change one of these"
         )
     plans = []
     for rate in PAPER_RATES if paper else (args.learning_rate,):
         for seed in range(args.seed, args.seed + (args.seeds or RESTARTS)):
             name = f"rate-{rate:g}-seed-{seed}" if paper else f"seed-{seed}"
-            plan = {"output_dir": str(Path(args.output_dir) / name), "seed": seed, "learning_rate": rate}
+            plan: dict[str, Any] = {
+                "output_dir": str(Path(args.output_dir) / name),
+                "seed": seed,
+                "learning_rate": rate,
+            }
             plan |= {"resume_from_checkpoint": "auto", "seeds": None, "compare_to": None}
-            plans.append(dataclasses.replace(args, **plan, **({"paper": False} if paper else {})))
+            plan |= {"paper": False} if paper else {}
+            plans.append(dataclasses.replace(args, **plan))
     return plans
 
 
-def finished(plan, setting: Setting, weights: dict | None) -> dict | None:
+def finished(plan: FineTuningArguments, setting: Setting, weights: dict | None) -> dict | None:
     """The results of a finished run; None if it was not started or not finished.
 
     Raises:
@@ -137,11 +146,11 @@ def finished(plan, setting: Setting, weights: dict | None) -> dict | None:
     return read_results(folder)
 
 
-def _launch(plan, weights: dict | None) -> dict:
-    """What shapes a run besides its flags and data, under its names in run.json."""
+def _launch(plan: FineTuningArguments, weights: dict | None) -> dict:
+    """What a run depends on besides its flags and data, with the keys of run.json."""
     precision = plan.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
-    found = {"mixed_precision": precision, "initial_weights": weights}
-    if not is_torch_xla_available():  # no environment variable tells the number of XLA processes
+    found: dict[str, Any] = {"mixed_precision": precision, "initial_weights": weights}
+    if not is_torch_xla_available():  # the number of XLA processes is in no environment variable
         found["processes"] = _processes()
     return found
 
@@ -176,9 +185,9 @@ def statistics(values: list[float | None], constant: float) -> dict:
         constant: the score of constant predictions. A run that is not better is degenerate.
 
     Returns:
-        n, mean, std (of a sample: divided by n - 1), median, max, interval (the 95 % confidence interval of the mean,
-        Student's t), degenerate (the share of the runs), undefined (the number of None values). std and interval are
-        None for a single run.
+        n (the number of runs), mean, std (of a sample: divided by n - 1), median, max, interval (the 95 % confidence
+        interval of the mean, Student's t), degenerate (the share of degenerate runs), undefined (the number of None
+        values). std and interval are None for a single run.
     """
     known = np.array([0.0 if value is None else value for value in values])
     return {
@@ -194,12 +203,12 @@ def statistics(values: list[float | None], constant: float) -> dict:
 
 
 def compare(ours: list[dict], theirs: list[dict], metrics: list[str]) -> dict:
-    """Paired differences, ours minus theirs, of runs with the same seed, and learning rate if a seed has several runs.
+    """Paired differences, ours minus theirs, of runs with equal seeds and, if a seed has several runs, learning rates.
 
     Returns:
-        pairs (their number), and for every metric: mean_difference, interval (its 95 % confidence interval, Student's
-        t), wins, losses, sign_test_p (exact, two-sided, without ties), t_test_p (paired; None if all differences are
-        equal).
+        pairs (the number of pairs), and for every metric: mean_difference, interval (its 95 % confidence interval,
+        Student's t), wins, losses, sign_test_p (exact, two-sided, without ties), t_test_p (paired; None if all
+        differences are equal).
     """
     pairs = [(run["results"], other["results"]) for run, other in _pairs(ours, theirs)]
     compared: dict = {"pairs": len(pairs)}
@@ -219,8 +228,8 @@ def compare(ours: list[dict], theirs: list[dict], metrics: list[str]) -> dict:
 
 def sign_test(wins: int, losses: int) -> float:
     """The two-sided p-value of the exact binomial test that wins and losses are equally likely."""
-    n = wins + losses
-    return min(1.0, 2 * sum(math.comb(n, k) for k in range(min(wins, losses) + 1)) / 2**n)
+    trials = wins + losses
+    return min(1.0, 2 * sum(math.comb(trials, rarer) for rarer in range(min(wins, losses) + 1)) / 2**trials)
 
 
 def _pairs(ours: list[dict], theirs: list[dict]) -> list[tuple[dict, dict]]:
@@ -230,20 +239,20 @@ def _pairs(ours: list[dict], theirs: list[dict]) -> list[tuple[dict, dict]]:
     return [(run, found[key]) for run in ours if (key := tuple(run[name] for name in keys)) in found]
 
 
-def _read_other(folder: str, plans: list, setting: Setting) -> dict:
+def _read_other(folder: str, plans: Sequence[FineTuningArguments], setting: Setting) -> dict:
     path = Path(folder) / "summary.json"
     if not path.is_file():
         raise ValueError(f"--compare_to {folder}: expected summary.json there, which --seeds and --paper write")
     other = json.loads(path.read_text(encoding="utf-8"))
     if other["validation"] != _validation(setting):
-        raise ValueError(f"--compare_to {folder}: it was evaluated on other data than this; nothing to compare")
+        raise ValueError(f"--compare_to {folder}: it was evaluated on other data, so the runs cannot be compared")
     if not set(setting.constants) & set(other["baselines"]):
         names = (", ".join(metrics) for metrics in (other["baselines"], setting.constants))
         raise ValueError(f"--compare_to {folder}: no metric in common; it has {next(names)}, these runs {next(names)}")
     runs = [{"seed": plan.seed, "learning_rate": plan.learning_rate} for plan in plans]
     if not _pairs(runs, other["runs"]):
         raise ValueError(
-            f"--compare_to {folder}: it has no run of the same seed and learning rate; choose --seed alike"
+            f"--compare_to {folder}: it has no run with the same seed and learning rate; give the same --seed"
         )
     return other
 
@@ -252,7 +261,8 @@ def _validation(setting: Setting) -> dict:
     """What identifies the examples that the runs are evaluated on."""
     facts = setting.facts["splits"]
     splits = [split for split in facts if split.startswith("validation")]
-    return {s: {name: facts[s].get(name) for name in ("examples", "sha256", "fingerprint")} for s in splits}
+    names = ("examples", "sha256", "fingerprint")
+    return {split: {name: facts[split].get(name) for name in names} for split in splits}
 
 
 # --- the table -------------------------------------------------------------------------------------------
@@ -260,33 +270,31 @@ def _validation(setting: Setting) -> dict:
 
 def table(summary: dict) -> str:
     """The summary as a text table, with one line per metric and learning rate."""
-    head = ("learning rate", "metric", "n", "mean", "std", "median", "max", INTERVAL, "degenerate")
-    rows = [head]
+    rows = [["learning rate", "metric", "n", "mean", "std", "median", "max", INTERVAL, "degenerate"]]
     for setting in summary["settings"]:
-        for name, s in setting["metrics"].items():
-            numbers = (s["mean"], s["std"], s["median"], s["max"])
-            row = [f"{setting['learning_rate']:g}", name, str(s["n"]), *map(_number, numbers)]
-            rows.append([*row, _interval(s["interval"]), f"{s['degenerate']:.0%}"])
+        for name, values in setting["metrics"].items():
+            numbers = (values["mean"], values["std"], values["median"], values["max"])
+            row = [f"{setting['learning_rate']:g}", name, str(values["n"]), *map(_number, numbers)]
+            rows.append([*row, _interval(values["interval"]), f"{values['degenerate']:.0%}"])
     best, metric = summary["best"], summary["metric"]
     lines = [*_aligned(rows), *_undefined(summary), f"best on {metric}: {best['folder']}, {_number(best[metric])}"]
     if "comparison" in summary:
         compared = dict(summary["comparison"])
         lines += ["", f"against {compared.pop('with')}, {compared.pop('pairs')} pairs of runs"]
-        head = ("metric", "mean difference", INTERVAL, "better", "worse", "p (sign test)", "p (paired t)")
-        rows = [head]
-        for name, c in compared.items():
-            rows.append([name, f"{c['mean_difference']:+.4f}", _interval(c["interval"], "+"), str(c["wins"])])
-            rows[-1] += [str(c["losses"]), _number(c["sign_test_p"]), _number(c["t_test_p"])]
+        rows = [["metric", "mean difference", INTERVAL, "better", "worse", "p (sign test)", "p (paired t)"]]
+        for name, values in compared.items():
+            row = [name, f"{values['mean_difference']:+.4f}", _interval(values["interval"], "+"), str(values["wins"])]
+            rows.append([*row, str(values["losses"]), _number(values["sign_test_p"]), _number(values["t_test_p"])])
         lines += _aligned(rows)
     return "\n".join(lines)
 
 
 def _undefined(summary: dict) -> list[str]:
     """A line for each metric that is undefined in some runs; the table counts these as 0."""
-    counts = {}
+    counts: dict[str, int] = {}
     for setting in summary["settings"]:
-        for name, s in setting["metrics"].items():
-            counts[name] = counts.get(name, 0) + s["undefined"]
+        for name, values in setting["metrics"].items():
+            counts[name] = counts.get(name, 0) + values["undefined"]
     return [
         f"{name} is undefined for {count} of {len(summary['runs'])} runs, whose predictions are constant; counted as 0"
         for name, count in counts.items()
@@ -294,7 +302,7 @@ def _undefined(summary: dict) -> list[str]:
     ]
 
 
-def _aligned(rows: list) -> list[str]:
+def _aligned(rows: list[list[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
 

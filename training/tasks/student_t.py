@@ -1,7 +1,7 @@
 """Student's t distribution without scipy: p-value, quantile, and the confidence interval of a mean.
 
-A few seeds need this distribution: for three to ten values, the interval of the normal distribution and that of the
-percentile bootstrap are far too narrow.
+For the results of a few seeds this distribution is needed: with three to ten values, the intervals of the normal
+distribution and of the percentile bootstrap are far too narrow.
 """
 
 import functools
@@ -14,16 +14,19 @@ LEVEL = 0.95
 
 
 def two_sided_p(t: float, degrees: float) -> float:
-    """The probability that a t-distributed value is at least as far from 0 as t, on either side."""
+    """The probability that a t-distributed value has at least the absolute value of t."""
     square = t * t
-    if square < 1:  # the other form would lose the digits of a t that is small compared with the degrees of freedom
+    if square < 1:  # with a t that is small compared with the degrees of freedom, the other form would lose digits
         return 1 - incomplete_beta(0.5, degrees / 2, square / (degrees + square))
     return incomplete_beta(degrees / 2, 0.5, degrees / (degrees + square))
 
 
 @functools.cache
 def two_sided_quantile(level: float, degrees: float) -> float:
-    """The t such that a t-distributed value lies between -t and t with probability ``level``."""
+    """The t such that a t-distributed value lies between -t and t with probability ``level``.
+
+    Raises ValueError unless the level is between 0 and 1 and the degrees of freedom are above 0.
+    """
     if not 0 < level < 1 or degrees <= 0:
         raise ValueError(f"expected a level between 0 and 1 and degrees of freedom above 0; got {level}, {degrees}")
     low, high = 0.0, 1.0
@@ -51,7 +54,7 @@ def t_test(values: Sequence[float] | np.ndarray) -> float | None:
 
 
 def incomplete_beta(a: float, b: float, x: float) -> float:
-    """The regularised incomplete beta function I_x(a, b), by its continued fraction (DLMF 8.17.22)."""
+    """The regularised incomplete beta function I_x(a, b) for a, b above 0, by its continued fraction (DLMF 8.17.22)."""
     if x <= 0 or x >= 1:
         return float(x >= 1)
     if x > (a + 1) / (a + b + 2):  # the fraction converges fast only on the other side
@@ -61,12 +64,12 @@ def incomplete_beta(a: float, b: float, x: float) -> float:
 
 
 def _fraction(a: float, b: float, x: float) -> float:
-    """1 + d1 / (1 + d2 / (1 + ...)), by the modified method of Lentz."""
+    """1 + d1 / (1 + d2 / (1 + ...)), by the modified method of Lentz; m and d are those of DLMF 8.17.23."""
     value = numerator = 1.0
     denominator = 0.0
-    for n in range(1, 10_000):
-        m = n // 2
-        if n % 2:
+    for term in range(1, 10_000):
+        m = term // 2
+        if term % 2:
             d = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         else:
             d = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))

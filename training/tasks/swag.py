@@ -1,4 +1,4 @@
-"""Multiple choice: SWAG or other questions in its layout, from the file to the model and back to predictions.
+"""Multiple choice: read SWAG or other data in its layout, make inputs of the model, and write predictions.
 
 A row of SWAG's val.csv (some columns left out) becomes one input for each ending (paper, section 4.4):
 
@@ -12,9 +12,10 @@ A row of SWAG's val.csv (some columns left out) becomes one input for each endin
 
 import csv
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -36,8 +37,7 @@ FILES = (
 
 @dataclass
 class Examples:
-    """One split. Each row of ``endings`` holds C texts; ``labels`` are the indices of the right ones, None if
-    hidden."""
+    """One split. Each row of ``endings`` has C texts; ``labels`` are the indices of the right ones, None if hidden."""
 
     contexts: list[str]
     endings: list[list[str]]
@@ -59,7 +59,7 @@ class Examples:
 
 @dataclass
 class Data:
-    """The examples of a run by split; ``name`` of the data set, or "custom"."""
+    """The examples of a run by split, and the name of the data set, "custom" for files."""
 
     name: str
     splits: dict[str, Examples] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Data:
         return {"splits": {split: {"examples": len(part)} | part.facts for split, part in self.splits.items()}}
 
     def constants(self) -> dict[str, float]:
-        """The results of a model that always chooses the ending number that is most often right."""
+        """The results of a model that always chooses the ending whose number is right most often."""
         labels = self.splits["validation"].labels if "validation" in self.splits else []
         return {"eval_accuracy": max(map(labels.count, labels)) / len(labels)} if labels else {}
 
@@ -83,20 +83,21 @@ class Data:
 
 
 class ChoiceFeatures(Features):
-    """Tokenised examples of several choices: a row of ``input_ids`` holds C sequences; ``collate`` gives (B, C, L)."""
+    """Tokenised examples with C choices each: a row of ``input_ids`` has C sequences; ``collate`` gives (B, C, L)."""
 
     def __init__(self, columns: dict, pad_token_id: int, seed: int = 0):
         super().__init__(columns, pad_token_id, seed)
         self.lengths = np.array([max(map(len, choices)) for choices in columns["input_ids"]])
 
-    def collate(self, indices) -> dict[str, torch.Tensor]:
+    def collate(self, indices: Sequence[int] | np.ndarray) -> dict[str, torch.Tensor]:
         """The examples at ``indices``, padded on the right to the longest sequence: (B, C, L) and labels (B,)."""
         names = ("input_ids", "token_type_ids")
-        flat = {name: [choice for i in indices for choice in self.columns[name][i]] for name in names}
+        flat = {name: [choice for index in indices for choice in self.columns[name][index]] for name in names}
         rows = Features(flat, self.pad_token_id)
-        batch = {name: t.view(len(indices), -1, t.shape[-1]) for name, t in rows.collate(range(len(rows))).items()}
+        tensors = rows.collate(range(len(rows)))
+        batch = {name: tensor.view(len(indices), -1, tensor.shape[-1]) for name, tensor in tensors.items()}
         if "labels" in self.columns:
-            batch["labels"] = torch.tensor([self.columns["labels"][i] for i in indices])
+            batch["labels"] = torch.tensor([self.columns["labels"][index] for index in indices])
         return batch
 
 
@@ -109,8 +110,8 @@ def load_data(args: SwagArguments) -> Data:
     Raises:
         ValueError: flags that contradict each other; data that is missing or malformed, with file and line.
     """
-    files = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
-    files = {split: path for split, path in files.items() if path}
+    named = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
+    files = {split: path for split, path in named.items() if path}
     if bool(args.dataset_name) == bool(files):
         raise ValueError(f"{FILES}, or --dataset_name" + (", not both" if files else ""))
     if "train" in files and "validation" not in files:
@@ -118,6 +119,7 @@ def load_data(args: SwagArguments) -> Data:
     if files:
         splits = {split: read_swag(path, labelled=split != "test") for split, path in files.items()}
     else:
+        assert args.dataset_name is not None
         found = load_from_hub(args.dataset_name, args.dataset_config_name, FILES)
         splits = {split: _from_hub(rows, f"{args.dataset_name} {split}", split) for split, rows in found.items()}
     for split, limit in (("train", args.max_train_samples), ("validation", args.max_eval_samples)):
@@ -129,7 +131,7 @@ def load_data(args: SwagArguments) -> Data:
 
 
 def read_swag(path: str | Path, labelled: bool = True) -> Examples:
-    """A table with the columns sent1, sent2 (may be absent), ending0, ending1, ..., and label.
+    """Read a table with the columns sent1, sent2 (may be absent), ending0, ending1, ..., and label.
 
     Args:
         labelled: if False, the label column may be absent, or contain -1 or nothing.
@@ -144,7 +146,7 @@ def read_swag(path: str | Path, labelled: bool = True) -> Examples:
 
 
 def find_columns(header: list[str], labelled: bool) -> list[str]:
-    """The columns that are read. Raises ValueError if one is missing."""
+    """The names of the columns to read. Raises ValueError if one is missing."""
     numbers = sorted(int(name[6:]) for name in header if re.fullmatch(r"ending\d+", name))
     if CONTEXT not in header or numbers != list(range(max(2, len(numbers)))) or (labelled and LABEL not in header):
         raise ValueError(
@@ -174,16 +176,16 @@ def _examples(columns: dict[str, list], where: Callable[[int], str], labelled: b
     if labels:
         labels = [_label(label, len(names), where(row)) for row, label in enumerate(labels)]
     index = next((columns[name] for name in INDEX if name in columns), range(len(endings)))
-    return Examples(columns[CONTEXT], endings, labels, [str(i) for i in index], facts)
+    return Examples(columns[CONTEXT], endings, labels, list(map(str, index)), facts)
 
 
-def _label(value, choices: int, place: str) -> int:
+def _label(value: object, choices: int, place: str) -> int:
     if isinstance(value, bool) or str(value) not in map(str, range(choices)):
         raise ValueError(f"{place}: expected a label from 0 to {choices - 1}, got {value!r}")
-    return int(value)
+    return int(str(value))
 
 
-def _from_hub(rows, source: str, split: str) -> Examples:
+def _from_hub(rows: Any, source: str, split: str) -> Examples:
     labelled = split != "test"
     try:
         names = find_columns(rows.column_names, labelled)
@@ -198,9 +200,10 @@ def _from_hub(rows, source: str, split: str) -> Examples:
 
 
 def features(data: Data, tokenizer: PreTrainedTokenizerBase, max_length: int) -> dict[str, ChoiceFeatures]:
-    """For every split the token ids of every choice, and the labels if there are any.
+    """The model's inputs for every split, with labels if there are any.
 
-    If a pair is too long, the longer of context and ending is cut first. A "[SEP]" in a text is read as text."""
+    If a pair is too long, tokens of the longer of context and ending are cut first. A "[SEP]" is read as text.
+    """
     return {split: _tokenized(part, tokenizer, max_length) for split, part in data.splits.items()}
 
 
@@ -220,14 +223,14 @@ def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_lengt
         )
         for name, column in columns.items():
             rows = encoded[name]
-            column += [rows[i : i + choices] for i in range(0, len(rows), choices)]
+            column += [rows[first : first + choices] for first in range(0, len(rows), choices)]
     if examples.labels:
         columns["labels"] = examples.labels
     return ChoiceFeatures(columns, tokenizer.pad_token_id)
 
 
 def score(logits: np.ndarray, labels: list[int]) -> dict[str, float]:
-    """The accuracy of logits (n, C), from 0 to 1."""
+    """The accuracy of logits (rows, C) against the numbers of the right choices, from 0 to 1."""
     return {"accuracy": accuracy(logits.argmax(axis=1), labels)}
 
 
@@ -237,6 +240,7 @@ def write_predictions(path: Path, examples: Examples, logits: np.ndarray) -> Non
     probabilities = shifted / shifted.sum(axis=1, keepdims=True)
     with open(path, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["index", "prediction", *(f"probability{i}" for i in range(logits.shape[1]))])
+        choices = logits.shape[-1]
+        writer.writerow(["index", "prediction", *(f"probability{choice}" for choice in range(choices))])
         for name, row in zip(examples.index, probabilities, strict=True):
             writer.writerow([name, int(row.argmax()), *(f"{value:.6f}" for value in row)])

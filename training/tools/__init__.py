@@ -1,1 +1,1 @@
-"""Commands about runs: see `python -m training`."""
+"""Commands about data, runs and models; `python -m training` lists them."""

@@ -4,13 +4,14 @@
     python -m training ask --model runs/squad --question "Who wrote it?" "When?" --context_file contexts.txt
 
 A context file contains one or more contexts, separated by blank lines. For every question and context, in their order,
-one JSON object is printed on a line: the answer, its score (the softmax over the n-best spans), and its position in the
-context: its first character and the one after its last. A model that was fine-tuned on SQuAD 2.0 may give no answer:
-"" at 0, 0. It does so if the null odds are above the threshold that run_squad.py stored, or above
+a line with one JSON object is printed: the answer, its score (the softmax over the n-best spans), its first character
+in the context and the one after its last. A model that was fine-tuned on SQuAD 2.0 may give no answer, that is, "" at
+0, 0. It does so if the null odds are above the threshold that run_squad.py has stored, or above
 --null_score_diff_threshold. Windows have the lengths that the model was fine-tuned with.
 """
 
 import argparse
+import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -37,22 +38,32 @@ def ask(
     threshold: float | None = None,
     batch_size: int = 32,
 ) -> Answers:
-    """Answer every question from its context; long contexts are read in windows.
+    """Answer every question from its context; long contexts are split into windows.
 
     Args:
         model: an extractive question-answering model with the interface of transformers.
         threshold: no answer is given if the null odds are above it. The default is the one stored with the model;
-            a model without a stored one (SQuAD 1.1) always answers.
+            a model without a stored threshold (SQuAD 1.1) always answers.
+
+    Raises:
+        ValueError: the lengths stored with the model leave no room for context, or the tokenizer is not a fast one.
     """
     settings = settings_of(model.config)
-    lengths = [settings.pop(name) for name in ("max_seq_length", "doc_stride", "max_query_length")]
+    lengths = (settings["max_seq_length"], settings["doc_stride"], settings["max_query_length"])
     check_lengths(*lengths)
     windows = build_windows(questions, tokenizer, *lengths)
     logits = window_logits(model, windows, tokenizer.pad_token_id, batch_size)
     if threshold is None:
         threshold = stored_threshold(model.config)
-    options = {} if threshold is None else {"version_2_with_negative": True, "null_score_diff_threshold": threshold}
-    return find_answers(questions, windows, *logits, **settings, **options)
+    return find_answers(
+        questions,
+        windows,
+        *logits,
+        n_best_size=settings["n_best_size"],
+        max_answer_length=settings["max_answer_length"],
+        version_2_with_negative=threshold is not None,
+        null_score_diff_threshold=0.0 if threshold is None else threshold,
+    )
 
 
 def window_logits(
@@ -78,18 +89,20 @@ def records(questions: Sequence[Question], answers: Answers) -> Iterator[dict]:
 def read_contexts(path: str | Path) -> list[str]:
     """The contexts of a text file, which blank lines separate.
 
-    Raises ValueError if there is none or it is not UTF-8."""
+    Raises ValueError if there is none or the file is not UTF-8.
+    """
     text = read_text(path).replace("\r\n", "\n")
     contexts = [part.strip("\n") for part in re.split(r"\n[^\S\n]*(?=\n)", text) if part.strip()]
     if not contexts:
-        raise ValueError(f"{path}: holds no text; expected contexts with blank lines between them")
+        raise ValueError(f"{path}: expected contexts with blank lines between them, got no text")
     return contexts
 
 
 def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Model and tokenizer from a folder or the Hub.
 
-    Raises ValueError if they cannot be loaded or there is no span head."""
+    Raises ValueError if they cannot be loaded or the checkpoint has no head for question answering.
+    """
     try:
         tokenizer = AutoTokenizer.from_pretrained(name)
         model, new, _ = load_network(AutoModelForQuestionAnswering, name, ("qa_outputs.",))
@@ -105,7 +118,7 @@ def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """The command. Raises ValueError for a mistake in the arguments or the files."""
+    """Print the answers. Raises ValueError for a mistake in the arguments or the files."""
     parser = argparse.ArgumentParser(
         prog="python -m training ask",
         description=__doc__,
@@ -123,10 +136,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     contexts = read_contexts(args.context_file) if args.context_file else [args.context]
     model, tokenizer = load(args.model)
-    questions = [
-        Question(f"{q}-{c}", text, context)
-        for q, text in enumerate(args.question)
-        for c, context in enumerate(contexts)
-    ]
+    pairs = itertools.product(args.question, contexts)
+    questions = [Question(str(number), question, context) for number, (question, context) in enumerate(pairs)]
     for record in records(questions, ask(model, tokenizer, questions, args.null_score_diff_threshold)):
         print(json.dumps(record, ensure_ascii=False))

@@ -1,7 +1,7 @@
 """Inspect the training data of a run: `python -m training audit DIR` and `python -m training show DIR --step N`.
 
-DIR is the output folder of run_pretraining.py: flags, phases and processes are read from its run.json,
-and token ids from DIR/corpus/train.
+DIR is an output folder of run_pretraining.py. Flags, phases and processes are read from its run.json, token ids from
+DIR/corpus/train.
 """
 
 import argparse
@@ -10,10 +10,10 @@ import importlib.util
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from training.arguments import flags_with
 from training.engine.batches import IGNORED
@@ -22,7 +22,10 @@ from training.engine.phases import phase_at, phases_of, scheduled
 from training.pretraining.corpus import Corpus
 from training.pretraining.instances import PretrainingInstances, settings_of
 from training.pretraining.masking import continuation_pieces
-from training.pretraining.segments import IS_NEXT, NOT_NEXT
+from training.pretraining.segments import IS_NEXT, NOT_NEXT, EpochPlan
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 SETTINGS = flags_with("instance")
 _SAMPLE = 200_000  # the largest number of documents, sentences or instances that is inspected
@@ -31,18 +34,19 @@ _SAMPLE = 200_000  # the largest number of documents, sentences or instances tha
 # --- Drawing ------------------------------------------------------------------------------------------------
 
 
-def draw_instance(tokenizer: Any, instance: dict[str, Any], width: int = 110) -> str:
-    """One row of a batch as text, without padding: columns of token, type id and label.
+def draw_instance(tokenizer: PreTrainedTokenizerBase, instance: dict[str, Any], width: int = 110) -> str:
+    """One row of a batch as text of at most `width` characters per line: columns of token, type id and label.
 
-    A label is the token to predict; `.` means that nothing is predicted there.
+    A label is the token to predict; `.` means that the position is excluded from the loss. Padding is not shown.
     """
     length = int(instance["attention_mask"].sum())
     ids, types, labels = (instance[name][:length].tolist() for name in ("input_ids", "token_type_ids", "labels"))
-    wanted = ["." if label == IGNORED else tokenizer.convert_ids_to_tokens(label) for label in labels]
+    wanted = ["." if label == IGNORED else str(tokenizer.convert_ids_to_tokens(label)) for label in labels]
     columns = list(zip(tokenizer.convert_ids_to_tokens(ids), map(str, types), wanted))
     heads = ("input_ids", "token_type_ids", "labels")
     margin = max(map(len, heads)) + 2
-    lines, row, used = [], [], margin
+    row: list[tuple[str, ...]] = []
+    lines, used = [], margin
     for column in [*columns, None]:
         size = max(map(len, column)) + 1 if column else 0
         if column is None or (row and used + size > width):
@@ -63,7 +67,8 @@ def draw_instance(tokenizer: Any, instance: dict[str, Any], width: int = 110) ->
 def step_positions(step: int, rank: int | None, world: int, size: int, accumulation: int) -> list[tuple[int, int, int]]:
     """(micro-batch, rank, position) of every instance in the optimiser step `step` of a phase, counted from 1.
 
-    Without a rank, those of all processes."""
+    If `rank` is None, the instances of all processes are listed.
+    """
     found = []
     for micro in range(accumulation):
         for place in range(world) if rank is None else [rank]:
@@ -84,8 +89,10 @@ class Line:
     good: bool
 
 
-def audit(instances: PretrainingInstances, tokenizer: Any) -> tuple[list[Line], dict[str, np.ndarray]]:
-    """(findings, arrays for the picture) for the first epoch of `instances`."""
+def audit(
+    instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase
+) -> tuple[list[Line], dict[str, np.ndarray]]:
+    """(findings, arrays for `draw_audit`) for the first epoch of `instances`."""
     corpus, plan = instances.corpus, instances.plan(0)
     lengths = plan.a_length + plan.b_length + np.where(plan.b_length > 0, 3, 2)
     lines = [*_corpus_lines(corpus, continuation_pieces(tokenizer), tokenizer.unk_token_id)]
@@ -99,12 +106,12 @@ def audit(instances: PretrainingInstances, tokenizer: Any) -> tuple[list[Line], 
     lines += [
         Line(
             "text used",
-            f"{coverage:.1%} of the tokens in an epoch, as A or as what follows it; fine above 80 %",
+            f"{coverage:.1%} of the tokens occur in an epoch as A or as the B that follows it; fine above 80 %",
             coverage > 0.8,
         ),
         Line(
             "fill",
-            f"{fill:.1%} of {instances.settings.max_seq_length} positions, the rest is padding; fine above 70 %",
+            f"{fill:.1%} of {instances.settings.max_seq_length} positions hold tokens, not padding; fine above 70 %",
             fill > 0.7,
         ),
     ]
@@ -129,9 +136,13 @@ def _corpus_lines(corpus: Corpus, continuation: np.ndarray, unknown: int) -> lis
     size = f"{corpus.num_documents:,} documents, {corpus.num_sentences:,} sentences, {tokens:,} tokens"
     return [
         Line("corpus", f"{size}; {empty:,} empty ones left out", corpus.num_documents > 1),
-        Line("unigram entropy", f"{corpus.unigram_entropy():.3f} nats: the loss of knowing frequencies only", True),
+        Line("unigram entropy", f"{corpus.unigram_entropy():.3f} nats: the loss of guessing by frequency alone", True),
         Line("repeated documents", f"{documents:.2%} are copies of an earlier one; fine below 1 %", documents < 0.01),
-        Line("repeated sentences", f"{sentences:.2%} of those of 8 tokens or more; fine below 5 %", sentences < 0.05),
+        Line(
+            "repeated sentences",
+            f"{sentences:.2%} of those with 8 tokens or more are copies; fine below 5 %",
+            sentences < 0.05,
+        ),
         Line("unknown", f"{unknown_share:.3%} of the tokens are [UNK]; fine below 1 %", unknown_share < 0.01),
         Line("pieces per word", f"{pieces:.3f} (punctuation marks are words); fine below 1.6", pieces < 1.6),
     ]
@@ -140,7 +151,8 @@ def _corpus_lines(corpus: Corpus, continuation: np.ndarray, unknown: int) -> lis
 def repeated_share(tokens: np.ndarray, offsets: np.ndarray, shortest: int) -> float:
     """The share of spans that equal an earlier one, among those of at least `shortest` tokens in the first `_SAMPLE`.
 
-    Span i consists of the tokens offsets[i] to offsets[i + 1] - 1."""
+    Span i consists of the tokens offsets[i] to offsets[i + 1] - 1.
+    """
     seen, count = set(), 0
     for start, stop in zip(offsets[:_SAMPLE].tolist(), offsets[1 : _SAMPLE + 1].tolist()):
         if stop - start >= shortest:
@@ -149,13 +161,13 @@ def repeated_share(tokens: np.ndarray, offsets: np.ndarray, shortest: int) -> fl
     return 1 - len(seen) / count if count else 0.0
 
 
-def _pair_lines(corpus: Corpus, plan: Any) -> list[Line]:
+def _pair_lines(corpus: Corpus, plan: EpochPlan) -> list[Line]:
     following = float((plan.label == IS_NEXT).mean())
     starts = corpus.sentences[corpus.documents]
     drawn = plan.label == NOT_NEXT
     a_document, b_document = (np.searchsorted(starts, at[drawn], side="right") for at in (plan.a_start, plan.b_start))
     same = int((a_document == b_document).sum())
-    # How well the lengths alone predict the label: a model should not learn much without reading the text.
+    # How well the lengths alone predict the label, which should depend on the text.
     edges = [1, 2, 4, 8, 16, 32, 64, 128, 256]
     cell = np.digitize(plan.a_length, edges) * 16 + np.digitize(plan.b_length, edges)
     table = np.bincount(cell * 2 + plan.label, minlength=512).reshape(-1, 2)
@@ -165,18 +177,18 @@ def _pair_lines(corpus: Corpus, plan: Any) -> list[Line]:
     return [
         Line(
             "label balance",
-            f"{following:.2%} IsNext of {len(plan):,} pairs; half is right",
+            f"{following:.2%} of {len(plan):,} pairs are IsNext; it should be half",
             abs(following - 0.5) < allowed,
         ),
         Line("negatives", f"{same:,} NotNext pairs from one document; there must be none", same == 0),
         Line(
             "label from lengths",
-            f"{leak:.1%} right without reading a word; 50 % is chance, fine below 65 %",
+            f"the lengths alone predict {leak:.1%} of the labels; 50 % is chance, fine below 65 %",
             leak < 0.65,
         ),
         Line(
             "left out",
-            f"{plan.sat_out / total:.2%} of the chunks sit out an epoch; fine below 5 %",
+            f"{plan.sat_out / total:.2%} of the chunks are left out of an epoch; fine below 5 %",
             plan.sat_out < 0.05 * total,
         ),
     ]
@@ -185,6 +197,7 @@ def _pair_lines(corpus: Corpus, plan: Any) -> list[Line]:
 def _mask_lines(instances: PretrainingInstances) -> tuple[np.ndarray, np.ndarray, list[Line]]:
     """The measured and the wanted shares of ([MASK], random, unchanged), and findings about them."""
     rule = instances.rule
+    assert rule is not None  # the objective masks
     count = min(instances.epoch_size(0), _SAMPLE // instances.settings.max_seq_length * 16)
     mix, real, due, specials = np.zeros(3), 0, 0, 0
     for start in range(0, count, 512):
@@ -200,11 +213,11 @@ def _mask_lines(instances: PretrainingInstances) -> tuple[np.ndarray, np.ndarray
         specials += int((~rule.maskable[original[chosen]]).sum())
     predicted = mix.sum()
     rate, mix = float(predicted / real), mix / predicted
-    # One of R random draws is the original piece itself, which then counts as unchanged.
+    # One in len(rule.replacements) random tokens equals the original one, which then counts as unchanged.
     replaced = rule.random_replace_prob * (1 - 1 / len(rule.replacements))
     wanted = np.array([rule.mask_replace_prob, replaced, 1 - rule.mask_replace_prob - replaced])
     off = float(np.abs(mix - wanted).max())
-    # With whole words, the number cannot always be reached exactly.
+    # With whole words, the number of the rule cannot always be reached exactly.
     good_rate = predicted == due or (rule.whole_word_mask and 0.9 * due < predicted < due)
     names = ("[MASK]", "random", "unchanged")
     shares = ", ".join(f"{share:.2%} {name} ({asked:.1%})" for share, name, asked in zip(mix, names, wanted))
@@ -214,11 +227,11 @@ def _mask_lines(instances: PretrainingInstances) -> tuple[np.ndarray, np.ndarray
         [
             Line(
                 "mask rate",
-                f"{rate:.2%} of the tokens that can be masked; the rule gives {due / real:.2%}",
+                f"{rate:.2%} of the tokens that can be masked are predicted; the rule gives {due / real:.2%}",
                 bool(good_rate),
             ),
-            Line("mask mix", f"{shares}, in brackets what is asked for", off < 0.005 + 2 / predicted**0.5),
-            Line("masked specials", f"{specials:,}; there must be none", specials == 0),
+            Line("mask mix", f"{shares}; the flags' shares are in brackets", off < 0.005 + 2 / predicted**0.5),
+            Line("masked specials", f"{specials:,} special tokens are predicted; there must be none", specials == 0),
         ],
     )
 
@@ -229,10 +242,10 @@ def draw_audit(picture: dict[str, np.ndarray], path: Path) -> None:
         raise ValueError("the picture needs the package matplotlib: pip install matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    figure = Figure(figsize=(10, 6.4), layout="constrained")
+    figure = Figure(figsize=(10, 6.4), layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.12))
     FigureCanvasAgg(figure)
-    figure.get_layout_engine().set(w_pad=0.15, h_pad=0.12)
     lengths, frequencies, labels, mix = figure.subplots(2, 2).ravel()
     longest = int(picture["lengths"].max())
     step = -(-longest // 32)
@@ -247,14 +260,14 @@ def draw_audit(picture: dict[str, np.ndarray], path: Path) -> None:
     if "label" in picture:
         shares = np.bincount(picture["label"], minlength=2) / len(picture["label"])
         _draw_shares(labels, ["IsNext", "NotNext"], shares, np.array([0.5, 0.5]))
-        dress(labels, "Next-sentence labels; dashed: as it should be", "")
+        dress(labels, "Next-sentence labels (dashed: expected)", "")
     if "mix" in picture:
         _draw_shares(mix, ["[MASK]", "random", "unchanged"], picture["mix"], picture["wanted"])
-        dress(mix, "What became of the chosen tokens; dashed: as it should be", "")
+        dress(mix, "Replacement of the predicted tokens (dashed: expected)", "")
     figure.savefig(path, dpi=110)
 
 
-def _draw_shares(axis: Any, names: list[str], shares: np.ndarray, wanted: np.ndarray) -> None:
+def _draw_shares(axis: "Axes", names: list[str], shares: np.ndarray, wanted: np.ndarray) -> None:
     places = np.arange(len(names))
     axis.set_axis_on()
     axis.bar(places, shares, width=0.6, color=BLUE)
@@ -273,22 +286,23 @@ def _draw_shares(axis: Any, names: list[str], shares: np.ndarray, wanted: np.nda
 def read_run(folder: Path) -> dict[str, Any]:
     """The content of run.json of the pre-training run in `folder`.
 
-    Raises ValueError if there is none or it is damaged."""
+    Raises ValueError if there is none, it is damaged, or it belongs to another kind of run.
+    """
     file = folder / "run.json"
     if not file.is_file():
-        raise ValueError(f"{folder}: no run.json; give the --output_dir of a run_pretraining.py")
+        raise ValueError(f"{folder}: no run.json; give an --output_dir of run_pretraining.py")
     try:
         facts = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ValueError(f"{file}: damaged ({error}); the run writes it anew when it is resumed") from error
+        raise ValueError(f"{file}: damaged ({error}); resume the run, which writes it again") from error
     flags = facts.get("flags") if isinstance(facts, dict) else None
     missing = [name for name in (*SETTINGS, "seed") if name not in (flags if isinstance(flags, dict) else {})]
     if missing:
-        raise ValueError(f"{file}: is not of a pre-training run (no {', '.join(missing)} in its flags)")
+        raise ValueError(f"{file}: expected a pre-training run, but its flags lack {', '.join(missing)}")
     return facts
 
 
-def open_run(folder: Path, flags: dict[str, Any], length: int) -> tuple[PretrainingInstances, Any]:
+def open_run(folder: Path, flags: dict[str, Any], length: int) -> tuple[PretrainingInstances, PreTrainedTokenizerBase]:
     """(training instances of `length` tokens, tokenizer) of the run in `folder`."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     corpus = Corpus.open(folder / "corpus" / "train", tokenizer, verify=False)
@@ -305,7 +319,7 @@ def _print_audit(arguments: argparse.Namespace) -> None:
         _print_findings(*open_run(arguments.folder, flags, phase.length), arguments.folder / name)
 
 
-def _print_findings(instances: PretrainingInstances, tokenizer: Any, path: Path) -> None:
+def _print_findings(instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase, path: Path) -> None:
     lines, picture = audit(instances, tokenizer)
     for line in lines:
         print(f"{'ok  ' if line.good else 'LOOK'}  {line.name:20} {line.text}")
@@ -340,11 +354,11 @@ def _print_step(arguments: argparse.Namespace) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """The commands audit and show; end with status 2 and one line on stderr for a mistake of the user."""
+    """The commands audit and show; a mistake of the user's ends them with status 2 and one line on stderr."""
     parser = argparse.ArgumentParser(prog="python -m training", allow_abbrev=False, description=__doc__)
     commands = parser.add_subparsers(required=True)
     for name, command, help_text in (
-        ("audit", _print_audit, "measure the training data, with a verdict for each line, and draw it"),
+        ("audit", _print_audit, "measure the training data, print a verdict for each measurement, and draw a picture"),
         ("show", _print_step, "print the instances of an optimiser step"),
     ):
         sub = commands.add_parser(name, help=help_text, allow_abbrev=False)

@@ -1,14 +1,14 @@
-"""How much training fits into a number of hours? This command times a few real steps on this machine.
+"""Say how much pre-training fits into a number of hours, after timing a few real steps on this machine.
 
     python -m training plan --config_name base --hours 6
     python -m training plan --config_name mini --hours 2 --phases 128:0.9:32,512:0.1:8 -- --mixed_precision bf16
     python -m training plan --hours 24 --launcher "accelerate launch --multi_gpu --num_processes 8"
 
-It runs run_pretraining.py itself, in a separate process and a temporary folder, on made-up text. The network, the
+The command runs run_pretraining.py in a separate process and a temporary folder, on made-up text. The network, the
 optimiser, the batches and the flags are those of the planned training; all flags after `--` are passed to the script.
-In each phase the first step is ignored, because it allocates memory and loads kernels; the median of the others
-counts. Two errors are to be expected: real text fills instances a little more or less than made-up text, and
-evaluations and checkpoints may need more or less than the 3 % reserved for them.
+In each phase the first step is ignored, because it allocates memory and loads kernels, and the median of the others is
+used. The result has two errors: real text fills instances a little more or less than made-up text, and evaluations and
+checkpoints may need more or less than the 3 % that are reserved for them.
 """
 
 import argparse
@@ -38,11 +38,12 @@ def write_inputs(folder: Path, vocab_size: int) -> None:
     """Write a vocabulary of `vocab_size` words to `vocabulary/`, and documents made of them to `text.txt`."""
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     words = [f"w{number}" for number in range(vocab_size - len(specials))]
-    BertTokenizer(vocab={word: n for n, word in enumerate([*specials, *words])}).save_pretrained(folder / "vocabulary")
+    vocab = {word: number for number, word in enumerate([*specials, *words])}
+    BertTokenizer(vocab=vocab).save_pretrained(folder / "vocabulary")
     rng = np.random.default_rng(0)
     lines = []
-    for _ in range(60):
-        lines += [" ".join(words[i] for i in rng.integers(0, len(words), 25)) for _ in range(40)]
+    for _document in range(60):
+        lines += [" ".join(words[number] for number in rng.integers(0, len(words), 25)) for _sentence in range(40)]
         lines.append("")
     (folder / "text.txt").write_text("\n".join(lines), encoding="utf-8")
 
@@ -63,7 +64,7 @@ def timed_run(
         folder = Path(name)
         write_inputs(folder, vocab_size)
         share = 1 / len(phases)
-        parts = ",".join(f"{p.length}:{share:.9f}:{p.size}x{p.accumulation}" for p in phases)
+        parts = ",".join(f"{phase.length}:{share:.9f}:{phase.size}x{phase.accumulation}" for phase in phases)
         own = {
             "output_dir": folder / "run",
             "train_file": folder / "text.txt",
@@ -97,11 +98,12 @@ def plan(
     lines.append(f"{facts['device']}, {world} process(es), mixed precision {facts['mixed_precision']}")
     lines.append(f"{facts['parameters']:,} parameters; peak memory {results['peak_memory_gb']:.1f} GB in a process")
     lines.append("")
-    lines.append(f"{'length':>6} {'a step':>12} {'s/step':>8} {'tokens/s':>10} {'of peak':>8}")
+    lines.append(f"{'length':>6} {'batch':>12} {'s/step':>8} {'tokens/s':>10} {'of peak':>8}")
     seconds = {}
     for phase in phases:
         own = [record for record in records if record["max_seq_length"] == phase.length][1:]
-        found = {n: statistics.median(r[n] for r in own) for n in ("seconds_per_step", "tokens_per_second", "mfu")}
+        names = ("seconds_per_step", "tokens_per_second", "mfu")
+        found = {name: statistics.median(record[name] for record in own) for name in names}
         seconds[phase.length] = found["seconds_per_step"]
         batch = f"{phase.size * phase.accumulation * world} x {phase.length}"
         lines.append(
@@ -113,12 +115,12 @@ def plan(
     try:
         planned = scheduled(phases, total)
     except ValueError as error:
-        raise ValueError(f"{hours:g} hours hold {total} steps, too few for these phases ({error})") from error
-    sequences = sum((p.stop - p.start) * p.size * p.accumulation * world for p in planned)
-    tokens = sum((p.stop - p.start) * p.size * p.accumulation * world * p.length for p in planned)
-    steps = (
-        f"--max_steps {total} --phases {','.join(f'{p.length}:{p.share:g}:{p.size}x{p.accumulation}' for p in phases)}"
-    )
+        raise ValueError(f"{hours:g} hours suffice for {total} steps, too few for these phases ({error})") from error
+    counts = [(phase.stop - phase.start) * phase.size * phase.accumulation * world for phase in planned]
+    sequences = sum(counts)
+    tokens = sum(count * phase.length for count, phase in zip(counts, planned))
+    parts = [f"{phase.length}:{phase.share:g}:{phase.size}x{phase.accumulation}" for phase in phases]
+    steps = f"--max_steps {total} --phases {','.join(parts)}"
     return "\n".join(
         [
             *lines,
@@ -132,7 +134,7 @@ def plan(
 
 
 def main(argv: list[str] | None = None, start: Callable = start) -> None:
-    """The command; tests pass another `start`."""
+    """Time a few steps and print the plan. `start` runs the script; tests replace it."""
     argv = sys.argv[1:] if argv is None else argv
     cut = argv.index("--") if "--" in argv else len(argv)
     parser = argparse.ArgumentParser(prog="python -m training plan", allow_abbrev=False, description=__doc__)
@@ -141,10 +143,10 @@ def main(argv: list[str] | None = None, start: Callable = start) -> None:
     parser.add_argument(
         "--launcher", default=shlex.quote(sys.executable), help="e.g. 'accelerate launch --num_processes 8'"
     )
-    parser.add_argument("--vocab_size", type=int, default=30522)
+    parser.add_argument("--vocab_size", type=int, default=30522, help="the size of the vocabulary (30522)")
     parser.add_argument("--phases", default="128:0.9,512:0.1", help="as in run_pretraining.py")
-    parser.add_argument("--per_device_train_batch_size", type=int, default=8)
-    parser.add_argument("--gradient_accumulation_steps", type=int, default=1)
+    parser.add_argument("--per_device_train_batch_size", type=int, default=8, help="as in run_pretraining.py (8)")
+    parser.add_argument("--gradient_accumulation_steps", type=int, default=1, help="as in run_pretraining.py (1)")
     arguments = parser.parse_args(argv[:cut])
     try:
         if not arguments.hours > 0:

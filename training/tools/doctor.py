@@ -1,13 +1,13 @@
-"""The plateau doctor: why does the loss not fall?
+"""Find out why the loss of a pre-training run does not fall.
 
     python -m training doctor RUN_FOLDER                         # run_pretraining.py also does this after evaluations
     python -m training doctor RUN_FOLDER --make_reference mini   # add its curve to reference_curves.json
 
-A model that knows only how often each piece occurs reaches a loss equal to the unigram entropy of the text: the line.
-A run is on the line if, after the warm-up, both its last held-out loss and the mean of its training losses (masked-LM
-part) over a window are higher than 0.25 nats below the line. The window is the last tenth of the steps, with at least
-5 records. The margin of 0.25 is needed because a model also learns from positions and lengths: models that do not use
-context yet get about that far below the line.
+A model that knows only how often each piece occurs has a loss equal to the unigram entropy of the text, called the line
+here. A run is on the line if, after the warm-up, neither its last held-out loss nor the mean of its training losses
+(masked-LM part) over a window is at least 0.25 nats below the line. The window is the last tenth of the steps, with at
+least 5 records. The margin is needed because a model also learns from positions and lengths: models that do not use
+context yet reach about 0.25 nats below the line.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from training.arguments import PretrainingArguments
 from training.engine.curves import read_events, series
 from training.engine.phases import phase_at, phases_of, scheduled
 from training.engine.reference_curves import FILE, references, settings_of
@@ -26,13 +27,13 @@ from training.tools.audit import Line, read_run, repeated_share
 MARGIN = 0.25  # nats
 FEWEST_RECORDS = 5
 LARGE = 60_000_000  # parameters; base has 110 million, medium 41 million
-# Peak learning rates that work: for small models in our own runs; for large ones around the paper's 1e-4, up to
-# RoBERTa's 7e-4.
+# The range of peak learning rates that work: for small models in this project's runs; for large models around the
+# paper's 1e-4, up to the 7e-4 of RoBERTa.
 RATES = {"small": (2e-4, 3e-3), "large": (5e-5, 7e-4)}
-MASK_RATES = (0.1, 0.4)  # 40 %: Wettig et al. 2022
+MASK_RATES = (0.1, 0.4)  # the upper bound is from Wettig et al. 2022
 FEWEST_TOKENS_A_STEP = 2048
 SHORTEST_WARMUP = 50  # steps; and at least 1 % of all steps, as in the paper
-PATIENCE = 2.0  # multiple of the tokens that the reference run needed
+PATIENCE = 2.0  # as a multiple of the tokens that the reference run needed
 
 
 def level(events: list[dict], entropy: float, warmup: int) -> tuple[int, int, float] | None:
@@ -53,16 +54,19 @@ def level(events: list[dict], entropy: float, warmup: int) -> tuple[int, int, fl
 
 
 def causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, float]) -> list[Line]:
-    """A check of each usual cause of a plateau; ``repeated`` are the shares of repeated documents and sentences."""
+    """A check of each usual cause of a plateau.
+
+    Args:
+        facts: the content of run.json.
+        step: the last optimiser step.
+        repeated: the shares of repeated documents and of repeated sentences.
+    """
     flags, total = facts["flags"], facts["total_steps"]
     phases = scheduled(phases_of(flags), total)
-    phase = phase_at(phases, step)
-    a_step = phase.size * phase.accumulation * facts["processes"] * phase.length
-    seen = sum(
-        (min(step, p.stop) - p.start) * p.size * p.accumulation * facts["processes"] * p.length
-        for p in phases
-        if p.start < step
-    )
+    tokens = {phase: phase.size * phase.accumulation * facts["processes"] * phase.length for phase in phases}
+    per_step = tokens[phase_at(phases, step)]
+    seen = sum((min(step, phase.stop) - phase.start) * tokens[phase] for phase in phases if phase.start < step)
+    repeated_documents, repeated_sentences = repeated
     warmup = warmup_of(flags, total)
     rate, (low, high) = flags["learning_rate"], RATES["large" if facts["parameters"] > LARGE else "small"]
     masks, (fewest, most) = flags["mlm_probability"], MASK_RATES
@@ -70,8 +74,8 @@ def causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, float]) -
     return [
         Line(
             "duplicates",
-            f"{repeated[0]:.1%} of the documents and {repeated[1]:.1%} of the sentences are repeated",
-            repeated[0] < 0.01 and repeated[1] < 0.05,
+            f"{repeated_documents:.1%} of the documents and {repeated_sentences:.1%} of the sentences are repeated",
+            repeated_documents < 0.01 and repeated_sentences < 0.05,
         ),
         Line(
             "mask rate",
@@ -90,12 +94,12 @@ def causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, float]) -
         ),
         Line(
             "batch",
-            f"an optimiser step sees only {a_step:,} tokens (raise --gradient_accumulation_steps)",
-            a_step >= FEWEST_TOKENS_A_STEP,
+            f"an optimiser step sees only {per_step:,} tokens (raise --gradient_accumulation_steps)",
+            per_step >= FEWEST_TOKENS_A_STEP,
         ),
         Line(
             "too few steps",
-            f"{seen:,} tokens so far, and our {name} left the line after {needed:,}",
+            f"{seen:,} tokens so far, and the reference run {name} left the line after {needed:,}",
             seen >= PATIENCE * needed,
         ),
     ]
@@ -107,8 +111,10 @@ def warmup_of(flags: Mapping[str, Any], total_steps: int) -> int:
 
 
 def tokens_to_leave(config_name: str) -> tuple[str, int]:
-    """(name of the reference run, tokens that it needed to leave the line); of another size if there is none of this
-    size."""
+    """(name of a reference run, number of tokens that it needed to leave the line).
+
+    The run has the same size if there is such a reference, otherwise another size.
+    """
     known = references()
     name = config_name if config_name in known else next(iter(known))
     settings, held_out = known[name]["settings"], known[name]["held_out"]
@@ -127,14 +133,14 @@ def diagnosis(facts: Mapping[str, Any], events: list[dict], corpus: Corpus) -> s
     if found is None:
         return None
     step, window, mean = found
-    repeated = tuple(repeated_share(corpus.tokens, *spans) for spans in corpus_spans(corpus))
-    checked = causes(facts, step, repeated)
+    documents, sentences = (repeated_share(corpus.tokens, *spans) for spans in corpus_spans(corpus))
+    checked = causes(facts, step, (documents, sentences))
     likely = "; ".join(line.text for line in checked if not line.good)
     fine = ", ".join(line.name for line in checked if line.good)
     return (
-        f"the masked-LM loss sits at {mean:.2f} (last {window:,} steps), where knowing only how often each piece "
-        f"occurs gives {entropy:.2f}: the model does not use context yet; "
-        + (f"likely: {likely}" if likely else "none of the usual causes is there: look at the data with audit and show")
+        f"the masked-LM loss stays at {mean:.2f} (last {window:,} steps), and guessing by frequency alone gives "
+        f"{entropy:.2f}: the model does not use context yet; "
+        + (f"likely causes: {likely}" if likely else "none of the usual causes applies: inspect the data with audit")
         + (f" (checked and fine: {fine})" if fine else "")
     )
 
@@ -144,14 +150,14 @@ def corpus_spans(corpus: Corpus) -> list[tuple[Any, int]]:
     return [(corpus.sentences[corpus.documents], 1), (corpus.sentences, 8)]
 
 
-def consult(run: Run, corpus: Corpus) -> None:
+def consult(run: Run[PretrainingArguments], corpus: Corpus) -> None:
     """After an evaluation of a running training: print and record the diagnosis, if there is one."""
     if not run.is_main:
         return
     events = read_events(run.output_dir / "metrics.jsonl")
     step = events[-1]["step"]
     before = max((event["step"] for event in events if event["event"] == "doctor"), default=0)
-    if step < 2 * before:  # it has been said already, and is said again only when the run is twice as old
+    if step < 2 * before:  # a diagnosis is repeated only when the run has twice as many steps
         return
     if text := diagnosis(run.facts, events, corpus):
         run.log(event="doctor", step=step, text=text)
@@ -165,21 +171,22 @@ def make_reference(folder: Path, name: str) -> None:
     entropy = next(event["unigram_entropy"] for event in events if event["event"] == "corpus")
     steps, losses = series(events, "train", "mlm_loss")
     # A centred mean, because a mean over the past alone would lag behind where the curve is steep.
-    smooth = [sum(near) / len(near) for i in range(len(losses)) if (near := losses[max(0, i - 2) : i + 3])]
+    windows = (losses[max(0, place - 2) : place + 3] for place in range(len(losses)))
+    smooth = [sum(window) / len(window) for window in windows]
     every = max(1, len(steps) // 100)
-    held_out = series(events, "eval", "eval_mlm_loss")
+    held_out_steps, held_out_losses = series(events, "eval", "eval_mlm_loss")
     made = {"started": facts["started"], "device": facts["device"], "versions": facts["versions"]}
     text = {"train_file": [Path(file).name for file in facts["flags"]["train_file"]], **facts["corpus"]}
     reference = {
         "settings": settings_of(facts, entropy) | {"text": text, "parameters": facts["parameters"], "made": made},
         "train": {"steps": steps[::every], "mlm_loss": [round(loss, 3) for loss in smooth[::every]]},
-        "held_out": {"steps": held_out[0], "mlm_loss": [round(loss, 3) for loss in held_out[1]]},
+        "held_out": {"steps": held_out_steps, "mlm_loss": [round(loss, 3) for loss in held_out_losses]},
     }
     write_json(FILE, (references() if FILE.exists() else {}) | {name: reference})
 
 
 def main(argv: list[str] | None = None) -> None:
-    """The command; ends with status 2 and one line on stderr for a folder that is not a pre-training run."""
+    """Print the diagnosis; a folder that is not a pre-training run ends it with status 2 and one line on stderr."""
     parser = argparse.ArgumentParser(prog="python -m training doctor", allow_abbrev=False, description=__doc__)
     parser.add_argument("folder", type=Path, metavar="RUN_FOLDER")
     parser.add_argument("--make_reference", metavar="NAME", help="keep the curve of this run as a reference")
@@ -192,6 +199,6 @@ def main(argv: list[str] | None = None) -> None:
             return
         corpus = Corpus.open(folder / "corpus" / "train", verify=False)
         found = diagnosis(facts, read_events(folder / "metrics.jsonl"), corpus)
-        print(found or "the loss does not sit on the unigram line, or the run is too young to say")
+        print(found or "the loss is below the unigram entropy, or there are too few steps yet to tell")
     except (ValueError, OSError) as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")

@@ -1,14 +1,14 @@
-"""Several runs side by side: one table, one picture.
+"""Put several runs side by side in one table and one picture.
 
     python -m training report RUN_FOLDER... --output_dir report      # or: make report RUNS="a b" OUT=report
 
-The table has one row per fine-tuning task, and one column per start: random weights, a pre-trained folder,
+The table has one row for each fine-tuning task, and one column for each start: random weights, a pre-trained folder,
 transformers' network. Runs that differ only in their seed share a cell: mean ± standard deviation (number of runs).
-Runs that differ in another setting that shapes a run, such as the learning rate, have separate rows, which name the
-difference. An undefined score, such as the correlation of constant predictions, is shown as undefined and excluded
-from the mean. The folder of a series (--seeds, --paper) stands for all of its runs. Pre-training runs are listed
-below, and the held-out loss of the first one is drawn beside the bars. The command writes report.md and, if matplotlib
-is installed, report.png.
+Runs that differ in another setting on which the result depends, such as the learning rate, have separate rows, which
+name the difference. An undefined score, such as the correlation of constant predictions, is shown as undefined and
+excluded from the mean. The folder of a series (--seeds, --paper) stands for all of its runs. Pre-training runs are
+listed below, and the held-out loss of the first one is drawn beside the bars. The command writes report.md and, if
+matplotlib is installed, report.png.
 """
 
 import argparse
@@ -17,13 +17,15 @@ import json
 import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from training.engine.curves import (
     BLUE,
     DPI,
     GREEN,
     GREY,
+    INK,
+    LIGHT_GREY,
     ORANGE,
     VERMILION,
     canvas,
@@ -32,11 +34,14 @@ from training.engine.curves import (
     read_events,
     series,
 )
+from training.tasks.classification.glue import title_of
 from training.tools.run_settings import shape, start, told_apart
 
-# script -> (name of its task, result key -> (name in the table, factor to per cent)). Only the first of the metrics
-# that
-# a task has is drawn.
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# script -> (title of its task, result key -> (name in the table, factor to per cent)). Only the first of the metrics
+# that a task has is drawn.
 FINE_TUNING = {
     "run_glue.py": (
         "classification",
@@ -66,12 +71,11 @@ class Finished:
     """A finished run.
 
     Attributes:
-        folder: the folder that the user gave, that of the run or of its series.
+        folder: the folder that the user gave: that of the run or of its series.
         place: the run's own folder.
-        task: None for pre-training.
+        task: the title of its task; None for pre-training.
         start: the weights that it started from, in words.
         facts, results: the contents of run.json and all_results.json.
-
     """
 
     folder: Path
@@ -103,7 +107,7 @@ def read_run(folder: Path) -> Finished:
     flags, script = facts["flags"], facts["script"]
     if script not in {"run_pretraining.py", *FINE_TUNING}:
         known = ", ".join(["run_pretraining.py", *FINE_TUNING])
-        raise ValueError(f"{folder / 'run.json'}: expected a run of one of {known}; got one of {script}")
+        raise ValueError(f"{folder / 'run.json'}: expected a run of {known}; got one of {script}")
     origin = flags.get("model_name_or_path")
     begun = f"from {Path(origin).name}" if origin else "random weights"
     if flags.get("model_impl") == "transformers":
@@ -111,26 +115,28 @@ def read_run(folder: Path) -> Finished:
     task = None
     if script in FINE_TUNING:
         task = flags.get("task_name") or (facts["data"].get("task") if isinstance(facts.get("data"), dict) else None)
-        task = task or ("SQuAD 2.0 form" if flags.get("version_2_with_negative") else FINE_TUNING[script][0])
+        form = "SQuAD 2.0 form" if flags.get("version_2_with_negative") else FINE_TUNING[script][0]
+        task = title_of(task) if task else form
     return Finished(folder, folder, task, begun, facts, results)
 
 
 def compared(runs: list[Finished]) -> list[Finished]:
-    """The fine-tuning runs. Where runs with equal ``task`` or ``start`` differ in settings, these name the difference.
+    """The fine-tuning runs; differences in settings are added to ``task`` and ``start`` of runs that have them equal.
 
     Raises:
         ValueError: two runs have equal settings and seeds, so that a mean would count one result twice.
     """
     runs = [run for run in runs if run.task]
     starts = told_apart([run.start for run in runs], [start(run.facts) for run in runs])
-    tasks = told_apart([run.task for run in runs], [shape(run.facts) for run in runs])
+    tasks = told_apart([run.task for run in runs if run.task], [shape(run.facts) for run in runs])
     runs = [replace(run, task=task, start=begun) for run, task, begun in zip(runs, tasks, starts)]
     seen: dict[tuple, Path] = {}
     for run in runs:
-        key = (run.task, run.start, run.facts["flags"].get("seed"))
+        seed = run.facts["flags"].get("seed")
+        key = (run.task, run.start, seed)
         if key in seen:
             raise ValueError(
-                f"{run.place} and {seen[key]} are runs of the same settings and the same seed ({key[2]}); expected "
+                f"{run.place} and {seen[key]} are runs with the same settings and the same seed ({seed}); expected "
                 "each run once: leave one of them out"
             )
         seen[key] = run.place
@@ -138,10 +144,12 @@ def compared(runs: list[Finished]) -> list[Finished]:
 
 
 def cells(runs: list[Finished]) -> dict[tuple[str, str], dict[str, Scores]]:
-    """(task, metric) -> start -> the scores of the runs, in the order of ``runs``, which ``compared`` returned."""
+    """The scores of the runs by (task, metric) and by start, in the order of ``runs``, which ``compared`` returned."""
     table: dict[tuple[str, str], dict[str, Scores]] = {}
     for run in runs:
-        for key, (metric, factor) in FINE_TUNING[run.facts["script"]][1].items():
+        assert run.task is not None
+        _, metrics = FINE_TUNING[run.facts["script"]]
+        for key, (metric, factor) in metrics.items():
             if key in run.results:
                 value = run.results[key]
                 scores = table.setdefault((run.task, metric), {}).setdefault(run.start, [])
@@ -209,7 +217,8 @@ def pretraining_row(run: Finished) -> str:
 
 def draw(runs: list[Finished], path: Path) -> None:
     """Draw a bar for every task and start and, beside them, the loss curve of the first pre-training run."""
-    bars, tuned = {}, compared(runs)
+    bars: dict[tuple[str, str], dict[str, Scores]] = {}
+    tuned = compared(runs)
     for (task, metric), row in cells(tuned).items():
         if task not in {name for name, _ in bars}:
             bars[task, metric] = row
@@ -221,13 +230,14 @@ def draw(runs: list[Finished], path: Path) -> None:
         train, held_out = series(events, "train", "mlm_loss"), series(events, "eval", "eval_mlm_loss")
         draw_losses(axes[0], train, held_out, entropy, "Pre-training: masked-piece loss, nats")
     if bars:
-        draw_bars(axes[-1], bars, starts_of(tuned))
+        names = {f"from {pretrained.folder.name}": "after this pre-training"} if pretrained else {}
+        draw_bars(axes[-1], bars, {begun: names.get(begun, begun) for begun in starts_of(tuned)})
     figure.savefig(path, dpi=DPI)
 
 
-def draw_bars(axis: Any, bars: dict[tuple[str, str], dict[str, Scores]], starts: list[str]) -> None:
-    """Draw horizontal bars of the mean scores, grouped by task."""
-    colours = dict(zip(starts, ("#B5B5B5", BLUE, VERMILION, GREEN, ORANGE), strict=False))
+def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], starts: dict[str, str]) -> None:
+    """Draw horizontal bars of the mean scores, grouped by task; ``starts`` has the label of each start."""
+    colours = dict(zip(starts, (LIGHT_GREY, BLUE, VERMILION, GREEN, ORANGE), strict=False))
     places, names, place = [], [], 0.0
     for (task, metric), row in bars.items():
         first = place
@@ -237,13 +247,13 @@ def draw_bars(axis: Any, bars: dict[tuple[str, str], dict[str, Scores]], starts:
             colour = colours.get(begun, GREY)
             axis.barh(place, value, height=0.8, color=colour)
             axis.annotate(
-                f"{f'{value:.1f}' if known else 'undefined'}  {begun}",
+                f"{f'{value:.1f}' if known else 'undefined'}  {starts[begun]}",
                 (max(value, 0), place),
                 xytext=(5, 0),
                 textcoords="offset points",
                 va="center",
-                fontsize=9,
-                color="#333333",
+                fontsize=10,
+                color=INK,
             )
             place += 1
         places.append((first + place - 1) / 2)
@@ -259,10 +269,10 @@ def draw_bars(axis: Any, bars: dict[tuple[str, str], dict[str, Scores]], starts:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """The command. Raises ValueError for a folder without a finished run."""
+    """Write and print the report. Raises ValueError for a folder without a finished run."""
     parser = argparse.ArgumentParser(prog="python -m training report", description=__doc__.splitlines()[0])
-    parser.add_argument("runs", nargs="+", metavar="RUN_FOLDER")
-    parser.add_argument("--output_dir", default="report")
+    parser.add_argument("runs", nargs="+", metavar="RUN_FOLDER", help="the folder of a finished run or of a series")
+    parser.add_argument("--output_dir", default="report", help="the folder for report.md and report.png (report)")
     args = parser.parse_args(argv)
     runs = [run for folder in args.runs for run in read_runs(folder)]
     output = Path(args.output_dir)

@@ -1,8 +1,7 @@
-"""Which runs may be averaged: the settings that shaped a finished run besides its seed, and a description of
-differences.
+"""The settings on which the result of a run depends besides its seed: runs may be averaged if they are equal.
 
-Runs are compared by their ``run.json`` and not by the names of their folders. A flag that an older run.json does not
-contain counts as today's default.
+Runs are compared by their ``run.json`` and not by the names of their folders. If an older run.json lacks a flag, the
+present default is assumed.
 """
 
 import dataclasses
@@ -14,9 +13,7 @@ from training.arguments import SCRIPTS, flags_with
 WORDS: dict[str, Callable[[Any], str]] = {
     "learning_rate": lambda value: f"learning rate {short(value)}",
     "num_train_epochs": lambda value: f"{value:g} epoch{'s' * (value != 1)}" if value else "",
-    "max_steps": lambda value: (
-        f"{value:,} steps" if value > 0 else ""
-    ),  # without a number of steps, the epochs are named
+    "max_steps": lambda value: f"{value:,} steps" if value > 0 else "",  # otherwise the epochs are named
     "mixed_precision": lambda value: f"mixed precision {value}",
     "processes": lambda value: f"{value} process{'es' * (value != 1)}",
     "initial_weights": lambda value: f"weights {value}" if value else "weights without a recorded hash",
@@ -29,10 +26,10 @@ WORDS: dict[str, Callable[[Any], str]] = {
 
 
 def shape(facts: dict) -> dict[str, Any]:
-    """The settings that shaped a run besides its start and its seed, by name.
+    """The settings on which the result of a run depends besides its start and its seed, by name.
 
     Args:
-        facts: the content of its run.json.
+        facts: the content of the run's run.json.
     """
     flags = _flags(facts)
     others = {name for nature in ("free", "start", "data", "later", "series") for name in flags_with(nature)}
@@ -56,11 +53,12 @@ def start(facts: dict) -> dict[str, Any]:
 
 
 def told_apart(names: list[str], settings: list[dict[str, Any]]) -> list[str]:
-    """The names; to equal names, the settings in which their runs differ are added in words."""
+    """The names of runs; to equal names, the settings in which their runs differ are added in words."""
     found = list(names)
     for name in dict.fromkeys(names):
         places = [place for place, other in enumerate(names) if other == name]
-        differing = [key for key in _keys(settings, places) if len({repr(settings[p].get(key)) for p in places}) > 1]
+        same = [settings[place] for place in places]
+        differing = [key for key in _keys(settings, places) if len({repr(one.get(key)) for one in same}) > 1]
         for place in places:
             words = [in_words(key, settings[place].get(key)) for key in differing]
             found[place] = ", ".join([name, *filter(None, words)])
@@ -78,7 +76,7 @@ def in_words(name: str, value: Any) -> str:
 
 
 def short(value: Any) -> str:
-    """The value as text, with floats as 3e-5 instead of 3e-05."""
+    """The value as text; floats are written as 3e-5 instead of 3e-05."""
     return f"{value:g}".replace("e-0", "e-").replace("e+0", "e+") if isinstance(value, float) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""The official SQuAD score of a file of answers.
+"""Score a file of answers with the official SQuAD metrics.
 
 python -m training score DATA.json PREDICTIONS.json [--version_2_with_negative] [--na_prob_file ODDS.json]
 """
@@ -11,7 +11,7 @@ from training.tasks.squad.squad_data import read_squad
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Print the official scores as one JSON object. Raises ValueError for files with other content than expected."""
+    """Print the official scores as one JSON object. Raises ValueError for files with unexpected content."""
     parser = argparse.ArgumentParser(
         prog="python -m training score",
         description=__doc__,
@@ -19,13 +19,16 @@ def main(argv: list[str] | None = None) -> None:
         allow_abbrev=False,
     )
     parser.add_argument("data", help="SQuAD JSON file with the gold answers")
-    parser.add_argument("predictions", help="a JSON object: question id -> answer text")
+    parser.add_argument("predictions", help="a JSON object with an answer text for every question id")
     parser.add_argument("--version_2_with_negative", action="store_true", help="use the rules of SQuAD 2.0")
     parser.add_argument(
-        "--na_prob_file", help="2.0: a JSON object: question id -> number, which is high if there is no answer"
+        "--na_prob_file",
+        help="for SQuAD 2.0: a JSON object with a number for every question id, higher if no answer is more likely",
     )
     parser.add_argument(
-        "--na_prob_thresh", type=float, help="2.0: answers whose number is above this count as empty (1.0)"
+        "--na_prob_thresh",
+        type=float,
+        help="for SQuAD 2.0: answers whose number is above this count as empty (default 1.0)",
     )
     args = parser.parse_args(argv)
     questions = read_squad(args.data, args.version_2_with_negative)

@@ -14,12 +14,13 @@ A row of MRPC's dev.tsv (official layout, tab-separated, never quoted) becomes o
 
 import copy
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
-from transformers import PretrainedConfig, PreTrainedTokenizerBase
+from transformers import BertConfig, PreTrainedTokenizerBase
 
 from training.engine.batches import Features
 from training.tasks.classification.metrics import METRICS
@@ -43,7 +44,7 @@ THREE_WAY = ("entailment", "neutral", "contradiction")
 
 @dataclass(frozen=True)
 class Task:
-    """A task: one row of ``GLUE_TASKS`` or ``EMBEDDED_TASKS``.
+    """A task: one row of ``GLUE_TASKS`` or ``BUILTIN_TASKS``.
 
     Attributes:
         folder: the folder in the official archive; with ``.tsv`` appended, the file that the GLUE server expects.
@@ -52,12 +53,13 @@ class Task:
         labels: names of the classes in the order of their numbers; None for regression.
         metrics: names in METRICS.
         digits: how the files spell the classes, in the order of ``labels``; empty if they use the names.
-        files: split -> file name in the official layout.
+        files: the file name of each split in the official layout.
         header: the column names of official files that have no header line.
         positive: number of the class whose F1 is computed.
         ragged_share: the share of rows that may be broken in the official release; these are left out and reported.
         score_range: the lowest and the highest regression label.
         categories: columns that define categories: a row belongs to the category if its cell is not empty.
+        title: the name in reports and their pictures; "" stands for the folder, such as CoLA.
     """
 
     folder: str
@@ -66,12 +68,13 @@ class Task:
     labels: tuple[str, ...] | None
     metrics: tuple[str, ...]
     digits: tuple[str, ...] = ()
-    files: dict[str, str] | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
     header: tuple[str, ...] = ()
     positive: int = 1
     ragged_share: float = 0.0
     score_range: tuple[float, float] = (-np.inf, np.inf)
     categories: tuple[str, ...] = ()
+    title: str = ""
 
     @property
     def main_metric(self) -> str:
@@ -79,7 +82,16 @@ class Task:
         return self.metrics[-1]
 
 
-def _task(folder, texts, label, labels, metrics, files=PLAIN_FILES, digits=("0", "1"), **more) -> Task:
+def _task(
+    folder: str,
+    texts: tuple[tuple[str, ...], ...],
+    label: tuple[str, ...],
+    labels: tuple[str, ...] | None,
+    metrics: tuple[str, ...],
+    files: dict[str, str] = PLAIN_FILES,
+    digits: tuple[str, ...] = ("0", "1"),
+    **more: Any,
+) -> Task:
     return Task(folder, texts, label, labels, metrics, digits, files, **more)
 
 
@@ -101,11 +113,22 @@ GLUE_TASKS: dict[str, Task] = {
     "ax": _task("AX", (PAIR, ("Premise", "Hypothesis"), PREMISE), ("Label", "label"), THREE_WAY,
                 ("matthews_correlation",), AX_FILES, (), categories=AX_CATEGORIES),
 }  # fmt: skip
-EMBEDDED_TASKS: dict[str, Task] = {
-    "embedded_pair": _task("embedded_pair", (PAIR,), ("label",), ("other_body", "own_body"), WITH_F1),
-    "embedded_classification": _task("embedded_classification", (("sentence",),), ("label",),
-                                     ("class", "function", "method"), ACCURACY, digits=()),
+BUILTIN_TASKS: dict[str, Task] = {
+    "builtin_pair": _task("builtin_pair", (PAIR,), ("label",), ("other_body", "own_body"), WITH_F1,
+                          title="pair task"),
+    "builtin_classification": _task("builtin_classification", (("sentence",),), ("label",),
+                                    ("class", "function", "method"), ACCURACY, digits=(),
+                                    title="class, function or method"),
 }  # fmt: skip
+# The former names of the built-in tasks: commands accept them, and older records contain them.
+FORMER_NAMES = {"embedded_pair": "builtin_pair", "embedded_classification": "builtin_classification"}
+
+
+def title_of(name: str) -> str:
+    """The title of the task of this name, as --task_name or an older record spells it; of an unknown name, itself."""
+    task = (GLUE_TASKS | BUILTIN_TASKS).get(FORMER_NAMES.get(name, name))
+    return (task.title or task.folder) if task else name
+
 
 # For the user's own data: the first of these that a file has.
 OWN_TEXTS = (
@@ -127,12 +150,21 @@ NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
 @dataclass
 class Examples:
-    """One split. ``labels`` are as in the source until ``encode_labels`` turns them into numbers."""
+    """One split.
+
+    Attributes:
+        texts: one list, or two for pairs, with a text for each row.
+        labels: as in the source until ``encode_labels`` turns them into numbers; None if they are hidden.
+        index: the index of each row in the source, or 0, 1, ... if the source has none.
+        where: returns the place of a row, counted from 0, for error messages.
+        facts: the split's part of run.json.
+        columns: the names of the columns that were read.
+        categories: the cells of each column that defines a category.
+    """
 
     texts: tuple[list[str], ...]
     labels: list | None
     index: list[str]
-    """The index of each row in the source; without one 0, 1, ..."""
     where: Callable[[int], str]
     facts: dict
     columns: "Columns"
@@ -152,7 +184,7 @@ class Examples:
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns to read; None for a label or an index that the file does not have."""
+    """The names of the columns to read; the name of the label or the index is None if the file does not have it."""
 
     texts: tuple[str, ...]
     label: str | None
@@ -166,15 +198,15 @@ class Columns:
 
 @dataclass
 class Data:
-    """``name`` of the task ('custom' for the user's own data), the task, and the splits with labels as numbers."""
+    """The data of a run: the name of its task ("custom" for the user's own data), the task, and the splits."""
 
     name: str
     task: Task
     splits: dict[str, Examples]
 
     @property
-    def problem_type(self) -> str:
-        """As in a model's config."""
+    def problem_type(self) -> Literal["regression", "single_label_classification"]:
+        """The value for `problem_type` in the model's config."""
         return "regression" if self.task.labels is None else "single_label_classification"
 
     @property
@@ -186,7 +218,7 @@ class Data:
 
     def describe(self) -> dict:
         """The facts for run.json: sources, counts, hashes and label names."""
-        facts = {split: {"examples": len(e)} | e.facts for split, e in self.splits.items()}
+        facts = {split: {"examples": len(examples)} | examples.facts for split, examples in self.splits.items()}
         return {"task": self.name, "labels": self.task.labels, "splits": facts}
 
     def summary(self) -> str:
@@ -204,7 +236,8 @@ class Data:
 
 
 def find_columns(task: Task, header: list[str], labelled: bool) -> Columns:
-    """The task's columns in a header. In the user's own data, one or two remaining columns are the text.
+    """The task's columns in a header. If the user's own data has none of the usual names, the one or two columns that
+    are neither label nor index are the texts.
 
     Raises:
         ValueError: the header lacks a column.
@@ -239,6 +272,7 @@ def _listed(header: list[str]) -> str:
 
 def encode_labels(examples: Examples, task: Task) -> list[int] | list[float]:
     """Class numbers, or scores for regression. Raises ValueError with the row of an unknown label."""
+    assert examples.labels is not None
     numbers: list = []
     if task.labels is None:
         low, high = task.score_range
@@ -255,13 +289,13 @@ def encode_labels(examples: Examples, task: Task) -> list[int] | list[float]:
         if as_text(value) not in known:
             raise ValueError(
                 f"{examples.where(row)}: expected a label out of {', '.join(known)}; got {as_text(value)!r}; "
-                "correct the line, or the choice of task"
+                "correct the line, or choose another task"
             )
         numbers.append(known[as_text(value)])
     return numbers
 
 
-def with_labels(config: PretrainedConfig, data: Data) -> PretrainedConfig:
+def with_labels(config: BertConfig, data: Data) -> BertConfig:
     """A copy of a model's config whose ``id2label`` has the names that a pipeline should print."""
     names = data.task.labels or ("score",)
     config = copy.deepcopy(config)
@@ -271,8 +305,8 @@ def with_labels(config: PretrainedConfig, data: Data) -> PretrainedConfig:
     return config
 
 
-def as_text(value) -> str:
-    """A label as text: JSON's true becomes 'true', 1 becomes '1'."""
+def as_text(value: object) -> str:
+    """A label as text: True, from JSON, becomes 'true', and 1 becomes '1'."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -280,9 +314,10 @@ def as_text(value) -> str:
 
 
 def features(data: Data, tokenizer: PreTrainedTokenizerBase, max_length: int) -> dict[str, Features]:
-    """For every split the token ids, and the labels if there are any.
+    """The model's inputs for every split, with labels if there are any.
 
-    If a pair is too long, the longer text is cut first. A "[SEP]" in a text is read as text."""
+    If a pair is too long, tokens of its longer text are cut first. A "[SEP]" in a text is read as text.
+    """
     return {split: _tokenized(examples, tokenizer, max_length) for split, examples in data.splits.items()}
 
 
@@ -310,7 +345,7 @@ def prefix(split: str) -> str:
 
 
 def score(task: Task, logits: np.ndarray, labels: list) -> dict[str, float | None]:
-    """The task's metrics for logits (n, classes), or (n, 1) for regression.
+    """The task's metrics for logits (rows, classes), or (rows, 1) for regression, and as many labels.
 
     An undefined metric (the correlation with a constant) is None, because JSON has no NaN.
     """
@@ -335,7 +370,7 @@ def metric_names(data: Data) -> tuple[list[str], str]:
 
 def baselines(data: Data) -> dict[str, float]:
     """The results of a model that always predicts the most frequent class or the same score."""
-    values = {}
+    values: dict[str, float] = {}
     for split, examples in data.splits.items():
         if split.startswith("validation"):
             labels = np.asarray(examples.labels)
@@ -351,11 +386,14 @@ def baselines(data: Data) -> dict[str, float]:
 
 
 def score_by_category(data: Data, split: str, logits: np.ndarray) -> dict[str, float | None]:
-    """The metrics over the rows of each category, for example ``matthews_correlation_logic``; {} without categories."""
-    examples, values = data.splits[split], {}
+    """The metrics of each category's rows, such as ``matthews_correlation_logic``; {} for data without categories."""
+    examples = data.splits[split]
+    labels = examples.labels
+    assert labels is not None
+    values: dict[str, float | None] = {}
     for name, cells in examples.categories.items():
         if rows := [row for row, cell in enumerate(cells) if cell.strip()]:
-            scores = score(data.task, logits[rows], [examples.labels[row] for row in rows])
+            scores = score(data.task, logits[rows], [labels[row] for row in rows])
             ending = re.sub("[^a-z]+", "_", name.lower())
             values |= {f"{metric}_{ending}": value for metric, value in scores.items()}
     return values
@@ -367,7 +405,7 @@ def server_name(task: Task, split: str = "test") -> str:
 
 
 def write_predictions(folder: Path, data: Data, split: str, logits: np.ndarray) -> Path:
-    """Write a file for the GLUE server: the columns `index` and `prediction`, labels spelled as in the task's files.
+    """Write a file for the GLUE server with columns `index` and `prediction`; labels are as in the task's files.
 
     Scores of GLUE have three decimals, as the server's examples do; those of other data keep all digits of a float32.
     """

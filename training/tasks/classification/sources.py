@@ -2,11 +2,12 @@
 
 They are read from the official files (`--task_name`, `--data_dir`), from the user's own files (`--train_file`,
 `--validation_file`, `--test_file`; with `--task_name`, in the layout of that task), from the Hub (`--task_name`
-alone, or `--dataset_name`), or they belong to an embedded task, which is the default.
+alone, or `--dataset_name`), or they belong to a built-in task, which is the default.
 """
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from training.arguments import GlueArguments
 from training.builtin_data import documentation
@@ -14,8 +15,9 @@ from training.files.hashing import digest, sha256
 from training.files.tables import read_table
 from training.tasks.classification.glue import (
     ACCURACY,
+    BUILTIN_TASKS,
     CORRELATIONS,
-    EMBEDDED_TASKS,
+    FORMER_NAMES,
     GLUE_TASKS,
     INTEGER,
     NUMBER,
@@ -43,24 +45,25 @@ def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) 
     Raises:
         ValueError: flags that contradict each other; a file that is missing or malformed, with file and line.
     """
-    own_files = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
-    own_files = {split: name for split, name in own_files.items() if name}
+    named = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
+    own_files = {split: name for split, name in named.items() if name}
     given = [flag for flag, there in (("--data_dir", args.data_dir), ("--dataset_name", args.dataset_name),
                                       ("--train_file, --validation_file or --test_file", own_files))
              if there]  # fmt: skip
     if len(given) > 1:
         raise ValueError(f"give only one of {' and '.join(given)}")
-    tasks = GLUE_TASKS | EMBEDDED_TASKS
-    name = args.task_name or (None if given else "embedded_pair")
+    tasks = GLUE_TASKS | BUILTIN_TASKS
+    name = args.task_name or (None if given else "builtin_pair")
+    name = FORMER_NAMES.get(name, name) if name else None
     if name and name not in tasks:
         raise ValueError(f"--task_name: expected one of {', '.join(tasks)}; got {name!r}")
-    if name in EMBEDDED_TASKS and given:
+    if name in BUILTIN_TASKS and given:
         raise ValueError(f"--task_name {name} takes no data; drop {given[0]}")
     if args.data_dir and not name:
         raise ValueError("--data_dir needs --task_name: official files differ from task to task")
     task = tasks[name] if name else Task("custom", OWN_TEXTS, OWN_LABELS, None, ())
-    if name in EMBEDDED_TASKS:
-        read = {split: _embedded(name, split) for split in ("train", "validation")}
+    if name in BUILTIN_TASKS:
+        read = {split: _builtin(name, split) for split in ("train", "validation")}
     elif own_files:
         read = _read_own_files(task, own_files)
     elif args.data_dir:
@@ -81,7 +84,8 @@ def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) 
 
 
 def in_order(task: Task, names: tuple[str, ...]) -> Task:
-    """The task with its classes numbered in the order of ``names``."""
+    """The task, a classification, with its classes numbered in the order of ``names``."""
+    assert task.labels is not None
     digits = tuple(task.digits[task.labels.index(name)] for name in names) if task.digits else ()
     return replace(task, labels=tuple(names), digits=digits, positive=names.index(task.labels[task.positive]))
 
@@ -98,7 +102,7 @@ def _check(data: Data, args: GlueArguments) -> Data:
         limits = {"train": args.max_train_samples, "test": None}
         data.splits[split] = examples.first(limits.get(split.split("_")[0], args.max_eval_samples))
     train = data.splits.get("train")
-    if train and data.task.labels and len(set(train.labels)) == 1:
+    if train and train.labels and data.task.labels and len(set(train.labels)) == 1:
         raise ValueError(
             f"{train.where(0)}: this and all other training examples ({len(train)}) have the label "
             f"{data.task.labels[train.labels[0]]!r}; shuffle the file, or raise --max_train_samples"
@@ -113,6 +117,7 @@ def _infer_task(task: Task, splits: dict[str, Examples], model_labels: tuple[str
         scores = model_labels and len(model_labels) == 1
         return replace(task, labels=None if scores else model_labels or (), metrics=ACCURACY)
     examples = splits[split]
+    assert examples.labels is not None
     kinds = {text: (bool(NUMBER.fullmatch(text)), bool(INTEGER.fullmatch(text)))
              for text in {as_text(value) for value in examples.labels}}  # fmt: skip
     if any(number and not integer for number, integer in kinds.values()):
@@ -149,10 +154,10 @@ def read_examples(task: Task, path: str | Path, labelled: bool) -> Examples:
         for row, text in enumerate(column):
             if not isinstance(text, str):
                 raise ValueError(f"{table.where(row)}: expected text in {name!r}, got {text!r}")
-    facts = {"source": str(path), "sha256": sha256(table.path)}
+    facts: dict = {"source": str(path), "sha256": sha256(table.path)}
     if table.skipped:
         facts["broken_lines_left_out"] = table.skipped
-    labels = table.columns[columns.label] if labelled else None
+    labels = table.columns[columns.label] if labelled and columns.label else None
     for row, label in enumerate(labels or []):
         if not isinstance(label, str | int | float) or as_text(label) != as_text(label).strip():
             raise ValueError(
@@ -164,15 +169,16 @@ def read_examples(task: Task, path: str | Path, labelled: bool) -> Examples:
                 f"{table.where(row)}: expected a word or a number in {columns.label!r}, without tabs and line ends, "
                 f"because predictions are written in columns; got {label!r}"
             )
-    index = table.columns[columns.index] if columns.index else range(len(table))
+    index = map(str, table.columns[columns.index] if columns.index else range(len(table)))
     categories = {name: table.columns[name] for name in columns.categories}
-    return Examples(texts, labels, [str(i) for i in index], table.where, facts, columns, categories)
+    return Examples(texts, labels, list(index), table.where, facts, columns, categories)
 
 
 def official_files(task: Task, folder: Path, with_test: bool) -> dict[str, Path]:
     """The path of every split, in ``folder`` or in its sub-folder with the official name; plain, .xz or .gz.
 
-    Raises ValueError if files are missing."""
+    Raises ValueError if files are missing.
+    """
     if not folder.is_dir():
         raise ValueError(f"--data_dir {folder}: no such folder")
     found, missing = {}, []
@@ -190,7 +196,7 @@ def official_files(task: Task, folder: Path, with_test: bool) -> dict[str, Path]
     if missing and ("train" in task.files or not found):
         raise ValueError(
             f"--data_dir {folder}: expected the official {', '.join(missing)} of {task.folder} there "
-            f"or in {folder / task.folder}; it holds {', '.join(sorted(p.name for p in folder.iterdir())[:9])}"
+            f"or in {folder / task.folder}; it holds {', '.join(sorted(path.name for path in folder.iterdir())[:9])}"
         )
     return found
 
@@ -200,7 +206,10 @@ def _read_files(task: Task, files: dict[str, Path]) -> dict[str, Examples]:
 
 
 def _read_own_files(task: Task, files: dict[str, str]) -> dict[str, Examples]:
-    """The first file decides the names of the columns; files for MNLI count as its matched half."""
+    """Read the user's own files, whose column names are those of the first file; files for MNLI are its matched half.
+
+    ``task`` need not be in the table; see ``load_data``.
+    """
     if task.files and "train" not in task.files and "train" in files:
         raise ValueError(f"{task.folder} has no training data; train on MNLI and drop --train_file")
     splits: dict[str, Examples] = {}
@@ -214,18 +223,18 @@ def _read_own_files(task: Task, files: dict[str, str]) -> dict[str, Examples]:
     return splits
 
 
-def _embedded(name: str, split: str) -> Examples:
-    task = EMBEDDED_TASKS[name]
+def _builtin(name: str, split: str) -> Examples:
+    task = BUILTIN_TASKS[name]
     make = {
-        "embedded_pair": documentation.pair_examples,
-        "embedded_classification": documentation.classification_examples,
+        "builtin_pair": documentation.pair_examples,
+        "builtin_classification": documentation.classification_examples,
     }
     rows = make[name](split)
     columns = Columns(task.texts[0], "label", None)
     texts = tuple([row[column] for row in rows] for column in columns.texts)
     facts = {"source": "the documentation of this Python installation", "sha256": digest(rows)}
-    index = [str(i) for i in range(len(rows))]
-    return Examples(texts, [row["label"] for row in rows], index, lambda i: f"{name} row {i}", facts, columns)
+    index = list(map(str, range(len(rows))))
+    return Examples(texts, [row["label"] for row in rows], index, lambda row: f"{name} row {row}", facts, columns)
 
 
 def _read_hub(name: str | None, task: Task, args: GlueArguments) -> dict[str, Examples]:
@@ -233,7 +242,7 @@ def _read_hub(name: str | None, task: Task, args: GlueArguments) -> dict[str, Ex
         from datasets import load_dataset
     except ImportError:
         raise ValueError(
-            "the Hub is read with the package datasets: pip install datasets, or give --data_dir or --train_file"
+            "reading from the Hub needs the package datasets: pip install datasets, or give --data_dir or --train_file"
         ) from None
     if args.dataset_name:
         dataset_name, config = args.dataset_name, args.dataset_config_name
@@ -246,7 +255,7 @@ def _read_hub(name: str | None, task: Task, args: GlueArguments) -> dict[str, Ex
             f"{dataset_name} ({config}) cannot be loaded from the Hub: {error}. Offline, give the official files "
             "with --data_dir FOLDER, or your own with --train_file and --validation_file"
         ) from error
-    wanted = task.files if name else ("train", "validation", "test")
+    wanted = tuple(task.files) if name else ("train", "validation", "test")
     splits = {}
     for split in wanted:
         needed = not split.startswith("test") or args.do_predict or "train" not in wanted
@@ -260,7 +269,7 @@ def _read_hub(name: str | None, task: Task, args: GlueArguments) -> dict[str, Ex
     return splits
 
 
-def _hub_examples(task: Task, rows, source: str, labelled: bool) -> Examples:
+def _hub_examples(task: Task, rows: Any, source: str, labelled: bool) -> Examples:
     try:
         columns = find_columns(task, rows.column_names, labelled)
     except ValueError as error:
@@ -274,5 +283,5 @@ def _hub_examples(task: Task, rows, source: str, labelled: bool) -> Examples:
     for row, text in ((row, text) for column in texts for row, text in enumerate(column)):
         if not isinstance(text, str):
             raise ValueError(f"{source} row {row}: expected text, got {text!r}")
-    index = [str(i) for i in (rows[columns.index][:] if columns.index else range(len(rows)))]
-    return Examples(texts, labels, index, lambda i: f"{source} row {i}", facts, columns)
+    index = map(str, rows[columns.index][:] if columns.index else range(len(rows)))
+    return Examples(texts, labels, list(index), lambda row: f"{source} row {row}", facts, columns)

@@ -1,4 +1,4 @@
-"""Submissions to the GLUE server: make a zip of eleven files of predictions, and check what the server would refuse.
+"""Submissions to the GLUE server: zip eleven files of predictions, and check them as the server would.
 
     python -m training submission zip runs/cola runs/sst2 ... runs/ax --wnli_majority --output submission.zip
     python -m training submission check submission.zip
@@ -81,7 +81,8 @@ def _fits(task: Task, prediction: str) -> bool:
 
 def _wanted(task: Task) -> str:
     if task.labels is None:
-        return f"a score from {task.score_range[0]} to {task.score_range[1]}"
+        low, high = task.score_range
+        return f"a score from {low} to {high}"
     return " or ".join(task.digits or task.labels)
 
 
@@ -102,7 +103,7 @@ def check(path: str | Path) -> dict[str, str | None]:
             names = archive.namelist()
             for name in dict.fromkeys([*TEST_ROWS, *names]):
                 if name not in TEST_ROWS:
-                    found[name] = f"{path}: unexpected entry {name!r}; the files belong at the top, named as above"
+                    found[name] = f"{path}: unexpected entry {name!r}; expected {', '.join(TEST_ROWS)} at the top level"
                 elif names.count(name) != 1:
                     found[name] = f"{path}: expected {name} once, found it {names.count(name)} times"
                 else:
@@ -123,7 +124,8 @@ def _problem_of_bytes(name: str, content: bytes, where: str) -> str | None:
 def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
     """The files with predictions in ``folders``, by the names that the server expects.
 
-    Raises ValueError for a folder without such files, or if two folders have the same file."""
+    Raises ValueError for a folder without such files, or if two folders have the same file.
+    """
     found: dict[str, Path] = {}
     for folder in map(Path, folders):
         if (folder / "summary.json").is_file():
@@ -139,7 +141,7 @@ def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
 
 
 def write_zip(folders: Iterable[str | Path], output: str | Path, wnli_majority: bool = False) -> list[str]:
-    """Zip the predictions found in the folders of runs; returns the names of the files in it.
+    """Zip the predictions found in the folders of runs; returns the names of the files in the zip.
 
     Args:
         wnli_majority: predict WNLI's majority class, as in the paper, and ignore a run on WNLI.
@@ -171,7 +173,7 @@ def _problems(contents: dict[str, bytes]) -> Iterator[str]:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """The command. Raises ValueError if the server would refuse the files."""
+    """Make or check a zip. Raises ValueError if the server would refuse the files."""
     parser = argparse.ArgumentParser(
         prog="python -m training submission",
         description=__doc__,
@@ -183,7 +185,7 @@ def main(argv: list[str] | None = None) -> None:
     command.add_argument("run_dir", nargs="+", help="the output folder of a run_glue.py --write_submission")
     command.add_argument("--output", required=True, help="the zip to write")
     command.add_argument("--wnli_majority", action="store_true", help="predict WNLI's majority class, as the paper did")
-    command = commands.add_parser("check", help="check offline what the server would refuse")
+    command = commands.add_parser("check", help="check offline whether the server would accept a zip")
     command.add_argument("file", help="a zip of predictions")
     args = parser.parse_args(argv)
     if args.command == "zip":

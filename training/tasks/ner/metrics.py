@@ -1,7 +1,7 @@
 """Precision, recall and F1 of whole entities, as conlleval and seqeval's default mode define them.
 
-An entity is correct if its type, its first word and its last word are. Tags that break their scheme are read as these
-tools read them: I-PER after O or after I-LOC begins an entity.
+An entity is correct if its type, its first word and its last word are correct. Tags that violate their scheme are read
+as these tools read them: I-PER after O or after I-LOC begins an entity.
 """
 
 import re
@@ -34,8 +34,8 @@ def span_scores(predictions: Sequence[Sequence[str]], references: Sequence[Seque
     """Scores of tagged sentences, over all entities together (micro average) and by type.
 
     Returns:
-        ``precision``, ``recall``, ``f1``, ``accuracy`` (share of words with the right tag), and ``types``: type ->
-        ``precision``, ``recall``, ``f1``, ``number`` of entities in the references. A score of 0/0 is 0.0.
+        ``precision``, ``recall``, ``f1``, ``accuracy`` (the share of words with the right tag), and ``types``: for each
+        type ``precision``, ``recall``, ``f1`` and the ``number`` of entities in the references. 0 / 0 counts as 0.0.
 
     Raises:
         ValueError: the sentences of the two differ in number or length, or there is no word at all.
@@ -51,7 +51,7 @@ def span_scores(predictions: Sequence[Sequence[str]], references: Sequence[Seque
         guessed.update(kind for kind, _, _ in ours)
         true.update(kind for kind, _, _ in theirs)
         right.update(kind for kind, _, _ in set(ours) & set(theirs))
-        equal += sum(a == b for a, b in zip(prediction, reference))
+        equal += sum(predicted == tag for predicted, tag in zip(prediction, reference))
         words += len(reference)
     types = {
         kind: _rates(right[kind], guessed[kind], true[kind]) | {"number": true[kind]} for kind in sorted(guessed | true)

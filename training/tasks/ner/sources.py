@@ -1,6 +1,7 @@
 """The sources of run_ner.py's sentences, files in columns or the Hub, and the names of their tags."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from training.arguments import NerArguments
@@ -15,7 +16,7 @@ FILES = "give --train_file and --validation_file in columns (a word a line, its 
 
 @dataclass
 class Data:
-    """``splits`` are the sentences; ``labels`` the classes: "O", and B- and I- for every type."""
+    """The data of a run: its name, its splits, and the classes: "O", and B- and I- for every type."""
 
     name: str
     splits: dict[str, Split]
@@ -39,7 +40,7 @@ class Data:
             scheme = part.facts.get("tag_scheme")
             line += f"tags {TURNED.get(scheme, scheme)}" if scheme else "no tags"
             if breaks := part.facts.get("entities_that_break_the_scheme"):
-                line += f"; {breaks} entities that break the scheme are read as conlleval reads them"
+                line += f"; {breaks} entities that violate the scheme are read as conlleval reads them"
             lines.append(f"{line}, {part.source}")
         return "\n".join([*lines, f"labels: {', '.join(self.labels)}"])
 
@@ -54,8 +55,8 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
     Raises:
         ValueError: flags that contradict each other; data that is missing or malformed, with file and line.
     """
-    files = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
-    files = {split: path for split, path in files.items() if path}
+    named = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
+    files = {split: path for split, path in named.items() if path}
     if bool(args.dataset_name) == bool(files):
         raise ValueError(f"{FILES}, or --dataset_name" + (", not both" if files else ""))
     if "train" in files and "validation" not in files:
@@ -63,8 +64,9 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
     if files:
         splits = {split: read_conll(path, args.mixed_tags) for split, path in files.items()}
         for split, path in files.items():
-            splits[split].facts["sha256"] = sha256(path)
+            splits[split].facts["sha256"] = sha256(Path(path))
     else:
+        assert args.dataset_name is not None
         found = load_from_hub(args.dataset_name, args.dataset_config_name, FILES)
         splits = {split: _hub_split(rows, f"{args.dataset_name} {split}", args) for split, rows in found.items()}
     for split in ("train", "validation"):
@@ -75,7 +77,7 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
         if split in splits:
             splits[split].sentences = splits[split].sentences[:limit]
     train = splits.get("train")
-    if train and all(tag == "O" for sentence in train.sentences for tag in sentence.tags):
+    if train and all(tag == "O" for sentence in train.sentences for tag in sentence.tags or ()):
         raise ValueError(
             f"{train.source}: all tags are O; there is nothing to learn. Give sentences with names, or raise "
             "--max_train_samples"
@@ -88,7 +90,7 @@ def _labels(splits: dict[str, Split], model_labels: tuple[str, ...] | None) -> t
     first_places: dict[str, str] = {}
     for split in splits.values():
         for sentence in split.sentences if split.tagged else ():
-            for word, tag in enumerate(sentence.tags):
+            for word, tag in enumerate(sentence.known_tags):
                 if tag != "O" and tag[2:] not in first_places:
                     first_places[tag[2:]] = sentence.place(word)
     labels = ("O", *(f"{prefix}-{kind}" for kind in sorted(first_places) for prefix in "BI"))
@@ -109,7 +111,8 @@ def _labels(splits: dict[str, Split], model_labels: tuple[str, ...] | None) -> t
 
 
 def _hub_split(rows: Any, source: str, args: NerArguments) -> Split:
-    columns = [next((c for c in names if c in rows.column_names), None) for names in (WORDS, TAGS, DOCUMENTS)]
+    available = rows.column_names
+    columns = [next((name for name in names if name in available), None) for names in (WORDS, TAGS, DOCUMENTS)]
     words, tags, documents = columns
     if words is None or tags is None:
         raise ValueError(
@@ -120,11 +123,11 @@ def _hub_split(rows: Any, source: str, args: NerArguments) -> Split:
     names = getattr(inner, "names", None)
     numbers: dict = {}
     sentences = []
-    for number, row in enumerate(rows.select_columns([c for c in columns if c])):
+    for number, row in enumerate(rows.select_columns([name for name in columns if name])):
         place = f"{source} row {number}"
         document = numbers.setdefault(row[documents], len(numbers)) if documents else 0
         sentences.append(Sentence(row[words], _hub_tags(row[tags], names, place), document, place))
-        if len(row[tags]) != len(row[words]) or not all(isinstance(w, str) and w.strip() for w in row[words]):
+        if len(row[tags]) != len(row[words]) or not all(isinstance(word, str) and word.strip() for word in row[words]):
             raise ValueError(f"{place}: expected words and a tag for each, got {row[words]} and {row[tags]}")
     untagged = {sentence.tags is None for sentence in sentences}
     if len(untagged) != 1:

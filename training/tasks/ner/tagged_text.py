@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -33,6 +33,9 @@ from training.arguments import NerArguments
 from training.engine.batches import IGNORED, Features
 from training.tasks.ner.metrics import span_scores
 from training.tasks.overlapping_rows import rows_around
+
+if TYPE_CHECKING:  # it imports this file
+    from training.tasks.ner.sources import Data
 
 DOCUMENT = re.compile(r"[ \t]*-DOCSTART-(?=[ \t]|$)")
 TAG = re.compile(r"O|[BIESLU]-\S+")
@@ -46,7 +49,7 @@ class Sentence:
         tags: one per word; None if the source has none.
         document: the number of its document in the file.
         where: the file, or the row of a data set.
-        line: of its first word in the file; None for a data set.
+        line: the line of its first word in the file; None for a data set.
     """
 
     words: list[str]
@@ -55,6 +58,12 @@ class Sentence:
     where: str
     line: int | None = None
 
+    @property
+    def known_tags(self) -> list[str]:
+        """The tags, where the caller has made sure that there are some."""
+        assert self.tags is not None
+        return self.tags
+
     def place(self, word: int) -> str:
         """The file and line of a word, or the row of a data set, for error messages."""
         return self.where if self.line is None else f"{self.where}:{self.line + word}"
@@ -62,7 +71,7 @@ class Sentence:
 
 @dataclass
 class Split:
-    """The sentences of one source; ``facts`` about it are for run.json."""
+    """The sentences of one source, and its ``facts`` for run.json."""
 
     source: str
     sentences: list[Sentence]
@@ -116,7 +125,7 @@ def read_conll(path: str | Path, mixed_tags: bool = False) -> Split:
             within = True
         sentences[-1].words.append(word)
         if columns > 1:
-            sentences[-1].tags.append(tag)
+            sentences[-1].known_tags.append(tag)
     if not sentences:
         raise ValueError(f"{path}:1: expected lines of a word and its tag, got an empty file")
     split = Split(str(path), sentences, {"documents": documents})
@@ -144,13 +153,12 @@ def to_bio(split: Split, mixed_tags: bool = False) -> None:
     - BIOES and BILOU: the last word has E- or L-, a single word S- or U-.
 
     Raises:
-        ValueError: with file and line: a tag belongs to none of these schemes, or it breaks the scheme of the other
-        tags.
-            With ``mixed_tags``, an I- that cannot continue an entity begins one, as in conlleval, and is no error.
+        ValueError: with file and line: a tag belongs to none of these schemes, or it violates the scheme of the other
+            tags. With ``mixed_tags``, an I- that cannot continue an entity begins one, as in conlleval.
     """
     prefixes = set()
     for sentence in split.sentences:
-        for word, tag in enumerate(sentence.tags):
+        for word, tag in enumerate(sentence.known_tags):
             if not TAG.fullmatch(tag):
                 raise ValueError(
                     f"{sentence.place(word)}: expected a tag O, B-TYPE or I-TYPE in the last column, got {tag!r}"
@@ -163,30 +171,30 @@ def to_bio(split: Split, mixed_tags: bool = False) -> None:
         place, previous, tag = breaks[scheme][0]
         remedy = "" if scheme == "BIOES" else ", or give --mixed_tags to let I- begin an entity, as conlleval does"
         raise ValueError(
-            f"{place}: {tag} cannot follow {previous} in the scheme {scheme}, which the file keeps to but for "
-            f"{len(breaks[scheme])} such places; correct the tag{remedy}"
+            f"{place}: {tag} cannot follow {previous} in the scheme {scheme}, which the file violates in "
+            f"{len(breaks[scheme])} places; correct the tag{remedy}"
         )
     split.facts["tag_scheme"] = scheme if prefixes - {"O"} else "no entities"
     if breaks[scheme]:
         split.facts["entities_that_break_the_scheme"] = len(breaks[scheme])
     for sentence in split.sentences:
-        before = ["O", *sentence.tags[:-1]]
-        sentence.tags = [_bio(previous, tag) for previous, tag in zip(before, sentence.tags)]
+        before = ["O", *sentence.known_tags[:-1]]
+        sentence.tags = [_bio(previous, tag) for previous, tag in zip(before, sentence.known_tags)]
 
 
 def _breaks(split: Split, scheme: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (place, tag before, tag) wherever the tags of a sentence break a scheme."""
+    """Yield (place, tag before, tag) wherever the tags of a sentence violate a scheme."""
     for sentence in split.sentences:
         previous = "O"
-        for word, tag in enumerate([*sentence.tags, "O"]):
+        for word, tag in enumerate([*sentence.known_tags, "O"]):
             same = previous != "O" and tag != "O" and previous[2:] == tag[2:]
             if scheme == "BIOES":
-                goes_on = tag[0] in "IEL"
-                wrong = (previous[0] in "BI") != goes_on or (goes_on and not same)
+                continues = tag[0] in "IEL"
+                wrong = (previous[0] in "BI") != continues or (continues and not same)
             else:
                 wrong = tag[0] == ("I" if scheme == "BIO" else "B") and not same
             if wrong:
-                at_end = word == len(sentence.tags)
+                at_end = word == len(sentence.known_tags)
                 yield sentence.place(word - at_end), previous, "the end of the sentence" if at_end else tag
             previous = tag
 
@@ -194,8 +202,8 @@ def _breaks(split: Split, scheme: str) -> Iterator[tuple[str, str, str]]:
 def _bio(previous: str, tag: str) -> str:
     if tag == "O":
         return tag
-    goes_on = tag[0] in "IEL" and previous[0] in "BI" and previous[2:] == tag[2:]
-    return ("I" if goes_on else "B") + tag[1:]
+    continues = tag[0] in "IEL" and previous[0] in "BI" and previous[2:] == tag[2:]
+    return ("I" if continues else "B") + tag[1:]
 
 
 # --- to the model ----------------------------------------------------------------------------------------
@@ -203,10 +211,10 @@ def _bio(previous: str, tag: str) -> str:
 
 @dataclass
 class Rows:
-    """R rows for the model, each [CLS] part of a document [SEP].
+    """Rows for the model, each consisting of [CLS], a part of a document, and [SEP].
 
     Attributes:
-        input_ids: R arrays.
+        input_ids: one array of ids for every row.
         words: for every row the numbers, within the split, of the words that it predicts. Every word of the split is
             predicted in exactly one row.
         positions: for every row the positions of the first pieces of these words.
@@ -219,12 +227,11 @@ class Rows:
     unknown_words: int
 
     def features(self, split: Split, labels: tuple[str, ...], pad_token_id: int) -> Features:
-        """The model's inputs; if the split has tags, also labels, which are -100 for tags that are not in
-        ``labels``."""
+        """The model's inputs and, if the split has tags, labels, which are -100 for tags that ``labels`` lacks."""
         columns = {"input_ids": self.input_ids, "token_type_ids": [np.zeros_like(row) for row in self.input_ids]}
         if split.tagged:
-            number = {label: n for n, label in enumerate(labels)}
-            tags = np.array([number.get(tag, IGNORED) for sentence in split.sentences for tag in sentence.tags])
+            numbers = {label: number for number, label in enumerate(labels)}
+            tags = np.array([numbers.get(tag, IGNORED) for sentence in split.sentences for tag in sentence.known_tags])
             columns["labels"] = [np.full_like(row, IGNORED) for row in self.input_ids]
             for row, words, positions in zip(columns["labels"], self.words, self.positions):
                 row[positions] = tags[words]
@@ -232,7 +239,7 @@ class Rows:
 
 
 def tokenized(
-    data: Any, tokenizer: PreTrainedTokenizerBase, args: NerArguments
+    data: "Data", tokenizer: PreTrainedTokenizerBase, args: NerArguments
 ) -> tuple[dict[str, Rows], dict[str, Features]]:
     """The rows of every split, and the model's inputs made from them."""
     rows = {name: build_rows(part, tokenizer, args.max_seq_length, args.context) for name, part in data.splits.items()}
@@ -247,7 +254,7 @@ def remarks(rows: dict[str, Rows], tokenizer: PreTrainedTokenizerBase) -> str:
     text = ""
     for split, part in rows.items():
         if part.unknown_words:
-            text += f"\n{split}: the tokenizer drops {part.unknown_words} words, which are {tokenizer.unk_token} to it"
+            text += f"\n{split}: the tokenizer drops {part.unknown_words} words; {tokenizer.unk_token} replaces them"
     if tokenizer.tokenize("A") == tokenizer.tokenize("a"):
         text += "\nthis tokenizer lower-cases; names are found better with a cased model"
     return text
@@ -258,28 +265,30 @@ def build_rows(
 ) -> Rows:
     """Tokenise word by word and cut documents into rows; with ``context="sentence"``, cut sentences instead.
 
-    A sentence that is longer than a row is read in parts of up to half a row, each with the context around it.
+    A sentence that is longer than a row is split into parts of up to half a row, each with the context around it.
+    Raises ValueError if ``max_seq_length`` is below 4.
     """
     room = max_seq_length - 2
     if room < 2:
         raise ValueError(f"--max_seq_length {max_seq_length} leaves no room for words; give 4 or more")
     pieces = _pieces(split, tokenizer)
     unknown = sum(not pieces[word] for sentence in split.sentences for word in sentence.words)
-    ends = ([tokenizer.cls_token_id], [tokenizer.sep_token_id])
+    cls, sep = [tokenizer.cls_token_id], [tokenizer.sep_token_id]
     rows = Rows([], [], [], unknown)
-    groups = groupby(split.sentences, lambda s: s.document) if context == "document" else enumerate(split.sentences)
+    groups = [[sentence] for sentence in split.sentences]
+    if context == "document":
+        groups = [list(group) for _, group in groupby(split.sentences, lambda sentence: sentence.document)]
     done = 0
-    for _, group in groups:
-        sentences = list(group) if context == "document" else [group]
+    for sentences in groups:
         ids = [pieces[word] or [tokenizer.unk_token_id] for sentence in sentences for word in sentence.words]
-        starts = np.cumsum([0, *map(len, ids)])  # of every word, and the end
+        starts = np.cumsum([0, *map(len, ids)])  # the position of the first piece of every word, and the end
         flat = np.array([piece for word in ids for piece in word], dtype=np.int64)
-        parts = list(_parts(np.cumsum([0, *(len(s.words) for s in sentences)]), starts, room))
+        parts = list(_parts(np.cumsum([0, *(len(sentence.words) for sentence in sentences)]), starts, room))
         # A single word that is longer than a row is cut after the pieces that fit.
-        spans = [(starts[a], min(starts[b], starts[a] + room)) for a, b in parts]
+        spans = [(starts[begin], min(starts[end], starts[begin] + room)) for begin, end in parts]
         for first, numbers in rows_around(spans, len(flat), room).items():
             words = np.concatenate([np.arange(*parts[number]) for number in numbers])
-            rows.input_ids.append(np.concatenate([ends[0], flat[first : first + room], ends[1]]))
+            rows.input_ids.append(np.concatenate([cls, flat[first : first + room], sep]))
             rows.words.append(done + words)
             rows.positions.append(starts[words] - first + 1)
         done += len(ids)
@@ -289,7 +298,7 @@ def build_rows(
 def _pieces(split: Split, tokenizer: PreTrainedTokenizerBase, chunk: int = 10_000) -> dict[str, list[int]]:
     """The pieces of every distinct word. A "[SEP]" in the text is five ordinary characters."""
     words = list(dict.fromkeys(word for sentence in split.sentences for word in sentence.words))
-    found = {}
+    found: dict[str, list[int]] = {}
     for begin in range(0, len(words), chunk):
         part = words[begin : begin + chunk]
         coded = tokenizer(part, add_special_tokens=False, split_special_tokens=True, verbose=False)
@@ -298,8 +307,7 @@ def _pieces(split: Split, tokenizer: PreTrainedTokenizerBase, chunk: int = 10_00
 
 
 def _parts(sentences: np.ndarray, starts: np.ndarray, room: int) -> Iterator[tuple[int, int]]:
-    """Yield the first word, and the one after the last, of every sentence, or of its parts if it is longer than a
-    row."""
+    """Yield the first word and the one after the last of every sentence, or of its parts if it is longer than a row."""
     for begin, end in pairwise(sentences):
         most = room if starts[end] - starts[begin] <= room else room // 2
         while begin < end:
@@ -324,7 +332,7 @@ def find_tags(split: Split, rows: Rows, logits: list[np.ndarray], labels: tuple[
 
 def score(split: Split, predicted: list[list[str]]) -> dict[str, float]:
     """``precision``, ``recall``, ``f1``, ``accuracy``, and the first three by type: ``LOC_f1``."""
-    values = span_scores(predicted, [sentence.tags for sentence in split.sentences])
+    values = span_scores(predicted, [sentence.known_tags for sentence in split.sentences])
     by_type = values.pop("types")
     return values | {f"{kind}_{name}": rate for kind, rates in by_type.items() for name, rate in rates.items()}
 
@@ -332,7 +340,8 @@ def score(split: Split, predicted: list[list[str]]) -> dict[str, float]:
 def write_predictions(path: Path, split: Split, predicted: list[list[str]]) -> None:
     """Write one word per line with its tag, if there is one, and the predicted tag, separated by tabs.
 
-    ``conlleval -d '\\t'`` can read the file."""
+    ``conlleval -d '\\t'`` can read the file.
+    """
     with open(path, "w", encoding="utf-8") as file:
         for sentence, tags in zip(split.sentences, predicted, strict=True):
             columns = [sentence.words, sentence.tags, tags] if split.tagged else [sentence.words, tags]

@@ -2,8 +2,10 @@
 
 Shapes: B batch, L length, H hidden size of BERT, N its layers, C classes.
 
-This file is copied into saved models, which `trust_remote_code=True` then opens; it imports nothing of the project.
+This file is copied into saved models, which open with `trust_remote_code=True`. It imports nothing of the project.
 """
+
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +13,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import BertConfig, BertModel, PreTrainedModel, initialization
 from transformers.modeling_outputs import TokenClassifierOutput
 
-LAYERS = {  # name: layers of [embeddings, 1, ..., N]; those of a "sum" are added with weights, others concatenated
+LAYERS = {  # name: which of [embeddings, 1, ..., N]; a "sum" adds them up with weights, others are concatenated
     "embeddings": slice(0, 1),
     "second_to_last": slice(-2, -1),
     "last": slice(-1, None),
@@ -24,12 +26,15 @@ LAYERS = {  # name: layers of [embeddings, 1, ..., N]; those of a "sum" are adde
 class BertFeatureTagger(PreTrainedModel):
     """A two-layer BiLSTM and a classifier over layers of a BERT without gradients and dropout: logits (B, L, C).
 
-    ``config.feature_based``, a name in LAYERS, chooses the layers. The weights of a weighted sum are learnt; they are
-    a softmax that starts as the mean. ``config.lstm_size`` is the number of the LSTM's units in each direction. Call
-    ``freeze`` before training, because the parameters made by ``from_pretrained`` have gradients.
+    ``config.feature_based``, a key of LAYERS, chooses the layers. The weights of a weighted sum are learnt: they are
+    the softmax of parameters that are 0 at first, which gives the mean. ``config.lstm_size`` is the number of units of
+    the LSTM in each direction. Call ``freeze`` before training, because ``from_pretrained`` makes trainable parameters.
 
     Args:
         encoder_class: the class of BERT, with the interface of transformers' BertModel.
+
+    Raises:
+        ValueError: ``config.feature_based`` is not in LAYERS, or it needs more layers than the model has.
     """
 
     config_class = BertConfig
@@ -44,20 +49,19 @@ class BertFeatureTagger(PreTrainedModel):
         count = len(range(config.num_hidden_layers + 1)[LAYERS[config.feature_based]])
         if "four" in config.feature_based and config.num_hidden_layers < 4:
             raise ValueError(f"{config.feature_based} needs 4 layers; the model has {config.num_hidden_layers}")
-        self.num_labels = config.num_labels
+        self.num_labels = cast("int", config.num_labels)  # transformers declares that it may be None
         self.bert = encoder_class(config, add_pooling_layer=False)
         self.weights = nn.Parameter(torch.zeros(count)) if "sum" in config.feature_based else None
         size = config.hidden_size * (count if "concat" in config.feature_based else 1)
         dropout = config.hidden_dropout_prob
         self.lstm = nn.LSTM(size, config.lstm_size, 2, batch_first=True, dropout=dropout, bidirectional=True)
         self.dropout = nn.Dropout(dropout)
-        self.classifier = nn.Linear(2 * config.lstm_size, config.num_labels)
+        self.classifier = nn.Linear(2 * config.lstm_size, self.num_labels)
         self.post_init()
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Initialise the LSTM as torch does, because transformers has no rule for it; the rest is left to
-        transformers."""
+        """Initialise the LSTM as torch does, because transformers has no rule for it."""
         super()._init_weights(module)
         if isinstance(module, nn.LSTM):
             bound = module.hidden_size**-0.5
@@ -66,12 +70,12 @@ class BertFeatureTagger(PreTrainedModel):
         elif isinstance(module, BertFeatureTagger) and module.weights is not None:
             initialization.zeros_(module.weights)
 
-    def freeze(self):
+    def freeze(self) -> Self:
         """Exclude BERT from the training; returns self."""
         self.bert.requires_grad_(False)
         return self
 
-    def train(self, mode: bool = True):
+    def train(self, mode: bool = True) -> Self:
         """Switch the training mode of everything but BERT, whose features must be the same in every epoch."""
         super().train(mode)
         self.bert.eval()
@@ -84,9 +88,9 @@ class BertFeatureTagger(PreTrainedModel):
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
         num_items_in_batch: int | Tensor | None = None,
-        **kwargs,
+        **kwargs: Any,
     ) -> TokenClassifierOutput:
-        """Logits and loss; padding must be on the right, and labels (B, L) are class ids or -100.
+        """Logits (B, L, C) and loss; padding must be on the right, and labels (B, L) are class ids or -100.
 
         The loss is the sum over labelled tokens, divided by ``num_items_in_batch`` or, by default, by their number.
         """

@@ -1,15 +1,15 @@
-"""Find one answer per question, with its n best alternatives, from the start and end logits of all windows.
+"""Find one answer for every question, and its n best spans, from the start and end logits of all windows.
 
 A span (window, first token, last token) lies inside the context part of a window, is at most max_answer_length tokens
 long, and its first token has its maximum context in that window. Its score is start logit + end logit. The search
-covers ALL such spans; Google's ``write_predictions`` considers only the n_best_size best starts and ends of each
-window. These may not form any valid pair, and then it makes up the answer "empty".
+covers ALL such spans. Google's ``write_predictions`` considers only the n_best_size best starts and ends of each
+window; if these form no valid pair, it invents the answer "empty".
 
 SQuAD 2.0: the null score is the smallest start + end logit of the [CLS] over the windows; the null odds are the
 null score minus the score of the best span. If they are above the threshold, the answer is the empty string.
 
 A question without any span (its context has no tokens) gets the empty string and, in version 1.1, an empty n-best
-list: no answer is made up.
+list.
 """
 
 import json
@@ -40,9 +40,9 @@ class Answers:
     Attributes:
         predictions: the answer; in version 2 empty where the null odds are above the threshold.
         spans: the text of the best span, regardless of the threshold; empty if there is no span.
-        nbest: entries with text, probability (softmax over the entries), start_logit, end_logit, and start and
-            end, the characters of the span in the context; best first. In version 2, one of the entries has the text
-            "".
+        nbest: entries with text, probability (softmax over the entries), start_logit, end_logit, start and end (the
+            first character of the span in the context and the one after its last); best first. In version 2, one of
+            the entries has the text "".
         null_odds: version 2 only; the answer is empty where they are above ``threshold``.
     """
 
@@ -74,8 +74,11 @@ class Answers:
         return results | {"null_score_diff_threshold": best}
 
     def write(self, folder: str | Path) -> None:
-        """Write predictions.json and nbest_predictions.json; in version 2 also null_odds.json and
-        span_predictions.json, the answers from before the threshold, which the official search for it needs."""
+        """Write predictions.json and nbest_predictions.json, and in version 2 two more files.
+
+        These are null_odds.json and span_predictions.json, the answers before the threshold is applied, which the
+        official search for a threshold needs.
+        """
         files = {"predictions": self.predictions, "nbest_predictions": self.nbest}
         if self.null_odds:
             files |= {"null_odds": self.null_odds, "span_predictions": self.spans}
@@ -101,11 +104,11 @@ def find_answers(
         windows: the result of ``build_windows`` for these questions.
         start_logits, end_logits: for every window one number per token; numbers for padding after them are ignored.
         max_answer_length: in tokens.
-        realign: (token ids of the span, context, first character, character after the last) -> answer text;
-            ``slice_of_context`` (the default) or a ``GoogleRealign``.
+        realign: returns the text of an answer from the token ids of the span, the context, the first character and the
+            one after the last; ``slice_of_context`` (the default) or a ``GoogleRealign``.
 
     Raises:
-        ValueError: the logits do not fit the windows or are not finite.
+        ValueError: the logits do not fit the windows or are not finite, or a limit is below 1.
     """
     _check_logits(windows, start_logits, end_logits)
     if n_best_size < 1 or max_answer_length < 1:
@@ -113,8 +116,8 @@ def find_answers(
     realign = realign or slice_of_context
     bounds = np.searchsorted(windows.question, np.arange(len(questions) + 1))
     answers = Answers(threshold=null_score_diff_threshold)
-    for i, question in enumerate(questions):
-        rows = range(bounds[i], bounds[i + 1])
+    for question, first, after in zip(questions, bounds[:-1], bounds[1:]):
+        rows = range(first, after)
         entries = _best_spans(
             question, windows, rows, start_logits, end_logits, n_best_size, max_answer_length, realign
         )
@@ -136,12 +139,12 @@ def _check_logits(windows: Windows, *logits: Sequence[np.ndarray]) -> None:
     for name, rows in zip(("start", "end"), logits):
         if len(rows) != len(windows):
             raise ValueError(f"expected {name} logits of {len(windows)} windows, got {len(rows)}")
-        for w, (row, ids) in enumerate(zip(rows, windows.input_ids)):
+        for window, (row, ids) in enumerate(zip(rows, windows.input_ids)):
             if len(row) < len(ids):
-                raise ValueError(f"window {w} has {len(ids)} tokens but {len(row)} {name} logits")
+                raise ValueError(f"window {window} has {len(ids)} tokens but {len(row)} {name} logits")
             if not np.isfinite(row[: len(ids)]).all():
                 raise ValueError(
-                    f"window {w} has {name} logits that are not finite: training diverged; lower --learning_rate"
+                    f"window {window} has {name} logits that are not finite: training diverged; lower --learning_rate"
                 )
 
 
@@ -150,7 +153,7 @@ def _score(entry: dict) -> float:
 
 
 def _null_entry(rows: range, start_logits: Sequence[np.ndarray], end_logits: Sequence[np.ndarray]) -> dict:
-    row = min(rows, key=lambda w: float(start_logits[w][0]) + float(end_logits[w][0]))
+    row = min(rows, key=lambda window: float(start_logits[window][0]) + float(end_logits[window][0]))
     start, end = float(start_logits[row][0]), float(end_logits[row][0])
     return {"text": "", "start_logit": start, "end_logit": end, "start": 0, "end": 0}
 
@@ -161,7 +164,7 @@ def _with_probabilities(entries: list[dict]) -> list[dict]:
     scores = np.array([_score(entry) for entry in entries])
     shares = np.exp(scores - scores.max())
     shares /= shares.sum()
-    return [{"text": e.pop("text"), "probability": float(p), **e} for e, p in zip(entries, shares)]
+    return [{"text": entry.pop("text"), "probability": float(share), **entry} for entry, share in zip(entries, shares)]
 
 
 def _best_spans(
@@ -175,24 +178,25 @@ def _best_spans(
     realign: Realign,
 ) -> list[dict]:
     """The n best spans with different texts, best first; equal scores are ordered by window, start and end."""
-    # The question-answering pipeline of `modeling_bert_repro` searches in the same way, and `tests/test_qa_pipeline.py`
-    # compares the two. They cannot share code: the file of the pipeline is copied into saved folders, so it imports
-    # nothing of `training`; and `training` imports nothing of the network, which transformers' classes may replace.
+    # The question-answering pipeline of `modeling_bert_repro` searches in the same way, and
+    # `tests/modeling_bert_repro/test_qa_pipeline.py` compares the two. Neither imports the other: the file of the
+    # pipeline is copied into saved folders, which open without `training`; and `training` must work when transformers'
+    # classes replace those of `modeling_bert_repro`.
     scores = _span_scores(windows, rows, start_logits, end_logits, max_answer_length)
     spans = windows.offsets[windows.question[rows[0]]]
     found: dict[str, dict] = {}
     for place in _descending(scores.ravel(), n_best_size):
-        row, first, length = np.unravel_index(place, scores.shape)
-        w, last = rows[row], first + length
-        token = windows.first_token[w] + first
+        row, first, length = np.unravel_index(place, scores.shape)  # length counts the tokens after the first
+        window = rows[row]
+        token = windows.first_token[window] + first
         begin, end = int(spans[token, 0]), _with_accents(question.context, int(spans[token + length, 1]))
-        at = windows.context_begin[w] + first
-        text = realign(windows.input_ids[w][at : at + length + 1], question.context, begin, end)
+        at = windows.context_begin[window] + first
+        text = realign(windows.input_ids[window][at : at + length + 1], question.context, begin, end)
         if text and text not in found:
             found[text] = {
                 "text": text,
-                "start_logit": float(start_logits[w][at]),
-                "end_logit": float(end_logits[w][windows.context_begin[w] + last]),
+                "start_logit": float(start_logits[window][at]),
+                "end_logit": float(end_logits[window][at + length]),
                 "start": begin,
                 "end": end,
             }
@@ -208,27 +212,26 @@ def _span_scores(
     end_logits: Sequence[np.ndarray],
     max_answer_length: int,
 ) -> np.ndarray:
-    """The scores of one question's spans, (windows, first token in the context, length - 1); -inf where there is no
-    span."""
+    """The scores of one question's spans, (windows, first token in the window's context, length - 1); -inf for none."""
     size = int(windows.num_tokens[rows].max())
     starts = np.full((len(rows), size), -np.inf)
     ends = np.full((len(rows), size + max_answer_length - 1), -np.inf)
     counted = max_context(windows.first_token[rows], windows.num_tokens[rows])
-    for i, w in enumerate(rows):
-        part = slice(windows.context_begin[w], windows.context_begin[w] + windows.num_tokens[w])
-        starts[i, : windows.num_tokens[w]] = np.where(counted[i], start_logits[w][part], -np.inf)
-        ends[i, : windows.num_tokens[w]] = end_logits[w][part]
+    for row, window in enumerate(rows):
+        begin, count = windows.context_begin[window], windows.num_tokens[window]
+        starts[row, :count] = np.where(counted[row], start_logits[window][begin : begin + count], -np.inf)
+        ends[row, :count] = end_logits[window][begin : begin + count]
     if size == 0:
         return np.empty((len(rows), 0, max_answer_length))
     return starts[:, :, None] + np.lib.stride_tricks.sliding_window_view(ends, max_answer_length, axis=1)
 
 
 def _descending(scores: np.ndarray, wanted: int) -> Iterator[int]:
-    """Yield the indices of the finite scores, highest first, equal scores in order; sorts no more than is consumed."""
+    """Yield the indices of the finite scores, highest first and equal scores in order; sort only what is consumed."""
     done = np.inf
     left = int(np.isfinite(scores).sum())
     while left > 0:
-        # The caller drops spans with a text seen before, so take four times as many, then sixteen times, and so on.
+        # The caller drops spans with a text that it has seen, so four times as many are taken, then sixteen times, ...
         wanted = min(4 * wanted, left)
         below = np.where(scores < done, scores, -np.inf)
         bound = np.partition(below, -wanted)[-wanted]
@@ -259,10 +262,10 @@ def aligner(name: str, tokenizer: PreTrainedTokenizerBase) -> Realign:
 
 
 class GoogleRealign:
-    """Google's ``get_final_text``: find the span's tokens in its white-space words and align letter by letter.
+    """Google's ``get_final_text``: find the tokens of a span in its white-space words, and align letter by letter.
 
-    If the two cannot be aligned, the answer consists of the whole words. It needs a fast BERT tokenizer, whose
-    normaliser and pre-tokeniser correspond to the BasicTokenizer of the original.
+    If the two cannot be aligned, the answer consists of the whole words. The tokenizer must be a fast BERT tokenizer,
+    whose normaliser and pre-tokeniser correspond to Google's BasicTokenizer.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase):
@@ -289,13 +292,16 @@ class GoogleRealign:
 
 
 def get_final_text(predicted: str, words: str, tokenized: str) -> str:
-    """The part of ``words`` (original text) that became ``predicted``, part of ``tokenized`` (normalised)."""
+    """The part of the text ``words`` from which ``predicted``, a part of the normalised text ``tokenized``, was made.
+
+    Returns ``words`` if the texts cannot be aligned (Google's function of this name).
+    """
     begin = tokenized.find(predicted)
     if begin < 0:
         return words
-    places = [i for i, char in enumerate(words) if char != " "]
-    letters = [i for i, char in enumerate(tokenized) if char != " "]
+    places = [place for place, char in enumerate(words) if char != " "]
+    letters = [place for place, char in enumerate(tokenized) if char != " "]
     if len(places) != len(letters):
         return words
-    number = {place: n for n, place in enumerate(letters)}
+    number = {place: letter for letter, place in enumerate(letters)}
     return words[places[number[begin]] : places[number[begin + len(predicted) - 1]] + 1]

@@ -12,9 +12,13 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tokenization.packed_files import read_text
 from training.tasks.squad.threshold import apply_threshold, find_best_threshold
+
+if TYPE_CHECKING:  # machines that only train may lack this package
+    import evaluate
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -54,12 +58,12 @@ def score(
     null_odds: Mapping[str, float] | None = None,
     threshold: float | None = None,
 ) -> dict[str, float]:
-    """The numbers of the official script, in percent, under its names.
+    """The scores of the official script, in per cent, under its names.
 
     Args:
         gold: the answers of every question; in version 2 an unanswerable question has none.
-        predictions: one answer per question. With ``null_odds``, give the answers from before any threshold:
-            ``threshold`` empties answers, and the search for the best threshold can only empty and not restore them.
+        predictions: one answer per question. With ``null_odds``, give the answers before any threshold is applied:
+            ``threshold`` empties answers, and the search for the best threshold cannot restore them.
         null_odds: version 2: larger for questions that are more likely to have no answer.
         threshold: version 2: predictions whose null odds are above it count as empty.
 
@@ -96,10 +100,10 @@ def _check_ids(gold: Mapping, given: Mapping, what: str, need_all: bool) -> None
             "give one for every question id of the data"
         )
     if missing:
-        print(f"warning: {len(missing)} questions without a prediction score 0, as officially", file=sys.stderr)
+        print(f"warning: {len(missing)} questions have no prediction and score 0, as officially", file=sys.stderr)
     others = len(given) - (len(gold) - len(missing))
     if others:
-        print(f"warning: {others} {what} are of questions that the data does not have: ignored", file=sys.stderr)
+        print(f"warning: {others} {what} for questions that the data does not have are ignored", file=sys.stderr)
 
 
 def _score_v1(gold: Mapping[str, Sequence[str]], predictions: Mapping[str, str]) -> dict[str, float]:
@@ -129,7 +133,7 @@ def _score_v2(
     for prefix, wanted in (("HasAns", True), ("NoAns", False)):
         ids = [id_ for id_ in gold if has_answer[id_] is wanted]
         if ids:
-            result |= {f"{prefix}_{name}": x for name, x in _averages(exact_now, f1_now, ids).items()}
+            result |= {f"{prefix}_{name}": value for name, value in _averages(exact_now, f1_now, ids).items()}
     if null_odds is not None:
         for name, scores in (("exact", exact), ("f1", f1)):
             best, at = find_best_threshold(predictions, scores, null_odds, has_answer)
@@ -140,8 +144,10 @@ def _score_v2(
 def score_of(name: str, gold: Sequence[str], prediction: str) -> float:
     """ "exact" or "f1" of one answer by the rules of version 2, from 0 to 1; ``gold`` is empty if there is none."""
     measure = exact_match if name == "exact" else f1_v2
-    # Gold answers that are empty after normalisation are skipped; if none is left, "" is right, as officially.
-    return max(measure(prediction, answer) for answer in [a for a in gold if normalize_answer(a)] or [""])
+    # As in the official script, gold answers that are empty after normalisation are skipped; if none is left, "" is
+    # right.
+    answers = [answer for answer in gold if normalize_answer(answer)] or [""]
+    return max(measure(prediction, answer) for answer in answers)
 
 
 def _averages(exact: Mapping[str, float], f1: Mapping[str, float], ids: Sequence[str]) -> dict[str, float]:
@@ -176,13 +182,13 @@ def _read_object(path: str | Path, kinds: tuple[type, ...], what: str) -> dict:
     return content
 
 
-def squad_metric(version_2_with_negative: bool = False):
-    """An ``evaluate.Metric`` that works offline, called like ``evaluate.load("squad")`` and "squad_v2".
+def squad_metric(version_2_with_negative: bool = False) -> "evaluate.Metric":
+    """An ``evaluate.Metric`` that works offline and is called like ``evaluate.load("squad")`` and "squad_v2".
 
     ``compute(predictions=[{"id", "prediction_text"[, "no_answer_probability"]}], references=[{"id", "answers":
-    {"text": [...], "answer_start": [...]}}])``; version 2 takes ``no_answer_threshold`` (1.0).
+    {"text": [...], "answer_start": [...]}}])``; version 2 also accepts ``no_answer_threshold`` (default 1.0).
     """
-    import datasets  # imported here, because machines that only train may lack these two packages
+    import datasets  # imported here because machines that only train may lack these two packages
     import evaluate
 
     prediction = {"id": datasets.Value("string"), "prediction_text": datasets.Value("string")}
@@ -192,7 +198,9 @@ def squad_metric(version_2_with_negative: bool = False):
     columns = {"predictions": prediction, "references": {"id": datasets.Value("string"), "answers": answers}}
 
     class SquadMetric(evaluate.Metric):
-        def _info(self):
+        """The scores of `score` for lists of predictions and references."""
+
+        def _info(self) -> evaluate.MetricInfo:
             return evaluate.MetricInfo(
                 description=__doc__,
                 citation="Rajpurkar et al., 2016 and 2018",
@@ -200,7 +208,9 @@ def squad_metric(version_2_with_negative: bool = False):
                 features=datasets.Features(columns),
             )
 
-        def _compute(self, predictions, references, no_answer_threshold: float = 1.0):
+        def _compute(
+            self, predictions: list[dict], references: list[dict], no_answer_threshold: float = 1.0
+        ) -> dict[str, float]:
             gold = {row["id"]: row["answers"]["text"] for row in references}
             texts = {row["id"]: row["prediction_text"] for row in predictions}
             if not version_2_with_negative:

@@ -1,8 +1,8 @@
 """One self-contained HTML page about the answers of a run. It needs no network and no server; all texts are escaped.
 
-It shows the scores, for SQuAD 2.0 the scores over all thresholds, the kinds of errors, and questions to browse, each
-with the gold answers and the n-best spans marked in its context. The page stays small for any amount of data: it
-contains the first PER_KIND questions of every kind, and of a long context only the parts around the marks.
+It shows the scores, for SQuAD 2.0 also over all thresholds, the kinds of errors, and questions to browse, with the gold
+answers and the n-best spans marked in their contexts. The page stays small for any amount of data: it contains the
+first PER_KIND questions of every kind and, of long contexts, only the parts around the marks.
 """
 
 import html
@@ -19,9 +19,9 @@ from training.tasks.squad.squad_data import Question, Windows, max_context
 KINDS = {
     "correct": "an exact match",
     "boundary": "overlaps a gold answer, but starts or ends elsewhere",
-    "wrong null": "an answer where there is none, or none where there is one",
-    "missed window": "from a window of the context that holds no gold answer whole",
-    "other": "elsewhere in a window that holds a gold answer",
+    "wrong null": "an answer to a question that has none, or no answer to one that has some",
+    "missed window": "from a window that does not contain a whole gold answer",
+    "other": "elsewhere in a window that contains a gold answer",
 }
 PER_KIND = 60
 NBEST = 5
@@ -68,8 +68,7 @@ def write_page(
     path.write_text(
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width">\n'
-        # Only scripts and styles of this file are allowed, so that nothing in the data can make the browser fetch
-        # anything.
+        # Only the scripts and styles of this file are allowed: nothing in the data can make the browser fetch anything.
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
         "script-src 'unsafe-inline'\">\n"
         f"<title>Answers of {name}</title>\n<style>{STYLE}</style></head>\n<body><h1>Answers of {name}</h1>\n"
@@ -80,9 +79,13 @@ def write_page(
 
 
 def error_kinds(questions: Sequence[Question], windows: Windows, answers: Answers) -> list[str]:
-    """For every question the first key of ``KINDS`` that applies, in the order correct, wrong null, boundary, ..."""
+    """The kind of every question's answer, a key of ``KINDS``.
+
+    They are tried in the order correct, wrong null, boundary, missed window, other.
+    """
     bounds = np.searchsorted(windows.question, np.arange(len(questions) + 1))
-    return [_kind(question, windows, range(bounds[i], bounds[i + 1]), answers) for i, question in enumerate(questions)]
+    rows = [range(first, after) for first, after in itertools.pairwise(bounds)]
+    return [_kind(question, windows, of_question, answers) for question, of_question in zip(questions, rows)]
 
 
 def _kind(question: Question, windows: Windows, rows: range, answers: Answers) -> str:
@@ -104,14 +107,15 @@ def _kind(question: Question, windows: Windows, rows: range, answers: Answers) -
 
 
 def _window_of(windows: Windows, rows: range, character: int) -> tuple[int, int]:
-    """The first character of the window in which the token at ``character`` has its max context, and the one after the
-    last."""
+    """The window in which the token at ``character`` has its largest context: its first character and the one after
+    its last.
+    """
     spans = windows.offsets[windows.question[rows[0]]]
     token = int(np.searchsorted(spans[:, 0], character))
-    first, count = windows.first_token[rows], windows.num_tokens[rows]
-    for w, counted in enumerate(max_context(first, count)):
-        if 0 <= token - first[w] < count[w] and counted[token - first[w]]:
-            return int(spans[first[w], 0]), int(spans[first[w] + count[w] - 1, 1])
+    firsts, counts = windows.first_token[rows], windows.num_tokens[rows]
+    for first, count, counted in zip(firsts, counts, max_context(firsts, counts)):
+        if 0 <= token - first < count and counted[token - first]:
+            return int(spans[first, 0]), int(spans[first + count - 1, 1])
     raise AssertionError(f"no window has the token at character {character}")
 
 
@@ -143,7 +147,7 @@ def _kind_table(kinds: list[str]) -> str:
 
 
 def threshold_curve(questions: Sequence[Question], answers: Answers, best: float) -> str:
-    """An SVG of exact match and F1 over the threshold on the null odds; marks show the one in use and ``best``."""
+    """An SVG of exact match and F1 over the threshold; two marks show the threshold in use and ``best``."""
     thresholds, lines = threshold_scores(questions, answers)
     shown = thresholds[np.abs(thresholds) < 1e6]  # a context without tokens has odds near infinity
     low, high = min(0.0, shown.min(initial=0.0)), max(0.0, shown.max(initial=0.0))
@@ -153,8 +157,10 @@ def threshold_curve(questions: Sequence[Question], answers: Answers, best: float
 
 
 def threshold_scores(questions: Sequence[Question], answers: Answers) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The null odds in rising order (Q,), and by name the scores (Q + 1,): first without any answer, then with the
-    answers of the questions up to each of these null odds."""
+    """The null odds of Q questions in rising order (Q,), and by name the scores in per cent (Q + 1,).
+
+    The first score is that of no answers at all, the others are those with the answers up to each of the null odds.
+    """
     ids = [question.id for question in questions]
     gold = {question.id: [text for text, _ in question.answers] for question in questions}
     odds = np.array([answers.null_odds[id_] for id_ in ids])
@@ -188,10 +194,10 @@ def _svg(thresholds: np.ndarray, lines: dict, low: float, high: float, marks: di
         parts.append(f'<text x="{x(value) + 4:.1f}" y="{height - bottom - 8 - 14 * number}">{name}</text>')
     steps = np.unique(np.linspace(0, len(thresholds) - 1, min(len(thresholds), CURVE_POINTS)).round().astype(int))
     for number, (name, scores) in enumerate(lines.items()):
-        points = " ".join(f"{x(thresholds[i]):.1f},{y(scores[i]):.1f}" for i in steps)
+        points = " ".join(f"{x(thresholds[step]):.1f},{y(scores[step]):.1f}" for step in steps)
         parts.append(f'<polyline points="{points}" fill="none" stroke="{COLOURS[name]}" stroke-width="2"/>')
         parts.append(f'<text x="{left + 8 + 60 * number}" y="24" style="fill:{COLOURS[name]}">{name}</text>')
-    caption = "Scores if questions whose null odds are above the threshold go without an answer. "
+    caption = "Scores if questions whose null odds are above the threshold get no answer. "
     caption += ", ".join(f"{name}: {value:g}" for name, value in marks.items())
     return "<h2>Thresholds</h2>\n" + "\n".join(parts) + f"</svg><p>{caption}.</p>"
 
@@ -237,8 +243,10 @@ def _details(question: Question, answers: Answers, kind: str) -> str:
 
 
 def mark(context: str, spans: Sequence[tuple[int, int, str]]) -> str:
-    """The context as HTML with its spans (begin, end, class) marked, also where they overlap; long text between is
-    cut."""
+    """The context as HTML with its spans (begin, end, class) marked; spans may overlap, and long unmarked text is cut.
+
+    Overlapping parts are in all classes of their spans.
+    """
     edges = sorted({0, len(context), *(edge for begin, end, _ in spans for edge in (begin, end))})
     parts = []
     for begin, end in itertools.pairwise(edges):
@@ -253,7 +261,7 @@ def _text(text: str) -> str:
 
 
 def _shorten(text: str, margin: int) -> str:
-    if len(text) <= 2.5 * margin:  # a shorter text is not worth cutting: the note about the cut would be about as long
+    if len(text) <= 2.5 * margin:  # in a shorter text, the note about the cut would be about as long as what is cut
         return _escape(text)
     cut = len(text) - 2 * margin
     return f'{_escape(text[:margin])}<span class="cut"> … {cut:,} characters … </span>{_escape(text[-margin:])}'

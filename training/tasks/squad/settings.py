@@ -1,6 +1,6 @@
-"""The lengths that a model was fine-tuned and evaluated with, stored in its config so that it is asked with the same.
+"""The lengths that a model was fine-tuned and evaluated with, stored in its config so that later questions use them.
 
-They stand in ``config.question_answering``, beside the no-answer threshold (``threshold.py``); the question-answering
+They are in ``config.question_answering``, beside the no-answer threshold (``threshold.py``). The question-answering
 pipeline of ``modeling_bert_repro`` reads both.
 """
 
@@ -11,7 +11,7 @@ from transformers import PretrainedConfig
 from training.arguments import SquadArguments
 from training.tasks.squad.threshold import store_threshold
 
-DEFAULTS = {  # in tokens, except for n_best_size; those of run_squad.py's flags of the same names
+DEFAULTS = {  # the defaults of run_squad.py's flags; all are in tokens except n_best_size
     "max_seq_length": 384,
     "doc_stride": 128,
     "max_query_length": 64,
@@ -24,14 +24,14 @@ def store_settings(config: PretrainedConfig, args: SquadArguments, results: Mapp
     """Write to ``config`` how its model was evaluated: the lengths and, in version 2, the threshold.
 
     Args:
-        results: of the last evaluation, see ``store_threshold``.
+        results: the results of the last evaluation, see ``store_threshold``.
     """
     config.question_answering = {name: getattr(args, name) for name in DEFAULTS}
     store_threshold(config, args.version_2_with_negative, results)
 
 
 def settings_of(config: PretrainedConfig) -> dict[str, int]:
-    """The settings stored with a model; for other models ``DEFAULTS``, cut down to the positions that they have."""
+    """The settings stored with a model; for other models ``DEFAULTS``, reduced to the positions that they have."""
     longest = min(DEFAULTS["max_seq_length"], config.max_position_embeddings)
     query = min(DEFAULTS["max_query_length"], longest // 4)
     stride = min(DEFAULTS["doc_stride"], max(1, (longest - query - 3) // 2))

@@ -16,8 +16,8 @@ class Data:
     """The questions of a run.
 
     Attributes:
-        name: of the data set or of its first file.
-        questions: by split; without "train" if the model is only evaluated.
+        name: the name of the data set or of its first file.
+        questions: the questions of every split; without "train" if the model is only evaluated.
         facts: the origin of every split, for run.json.
     """
 
@@ -40,13 +40,13 @@ class Data:
         return ["eval_f1", "eval_exact_match", *more], "eval_f1"
 
     def constants(self) -> dict[str, float]:
-        """The results of a model that never answers, in percent."""
+        """The results of a model that never answers, in per cent."""
         questions = self.questions["validation"]
         none = 100 * sum(not question.answers for question in questions) / len(questions)
         return dict.fromkeys(("eval_exact_match", "eval_f1"), none)
 
     def summary(self) -> str:
-        """One line for the user: how many questions there are, and of which data."""
+        """One line for the user: the number of questions in every split, and the name of the data."""
         return ", ".join(f"{count:,} {split} questions" for split, count in self.counts().items()) + f", {self.name}"
 
 
@@ -54,7 +54,7 @@ def load_questions(args: SquadArguments) -> Data:
     """The questions that the flags name; ``--max_train_samples`` and ``--max_eval_samples`` keep the first ones.
 
     Raises:
-        ValueError: flags that contradict each other, or data that break a rule of ``parse_squad``.
+        ValueError: flags contradict each other, or the data violates a rule of ``parse_squad``.
     """
     if args.dataset_name and (args.train_file or args.validation_file):
         raise ValueError("give --train_file and --validation_file, or --dataset_name, not both")
@@ -65,7 +65,7 @@ def load_questions(args: SquadArguments) -> Data:
         files = {split: Path(path) for split, path in zip(SPLITS, (args.train_file, args.validation_file)) if path}
         name = next(iter(files.values())).name
         questions = {split: read_squad(path, negative) for split, path in files.items()}
-        facts = {split: {"file": path.name, "sha256": sha256(path)} for split, path in files.items()}
+        facts: dict[str, dict] = {split: {"file": path.name, "sha256": sha256(path)} for split, path in files.items()}
     elif args.dataset_name:
         name = args.dataset_name
         questions = {split: read_hub(name, args.dataset_config_name, split, negative) for split in SPLITS}
@@ -84,10 +84,10 @@ def read_hub(name: str, config_name: str | None, split: str, version_2_with_nega
     """The questions of a data set on the Hub with SQuAD's columns, such as rajpurkar/squad and squad_v2.
 
     Raises:
-        ValueError: it cannot be loaded (no network, no such name), lacks a column, or breaks a rule of
+        ValueError: it cannot be loaded (no network, no such name), lacks a column, or violates a rule of
             ``parse_squad``.
     """
-    import datasets  # imported here, because it is slow to import and most runs read files
+    import datasets  # imported here because that is slow, and most runs read files
 
     try:
         rows = datasets.load_dataset(name, config_name, split=split)
@@ -103,7 +103,8 @@ def read_hub(name: str, config_name: str | None, split: str, version_2_with_nega
     paragraphs = []
     for row in rows:
         answers = row["answers"]
-        gold = [{"text": t, "answer_start": s} for t, s in zip(answers["text"], answers["answer_start"], strict=True)]
+        places = zip(answers["text"], answers["answer_start"], strict=True)
+        gold = [{"text": text, "answer_start": start} for text, start in places]
         qas = [{"id": row["id"], "question": row["question"], "answers": gold}]
         paragraphs.append({"context": row["context"], "qas": qas})
     document = {"data": [{"title": "", "paragraphs": paragraphs}]}

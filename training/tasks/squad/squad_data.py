@@ -16,11 +16,14 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from tokenization.packed_files import read_text
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ def read_squad(path: str | Path, version_2_with_negative: bool = False) -> list[
     """The questions of a SQuAD JSON file (.json, .json.xz, .json.gz), in file order.
 
     Raises:
-        ValueError: the file cannot be read, or breaks a rule of ``parse_squad``.
+        ValueError: the file cannot be read, or violates a rule of ``parse_squad``.
     """
     try:
         document = json.loads(read_text(path))
@@ -55,12 +58,12 @@ def read_squad(path: str | Path, version_2_with_negative: bool = False) -> list[
             "expected one SQuAD object with a field 'data'"
         ) from error
     except RecursionError as error:
-        raise ValueError(f"{path}: nested too deep to be SQuAD JSON") from error
+        raise ValueError(f"{path}: nested too deeply to be SQuAD JSON") from error
     return parse_squad(document, str(path), version_2_with_negative)
 
 
 def parse_squad(document: object, source: str, version_2_with_negative: bool = False) -> list[Question]:
-    """The questions of a SQuAD object: data -> paragraphs -> context, qas -> id, question, answers.
+    """The questions of a SQuAD object, {data: [{paragraphs: [{context, qas: [{id, question, answers}]}]}]}.
 
     Args:
         source: the name of the document in error messages, usually a file name.
@@ -71,14 +74,14 @@ def parse_squad(document: object, source: str, version_2_with_negative: bool = F
             must agree), or there is no question at all.
     """
     questions, seen = [], set()
-    for a, article in enumerate(_get(document, "data", list, source)):
-        place = f"{source}, article {a}"
+    for article_number, article in enumerate(_get(document, "data", list, source)):
+        place = f"{source}, article {article_number}"
         title = article.get("title", "") if isinstance(article, dict) else ""
-        for p, paragraph in enumerate(_get(article, "paragraphs", list, place)):
-            place = f"{source}, article {a} ({title!r}), paragraph {p}"
+        for number, paragraph in enumerate(_get(article, "paragraphs", list, place)):
+            place = f"{source}, article {article_number} ({title!r}), paragraph {number}"
             context = _get(paragraph, "context", str, place)
-            for q, entry in enumerate(_get(paragraph, "qas", list, place)):
-                id_ = _get(entry, "id", str, f"{place}, question {q}")
+            for position, entry in enumerate(_get(paragraph, "qas", list, place)):
+                id_ = _get(entry, "id", str, f"{place}, question {position}")
                 here = f"{source}, question {id_!r}"
                 if id_ in seen:
                     raise ValueError(f"{here}: this id occurs twice; predictions are stored by id, make it unique")
@@ -92,19 +95,20 @@ def parse_squad(document: object, source: str, version_2_with_negative: bool = F
                 _check(question, entry.get("is_impossible"), here, version_2_with_negative)
                 questions.append(question)
     if not questions:
-        raise ValueError(f"{source}: holds no question")
+        raise ValueError(f"{source}: expected questions, got none")
     return questions
 
 
-def _get(holder: object, key: str, kind: type, place: str):
+def _get(holder: object, key: str, kind: type[Value], place: str) -> Value:
     if not isinstance(holder, dict):
         raise ValueError(f"{place}: expected an object with {key!r}, got {_short(holder)}")
     if key not in holder:
         raise ValueError(f"{place}: lacks {key!r}; it has {sorted(map(str, holder))}")
     # type() instead of isinstance(), because JSON's true is a bool, which is an int in Python
-    if type(holder[key]) is not kind:
-        raise ValueError(f"{place}: {key!r} must be of type {kind.__name__}, got {_short(holder[key])}")
-    return holder[key]
+    value = holder[key]
+    if type(value) is not kind:
+        raise ValueError(f"{place}: {key!r} must be of type {kind.__name__}, got {_short(value)}")
+    return value
 
 
 def _short(value: object) -> str:
@@ -147,18 +151,20 @@ def _check(question: Question, is_impossible: object, here: str, version_2_with_
 
 @dataclass
 class Windows:
-    """W rows for the model, each [CLS] question [SEP] part of the context [SEP], grouped by question.
+    """Rows for the model, each [CLS] question [SEP] part of the context [SEP], grouped by question.
+
+    Shapes: W rows, T tokens of a context.
 
     Attributes:
         input_ids: W arrays of int32.
         token_type_ids: W arrays of int8.
-        question: (W,) index of the question; these never decrease.
+        question: (W,) index of the question, in rising order.
         context_begin: (W,) position in the row of the first context token.
         first_token: (W,) index of that token in the context.
         num_tokens: (W,) number of context tokens in the row.
         start_positions, end_positions: (W,) positions in the row of the answer's first and last token, 0 (the
             [CLS]) in rows that do not contain the whole answer; None unless requested.
-        offsets: for every question the (T, 2) character spans of its context's tokens.
+        offsets: for every question the character spans (T, 2) of its context's tokens.
     """
 
     input_ids: list[np.ndarray]
@@ -176,14 +182,14 @@ class Windows:
 
     def columns(self) -> dict:
         """The model's inputs, for ``training.engine.batches.Features``."""
-        columns = {"input_ids": self.input_ids, "token_type_ids": self.token_type_ids}
+        columns: dict = {"input_ids": self.input_ids, "token_type_ids": self.token_type_ids}
         if self.start_positions is not None:
             columns |= {"start_positions": self.start_positions, "end_positions": self.end_positions}
         return columns
 
 
 def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -> None:
-    """Raise ValueError unless the longest question allowed leaves room for windows without gaps between them."""
+    """Raise ValueError unless there is room for context beside the longest question, and windows leave no gaps."""
     room = max_seq_length - max_query_length - 3
     if room < 1 or max_query_length < 1:
         raise ValueError(
@@ -198,8 +204,8 @@ def check_lengths(max_seq_length: int, doc_stride: int, max_query_length: int) -
 
 
 def window_starts(num_tokens: int, room: int, doc_stride: int) -> range:
-    """The first token of every window of a context (Google's ``doc_spans``); an empty context has one window too."""
-    # In Google's code the stride is the distance between two starts; in Hugging Face tokenizers it is the overlap.
+    """The first token of every window of a context (Google's ``doc_spans``); even an empty context has one window."""
+    # As in Google's code, the stride is the distance between two starts; in Hugging Face tokenizers it is the overlap.
     doc_stride = min(doc_stride, room)
     beyond_first = max(0, num_tokens - room)
     return range(0, -(-beyond_first // doc_stride) * doc_stride + 1, doc_stride)
@@ -208,8 +214,8 @@ def window_starts(num_tokens: int, room: int, doc_stride: int) -> range:
 def max_context(first_token: np.ndarray, num_tokens: np.ndarray) -> list[np.ndarray]:
     """For each window of one context a bool array: which of its tokens have their largest context in this window.
 
-    A token that stands in several windows counts only in the one in which the smaller of its left and right context
-    is largest; of equal windows, in the longer one, then in the earlier one (Google's ``_check_is_max_context``).
+    A token that occurs in several windows counts only in the one in which the smaller of its left and right context is
+    largest; among equal windows, in the longer one, then in the earlier one (Google's ``_check_is_max_context``).
     """
     if len(first_token) == 1:
         return [np.ones(num_tokens[0], dtype=bool)]
@@ -218,7 +224,8 @@ def max_context(first_token: np.ndarray, num_tokens: np.ndarray) -> list[np.ndar
     right = num_tokens[:, None] - 1 - left
     score = np.where((left >= 0) & (right >= 0), np.minimum(left, right) + 0.01 * num_tokens[:, None], -1)
     best = score.argmax(axis=0)
-    return [best[first : first + n] == w for w, (first, n) in enumerate(zip(first_token, num_tokens))]
+    spans = zip(first_token, num_tokens)
+    return [best[first : first + count] == window for window, (first, count) in enumerate(spans)]
 
 
 def build_windows(
@@ -229,11 +236,12 @@ def build_windows(
     max_query_length: int = 64,
     with_answers: bool = False,
 ) -> Windows:
-    """Tokenise and cut into windows like Google's ``convert_examples_to_features``; every question has at least one
-    row.
+    """Tokenise and cut into windows, as Google's ``convert_examples_to_features`` does.
+
+    Every question has at least one row.
 
     Args:
-        tokenizer: a fast tokenizer; the text is never read as markup: a "[SEP]" in it is five ordinary characters.
+        tokenizer: a fast tokenizer; a special token in the text, such as "[SEP]", is read as ordinary characters.
         with_answers: also find the start and end positions of the first gold answer.
 
     Raises:
@@ -244,9 +252,9 @@ def build_windows(
     contexts = list(dict.fromkeys(question.context for question in questions))
     coded = dict(zip(contexts, _encode(tokenizer, contexts)))
     texts = _encode(tokenizer, [question.text for question in questions])
-    cls, sep = (np.array([i], dtype=np.int32) for i in (tokenizer.cls_token_id, tokenizer.sep_token_id))
+    cls, sep = (np.array([token], dtype=np.int32) for token in (tokenizer.cls_token_id, tokenizer.sep_token_id))
     pieces, shape, places, offsets = [], [], [], []
-    for i, (question, (text_ids, _)) in enumerate(zip(questions, texts)):
+    for number, (question, (text_ids, _)) in enumerate(zip(questions, texts)):
         text_ids = text_ids[:max_query_length]
         ids, spans = coded[question.context]
         offsets.append(spans)
@@ -256,9 +264,10 @@ def build_windows(
         for start in window_starts(len(ids), room, doc_stride):
             part = ids[start : start + room]
             pieces += [cls, text_ids, sep, part, sep]
-            shape.append((i, begin, start, len(part)))
-            if answer and start <= answer[0] and answer[1] < start + len(part):
-                places.append((answer[0] - start + begin, answer[1] - start + begin))
+            shape.append((number, begin, start, len(part)))
+            first, last = answer or (-1, -1)
+            if answer and start <= first and last < start + len(part):
+                places.append((first - start + begin, last - start + begin))
             else:
                 places.append((0, 0))
     question_index, begins, starts, counts = np.array(shape).T

@@ -1,23 +1,23 @@
 """The no-answer threshold of SQuAD 2.0: how it is applied, found, stored and read.
 
-The null odds of a question are the score of "no answer" minus the score of its best span (``answers.py``). The
-answer is the empty string where the null odds are above a threshold; the span is the answer elsewhere. The threshold
-passes through four stages:
+The null odds of a question are the score of "no answer" minus the score of its best span (``answers.py``). If the null
+odds are above a threshold, the answer is the empty string; otherwise it is the span. The threshold passes through four
+stages:
 
 1. Applied in an evaluation: ``--null_score_diff_threshold`` (0 by default) decides which answers run_squad.py
    writes to predictions.json, and ``apply_threshold`` does the same to scores.
 2. Found after the last evaluation. ``find_best_threshold`` is the search of the official script and gives the
-   reported ``best_exact``, ``best_f1`` and their ``..._thresh``. ``threshold_to_use`` finds the threshold that is
-   worth storing, for F1; the two differ in the cases that its docstring names. Both searches need the answers from
-   before any threshold, because they can only empty an answer and never restore one. The threshold is chosen on the
-   questions that it is then measured on, so the scores with it are slightly too good.
+   reported ``best_exact``, ``best_f1`` and their ``..._thresh``. ``threshold_to_use`` finds the threshold to store,
+   for F1; its docstring names the cases in which the two differ. Both searches need the answers before any threshold
+   is applied, because they can empty an answer but not restore one. The threshold is chosen on the questions that it
+   is then measured on, so the scores with it are slightly too good.
 3. Stored by run_squad.py: ``store_threshold`` writes it to the model's config, under the name of Google's flag,
    ``null_score_diff_threshold``. A model that was last fine-tuned on SQuAD 1.1 has none.
 4. Read when the model is asked: ``stored_threshold`` for ``python -m training ask``. The question-answering pipeline
    of ``modeling_bert_repro`` reads the same field of the config by itself, since it imports nothing of ``training``.
 
-In the searches, "scores" are between 0 and 1 by question id, for the answers before any threshold, and a question
-without an answer scores 1 where its answer is empty.
+In the searches, "scores" are those of the answers before any threshold is applied, from 0 to 1, by question id. For a
+question that has no answer, the empty answer scores 1.
 """
 
 import itertools
@@ -35,8 +35,10 @@ def apply_threshold(
     has_answer: Mapping[str, bool],
     threshold: float | None,
 ) -> dict[str, float]:
-    """The scores after answers with null odds above the threshold were emptied; without null odds or a threshold, a
-    copy of the scores."""
+    """The scores when answers with null odds above the threshold are emptied.
+
+    Without null odds or a threshold, a copy of the scores is returned.
+    """
     if null_odds is None or threshold is None:
         return dict(scores)
     return {id_: float(not has_answer[id_]) if null_odds[id_] > threshold else one for id_, one in scores.items()}
@@ -55,8 +57,8 @@ def find_best_threshold(
     odds the search may stop in the middle.
 
     Returns:
-        The best average score, in percent, over all thresholds, and the lowest threshold that reaches it; 0 as the
-        threshold if no answer at all scores best.
+        The best average score over all thresholds, in per cent, and the lowest threshold that reaches it. If it is best
+        to give no answers at all, the threshold is 0.
     """
     current = best = float(sum(not has for has in has_answer.values()))
     threshold = 0.0
@@ -73,10 +75,10 @@ def find_best_threshold(
 def threshold_to_use(
     scores: Mapping[str, float], null_odds: Mapping[str, float], has_answer: Mapping[str, bool]
 ) -> float:
-    """The lowest threshold with which the answers really reach their best average score.
+    """The lowest threshold with which the answers reach the best average score that any threshold gives.
 
     The official search returns another threshold in two cases: it may stop among questions with equal null odds,
-    which no threshold separates; and where no answer at all scores best, it returns 0. In the second case this
+    which no threshold separates; and if it is best to give no answers at all, it returns 0. In the second case this
     function returns a threshold below all null odds.
     """
     threshold = math.nextafter(min(null_odds[id_] for id_ in scores) - 1.0, -math.inf)
@@ -89,11 +91,13 @@ def threshold_to_use(
 
 
 def store_threshold(config: PretrainedConfig, version_2_with_negative: bool, results: Mapping[str, float]) -> None:
-    """Write the threshold that the evaluation found to ``config``; in version 1.1, remove that of an earlier
-    fine-tuning, with which the model would leave questions unanswered.
+    """Write the threshold that the evaluation found to ``config``.
+
+    In version 1.1, the threshold of an earlier fine-tuning is removed, with which the model would leave questions
+    unanswered.
 
     Args:
-        results: of the last evaluation; version 2 has ``eval_null_score_diff_threshold`` in them.
+        results: the results of the last evaluation, in version 2 with ``eval_null_score_diff_threshold``.
     """
     vars(config).pop(FIELD, None)
     if version_2_with_negative:

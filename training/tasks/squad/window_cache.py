@@ -1,20 +1,21 @@
-"""A cache of windows on disk, addressed by content: windows that have been built once are read back in a second.
+"""A cache of windows on disk, addressed by content: windows that have been built once are read in a second.
 
 A file is named by the SHA-256 of everything that its windows depend on: contexts, questions and answers, the
 tokenizer with its vocabulary and rules, the lengths, the version of the tokenizers library and the code that
-builds windows. If any of these changes, a new file is written; no file is ever wrong, and any may be deleted.
+builds windows. If any of these changes, a new file is written. No file can become outdated, and all may be deleted.
 """
 
 import hashlib
 import json
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import tokenizers
 from transformers import PreTrainedTokenizerBase
 
+from training.arguments import SquadArguments
 from training.engine.run import Run
 from training.files.atomic import whole_file
 from training.tasks.squad import squad_data
@@ -24,17 +25,18 @@ ARRAYS = ("question", "context_begin", "first_token", "num_tokens", "start_posit
 
 
 def shared_windows(
-    run: Run, questions: dict[str, Sequence[Question]], tokenizer: PreTrainedTokenizerBase
+    run: Run[SquadArguments], questions: Mapping[str, Sequence[Question]], tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, Windows]:
     """The windows of every split; those of "train" have answers.
 
     The main process builds them once; other processes and later runs read them from ``--cache_dir``.
     """
-    args = run.args
+    args, folder = run.args, run.args.cache_dir
+    assert folder is not None  # run_squad.py fills in the default
     lengths = (args.max_seq_length, args.doc_stride, args.max_query_length)
 
     def of(split: str) -> Windows:
-        windows, origin = cached_windows(args.cache_dir, questions[split], tokenizer, *lengths, split == "train")
+        windows, origin = cached_windows(folder, questions[split], tokenizer, *lengths, split == "train")
         run.say(f"{len(windows):,} {split} windows, {origin}")
         return windows
 
@@ -50,9 +52,9 @@ def cached_windows(
     max_query_length: int,
     with_answers: bool = False,
 ) -> tuple[Windows, str]:
-    """The result of ``build_windows``, read from ``folder`` if it is there already.
+    """The result of ``build_windows``, read from ``folder`` if it contains the file.
 
-    If it is not, or if the file is damaged, the windows are built and written to ``folder``.
+    If it does not, or if the file is damaged, the windows are built and written to ``folder``.
 
     Returns:
         The windows, and how they were obtained: "read", "built", or "built again, ... was damaged".
@@ -97,15 +99,14 @@ def fingerprint(
 
 
 def save_windows(path: Path, windows: Windows) -> None:
-    """Write to a temporary file and rename it, so that the file is complete even if several processes write it at
-    once."""
+    """Write windows to a file that is always complete, even if several processes write it at the same time."""
     spans = {id(one): one for one in windows.offsets}  # questions about one context share their spans
-    number = {key: n for n, key in enumerate(spans)}
+    numbers = {key: number for number, key in enumerate(spans)}
     columns = {name: array for name in ARRAYS if (array := getattr(windows, name)) is not None}
     columns |= {
         "input_ids": np.concatenate(windows.input_ids),
         "lengths": np.array([len(row) for row in windows.input_ids]),
-        "context": np.array([number[id(one)] for one in windows.offsets]),
+        "context": np.array([numbers[id(one)] for one in windows.offsets]),
         "spans": np.concatenate(list(spans.values())),
         "span_counts": np.array([len(one) for one in spans.values()]),
     }
@@ -115,8 +116,10 @@ def save_windows(path: Path, windows: Windows) -> None:
 
 
 def load_windows(path: Path) -> Windows:
-    """Read what ``save_windows`` wrote. For a damaged file it raises one of the errors that ``cached_windows`` catches:
-    zip files have checksums."""
+    """Read what ``save_windows`` wrote.
+
+    A damaged file raises one of the errors that ``cached_windows`` catches, because zip files have checksums.
+    """
     with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
         columns = dict(arrays)
     begins, lengths = columns["context_begin"], columns["lengths"]
@@ -128,6 +131,11 @@ def load_windows(path: Path) -> Windows:
     return Windows(
         np.split(columns["input_ids"], ends[:-1]),
         np.split(types, ends[:-1]),
-        offsets=[spans[n] for n in columns["context"]],
-        **{name: columns.get(name) for name in ARRAYS},
+        question=columns["question"],
+        context_begin=begins,
+        first_token=columns["first_token"],
+        num_tokens=columns["num_tokens"],
+        offsets=[spans[number] for number in columns["context"]],
+        start_positions=columns.get("start_positions"),
+        end_positions=columns.get("end_positions"),
     )

@@ -1,0 +1,243 @@
+"""The built-in data: its splits do not leak and its labels are true, on this installation's own text."""
+
+import itertools
+import json
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from training.builtin_data import documentation
+from training.builtin_data.docstrings import Docstring, Parameter, fingerprint
+from training.builtin_data.documentation import (
+    classification_examples,
+    documents,
+    first_sentence,
+    library,
+    pair_examples,
+    question_answering,
+    split_library,
+)
+
+
+def document(module, name="f", text="", parameters=(), kind="function"):
+    text = text or f"the function {name} of module {module} " + " ".join(f"{name}{module}{i}" for i in "abcdefghijklmn")
+    return Docstring(
+        module, name, kind, f"Summary line for {name} in {module}.", [text], list(parameters), fingerprint(text)
+    )
+
+
+HELD_OUT = next(f"m{i}" for i in itertools.count() if documentation.is_held_out(document(f"m{i}")))
+KEPT = next(f"m{i}" for i in itertools.count() if not documentation.is_held_out(document(f"m{i}")))
+LONG = "every sequence of words in this rather long text has been written only once so that it is told from others "
+WORDS = [f"{a}{b}{c}" for a in "bcdfg" for b in "aeiou" for c in "lmnpr"]
+
+
+def test_modules_are_on_one_side():
+    found = [document(f"module{i}", f"f{i}", " ".join(word + WORDS[i] for word in WORDS[:40])) for i in range(100)]
+    train, validation = split_library(found)
+    assert len(train) + len(validation) == 100 and 5 < len(validation) < 25
+    assert not {d.module for d in train} & {d.module for d in validation}
+    assert split_library(found) == (train, validation)
+
+
+def test_names_and_texts_of_training_are_not_used_in_validation():
+    text, half = " ".join(WORDS[:100]), " ".join(WORDS[:60] + [word + "x" for word in WORDS[60:100]])
+    found = [
+        document(KEPT, "Class.fit", text),
+        document(HELD_OUT, "fit"),
+        document(HELD_OUT, "copied", half),
+        document(HELD_OUT, "fresh", " ".join(WORDS[100:])),
+    ]
+    train, validation = split_library(found)
+    assert [d.name for d in train] == ["Class.fit"] and [d.name for d in validation] == ["fresh"]
+
+
+def test_near_duplicates_are_dropped_within_a_side():
+    text = " ".join(WORDS)
+    near = " ".join([*WORDS[:110], "others"])
+    for module in (KEPT, HELD_OUT):
+        sides = split_library([document(module, "first", text), document(module, "second", near)])
+        assert [d.name for side in sides for d in side] == ["first"]
+
+
+def test_unknown_split():
+    with pytest.raises(ValueError, match="expected split 'train' or 'validation', got 'test'"):
+        pair_examples("test")
+
+
+def test_python_without_sources(monkeypatch, tmp_path):
+    monkeypatch.setattr(documentation.sysconfig, "get_path", lambda name: str(tmp_path))
+    with pytest.raises(ValueError, match="--train_file"):
+        library.__wrapped__(False)
+
+
+def test_installed_packages_are_found_without_import(monkeypatch, tmp_path):
+    (tmp_path / "some_package").mkdir()
+    (tmp_path / "some_package" / "__init__.py").write_text(f"'''A package. {LONG * 3}'''\nraise RuntimeError\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(documentation.sysconfig, "get_path", lambda name: str(tmp_path / "no_standard_library"))
+    monkeypatch.setattr(documentation, "PACKAGES", ("some_package", "package_that_is_not_installed"))
+    found = library.__wrapped__(True)
+    assert [d.module for side in found for d in side] == ["some_package"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("One. Two.", "One."),
+        ("Values, e.g. 0.5 or more. Then", "Values, e.g. 0.5 or more."),
+        ("No end", "No end"),
+        ("Is it? Yes", "Is it?"),
+        ("Of numpy.sum() or x. `None` is", "Of numpy.sum() or x."),
+    ],
+)
+def test_first_sentence(text, expected):
+    assert first_sentence(text) == expected
+
+
+def test_documents_are_long_english_paragraphs_of_the_training_side():
+    texts = documents(include_packages=False)
+    assert len(texts) > 1000
+    assert all(sum(map(len, text)) >= 200 and all(line.strip() and "\n" not in line for line in text) for text in texts)
+    held_out = {d.summary + str(d.prose) for d in library(False).validation}
+    assert held_out and not held_out & {text[0] + str(text[1:]) for text in texts}
+    joined = " ".join(itertools.chain(*texts))
+    assert joined.count(" the ") > 8000 and ">>>" not in joined and "``" not in joined
+
+
+def test_pairs_tell_nothing_but_together():
+    names = set()
+    for split, least in (("train", 2000), ("validation", 100)):
+        examples = pair_examples(split, include_packages=False)
+        assert len(examples) >= least
+        labels = {1: [], 0: []}
+        for example in examples:
+            labels[example["label"]].append(example)
+        for column in ("sentence1", "sentence2"):  # each text once with each label
+            right, wrong = (Counter(example[column] for example in labels[label]) for label in (1, 0))
+            assert right == wrong and set(right.values()) == {1}
+        true = {(example["sentence1"], example["sentence2"]) for example in labels[1]}
+        assert not true & {(example["sentence1"], example["sentence2"]) for example in labels[0]}
+        names.add(frozenset(example["sentence1"] for example in examples))
+    assert not frozenset.intersection(*names)
+
+
+def test_a_true_pair_is_of_one_docstring():
+    by_summary = {first_sentence(d.summary): " ".join(d.paragraphs()) for d in library(False).validation}
+    for example in pair_examples("validation", include_packages=False):
+        start = " ".join([example["sentence1"], example["sentence2"]])
+        assert by_summary[example["sentence1"]].startswith(start) == bool(example["label"])
+
+
+def test_wrong_bodies_are_of_another_module_of_the_same_package(monkeypatch):
+    found = [
+        document(
+            f"{package}.{module}", f"f{i}{module}", " ".join(word + package + module for word in WORDS[i : i + 40])
+        )
+        for package in ("numpy", "torch")
+        for module in ("core", "lib")
+        for i in range(3)
+    ]
+    monkeypatch.setattr(documentation, "library", lambda include_packages: documentation.Library(found, []))
+    body_module = {documentation.pair(d)[1]: d.module for d in found}
+    examples = pair_examples("train")
+    assert len(examples) == 2 * len(found) == 2 * len(body_module)
+    for example in examples:
+        module, other = example["sentence1"].split()[-1].rstrip("."), body_module[example["sentence2"]]
+        assert (module == other) == bool(example["label"]) and module[:3] == other[:3]
+
+
+def test_classes_are_balanced_and_named():
+    examples = classification_examples("train", include_packages=False)
+    counts = Counter(example["label"] for example in examples)
+    assert set(counts) == {"class", "function", "method"} and len(set(counts.values())) == 1 and len(examples) > 500
+    kinds = {" ".join(" ".join(d.paragraphs()).split()[:60]): d for d in library(False).train}
+    for example in examples[:50]:
+        made = kinds[example["sentence"]]
+        assert ("method" if "." in made.name and made.kind == "function" else made.kind) == example["label"]
+
+
+def test_questions_by_hand(monkeypatch):
+    entries = [
+        Parameter("axis", "int, optional", "Axis along which it sums. Default is 0."),
+        Parameter("out", "", "Where the result goes"),
+        Parameter("long", "", "too long a description " * 20),
+    ]
+    found = [document("numpy.core", "sum", parameters=entries)]
+    monkeypatch.setattr(documentation, "library", lambda include_packages: documentation.Library(found, []))
+    made = question_answering("train")
+    assert made["version"] == "1.1"
+    (article,) = made["data"]
+    (paragraph,) = article["paragraphs"]
+    assert article["title"] == "numpy.core.sum"
+    assert (
+        paragraph["context"]
+        == "axis (int, optional): Axis along which it sums. Default is 0. out: Where the result goes"
+    )
+    first, second = paragraph["qas"]
+    assert first["answers"] == [{"text": "Axis along which it sums", "answer_start": 22}]
+    assert second["answers"] == [{"text": "Where the result goes", "answer_start": 67}]
+    assert " axis" in first["question"] and " out" in second["question"]
+
+
+def test_an_answer_is_taken_from_its_own_place_and_not_asked_again(monkeypatch):
+    entries = [Parameter("a", "", "First the number of rows"), Parameter("b", "", "the number of rows")]
+    again = [Parameter("c", "", "the number of rows"), Parameter("d", "", "the number of columns")]
+    sides = documentation.Library([document("m", parameters=entries)], [document("n", parameters=again)])
+    monkeypatch.setattr(documentation, "library", lambda include_packages: sides)
+    _, second = question_answering("train")["data"][0]["paragraphs"][0]["qas"]
+    assert second["answers"] == [{"text": "the number of rows", "answer_start": 31}]
+    (only,) = question_answering("validation")["data"][0]["paragraphs"][0]["qas"]
+    assert only["answers"][0]["text"] == "the number of columns"
+
+
+def test_one_parameter_described_twice_makes_two_questions(monkeypatch):
+    """As in methods of one name in two branches: the same description in another context is another question."""
+    entry, others = Parameter("axis", "", "Axis along which it sums"), ("out", "dtype")
+    found = [document("m", "f", parameters=[entry, Parameter(other, "", f"What {other} is")]) for other in others]
+    monkeypatch.setattr(documentation, "library", lambda include_packages: documentation.Library(found, []))
+    found.append(document("m", "f", parameters=found[0].parameters))  # word for word once more: the same questions
+    (article,) = question_answering("train")["data"]
+    made = [qa["id"] for paragraph in article["paragraphs"] for qa in paragraph["qas"]]
+    assert len(set(made)) == len(made) == 4
+
+
+def questions(split):
+    for article in question_answering(split, include_packages=False)["data"]:
+        for paragraph in article["paragraphs"]:
+            for question in paragraph["qas"]:
+                yield paragraph["context"], question
+
+
+def test_questions_have_their_answers_at_their_places():
+    ids, answers, wordings = [], {"train": set(), "validation": set()}, set()
+    for split in answers:
+        for context, question in questions(split):
+            (answer,) = question["answers"]
+            start = answer["answer_start"]
+            assert context[start : start + len(answer["text"])] == answer["text"] and answer["text"].strip()
+            assert len(answer["text"].split()) <= 20 and context.count(": ") >= 2
+            ids.append(question["id"])
+            answers[split].add(answer["text"])
+            wordings.add(question["question"].split()[0:3][-1])
+    assert len(ids) == len(set(ids)) > 100 and len(wordings) > 3
+    assert answers["validation"] and not answers["train"] & answers["validation"]
+
+
+@pytest.mark.slow
+def test_the_whole_installation(tmp_path):
+    """With packages, by the command: sizes, and no leak between the files that it writes."""
+    command = [sys.executable, "-m", "training", "builtin_data", "--output_dir", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = {s: (tmp_path / f"pair_{s}.tsv").read_text().splitlines()[1:] for s in ("train", "validation")}
+    assert len(rows["train"]) > 3000 and len(rows["validation"]) > 500
+    assert all(len(row.split("\t")) == 3 for side in rows.values() for row in side)
+    bodies = {split: {row.split("\t")[1] for row in side} for split, side in rows.items()}
+    assert not bodies["train"] & bodies["validation"]
+    corpus = " ".join((tmp_path / "corpus.txt").read_text().split())
+    assert not [body for body in bodies["validation"] if body in corpus]
+    made = json.loads((tmp_path / "qa_train.json").read_text())
+    assert sum(len(p["qas"]) for article in made["data"] for p in article["paragraphs"]) > 3000

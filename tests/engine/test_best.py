@@ -1,0 +1,225 @@
+"""The best evaluation kept, early stopping, and both in a run that was interrupted."""
+
+import json
+import os
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import run_glue
+from tests.helpers.glue_runs import events, train
+from training.arguments import GlueArguments
+from training.engine.best import Best, deciding_metric
+from training.engine.flags import parse_arguments
+from training.files import atomic
+from training.files.atomic import damage
+from training.tasks import fine_tuning
+from training.tasks.classification import glue, sources
+
+KEEP = ("--load_best_model_at_end", "--eval_steps=2", "--learning_rate=3e-3")
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch):
+    monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
+
+
+def best_of(fake_run, **flags) -> Best:
+    run = fake_run()
+    run.args.load_best_model_at_end, run.args.early_stopping_patience = True, flags.pop("patience", 0)
+    run.output_dir.mkdir(exist_ok=True)
+    return Best(run, flags.pop("metric", "eval_accuracy"))
+
+
+class Model(torch.nn.Module):
+    """As much of a model as is needed; its one weight tells when it was saved."""
+
+    def __init__(self, value: float = 0.0):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.tensor(value))
+
+    def save_pretrained(self, folder, state_dict=None):
+        save_file(self.state_dict(), folder / "model.safetensors")
+
+
+def add_all(best: Best, values: list, steps=None) -> list[bool]:
+    steps = steps or range(1, len(values) + 1)
+    return [best.add(step, {best.metric: value}, Model(float(step))) for step, value in zip(steps, values)]
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "expected"),
+    [
+        ("eval_accuracy", [0.5, 0.7, 0.7, 0.6], 2),  # the first of equals
+        ("eval_loss", [0.5, 0.7, 0.4, 0.6], 3),
+        ("eval_mnli_m_loss", [0.5, 0.7, 0.6], 1),
+        ("eval_spearmanr", [None, -0.2, None], 2),  # an undefined correlation is worse than any
+        ("eval_spearmanr", [None, None], 1),
+    ],
+)
+def test_which_is_the_best(fake_run, metric, values, expected):
+    best = best_of(fake_run, metric=metric)
+    assert add_all(best, values) == [False] * len(values)
+    model = Model()
+    assert best.restore(model) == {metric: values[expected - 1], "best_step": expected}
+    assert model.weight.item() == expected
+    assert len(list(best.run.output_dir.glob("checkpoint-best-*"))) == 1
+    best.clear()
+    assert not list(best.run.output_dir.glob("checkpoint-*"))
+
+
+def test_patience_counts_evaluations_since_the_best(fake_run):
+    assert add_all(best_of(fake_run, patience=2), [0.5, 0.4, 0.6, 0.6, 0.5]) == [False] * 4 + [True]
+    assert add_all(best_of(fake_run, patience=1), [0.5, 0.4]) == [False, True]
+
+
+def test_off_by_default(fake_run):
+    best = best_of(fake_run, patience=1)
+    best.wanted = False
+    assert add_all(best, [0.5, 0.4]) == [False, False]
+    assert not list(best.run.output_dir.iterdir())
+
+
+def test_what_was_the_best_at_the_newest_checkpoint_stays(fake_run):
+    """A run resumed from checkpoint-4 must find the weights of step 3, though step 6 was better."""
+    best = best_of(fake_run)
+    add_all(best, [0.1, 0.2, 0.3])
+    (best.run.output_dir / "checkpoint-4").mkdir()
+    add_all(best, [0.4, 0.5], steps=[5, 6])
+    names = sorted(path.name for path in best.run.output_dir.glob("checkpoint-best-*"))
+    assert names == ["checkpoint-best-3", "checkpoint-best-6"]
+    records = best.run.output_dir / "metrics.jsonl"
+    records.write_text(
+        "".join(json.dumps({"event": "eval", "step": n, "eval_accuracy": n / 10}) + "\n" for n in (1, 2, 3))
+    )
+    again = Best(best.run, "eval_accuracy")
+    assert again.step == 3
+    assert again.restore(Model())["best_step"] == 3
+    shutil.rmtree(best.run.output_dir / "checkpoint-best-3")
+    with pytest.raises(ValueError, match=r"checkpoint-best-3: .* cannot be used: no such folder; resume without"):
+        Best(best.run, "eval_accuracy")
+
+
+def test_best_weights_are_sealed_and_damaged_ones_refused(fake_run):
+    best = best_of(fake_run)
+    add_all(best, [0.1, 0.2])
+    records = best.run.output_dir / "metrics.jsonl"
+    records.write_text('{"event": "eval", "step": 2, "eval_accuracy": 0.2}\n')
+    folder = best.run.output_dir / "checkpoint-best-2"
+    assert damage(folder) is None
+    data = bytearray((folder / "model.safetensors").read_bytes())
+    data[-1] ^= 1  # one flipped bit, which safetensors loads without a word
+    (folder / "model.safetensors").write_bytes(data)
+    message = r"checkpoint-best-2: the weights of .* cannot be used: model\.safetensors does not match its checksum"
+    with pytest.raises(ValueError, match=message):
+        best.restore(Model())
+    with pytest.raises(ValueError, match=message):
+        Best(best.run, "eval_accuracy")  # a run that goes on says so before it trains
+
+
+def test_best_weights_reach_the_disk_before_they_count(fake_run, monkeypatch):
+    best, events = best_of(fake_run), []
+    sync, replace = atomic.sync, os.replace
+    monkeypatch.setattr(atomic, "sync", lambda path: (events.append(path.name), sync(path)))
+    monkeypatch.setattr(os, "replace", lambda a, b: (events.append("rename"), replace(a, b)))
+    add_all(best, [0.1])
+    assert events == ["model.safetensors", "manifest.json", "checkpoint-best-1.incomplete", "rename", "run"]
+
+
+def test_the_folder_holds_the_best_model_and_its_results(tmp_path, pretrained, glue_files):
+    folder = tmp_path / "run"
+    results = train(folder, pretrained, glue_files, "mrpc", "--max_steps=10", *KEEP, "--metric_for_best_model=loss")
+    losses = {event["step"]: event["eval_loss"] for event in events(folder, "eval")}
+    assert list(losses) == [2, 4, 6, 8, 10]
+    assert results["best_step"] == min(losses, key=losses.get)
+    assert results["eval_loss"] == min(losses.values())
+    assert not list(folder.glob("checkpoint-*"))
+    alone = ("--output_dir", tmp_path / "alone", "--model_name_or_path", folder, "--task_name=mrpc")
+    file = glue_files / "mrpc" / "dev.tsv"
+    run_glue.main([*map(str, alone), f"--validation_file={file}", "--max_seq_length=32"])
+    measured = json.loads((tmp_path / "alone" / "all_results.json").read_text(encoding="utf-8"))
+    assert measured["eval_loss"] == pytest.approx(results["eval_loss"], abs=1e-6)
+
+
+def test_early_stopping_ends_the_run(tmp_path, pretrained, glue_files):
+    # Nothing is learnt at this rate, so that the first evaluation stays the best.
+    flags = ("--max_steps=20", *KEEP[:2], "--learning_rate=0", "--early_stopping_patience=3")
+    results = train(tmp_path / "run", pretrained, glue_files, "mrpc", *flags)
+    assert (results["best_step"], results["train_steps"]) == (2, 8)
+    assert [event["step"] for event in events(tmp_path / "run", "eval")] == [2, 4, 6, 8]
+
+
+@pytest.mark.parametrize("grouped", [(), pytest.param(("--group_by_length",), marks=pytest.mark.slow)])
+def test_interrupted_run_keeps_the_same_model(tmp_path, pretrained, glue_files, monkeypatch, grouped):
+    flags = ("--max_steps=12", "--save_steps=5", *KEEP, "--metric_for_best_model=eval_loss", *grouped)
+    unbroken = train(tmp_path / "unbroken", pretrained, glue_files, "rte", *flags)
+    add = Best.add
+
+    def stop_after_step_8(self, step, *state):
+        add(self, step, *state)
+        if step == 8:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Best, "add", stop_after_step_8)
+        train(tmp_path / "broken", pretrained, glue_files, "rte", *flags)
+    resumed = train(tmp_path / "broken", pretrained, glue_files, "rte", *flags, "--resume_from_checkpoint=auto")
+    assert (resumed["best_step"], resumed["eval_loss"]) == (unbroken["best_step"], unbroken["eval_loss"])
+    assert events(tmp_path / "broken", "train") == events(tmp_path / "unbroken", "train")
+    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("unbroken", "broken"))
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_grouping_changes_the_order_and_may_not_change_on_the_way(tmp_path, pretrained, glue_files):
+    flags = ("--max_steps=4", "--per_device_train_batch_size=4", "--save_steps=2")
+    for name, more in (("plain", ()), ("grouped", ("--group_by_length",))):
+        train(tmp_path / name, pretrained, glue_files, "rte", *flags, *more)
+    plain, grouped = ([e["loss"] for e in events(tmp_path / name, "train")] for name in ("plain", "grouped"))
+    assert plain != grouped
+    with pytest.raises(ValueError, match="group_by_length False -> True"):
+        again = ("--group_by_length", "--resume_from_checkpoint=auto")
+        train(tmp_path / "plain", pretrained, glue_files, "rte", *flags, *again)
+
+
+@pytest.mark.parametrize(
+    ("task", "asked", "expected"),
+    [
+        ("cola", None, "eval_matthews_correlation"),
+        ("sst2", None, "eval_accuracy"),
+        ("mrpc", None, "eval_f1"),  # Table 1 of the paper: F1 for QQP and MRPC, Spearman for STS-B
+        ("stsb", None, "eval_spearmanr"),
+        ("mnli", None, "eval_mnli_m_accuracy"),
+        ("mnli", "mnli_mm_accuracy", "eval_mnli_mm_accuracy"),
+        ("mrpc", "eval_accuracy", "eval_accuracy"),
+        ("mrpc", "loss", "eval_loss"),
+        ("mrpc", "pearson", "expected one of eval_accuracy, eval_f1, eval_loss; got 'pearson'"),
+        ("mnli", "accuracy", "expected one of eval_mnli_m_accuracy, eval_mnli_m_loss, eval_mnli_mm_accuracy"),
+    ],
+)
+def test_what_decides(glue_files, task, asked, expected, capsys):
+    given = ["--output_dir=x", "--model_name_or_path=y", f"--task_name={task}", f"--data_dir={glue_files / task}"]
+    args = parse_arguments(
+        GlueArguments, [*given, *([f"--metric_for_best_model={asked}", "--load_best_model_at_end"] if asked else [])]
+    )
+    data = sources.load_data(args)
+    if expected.startswith("eval_"):
+        assert deciding_metric(args, *glue.metric_names(data), True) == expected
+        return
+    with pytest.raises(ValueError) as caught:
+        deciding_metric(args, *glue.metric_names(data), True)
+    assert expected in str(caught.value)
+
+
+def test_flags_that_need_others(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        parse_arguments(GlueArguments, ["--output_dir=x", "--model_name_or_path=y", "--early_stopping_patience=2"])
+    assert "--early_stopping_patience needs --load_best_model_at_end" in capsys.readouterr().err
+    path = tmp_path / "own.tsv"
+    path.write_text("text\tlabel\na\tx\nb\ty\n", encoding="utf-8")
+    given = ["--output_dir=x", "--model_name_or_path=y", f"--validation_file={path}", "--load_best_model_at_end"]
+    args = parse_arguments(GlueArguments, given)
+    data = sources.load_data(args, ("x", "y"))
+    with pytest.raises(ValueError, match="nothing from which to choose the best"):
+        deciding_metric(args, *glue.metric_names(data), "train" in data.splits)

@@ -1,0 +1,278 @@
+import errno
+import json
+import os
+import resource
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.optim.lr_scheduler import LambdaLR
+
+from modeling_bert_repro import BertForSequenceClassification
+from training.engine.checkpoint import (
+    Origin,
+    find_checkpoint,
+    load_checkpoint,
+    resume,
+    save_checkpoint,
+    save_model_folder,
+)
+from training.files import atomic
+from training.files.atomic import damage
+
+
+@pytest.fixture
+def parts(small_config):
+    def make(seed=0):
+        torch.manual_seed(seed)
+        model = BertForSequenceClassification(small_config)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        scheduler = LambdaLR(optimizer, lambda step: 1 / (1 + step))
+        return model, optimizer, scheduler
+
+    return make
+
+
+def take_a_step(model, optimizer, scheduler):
+    model(input_ids=torch.arange(5, 13).view(2, 4), labels=torch.tensor([0, 1])).loss.backward()
+    optimizer.step()
+    scheduler.step()
+    optimizer.zero_grad()
+
+
+def test_everything_comes_back(fake_run, parts):
+    run, old = fake_run(), parts()
+    take_a_step(*old)
+    folder = save_checkpoint(run, 7, 20, *old)
+    run.args.resume_from_checkpoint = "auto"
+    assert find_checkpoint(run) == folder
+    new = parts(seed=1)
+    assert load_checkpoint(run, folder, 20, *new) == 7
+    for model, optimizer, scheduler in (old, new):
+        model.eval()
+        take_a_step(model, optimizer, scheduler)
+    for a, b in zip(old[0].parameters(), new[0].parameters()):
+        assert torch.equal(a, b)
+    assert old[2].get_last_lr() == new[2].get_last_lr()
+
+
+def test_a_checkpoint_is_a_model_folder(fake_run, parts):
+    folder = save_checkpoint(fake_run(), 7, 20, *parts())
+    model = BertForSequenceClassification.from_pretrained(folder)
+    assert torch.equal(model.classifier.weight, parts()[0].classifier.weight)
+
+
+def test_the_oldest_goes_only_after_the_newest_stands(fake_run, parts, monkeypatch):
+    run, state = fake_run(save_total_limit=2), parts()
+    for step in (2, 9, 10):
+        save_checkpoint(run, step, 20, *state)
+    kept = sorted(p.name for p in run.output_dir.glob("checkpoint-*"))
+    assert kept == ["checkpoint-10", "checkpoint-9"]
+
+
+def test_a_later_damaged_checkpoint_pushes_nothing_out(fake_run, parts):
+    run, state = fake_run(save_total_limit=1), parts()
+    (run.output_dir / "checkpoint-12").mkdir()
+    for step in (9, 10):
+        save_checkpoint(run, step, 20, *state)
+        assert sorted(p.name for p in run.output_dir.iterdir()) == sorted([f"checkpoint-{step}", "checkpoint-12"])
+
+
+def test_what_a_kill_left_is_dropped_on_resuming(fake_run, parts):
+    """Between the new checkpoint and the end of the old one, or in the middle of a new one."""
+    run, state = fake_run(save_total_limit=0), parts()
+    for step in (3, 6, 9):
+        save_checkpoint(run, step, 20, *state)
+    (run.output_dir / "checkpoint-12.incomplete").mkdir()
+    run.args.save_total_limit = 1
+    run.args.resume_from_checkpoint = str(run.output_dir / "checkpoint-6")
+    assert resume(run, 20, *state) == 6
+    assert len(list(run.output_dir.iterdir())) == 4  # a named one is an experiment
+    run.args.resume_from_checkpoint = "auto"
+    assert resume(run, 20, *state) == 9
+    assert [path.name for path in run.output_dir.iterdir()] == ["checkpoint-9"]
+
+
+def full_disk(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def full_disk_in_torch(*_, **__):
+    raise RuntimeError(
+        "[enforce fail at inline_container.cc] . PytorchStreamWriter failed writing file: file write failed"
+    )
+
+
+WRITERS = {  # what writes, and how it tells that the disk is full
+    "torch.save": full_disk_in_torch,
+    "os.fsync": full_disk,
+    "os.replace": full_disk,
+    "modeling_bert_repro.BertForSequenceClassification.save_pretrained": full_disk,
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_full_disk_leaves_the_last_checkpoint(fake_run, parts, monkeypatch, writer):
+    run, state = fake_run(save_total_limit=1), parts()
+    save_checkpoint(run, 10, 20, *state)
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, WRITERS[writer])
+        message = (
+            r"checkpoint-11 could not be written .*; [\d,]+ bytes are free there, "
+            r"the newest checkpoint is checkpoint-10\. Free some space"
+        )
+        with pytest.raises(OSError, match=message):
+            save_checkpoint(run, 11, 20, *state)
+    assert [path.name for path in run.output_dir.glob("checkpoint-*")] == ["checkpoint-10"]
+    assert damage(run.output_dir / "checkpoint-10") is None
+    assert run.saved_step == 10
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "training_state.pt"])
+def test_a_file_that_the_system_cuts_short(fake_run, parts, name):
+    """In earnest: the system lets no file grow to the size of this one, so safetensors, torch or Python fail."""
+    run, state = fake_run(), parts()
+    take_a_step(*state)
+    size = (save_checkpoint(run, 10, 20, *state) / name).stat().st_size
+    earlier = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1, earlier[1]))
+    try:
+        with pytest.raises(OSError, match=r"checkpoint-11 could not be written .*newest checkpoint is checkpoint-10"):
+            save_checkpoint(run, 11, 20, *state)
+        if name == "model.safetensors":
+            with pytest.raises(OSError, match="model could not be written"):
+                save_model_folder(run, state[0])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, earlier)
+    assert [path.name for path in run.output_dir.iterdir()] == ["checkpoint-10"]
+    assert damage(run.output_dir / "checkpoint-10") is None
+
+
+def test_everything_is_synced_before_it_counts(fake_run, parts, monkeypatch):
+    """After a power cut a checkpoint is whole or absent: files, manifest, folder, then the rename, then its folder."""
+    run, events = fake_run(), []
+    run.log(event="train", step=1)
+    sync, replace = atomic.sync, os.replace
+    monkeypatch.setattr(atomic, "sync", lambda path: (events.append(path.name), sync(path)))
+    monkeypatch.setattr(os, "replace", lambda a, b: (events.append("rename"), replace(a, b)))
+    folder = save_checkpoint(run, 7, 20, *parts())
+    files = {path.name for path in folder.iterdir()}
+    assert files | {"checkpoint-7.incomplete", "metrics.jsonl"} <= set(events[:-2])
+    assert events[-2:] == ["rename", "run"]
+
+
+def test_drafts_of_a_killed_run_go(fake_run, parts):
+    run = fake_run()
+    (run.output_dir / "checkpoint-5.incomplete").mkdir()
+    save_checkpoint(run, 7, 20, *parts())
+    assert [path.name for path in run.output_dir.iterdir()] == ["checkpoint-7"]
+
+
+def break_file(folder):
+    path = folder / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-5] ^= 1  # one flipped bit in the payload, which safetensors loads without a word
+    path.write_bytes(data)
+
+
+FAULTS = {
+    "does not match its checksum": break_file,
+    "training_state.pt is missing": lambda folder: os.remove(folder / "training_state.pt"),
+    "not written completely": lambda folder: os.remove(folder / "manifest.json"),
+    "cannot be read": lambda folder: (folder / "manifest.json").write_text("{"),
+}
+
+
+@pytest.mark.parametrize("message", FAULTS)
+def test_a_damaged_checkpoint_is_passed_over_and_refused_by_name(fake_run, parts, message):
+    run, state = fake_run(), parts()
+    good = save_checkpoint(run, 1, 20, *state)
+    bad = save_checkpoint(run, 2, 20, *state)
+    FAULTS[message](bad)
+    run.args.resume_from_checkpoint = "auto"
+    assert find_checkpoint(run) == good
+    run.args.resume_from_checkpoint = str(bad)
+    with pytest.raises(ValueError, match=message):
+        find_checkpoint(run)
+
+
+def test_half_a_checkpoint_is_not_found(fake_run, parts):
+    run = fake_run(resume_from_checkpoint="auto")
+    assert find_checkpoint(run) is None
+    whole = save_checkpoint(run, 3, 20, *parts())
+    shutil.copytree(whole, run.output_dir / "checkpoint-9.incomplete")
+    (run.output_dir / "checkpoint-12").mkdir()
+    assert find_checkpoint(run) == whole
+
+
+def test_another_run_is_refused(fake_run, parts):
+    run, state = fake_run(), parts()
+    folder = save_checkpoint(run, 7, 20, *state)
+    with pytest.raises(ValueError, match="total_steps 20 -> 30"):
+        load_checkpoint(run, folder, 30, *state)
+    run.args.learning_rate = 1.0
+    with pytest.raises(ValueError, match=r"learning_rate 5e-05 -> 1\.0"):
+        load_checkpoint(run, folder, 20, *state)
+    run.args.learning_rate = 5e-5
+    run.args.gradient_accumulation_steps = 2
+    with pytest.raises(ValueError, match="global_batch_size 4 -> 8"):
+        load_checkpoint(run, folder, 20, *state)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("tokenizer_sha256", "a run with another tokenizer; resume with the one that it was started with"),
+        ("initial_weights", "a run from other weights; resume with the --model_name_or_path that it was started with"),
+    ],
+)
+def test_another_start_is_refused(fake_run, parts, name, message):
+    run, state = fake_run(), parts()
+    folder = save_checkpoint(run, 7, 20, *state, Origin(**{name: "abc"}))
+    assert load_checkpoint(run, folder, 20, *state, Origin(**{name: "abc"})) == 7
+    for other in (Origin(**{name: "xyz"}), Origin()):
+        with pytest.raises(ValueError, match=message):
+            load_checkpoint(run, folder, 20, *state, other)
+    saved = torch.load(folder / "training_state.pt", weights_only=True)
+    del saved[name]  # as an older version wrote it
+    torch.save(saved, folder / "training_state.pt")
+    assert load_checkpoint(run, folder, 20, *state, Origin(**{name: "xyz"})) == 7
+
+
+def test_other_data_and_phases_are_refused(fake_run, parts):
+    """What counts is passed; what run.json says beside it does not matter."""
+    run, state = fake_run(), parts()
+    origin = Origin(data={"train": {"sha256": "abc", "rows": 3}}, phases="9 steps of 4 x 128, 1 steps of 4 x 512")
+    folder = save_checkpoint(run, 7, 20, *state, origin)
+    run.facts["data"] = {"train": {"sha256": "xyz"}}
+    assert load_checkpoint(run, folder, 20, *state, origin) == 7
+    with pytest.raises(ValueError, match="a run on other data; resume with the files that it was started with"):
+        load_checkpoint(run, folder, 20, *state, replace(origin, data={"train": {"sha256": "xyz"}}))
+    with pytest.raises(ValueError, match="global_batch_size 9 steps of 4 x 128, 1 steps of 4 x 512 -> 4"):
+        load_checkpoint(run, folder, 20, *state, replace(origin, phases=None))
+
+
+def test_another_model_is_refused(fake_run, parts, small_config):
+    run = fake_run()
+    folder = save_checkpoint(run, 7, 20, *parts())
+    small_config.num_hidden_layers = 3
+    with pytest.raises(ValueError, match="holds another model: it lacks"):
+        load_checkpoint(run, folder, 20, *parts())
+    small_config.num_hidden_layers, small_config.intermediate_size = 2, 41
+    with pytest.raises(ValueError, match=r"of another shape: .*bias is \(37,\), expected \(41,\)"):
+        load_checkpoint(run, folder, 20, *parts())
+    small_config.intermediate_size = 37
+    small_config.num_attention_heads, small_config.hidden_act = 8, "relu"  # of the very same shapes
+    with pytest.raises(ValueError, match=r"another configuration .hidden_act gelu -> relu, num_attention_heads 4 -> 8"):
+        load_checkpoint(run, folder, 20, *parts())
+
+
+def test_records_after_the_checkpoint_are_made_again(fake_run, parts):
+    run, state = fake_run(), parts()
+    run.log(event="train", step=6)
+    folder = save_checkpoint(run, 7, 20, *state)
+    run.log(event="train", step=8)
+    load_checkpoint(run, folder, 20, *state)
+    lines = (run.output_dir / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [{"event": "train", "step": 6}]

@@ -1,0 +1,111 @@
+"""The picture of a run's curves: what is read from the records, and that a readable picture comes of it."""
+
+import importlib.util
+import itertools
+import json
+import math
+
+import pytest
+
+from training.engine.curves import draw_curves, read_events, running_mean, scores, series
+
+PRETRAINING = [
+    {"event": "corpus", "unigram_entropy": 6.4},
+    *(
+        {"event": "train", "step": s, "loss": 9.0 - s / 50, "mlm_loss": 8.3 - s / 50, "nsp_loss": 0.7, "grad_norm": 1.0}
+        for s in range(1, 101)
+    ),
+    *(
+        {"event": "eval", "step": s, "eval_mlm_loss": 7.0, "eval_mlm_accuracy": 0.1, "eval_nsp_accuracy": s / 200}
+        for s in (50, 100)
+    ),
+]
+SQUAD = [
+    {"event": "train", "step": 1, "loss": 4.5},
+    {"event": "eval", "step": 9, "eval_exact_match": 12.5, "eval_f1": 20.0, "eval_total": 80},
+]
+STSB = [{"event": "eval", "step": 9, "eval_pearson": -0.25, "eval_spearmanr": 0.5}]
+
+
+def write(folder, events):
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    return folder
+
+
+def test_series_by_step_with_the_last_word_for_resumed_steps():
+    events = [
+        {"event": "train", "step": s, "loss": v} for s, v in ((10, 3.0), (20, 2.0), (30, 9.0), (20, 1.5), (40, 1.0))
+    ]
+    assert series(events, "train", "loss") == ([10, 20, 30, 40], [3.0, 1.5, 9.0, 1.0])
+    assert series(events, "eval", "loss") == ([], [])
+
+
+def test_scores_are_per_cent():
+    assert scores(PRETRAINING) == {"masked pieces": ([50, 100], [10, 10]), "next sentence": ([50, 100], [25, 50])}
+    assert scores(SQUAD) == {"exact match": ([9], [12.5]), "F1": ([9], [20.0])}
+    assert scores(STSB) == {"Pearson": ([9], [-25]), "Spearman": ([9], [50])}
+
+
+def test_running_mean():
+    assert running_mean([4.0, 2.0, 6.0, 1.0], 2) == [4.0, 3.0, 4.0, 3.5]
+    assert all(map(math.isclose, running_mean([1.0, 2.0, 3.0], 1), [1.0, 2.0, 3.0]))
+
+
+@pytest.mark.parametrize("events", [PRETRAINING, SQUAD, STSB, SQUAD[:1]], ids=["pretraining", "squad", "stsb", "loss"])
+def test_pictures(tmp_path, events):
+    from matplotlib.image import imread
+
+    path = draw_curves(write(tmp_path, events))
+    assert path == tmp_path / "training_curves.png"
+    height, width, _ = imread(path).shape
+    assert height > 500 and width == (1350 if scores(events) else 736)
+    assert 0.005 < (imread(path)[..., :3].min(-1) < 0.6).mean() < 0.5  # neither empty nor blotted out
+
+
+def texts_and_lines(monkeypatch, folder):
+    import training.engine.curves
+
+    made = []
+    canvas = training.engine.curves.canvas
+    monkeypatch.setattr(
+        training.engine.curves, "canvas", lambda *args, **more: made.append(canvas(*args, **more)) or made[0]
+    )
+    draw_curves(folder)
+    (_, axes), *_ = made
+    return axes
+
+
+def test_the_entropy_line_and_the_labels(monkeypatch, tmp_path):
+    losses, right = texts_and_lines(monkeypatch, write(tmp_path, PRETRAINING))
+    assert any(list(line.get_ydata()) == [6.4, 6.4] for line in losses.lines)
+    assert {text.get_text().split()[0] for text in losses.texts} == {"training", "held", "unigram"}
+    assert losses.lines[0].get_ydata()[0] == pytest.approx(8.28)  # the masked-piece part
+    labels = {text.get_text() for text in right.texts}
+    assert labels == {"masked pieces 10.0", "next sentence 50.0", "next sentence by chance"}
+    heights = sorted(text.xy[1] for text in right.texts)
+    assert min(b - a for a, b in itertools.pairwise(heights)) > 6  # of 100: not upon each other
+
+
+def test_pyplot_is_left_alone(tmp_path):
+    import matplotlib.pyplot
+
+    before = matplotlib.pyplot.get_fignums()
+    draw_curves(write(tmp_path, SQUAD))
+    assert matplotlib.pyplot.get_fignums() == before
+
+
+def test_without_matplotlib(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert draw_curves(write(tmp_path, SQUAD)) is None
+    assert "pip install matplotlib" in capsys.readouterr().out and not list(tmp_path.glob("*.png"))
+
+
+def test_bad_records(tmp_path):
+    with pytest.raises(ValueError, match=r"expected the records of a run at .*metrics.jsonl"):
+        draw_curves(tmp_path)
+    for line in ('{"event": "tra', "[1]", '{"step": 1}'):
+        (tmp_path / "metrics.jsonl").write_text('{"event": "x"}\n' + line)
+        with pytest.raises(ValueError, match=r"metrics.jsonl:2: expected one JSON object"):
+            read_events(tmp_path / "metrics.jsonl")
+    with pytest.raises(ValueError, match="nothing to draw"):
+        draw_curves(write(tmp_path, [{"event": "corpus", "unigram_entropy": 6.4}]))

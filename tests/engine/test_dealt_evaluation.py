@@ -1,0 +1,46 @@
+"""Every process of an evaluation runs equally many forwards, and none of their outputs counts twice."""
+
+import json
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from tests.helpers.dealt_evaluation import BATCH, CASES
+from tests.helpers.repository import ROOT
+from training.engine.batches import dealt
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 8])
+@pytest.mark.parametrize("count", [0, 1, 2, 5, 8])
+def test_dealt(world_size, count):
+    batches = [f"batch {number}" for number in range(count)]
+    hands = [dealt(batches, SimpleNamespace(rank=rank, world_size=world_size)) for rank in range(world_size)]
+    assert len(set(map(len, hands))) == 1
+    assert sorted(batch for hand in hands for batch, counts in hand if counts) == batches
+    assert {batch for hand in hands for batch, counts in hand if not counts} <= set(batches[-1:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_two_processes_find_what_one_finds(fake_run, tmp_path, case):
+    """With 1 batch the second process has none of its own, with 3 it has one less: the first must not wait for it."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    done = subprocess.run(
+        [*torchrun, "tests/helpers/dealt_evaluation.py", tmp_path, case],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "result.json").read_text())
+    expected = CASES[case](fake_run(per_device_eval_batch_size=BATCH))
+    for one, two in zip(expected, found, strict=True):
+        logits = one.pop("logits", []), two.pop("logits", [])
+        for a, b in zip(*logits, strict=True):
+            assert b == pytest.approx(a, abs=1e-5)
+        assert two == pytest.approx(one, rel=1e-5)

@@ -1,0 +1,173 @@
+"""Processes, nodes and launchers: what is asked for is done, or refused."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DistributedType
+from safetensors.torch import load_file
+from transformers import BertConfig
+
+import run_pretraining
+from tests.helpers.repository import ROOT
+from training.engine.checkpoint import resume
+from training.engine.run import PROCESS_COUNTS, check_launch
+
+TORCHRUN = ("-m", "torch.distributed.run")
+
+
+def start(*command, **environment) -> subprocess.Popen:
+    variables = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"} | environment
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, *map(str, command)], cwd=ROOT, env=variables, **pipes)
+
+
+@pytest.fixture
+def flags(tmp_path, text_file, tokenizer_folder, vocab):
+    config = BertConfig(
+        vocab_size=len(vocab),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=32,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    config.save_pretrained(tmp_path / "shape")
+
+    def make(name: str, *more: str) -> list[str]:
+        common = (
+            f"--output_dir {tmp_path / name} --train_file {text_file} --validation_split 0.2 --max_seq_length 32 "
+            f"--tokenizer_name {tokenizer_folder} --config_name {tmp_path / 'shape'} --max_steps 6 --logging_steps 1 "
+            "--save_steps 4 --learning_rate 1e-3 --peak_tflops 1"
+        )
+        return [*common.split(), *more]
+
+    return make
+
+
+def losses(folder: Path) -> list[float]:
+    events = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [event[name] for event in events if event["event"] == "train" for name in ("loss", "grad_norm")]
+
+
+@pytest.mark.slow
+def test_two_nodes_do_what_one_process_does(flags, tmp_path):
+    """Two launchers on loopback, a process each; then one process goes on from their checkpoint."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    address = ("--nnodes", 2, "--nproc_per_node", 1, "--master_addr", "127.0.0.1", "--master_port", port)
+    script = ("run_pretraining.py", *flags("nodes", "--per_device_train_batch_size", "4", "--verify_invariance"))
+    nodes = [start(*TORCHRUN, *address, "--node_rank", rank, *script) for rank in range(2)]
+    outputs = [node.communicate(timeout=300) for node in nodes]
+    assert [node.returncode for node in nodes] == [0, 0], outputs
+    assert "micro-batches 2 x 4 x 1" in outputs[0][0]
+    run_pretraining.main(flags("alone", "--per_device_train_batch_size", "8"))
+    alone, together = tmp_path / "alone", tmp_path / "nodes"
+    assert losses(together) == pytest.approx(losses(alone), rel=1e-4)
+    facts = json.loads((together / "run.json").read_text())
+    assert facts["processes"] == 2
+    whole = load_file(together / "model.safetensors")
+    checkpoint = str(together / "checkpoint-4")
+    (together / "all_results.json").unlink()  # as if it had been stopped
+    more = ("--per_device_train_batch_size", "8", "--resume_from_checkpoint", checkpoint)
+    run_pretraining.main(flags("nodes", *more))
+    for name, tensor in load_file(together / "model.safetensors").items():
+        torch.testing.assert_close(tensor, whole[name], rtol=0, atol=1e-5)
+    assert losses(together) == pytest.approx(losses(alone), rel=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("launcher", "message"),
+    [
+        ("accelerate.commands.launch --cpu --num_processes 2", "several processes were asked for"),
+        ("accelerate.commands.launch --use_fsdp --num_processes 1", "FSDP was asked for, but there is no GPU"),
+    ],
+)
+def test_a_launcher_is_not_quietly_ignored(flags, tmp_path, launcher, message):
+    command = f"-m {launcher} --num_machines 1 --mixed_precision no --dynamo_backend no run_pretraining.py".split()
+    process = start(*command, *flags("refused"), HF_HOME=str(tmp_path / "no-accelerate-config"))
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert f"run_pretraining.py: error: {message}" in errors
+
+
+def launched(**more) -> SimpleNamespace:
+    """What Accelerate made of the launch: one process on a CPU, unless said otherwise."""
+    found = {"num_processes": 1, "distributed_type": DistributedType.NO, "is_fsdp2": False}
+    return SimpleNamespace(**found | {"gradient_accumulation_steps": 1, "device": torch.device("cpu")} | more)
+
+
+SIMPLE = {"ACCELERATE_MIXED_PRECISION": "no", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+REFUSED = [
+    ({"WORLD_SIZE": "2"}, {}, "2 processes were asked for"),
+    ({"SLURM_STEP_NUM_TASKS": "4"}, {}, "4 processes were asked for"),
+    (SIMPLE, {}, "several processes were asked for"),
+    ({}, {"distributed_type": DistributedType.FSDP}, "version 1 is not supported"),
+    ({}, {"distributed_type": DistributedType.DEEPSPEED}, "DEEPSPEED is not supported"),
+    ({}, {"gradient_accumulation_steps": 4}, "give --gradient_accumulation_steps to the script"),
+]
+ACCEPTED = [
+    ({}, {}),
+    ({"ACCELERATE_MIXED_PRECISION": "no"}, {}),  # accelerate launch with one process
+    ({"WORLD_SIZE": "8", "SLURM_STEP_NUM_TASKS": "2", **SIMPLE}, {"num_processes": 8}),  # srun started torchruns
+    ({}, {"distributed_type": DistributedType.FSDP, "is_fsdp2": True}),
+]
+
+
+@pytest.fixture
+def surroundings(monkeypatch):
+    for name in (*PROCESS_COUNTS, *SIMPLE):
+        monkeypatch.delenv(name, raising=False)
+    return lambda variables: [monkeypatch.setenv(*item) for item in variables.items()]
+
+
+@pytest.mark.parametrize(("variables", "found", "message"), REFUSED)
+def test_what_would_be_ignored_is_refused(surroundings, variables, found, message):
+    surroundings(variables)
+    with pytest.raises(ValueError, match=message):
+        check_launch(launched(**found))
+
+
+@pytest.mark.parametrize(("variables", "found"), ACCEPTED)
+def test_what_is_done_is_not_refused(surroundings, variables, found):
+    surroundings(variables)
+    check_launch(launched(**found))
+
+
+@pytest.mark.skipif(torch.accelerator.is_available(), reason="there is a GPU")
+def test_fsdp_without_a_gpu_is_refused(flags, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    with pytest.raises(ValueError, match="FSDP was asked for, but there is no GPU"):
+        run_pretraining.main(flags("refused"))
+
+
+def test_scripts_look_at_how_they_were_launched(flags, surroundings):
+    surroundings({"SLURM_STEP_NUM_TASKS": "4"})
+    with pytest.raises(ValueError, match="4 processes were asked for"):
+        run_pretraining.main(flags("refused"))
+
+
+def test_accumulation_asked_of_the_launcher_is_seen(surroundings, monkeypatch):
+    """Accelerate would divide every loss by it."""
+    monkeypatch.setenv("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4")
+    assert Accelerator(cpu=True).gradient_accumulation_steps == 4
+
+
+def test_processes_that_see_different_checkpoints_stop(fake_run, small_config, monkeypatch):
+    """--output_dir on each machine's own disk: only the main process' machine has the checkpoint."""
+    model = torch.nn.Linear(2, 2)
+    run = fake_run(resume_from_checkpoint="auto")
+    monkeypatch.setattr("training.engine.checkpoint.gather_object", lambda names: [*names, "checkpoint-7"])
+    with pytest.raises(ValueError, match=r"different checkpoints .None, checkpoint-7.; --output_dir must be on a file"):
+        resume(run, 5, model, None, None)

@@ -1,0 +1,149 @@
+"""A finished run that is started again stays what it is."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import short_runs
+from tests.helpers.repository import ROOT
+from training.engine import run
+from training.engine.run import report_errors
+
+AUTO = ("--resume_from_checkpoint", "auto")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    short_runs.no_pictures(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    short_runs.write_data(folder)
+    return folder
+
+
+def content(folder: Path) -> dict:
+    """File -> its bytes and when they were written."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+@pytest.mark.parametrize("script", short_runs.SCRIPTS)
+def test_a_finished_run_is_left_alone(pretrained, data, tmp_path, capsys, script):
+    folder = tmp_path / "run"
+
+    def start(*more: str) -> int:
+        return report_errors(
+            lambda: short_runs.start(script, short_runs.flags(script, data, folder, pretrained, *more))
+        )
+
+    assert start() == 0  # no checkpoint is kept
+    before = content(folder)
+    assert {"model.safetensors", "metrics.jsonl", "run.json", "all_results.json"} <= before.keys()
+    capsys.readouterr()
+    assert start(*AUTO) == 0
+    assert capsys.readouterr().out == (
+        f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed\n"
+    )
+    assert start(*AUTO, "--logging_steps", "7") == 0  # does not shape a result
+    assert start(*AUTO, "--max_steps", "4", "--learning_rate", "1e-3") == 2
+    said = capsys.readouterr().err
+    assert "holds a finished run with other flags (" in said and "max_steps 2 -> 4" in said and "learning_rate " in said
+    assert f"give another --output_dir; with --model_name_or_path {folder} that run starts from these weights" in said
+    assert start() == 2
+    assert content(folder) == before
+
+
+@pytest.mark.parametrize("script", ["run_pretraining", "run_glue"])
+def test_a_refused_start_changes_no_file(pretrained, data, tmp_path, script):
+    """run.json goes on saying what the checkpoints were trained with."""
+    folder = tmp_path / "run"
+    given = short_runs.flags(script, data, folder, pretrained, "--save_steps", "1")
+    short_runs.start(script, given)
+    (folder / "all_results.json").unlink()  # as if it had been killed before its end
+    before = content(folder)
+    with pytest.raises(
+        ValueError, match=r"checkpoint-\d+ belongs to a run with other settings \(learning_rate .* -> 0\.5"
+    ):
+        short_runs.start(script, [*given, *AUTO, "--learning_rate", "0.5"])
+    assert content(folder) == before
+    short_runs.start(script, [*given, *AUTO])
+    facts = json.loads((folder / "run.json").read_text())
+    assert len(facts["earlier"]) == 1 and facts["flags"]["learning_rate"] != 0.5
+
+
+@pytest.mark.parametrize("script", ["run_pretraining", "run_glue"])
+def test_with_checkpoints_kept(pretrained, data, tmp_path, capsys, script):
+    folder = tmp_path / "run"
+    given = short_runs.flags(script, data, folder, pretrained, "--save_steps", "1")
+    short_runs.start(script, given)
+    before = content(folder)
+    assert "checkpoint-1/manifest.json" in before
+    short_runs.start(script, [*given, *AUTO])
+    with pytest.raises(ValueError, match=r"finished run, which is not trained again from .*checkpoint-1; give another"):
+        short_runs.start(script, [*given, "--resume_from_checkpoint", str(folder / "checkpoint-1")])
+    assert content(folder) == before
+    elsewhere = short_runs.flags(script, data, tmp_path / "other", pretrained, "--save_steps", "1")
+    short_runs.start(script, [*elsewhere, "--resume_from_checkpoint", str(folder / "checkpoint-1")])
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("run", "other")]
+    assert weights[0] == weights[1]
+
+
+def test_a_finished_series_is_left_alone(pretrained, data, tmp_path, capsys):
+    given = short_runs.flags("run_glue", data, tmp_path / "series", pretrained, "--seeds", "2")
+    short_runs.start("run_glue", given)
+    before = content(tmp_path / "series")
+    short_runs.start("run_glue", given)
+    assert capsys.readouterr().out.count("is finished already") == 2
+    assert content(tmp_path / "series") == before
+
+
+def test_a_finished_folder_may_be_uploaded(pretrained, data, tmp_path, monkeypatch):
+    folder, uploaded = tmp_path / "run", []
+    given = short_runs.flags("run_glue", data, folder, pretrained)
+    short_runs.start("run_glue", given)
+    before = content(folder)
+    monkeypatch.setattr(run, "upload", lambda folder, name, *how: uploaded.append((folder, name)))
+    short_runs.start("run_glue", [*given, *AUTO, "--push_to_hub", "--hub_model_id", "someone/small"])
+    public = ["--hub_private_repo", "false", "--hub_dry_run"]  # how it is uploaded does not shape the run
+    short_runs.start("run_glue", [*given, *AUTO, "--push_to_hub", "--hub_model_id", "someone/small", *public])
+    assert uploaded == [(folder, "someone/small")] * 2
+    assert content(folder) == before
+
+
+def test_a_folder_that_cannot_be_judged_is_refused(pretrained, data, tmp_path):
+    folder = tmp_path / "run"
+    given = short_runs.flags("run_glue", data, folder, pretrained)
+    short_runs.start("run_glue", given)
+    (folder / "all_results.json").write_text('{"eval_acc')
+    with pytest.raises(
+        ValueError, match=r"all_results\.json: damaged .*delete it and give --resume_from_checkpoint auto"
+    ):
+        short_runs.start("run_glue", [*given, *AUTO])
+    (folder / "all_results.json").write_text("{}")
+    (folder / "run.json").unlink()
+    with pytest.raises(ValueError, match=r"a finished run but no run\.json"):
+        short_runs.start("run_glue", [*given, *AUTO])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["run_pretraining", "run_glue"])
+def test_on_two_processes(pretrained, data, tmp_path, script):
+    folder = tmp_path / "run"
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", f"{script}.py"]
+    given = short_runs.flags(script, data, folder, pretrained)
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    options = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True, "timeout": 240}
+    first = subprocess.run([*torchrun, *given], **options)
+    assert first.returncode == 0, first.stderr
+    before = content(folder)
+    assert json.loads(before["run.json"][0])["processes"] == 2
+    again = subprocess.run([*torchrun, *given, *AUTO], **options)
+    assert (again.returncode, again.stdout.count("this run is finished")) == (0, 1), again.stderr
+    assert content(folder) == before

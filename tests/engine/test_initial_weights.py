@@ -1,0 +1,297 @@
+"""What a run starts from: weights that fit, the attention of the objective, hashes of the files."""
+
+import ast
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from huggingface_hub import constants
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig
+
+import extract_features
+import modeling_bert_repro
+import run_pretraining
+from tests.helpers import short_runs
+from tests.helpers.repository import ROOT
+from training.arguments import PretrainingArguments
+from training.engine.flags import parse_arguments
+from training.engine.initial_weights import load_network, weights_sha256
+from training.engine.run import report_errors
+from training.files.hashing import sha256
+from training.pretraining.network import build_model
+from training.tools import ask
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    short_runs.no_pictures(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    short_runs.write_data(folder)
+    return folder
+
+
+def copied(folder: Path, target: Path, **fields) -> Path:
+    """A copy of a checkpoint with other fields in its configuration."""
+    shutil.copytree(folder, target)
+    config = json.loads((target / "config.json").read_text(encoding="utf-8"))
+    (target / "config.json").write_text(json.dumps(config | fields), encoding="utf-8")
+    return target
+
+
+def renamed(folder: Path, target: Path) -> Path:
+    """A copy of a checkpoint in which every tensor has another name."""
+    shutil.copytree(folder, target)
+    weights = load_file(folder / "model.safetensors")
+    named = {f"x.{name}": tensor for name, tensor in weights.items()}
+    save_file(named, target / "model.safetensors", {"format": "pt"})
+    return target
+
+
+# --- the attention ---------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def sees_later_tokens(model) -> bool:
+    """Whether another last token changes the logits of the first ones."""
+    ids = torch.tensor([[2, 40, 41, 42, 43, 44, 45, 3]])
+    other = ids.clone()
+    other[0, 6] = 50
+    model.config.sparse_prediction = False
+    a, b = (model.eval()(input_ids=row, attention_mask=torch.ones_like(row)).logits[0, :6] for row in (ids, other))
+    return not torch.allclose(a, b, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("model_impl", ["repro", "transformers"])
+@pytest.mark.parametrize("objective", ["ltr", "mlm"])
+@pytest.mark.parametrize("before", [False, True])
+def test_the_objective_decides_the_attention(
+    pretrained, data, tmp_path, fake_run, capsys, objective, model_impl, before
+):
+    model = copied(pretrained, tmp_path / "model", is_decoder=before)
+    given = short_runs.flags("run_pretraining", data, tmp_path / "run", model, "--objective", objective)
+    run = fake_run()
+    run.args = parse_arguments(PretrainingArguments, [*given, "--model_impl", model_impl])
+    network = build_model(run, modeling_bert_repro.BertForMaskedLM, AutoTokenizer.from_pretrained(pretrained))
+    assert sees_later_tokens(network) == (objective == "mlm")
+    now, then = (
+        ("left to right", "in both directions") if objective == "ltr" else ("in both directions", "left to right")
+    )
+    line = f"attention: {now}, as --objective {objective} needs it; the checkpoint attended {then}\n"
+    assert (line in capsys.readouterr().out) == (before != (objective == "ltr"))
+
+
+@pytest.mark.parametrize("model_impl", ["repro", "transformers"])
+def test_such_a_run_resumes_and_its_folder_attends_that_way(pretrained, data, tmp_path, model_impl):
+    more = ("--objective", "ltr", "--model_impl", model_impl, "--max_steps", "4", "--save_steps", "2")
+    given = {name: short_runs.flags("run_pretraining", data, tmp_path / name, pretrained, *more) for name in "ab"}
+    run_pretraining.main(given["a"])
+    assert not sees_later_tokens(AutoModelForMaskedLM.from_pretrained(tmp_path / "a"))
+    shutil.copytree(tmp_path / "a", tmp_path / "b")  # as if it had been stopped after step 2
+    shutil.rmtree(tmp_path / "b" / "checkpoint-4")
+    for name in ("all_results.json", "model.safetensors"):
+        (tmp_path / "b" / name).unlink()
+    run_pretraining.main([*given["b"], "--resume_from_checkpoint", "auto"])
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in "ab"]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("script", short_runs.SCRIPTS)
+@pytest.mark.parametrize("changed", ["tokenizer", "weights"])
+def test_a_run_does_not_go_on_with_another_tokenizer_or_start(pretrained, data, tmp_path, script, changed):
+    """Two pieces have changed places: the vocabulary is as large as before. Or the checkpoint was trained further."""
+    model, folder = tmp_path / "model", tmp_path / "run"
+    shutil.copytree(pretrained, model)
+    given = short_runs.flags(script, data, folder, model, "--save_steps", "1")
+    short_runs.start(script, given)
+    (folder / "all_results.json").unlink()  # as if it had been stopped
+    if changed == "weights":
+        weights = load_file(model / "model.safetensors")
+        save_file({name: tensor + 1 for name, tensor in weights.items()}, model / "model.safetensors", {"format": "pt"})
+        message = "belongs to a run from other weights"
+    else:
+        text = (model / "tokenizer.json").read_text(encoding="utf-8")
+        for piece, other in (('"old"', '"#"'), ('"king"', '"old"'), ('"#"', '"king"')):
+            text = text.replace(piece, other)
+        (model / "tokenizer.json").write_text(text, encoding="utf-8")
+        if (folder / "corpus").exists():
+            shutil.rmtree(folder / "corpus")  # else it is already the corpus that does not fit
+        message = "belongs to a run with another tokenizer"
+    before = (folder / "tokenizer.json").read_bytes()
+    with pytest.raises(ValueError, match=message):
+        short_runs.start(script, [*given, "--resume_from_checkpoint", "auto"])
+    assert (folder / "tokenizer.json").read_bytes() == before
+
+
+# --- weights that do not fit -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("script", short_runs.SCRIPTS)
+def test_no_script_trains_random_weights_for_a_checkpoint(pretrained, data, tmp_path, monkeypatch, capsys, script):
+    model, output_dir = renamed(pretrained, tmp_path / "model"), tmp_path / "run"
+    assert report_errors(lambda: short_runs.start(script, short_runs.flags(script, data, output_dir, model))) == 2
+    said = capsys.readouterr().err
+    assert "expected weights with transformers' names and the shapes of its config.json" in said
+    assert "such as bert." in said
+    assert not (output_dir / "run.json").exists()
+
+
+def test_no_command_reads_with_random_weights(pretrained, tmp_path):
+    model, texts = renamed(pretrained, tmp_path / "model"), tmp_path / "texts.txt"
+    texts.write_text("the old house\n")
+    given = f"--model_name_or_path {model} --input_file {texts} --output_file {tmp_path / 'v.npz'} --layers -1"
+    with pytest.raises(ValueError, match=r"expected weights with transformers' names"):
+        extract_features.main([*given.split(), "--max_seq_length", "24"])
+    with pytest.raises(ValueError, match=r"expected weights with transformers' names"):
+        ask.load(str(model))
+
+
+@pytest.mark.parametrize(
+    ("fields", "example"),
+    [
+        ({"num_hidden_layers": 3}, r"16 are missing or have another shape, such as bert\.encoder\.layer\.2"),
+        ({"intermediate_size": 65}, r"6 are missing or have another shape, such as bert\.encoder\.layer\.0"),
+    ],
+)
+@pytest.mark.parametrize("module", [modeling_bert_repro, transformers])
+def test_missing_and_mismatched_weights_are_counted(pretrained, tmp_path, fields, example, module):
+    model = copied(pretrained, tmp_path / "model", **fields)
+    with pytest.raises(ValueError, match=example):
+        load_network(module.BertForPreTraining, str(model))
+
+
+def test_heads_may_be_new_where_the_caller_allows_it(pretrained, tmp_path):
+    bare = tmp_path / "bare"
+    modeling_bert_repro.BertModel.from_pretrained(pretrained).save_pretrained(bare)
+    found = load_network(modeling_bert_repro.BertForPreTraining, str(bare), ("cls.",))
+    assert found.absent == set(found.new) and all(name.startswith("cls.") for name in found.new)
+    with pytest.raises(ValueError, match=r"such as cls\.predictions\.bias"):
+        load_network(modeling_bert_repro.BertForPreTraining, str(bare), ("cls.seq_relationship.",))
+
+
+@pytest.mark.parametrize(
+    "name", ["attention.self.distance_embedding.weight", "attention.output.adapter.down.weight", "rotary.weight"]
+)
+@pytest.mark.parametrize("module", [modeling_bert_repro, transformers])
+def test_weights_of_the_encoder_without_a_place_are_refused(pretrained, tmp_path, name, module):
+    """With relative positions or adapters, a checkpoint computes something else than this network with the rest."""
+    model = copied(pretrained, tmp_path / "model")
+    weights = load_file(model / "model.safetensors")
+    extra = {f"bert.encoder.layer.{number}.{name}": torch.ones(3, 4) for number in range(2)}
+    save_file(weights | extra, model / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=rf"holds 2 weights .* no place for, such as bert\.encoder\.layer\.0\.{name}"):
+        load_network(module.BertForPreTraining, str(model))
+    deeper = {
+        name.replace("layer.0", "layer.2"): tensor.clone() for name, tensor in weights.items() if "layer.0" in name
+    }
+    old = {"bert.embeddings.position_ids": torch.arange(64)[None]}
+    save_file(weights | deeper | old, model / "model.safetensors", metadata={"format": "pt"})
+    assert not load_network(module.BertForPreTraining, str(model)).new  # the first layers of a deeper network
+
+
+def test_damaged_weights(pretrained, tmp_path):
+    model = copied(pretrained, tmp_path / "model")
+    (model / "model.safetensors").write_bytes(b"\xff" * 100)
+    with pytest.raises(ValueError, match=r"its weights cannot be read .*; copy or download them again"):
+        load_network(modeling_bert_repro.BertModel, str(model))
+
+
+def test_pretraining_names_its_new_heads(pretrained, data, tmp_path, capsys):
+    bare = copied(pretrained, tmp_path / "bare")
+    modeling_bert_repro.BertModel.from_pretrained(pretrained, add_pooling_layer=False).save_pretrained(bare)
+    run_pretraining.main(short_runs.flags("run_pretraining", data, tmp_path / "run", bare))
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("weights of "))
+    assert line.startswith(
+        f"weights of {bare}, newly initialised: bert.pooler.dense.bias, bert.pooler.dense.weight, cls."
+    )
+
+
+TOKENIZER_OR_SHAPE = {"AutoTokenizer", "AutoConfig", "BertConfig"}
+
+
+def test_networks_are_loaded_in_one_place_only():
+    """A `from_pretrained` of a network somewhere else would again put random weights in the place of missing ones."""
+    found = []
+    for path in sorted([*ROOT.glob("*.py"), *ROOT.glob("training/**/*.py"), *ROOT.glob("benchmarks/*.py")]):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "from_pretrained":
+                owner = ast.unparse(node.func.value)
+                if owner not in TOKENIZER_OR_SHAPE and not owner.endswith("config)"):
+                    found.append(f"{path.relative_to(ROOT)}: {owner}")
+    assert found == ["training/engine/initial_weights.py: cls"]
+
+
+# --- where they came from --------------------------------------------------------------------------------
+
+
+def hub_cache(folder: Path, name: str, files: Path) -> None:
+    """The cache of the Hub as if ``files`` had been downloaded under a name."""
+    repository = folder / f"models--{name.replace('/', '--')}"
+    shutil.copytree(files, repository / "snapshots" / "0123abcd")
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0123abcd")
+
+
+@pytest.mark.parametrize("script", short_runs.SCRIPTS)
+def test_run_json_holds_the_hash_of_the_weights(pretrained, data, tmp_path, monkeypatch, script):
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    hub_cache(tmp_path / "hub", "someone/small", pretrained)
+    expected = {"model.safetensors": sha256(pretrained / "model.safetensors")}
+    for number, name in enumerate((pretrained, "someone/small")):
+        short_runs.start(script, short_runs.flags(script, data, tmp_path / f"run-{number}", name))
+        facts = json.loads((tmp_path / f"run-{number}" / "run.json").read_text(encoding="utf-8"))
+        assert facts["initial_weights"] == expected
+
+
+def test_a_series_knows_the_weights_of_a_name_on_the_hub(pretrained, data, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    hub_cache(tmp_path / "hub", "someone/small", pretrained)
+    given = short_runs.flags("run_glue", data, tmp_path / "series", "someone/small", "--seeds", "1")
+    short_runs.start("run_glue", given)
+    facts = tmp_path / "series" / "seed-42" / "run.json"
+    content = json.loads(facts.read_text(encoding="utf-8"))
+    facts.write_text(json.dumps(content | {"initial_weights": None}), encoding="utf-8")  # of an older version
+    short_runs.start("run_glue", given)
+    assert "is finished already" in capsys.readouterr().out
+    facts.write_text(json.dumps(content | {"initial_weights": {"model.safetensors": "00"}}), encoding="utf-8")
+    with pytest.raises(ValueError, match="holds a run that differs in initial_weights"):
+        short_runs.start("run_glue", given)
+
+
+def test_every_file_of_a_split_checkpoint_is_hashed(pretrained, tmp_path, monkeypatch):
+    parts = tmp_path / "parts"
+    model = modeling_bert_repro.BertForPreTraining.from_pretrained(pretrained)
+    model.save_pretrained(parts, max_shard_size="20KB")
+    expected = {path.name: sha256(path) for path in sorted(parts.glob("*.safetensors"))}
+    assert len(expected) > 2
+    assert weights_sha256(str(parts)) == expected
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    hub_cache(tmp_path / "hub", "someone/parts", parts)
+    assert weights_sha256("someone/parts") == expected
+
+
+def test_only_the_file_that_is_loaded_is_hashed(pretrained, tmp_path):
+    model = copied(pretrained, tmp_path / "model")
+    (model / "pytorch_model.bin").write_bytes(b"another format of the same")
+    assert list(weights_sha256(str(model))) == ["model.safetensors"]
+    (model / "model.safetensors").unlink()
+    assert list(weights_sha256(str(model))) == ["pytorch_model.bin"]
+    (model / "pytorch_model.bin").unlink()
+    with pytest.raises(ValueError, match=r"expected a checkpoint with weights, found none of model\.safetensors, "):
+        weights_sha256(str(model))
+
+
+def test_new_weights_have_no_files(data, tokenizer_folder, pretrained, tmp_path):
+    BertConfig.from_pretrained(pretrained).save_pretrained(tmp_path / "shape")
+    given = short_runs.flags("run_glue", data, tmp_path / "run", "x")
+    place = given.index("--model_name_or_path")
+    given[place : place + 2] = ["--config_name", str(tmp_path / "shape"), "--tokenizer_name", str(tokenizer_folder)]
+    short_runs.start("run_glue", given)
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["initial_weights"] is None

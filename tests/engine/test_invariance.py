@@ -1,0 +1,78 @@
+"""--verify_invariance: what it tolerates, what it catches, what it leaves behind."""
+
+import copy
+import re
+
+import pytest
+import torch
+import transformers
+
+from tests.helpers.sharded_training import Source, prepared
+from training.engine.control import with_exact_losses
+from training.engine.invariance import verify_invariance
+from training.engine.optimizer import create_optimizer
+
+
+def differences(output: str) -> list[float]:
+    (line,) = (line for line in output.splitlines() if "largest difference" in line)
+    return [float(number) for number in re.findall(r"\d\.\de[-+]\d+", line)[:3]]
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "bert_adamw"])
+def test_every_cut_gives_the_same_step(fake_run, capsys, optimizer):
+    model, optimizer, _ = prepared(optimizer, shard=False)
+    verify_invariance(
+        fake_run(per_device_train_batch_size=4, gradient_accumulation_steps=6), model, optimizer, Source()
+    )
+    output = capsys.readouterr().out
+    for cut in ("1 x 16 x 1", "1 x 8 x 2", "1 x 4 x 4", "1 x 2 x 8", "1 x 1 x 16"):
+        assert f"processes x sequences x micro-batches {cut}:" in output
+    assert all(found < bound for found, bound in zip(differences(output), (1e-5, 1e-5, 1e-2)))
+
+
+def test_the_batch_is_no_larger_than_a_step(fake_run, capsys):
+    model, optimizer, _ = prepared("adamw", shard=False)
+    verify_invariance(fake_run(per_device_train_batch_size=6), model, optimizer, Source())
+    cuts = re.findall(r"micro-batches (\d+ x \d+ x \d+)", capsys.readouterr().out)
+    assert cuts == ["1 x 6 x 1", "1 x 3 x 2", "1 x 2 x 3", "1 x 1 x 6"]
+
+
+def test_a_mean_of_means_is_refused(fake_run):
+    """transformers' heads average every micro-batch by itself; as the control they do not."""
+    torch.manual_seed(0)
+    config = prepared("adamw", shard=False)[0].config
+    stock = transformers.BertForPreTraining(config)
+    run = fake_run(per_device_train_batch_size=16)
+    optimizer = create_optimizer(stock, 1e-3, 0.01)
+    with pytest.raises(ValueError, match=r"depends on how its batch is split: loss \d\.\de[-+]0\d"):
+        verify_invariance(run, stock, optimizer, Source())
+    exact = with_exact_losses(stock)
+    verify_invariance(run, exact, optimizer, Source())
+
+
+def test_all_is_put_back(fake_run):
+    """Weights, optimiser, learning rate, dropout: the training behind it is bit-equal to one without the check."""
+    run = fake_run()
+    model, optimizer, _ = prepared("adamw", shard=False)
+    model.bert.embeddings.dropout.p = 0.25
+    model(**Source().batch(0, 2)).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    optimizer.param_groups[0]["lr"] = 0.5
+    before = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+    verify_invariance(run, model, optimizer, Source())
+    for then, now in zip(before[0].values(), model.state_dict().values()):
+        assert torch.equal(then, now)
+    after = optimizer.state_dict()
+    assert after["param_groups"] == before[1]["param_groups"]
+    for number, state in before[1]["state"].items():
+        assert all(torch.equal(state[name], after["state"][number][name]) for name in state)
+    assert model.bert.embeddings.dropout.p == 0.25
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_half_precision_is_no_measure(fake_run):
+    run = fake_run()
+    run.accelerator.state._mixed_precision = "bf16"
+    with pytest.raises(ValueError, match="run it with --mixed_precision no"):
+        verify_invariance(run, *prepared("adamw", shard=False)[:2], Source())

@@ -1,0 +1,122 @@
+"""Killed anywhere and resumed, a run ends with the very bits of the one that was never stopped."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import BertConfig
+
+import run_pretraining
+from tests.helpers.repository import ROOT
+from training.pretraining.instances import PretrainingInstances
+from training.tools.audit import open_run, read_run
+
+STEPS, FIRST_PHASE = 11, 7
+CLOCK = ("tokens_per_second", "mfu", "seconds_per_step")
+
+
+@pytest.fixture
+def flags(tmp_path, text_file, tokenizer_folder, vocab) -> list[str]:
+    """Dropout, accumulation, two phases, each longer than an epoch of its length."""
+    config = BertConfig(
+        vocab_size=len(vocab),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=32,
+        hidden_dropout_prob=0.2,
+    )
+    config.save_pretrained(tmp_path / "shape")
+    return (
+        f"--train_file {text_file} --max_train_documents 16 --validation_split 0.3 --tokenizer_name {tokenizer_folder} "
+        f"--config_name {tmp_path / 'shape'} --phases 16:0.65:4x2,32:0.35:4x2 --max_steps {STEPS} --learning_rate 1e-2 "
+        "--logging_steps 1 --eval_steps 4 --save_steps 3 --save_total_limit 1 --peak_tflops 1"
+    ).split()
+
+
+def records(folder: Path) -> list[dict]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{name: value for name, value in line.items() if name not in CLOCK} for line in lines]
+
+
+def training_state(folder: Path) -> dict:
+    (checkpoint,) = folder.glob("checkpoint-*")  # --save_total_limit 1, and no draft left
+    state = torch.load(checkpoint / "training_state.pt", weights_only=True)
+    return {name: value for name, value in state.items() if name != "metrics_bytes"}  # the clock's digits
+
+
+def assert_equal(a, b):
+    if isinstance(a, torch.Tensor):
+        assert torch.equal(a, b)
+    elif isinstance(a, dict):
+        assert a.keys() == b.keys()
+        for name in a:
+            assert_equal(a[name], b[name])
+    elif isinstance(a, list):
+        assert len(a) == len(b)
+        for one, other in zip(a, b):
+            assert_equal(one, other)
+    else:
+        assert a == b
+
+
+def assert_same_run(whole: Path, other: Path):
+    assert (whole / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()
+    assert records(whole) == records(other)
+    assert_equal(training_state(whole), training_state(other))
+    assert not [path.name for path in other.rglob("*") if path.name.endswith((".incomplete", ".tmp"))]
+
+
+@pytest.mark.parametrize("points", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_killed_anywhere_and_resumed_is_bit_equal(flags, tmp_path, points):
+    settings = json.dumps({"flags": flags, "folder": str(tmp_path), "points": points, "seed": points})
+    driver = [sys.executable, ROOT / "tests/helpers/forked_runs.py", "killed", settings]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run(driver, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    print(done.stdout)
+    whole = tmp_path / "whole"
+    run_flags = read_run(whole)["flags"]
+    for length, steps in ((16, FIRST_PHASE), (32, STEPS - FIRST_PHASE)):
+        assert open_run(whole, run_flags, length)[0].epoch_size(0) < 8 * steps, "no epoch's end was crossed"
+    for number in range(points):
+        assert_same_run(whole, tmp_path / f"killed-{number}")
+
+
+@pytest.mark.slow
+def test_a_build_killed_at_any_line_of_its_end_encodes_nothing_again(tmp_path, text_file, tokenizer_folder):
+    """While it counts, hashes, writes the manifest, renames: what was encoded stays, and the corpus is the same."""
+    shutil.copy(text_file, tmp_path / "text.txt")
+    shutil.copytree(tokenizer_folder, tmp_path / "tokenizer")
+    driver = [sys.executable, ROOT / "tests/helpers/killed_builds.py", tmp_path]
+    done = subprocess.run(driver, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 50
+
+
+@pytest.mark.slow
+def test_a_resumed_run_asks_for_the_data_of_its_steps_only(flags, tmp_path, monkeypatch):
+    """Nothing is replayed: the first positions asked for are those of the first step to come."""
+    flags += ["--output_dir", str(tmp_path / "run")]
+    run_pretraining.main([*flags, "--save_total_limit", "0"])
+    asked = []
+    batch = PretrainingInstances.batch
+
+    def noted(self, start, stop):
+        if not self.settings.fixed:
+            asked.append((self.settings.max_seq_length, start, stop))
+        return batch(self, start, stop)
+
+    monkeypatch.setattr(PretrainingInstances, "batch", noted)
+    for step, first in ((6, (16, 48, 52)), (9, (32, 16, 20))):
+        asked.clear()
+        (tmp_path / "run" / "all_results.json").unlink()  # as if it had been stopped
+        run_pretraining.main([*flags, "--resume_from_checkpoint", str(tmp_path / "run" / f"checkpoint-{step}")])
+        assert asked[0] == first
+        assert len(asked) == 2 * (STEPS - step)

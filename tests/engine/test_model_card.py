@@ -1,0 +1,219 @@
+"""Model cards: valid metadata, code that runs, and no claim that the run does not bear out."""
+
+import json
+import re
+
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from transformers import (
+    AutoTokenizer,
+    BertConfig,
+    BertForMaskedLM,
+    BertForPreTraining,
+    BertForQuestionAnswering,
+    BertForSequenceClassification,
+)
+
+from training.engine.model_card import write_model_card
+
+BUILTIN = "the documentation carried by this Python installation"
+PRETRAINING = {"eval_mlm_loss": 5.5, "eval_mlm_accuracy": 0.21, "eval_nsp_accuracy": 0.75, "eval_perplexity": 244.7}
+
+
+def records(script="run_pretraining.py", **flags):
+    flags = {
+        "output_dir": "x",
+        "seed": 42,
+        "max_steps": -1,
+        "per_device_train_batch_size": 32,
+        "gradient_accumulation_steps": 2,
+        "learning_rate": 1e-4,
+        "max_seq_length": 64,
+        "model_name_or_path": None,
+        "push_to_hub": False,
+        **flags,
+    }
+    return {
+        "script": script,
+        "flags": flags,
+        "command": [script, "--output_dir", "a folder"],
+        "started": "2026-01-01T00:00:00+00:00",
+        "versions": {"python": "3.11.7", "torch": "2.13.0", "datasets": "not installed"},
+        "commit": "abc",
+        "device": "cpu, x86_64, 2 threads",
+        "processes": 2,
+        "mixed_precision": "no",
+        "parameters": 1234567,
+        "total_steps": 1000,
+    }
+
+
+def card(folder, kind, metrics, datasets=(BUILTIN,), facts=None, **more):
+    folder.mkdir(exist_ok=True)
+    (folder / "run.json").write_text(json.dumps(facts or records()))
+    path = write_model_card(folder, kind=kind, datasets=list(datasets), metrics=metrics, **more)
+    assert path == folder / "README.md"
+    return ModelCard.load(path)
+
+
+def run_code(made: ModelCard, capsys) -> str:
+    """What the card's Python code prints."""
+    (code,) = re.findall(r"```python\n(.*?)```", made.text, re.DOTALL)
+    exec(compile(code, "model card", "exec"), {})
+    return capsys.readouterr().out
+
+
+@pytest.fixture
+def saved(tmp_path, tokenizer_folder):
+    """Save a small network of a class, with its tokenizer, and return the folder."""
+
+    def save(cls, **config):
+        torch.manual_seed(0)
+        tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+        small = {"num_hidden_layers": 1, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16}
+        folder = tmp_path / "model"
+        cls(BertConfig(vocab_size=len(tokenizer), **small, **config)).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        return folder
+
+    return save
+
+
+def test_metadata_of_pretraining(tmp_path):
+    made = card(tmp_path / "first", "pretraining", PRETRAINING)
+    data = made.data.to_dict()
+    assert data["library_name"] == "transformers" and data["pipeline_tag"] == "fill-mask" and data["language"] == "en"
+    assert "license" not in data and "base_model" not in data and "datasets" not in data
+    assert made.data.model_name == "first"
+    results = {result.metric_name: result.metric_value for result in made.data.eval_results}
+    assert results["Masked-piece accuracy"] == 0.21 and results["Perplexity of masked pieces"] == 244.7
+    assert {result.dataset_name for result in made.data.eval_results} == {BUILTIN}
+
+
+def test_metadata_of_glue_from_the_hub(tmp_path):
+    facts = records("run_glue.py", task_name="mrpc", model_name_or_path="google-bert/bert-base-uncased")
+    metrics = {"eval_accuracy": 0.86, "eval_f1": 0.9, "eval_spearmanr": float("nan"), "train_runtime": 10.0}
+    made = card(tmp_path, "glue", metrics, ["mrpc"], facts, license="apache-2.0", title="A title")
+    assert made.data.base_model == "google-bert/bert-base-uncased" and made.data.datasets == ["nyu-mll/glue"]
+    assert made.data.license == "apache-2.0" and made.data.metrics == ["accuracy", "f1"]
+    values = {
+        (result.dataset_type, result.dataset_config, result.metric_type, result.metric_value)
+        for result in made.data.eval_results
+    }
+    assert values == {("nyu-mll/glue", "mrpc", "accuracy", 0.86), ("nyu-mll/glue", "mrpc", "f1", 0.9)}
+    assert made.text.startswith("\n# A title") and "| Spearman correlation | not defined |" in made.text
+
+
+def test_local_names_are_not_taken_for_names_of_the_hub(tmp_path):
+    base = tmp_path / "runs" / "base"
+    base.mkdir(parents=True)
+    facts = records("run_glue.py", task_name="mrpc", data_dir="glue", model_name_or_path=str(base))
+    made = card(tmp_path / "x", "glue", {"eval_accuracy": 0.7}, ["mrpc"], facts)
+    assert made.data.base_model is None and made.data.datasets is None
+    assert made.data.eval_results[0].dataset_type == "mrpc" and str(base) in made.text
+
+
+@pytest.mark.parametrize(("loss", "verdict"), [(5.5, "it has learnt from context"), (6.9, "has not learnt anything")])
+def test_the_card_says_how_small_the_run_was(tmp_path, loss, verdict):
+    (tmp_path / "metrics.jsonl").write_text('{"event": "corpus", "unigram_entropy": 6.4}\n')
+    made = card(tmp_path, "pretraining", {**PRETRAINING, "eval_mlm_loss": loss})
+    # 1,000 steps of 32 x 2 sequences on 2 processes, against 1,000,000 of 256
+    assert "128,000 sequences of up to 64 pieces, 0.0005 times as many as the published models" in made.text
+    assert verdict in made.text and "not measured" not in made.text
+
+
+def test_a_baseline_is_called_one(tmp_path):
+    made = card(tmp_path / "a", "glue", {"eval_accuracy": 0.5}, ["builtin_pair"], records("run_glue.py"))
+    assert "was not pre-trained: this is a baseline" in made.text and "nobody annotated" in made.text
+    facts = records("run_glue.py", model_name_or_path="runs/first")
+    assert (
+        "this is a baseline" not in card(tmp_path / "b", "glue", {"eval_accuracy": 0.5}, ["embedded_pair"], facts).text
+    )
+
+
+def test_a_model_that_was_only_evaluated_is_not_said_to_be_trained(tmp_path):
+    facts = records("run_glue.py", model_name_or_path="runs/own", num_train_epochs=3.0)
+    facts |= {"data": {"splits": {"validation": {"examples": 30}}}, "total_steps": 0}
+    made = card(tmp_path, "glue", {"eval_accuracy": 0.5, "train_steps": 0}, ["custom"], facts)
+    assert "with the weights of `runs/own`; nothing was trained here" in made.text
+    assert "- Evaluated on: custom." in made.text and "## Evaluation data" in made.text
+    for claim in ("fine-tuned", "Trained on", "learning_rate", "num_train_epochs", "with one seed", "last step"):
+        assert claim not in made.text, claim
+
+
+def test_the_best_step_is_not_called_the_last(tmp_path):
+    facts = records("run_glue.py", model_name_or_path="runs/first", load_best_model_at_end=True)
+    text = card(tmp_path, "glue", {"eval_accuracy": 0.5, "train_steps": 9, "best_step": 6}, ["custom"], facts).text
+    assert "| on held-out data, step 6 of 9 | |" in text and "last step" not in text
+    assert "after step 6, which was chosen as the best on the same data" in text and "last step" not in text
+
+
+def test_epochs_that_max_steps_overrides_are_not_told(tmp_path):
+    facts = records(max_steps=1000, num_train_epochs=3.0)
+    text = card(tmp_path, "pretraining", PRETRAINING, facts=facts).text
+    assert "| `max_steps` | 1000 |" in text and "num_train_epochs" not in text
+
+
+def test_run_and_versions_are_told(tmp_path):
+    (tmp_path / "training_curves.png").write_bytes(b"")
+    facts = {**records(), "corpus": {"documents": 12000, "tokens": 2000000}}
+    text = card(tmp_path, "pretraining", PRETRAINING, facts=facts).text
+    assert "python run_pretraining.py --output_dir 'a folder'" in text
+    assert "| `learning_rate` | 0.0001 |" in text and "`max_steps`" not in text and "| total_steps | 1000 |" in text
+    assert "12,000 documents, 2,000,000 word pieces" in text and "![training curves](training_curves.png)" in text
+    assert "python 3.11.7, torch 2.13.0\n" in text and "Commit: abc." in text
+
+
+def test_fill_mask_code_runs(saved, capsys):
+    printed = run_code(card(saved(BertForPreTraining), "pretraining", PRETRAINING), capsys)
+    assert printed.count("'") == 10  # five guesses
+
+
+def test_left_to_right_code_runs(saved, capsys):
+    made = card(saved(BertForMaskedLM), "pretraining", PRETRAINING, facts=records(objective="ltr"))
+    assert run_code(made, capsys).startswith("torch.Size([1, ") and made.data.pipeline_tag is None
+
+
+@pytest.mark.parametrize("task", ["builtin_pair", "embedded_pair", "sst2", "custom"])
+def test_classification_code_runs(saved, capsys, task):
+    folder = saved(BertForSequenceClassification, id2label={0: "no", 1: "yes"})
+    made = card(folder, "glue", {"eval_accuracy": 0.5}, [task], records("run_glue.py"))
+    assert re.search(r"'label': '(no|yes)'", run_code(made, capsys))
+    assert ("text_pair" in made.text) == (task in ("builtin_pair", "embedded_pair"))
+
+
+def test_regression_code_gives_scores_and_no_probabilities(saved, capsys):
+    folder = saved(BertForSequenceClassification, num_labels=1, problem_type="regression")
+    model = BertForSequenceClassification.from_pretrained(folder)
+    model.classifier.bias.data.fill_(4.0)
+    model.save_pretrained(folder)
+    made = card(folder, "glue", {"eval_pearson": 0.5}, ["stsb"], records("run_glue.py", task_name="stsb"))
+    assert float(re.search(r"'score': ([\d.]+)", run_code(made, capsys))[1]) > 2
+
+
+def test_answer_code_finds_the_best_span(saved, capsys):
+    folder = saved(BertForQuestionAnswering)
+    made = card(
+        folder, "squad", {"eval_exact_match": 10.0, "eval_f1": 20.0}, ["train-v1.1.json"], records("run_squad.py")
+    )
+    assert "| F1, per cent | 20 |" in made.text
+    printed = run_code(made, capsys).strip()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = BertForQuestionAnswering.from_pretrained(folder)
+    question, context = (
+        re.search(rf"^{name} = '(.*)'$", made.text, re.MULTILINE)[1] for name in ("question", "context")
+    )
+    inputs = tokenizer(question, context, return_tensors="pt")
+    start, end = (scores[0].tolist() for scores in model(**inputs, return_dict=True).to_tuple()[:2])
+    places = [i for i, part in enumerate(inputs.sequence_ids(0)) if part == 1]
+    spans = [(start[i] + end[j], i, j) for i in places for j in places if i <= j < i + 30]
+    _, first, last = max(spans)
+    assert printed == tokenizer.decode(inputs["input_ids"][0][first : last + 1])
+
+
+def test_mistakes(tmp_path):
+    with pytest.raises(ValueError, match=r"expected run\.json"):
+        write_model_card(tmp_path, kind="glue", datasets=["x"], metrics={})
+    with pytest.raises(ValueError, match="expected kind pretraining, glue, squad, ner, swag; got 'nli'"):
+        write_model_card(tmp_path, kind="nli", datasets=["x"], metrics={})

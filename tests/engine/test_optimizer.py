@@ -1,0 +1,161 @@
+import copy
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+from transformers import BertForPreTraining as Stock
+from transformers import get_linear_schedule_with_warmup
+
+from modeling_bert_repro import BertForPreTraining
+from tests.helpers.repository import ROOT
+from training.engine.optimizer import BertAdamW, create_optimizer, linear_schedule, parameter_groups
+
+
+def test_decay_spares_biases_and_layer_norm_only(small_config):
+    model = BertForPreTraining(small_config)
+    names = {p: name for name, p in model.named_parameters()}
+    decayed, exempt = parameter_groups(model, 0.01)
+    assert (decayed["weight_decay"], exempt["weight_decay"]) == (0.01, 0.0)
+    spared = {names[p] for p in exempt["params"]}
+    assert {"bert.embeddings.LayerNorm.weight", "bert.pooler.dense.bias", "cls.predictions.bias"} <= spared
+    assert all(name.split(".")[-1] == "bias" or "LayerNorm" in name for name in spared)
+    matrices = {names[p] for p in decayed["params"]}
+    assert all(name.endswith("weight") and "LayerNorm" not in name for name in matrices)
+    assert "bert.embeddings.word_embeddings.weight" in matrices
+    assert sorted(names.values()) == sorted(spared | matrices) and not spared & matrices
+
+
+def test_stock_parameters_fall_into_the_same_groups(small_config):
+    ours, theirs = (parameter_groups(cls(small_config), 0.01) for cls in (BertForPreTraining, Stock))
+    assert [sum(p.numel() for p in g["params"]) for g in ours] == [sum(p.numel() for p in g["params"]) for g in theirs]
+
+
+def test_frozen_parameters_are_left_out(small_config):
+    model = BertForPreTraining(small_config)
+    model.bert.embeddings.requires_grad_(False)
+    held = {p for group in parameter_groups(model, 0.01) for p in group["params"]}
+    assert not held & set(model.bert.embeddings.parameters())
+
+
+def test_biases_of_an_lstm_are_spared_too():
+    groups = parameter_groups(torch.nn.LSTM(3, 4, num_layers=2, bidirectional=True), 0.01)
+    assert [len(group["params"]) for group in groups] == [8, 8]
+
+
+def test_one_step_by_hand():
+    """AdamW's first step moves each weight by lr * sign(gradient), after the decay lr * wd * weight."""
+    layer = torch.nn.Linear(1, 1)
+    with torch.no_grad():
+        layer.weight.fill_(2.0)
+        layer.bias.fill_(3.0)
+    optimizer = create_optimizer(layer, learning_rate=0.1, weight_decay=0.5)
+    layer(torch.ones(1, 1)).sum().backward()
+    optimizer.step()
+    assert layer.weight.item() == pytest.approx(2.0 * (1 - 0.1 * 0.5) - 0.1, abs=1e-5)
+    assert layer.bias.item() == pytest.approx(3.0 - 0.1, abs=1e-5)
+
+
+def test_googles_adam_by_hand():
+    """Two steps of one weight at lr 0.1, decay 0.01, gradients 2 and -1.
+
+    m = 0.2, v = 0.004: 0.2 / (0.06324555 + 1e-6) = 3.16222766; w = 1 - 0.1 (3.16222766 + 0.01) = 0.68277723.
+    m = 0.08, v = 0.004996: 0.08 / (0.07068239 + 1e-6) = 1.13180755; w -= 0.1 (1.13180755 + 0.0068277723).
+    """
+    weight = torch.nn.Parameter(torch.ones(1, dtype=torch.float64))
+    optimizer = BertAdamW([weight], lr=0.1, weight_decay=0.01)
+    for gradient, expected in ((2.0, 0.682777234), (-1.0, 0.568913702)):
+        weight.grad = torch.full_like(weight, gradient)
+        optimizer.step()
+        assert weight.item() == pytest.approx(expected, abs=2e-8)
+
+
+def google_step(parameters, gradients, m, v, learning_rate, weight_decay_rate, names):
+    """``AdamWeightDecayOptimizer.apply_gradients`` of google-research/bert, line by line, in NumPy and float64."""
+    beta_1, beta_2, epsilon = 0.9, 0.999, 1e-6
+    for name in names:
+        grad, param = gradients[name], parameters[name]
+        next_m = np.multiply(beta_1, m[name]) + np.multiply(1.0 - beta_1, grad)
+        next_v = np.multiply(beta_2, v[name]) + np.multiply(1.0 - beta_2, np.square(grad))
+        update = next_m / (np.sqrt(next_v) + epsilon)
+        if not any(part in name for part in ("LayerNorm", "layer_norm", "bias")):
+            update += weight_decay_rate * param
+        update_with_lr = learning_rate * update
+        parameters[name], m[name], v[name] = param - update_with_lr, next_m, next_v
+
+
+def test_twenty_steps_as_google_ran_them(small_config):
+    """Whole network, clipped gradients of very different sizes, a schedule, a parameter without a gradient."""
+    torch.manual_seed(0)
+    model = BertForPreTraining(small_config).double()
+    optimizer = create_optimizer(model, 1e-3, 0.01, "bert_adamw")
+    scheduler = linear_schedule(optimizer, 5, 20)
+    named = dict(model.named_parameters())
+    idle = "bert.pooler.dense.weight"
+    expected = {name: p.detach().numpy().copy() for name, p in named.items()}
+    m, v = ({name: np.zeros(p.shape) for name, p in named.items()} for _ in range(2))
+    draw = np.random.default_rng(0)
+    for step in range(20):
+        gradients = {name: draw.normal(size=p.shape) * 10.0 ** draw.uniform(-9, 0) for name, p in named.items()}
+        norm = np.sqrt(sum(np.sum(g**2) for name, g in gradients.items() if name != idle))
+        gradients = {name: g / max(1.0, norm) for name, g in gradients.items()}
+        for name, p in named.items():
+            p.grad = None if name == idle else torch.from_numpy(gradients[name].copy())
+        lr = 1e-3 * (step / 5 if step < 5 else (20 - step) / 15)
+        google_step(expected, gradients, m, v, lr, 0.01, [name for name in named if name != idle])
+        optimizer.step()
+        scheduler.step()
+    for name, p in named.items():
+        np.testing.assert_allclose(p.detach().numpy(), expected[name], rtol=0, atol=1e-14, err_msg=name)
+    assert not optimizer.state[named[idle]]
+
+
+@pytest.mark.parametrize("name", ["adamw", "bert_adamw"])
+def test_state_comes_back_bit_by_bit(small_config, name):
+    """Through Accelerate's wrapper, as the scripts have it."""
+    accelerator = Accelerator(cpu=True)
+
+    def prepared(model):
+        return accelerator.prepare(model, create_optimizer(model, 1e-3, 0.01, name))
+
+    def step(model, optimizer, seed):
+        for i, p in enumerate(model.parameters()):
+            p.grad = torch.randn(p.shape, generator=torch.Generator().manual_seed(seed + i))
+        optimizer.step()
+
+    first = prepared(torch.nn.Linear(5, 3))
+    step(*first, 0)
+    second = prepared(copy.deepcopy(first[0]))
+    second[1].load_state_dict(copy.deepcopy(first[1].state_dict()))
+    for model, optimizer in (first, second):
+        step(model, optimizer, 100)
+    assert torch.equal(first[0].weight, second[0].weight) and torch.equal(first[0].bias, second[0].bias)
+
+
+def test_every_script_honours_the_flag():
+    files = (ROOT / "run_pretraining.py", ROOT / "training" / "tasks" / "fine_tuning.py")
+    calls = [line for file in files for line in file.read_text().splitlines() if "create_optimizer(" in line]
+    assert len(calls) == 2 and all("args.optimizer)" in call for call in calls)
+
+
+@pytest.mark.parametrize(("warmup", "steps"), [(0, 10), (4, 10), (0.1, 30), (10, 10)])
+def test_schedule_equals_transformers(warmup, steps):
+    def rates(make):
+        optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=2.0)
+        scheduler = make(optimizer)
+        rates = []
+        for _ in range(steps):
+            rates.append(scheduler.get_last_lr()[0])
+            optimizer.step()
+            scheduler.step()
+        return rates
+
+    count = round(warmup * steps) if warmup < 1 else warmup
+    expected = rates(lambda o: get_linear_schedule_with_warmup(o, count, steps))
+    assert rates(lambda o: linear_schedule(o, warmup, steps)) == pytest.approx(expected)
+
+
+def test_warmup_longer_than_the_run_is_refused():
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    with pytest.raises(ValueError, match="--warmup_steps 20 is more than the 10 steps"):
+        linear_schedule(optimizer, 20, 10)

@@ -1,0 +1,74 @@
+"""Prediction over batches sorted by length: the three callers run one loop and get the same bits."""
+
+import ast
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from tests.helpers.repository import ROOT
+from training.engine import predict
+from training.engine.batches import Features
+from training.tasks import feature_extraction
+from training.tasks.feature_extraction import Row
+from training.tools import ask
+
+SIZES = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+
+
+@pytest.fixture
+def rows() -> list[list[int]]:
+    rng = np.random.default_rng(0)
+    return [rng.integers(5, 50, length).tolist() for length in rng.integers(3, 20, 11)]
+
+
+def network(name: str):
+    torch.manual_seed(0)
+    config = transformers.BertConfig(vocab_size=50, max_position_embeddings=32, **SIZES)
+    return getattr(transformers, name)(config)
+
+
+def columns(rows: list[list[int]]) -> dict:
+    return {"input_ids": rows, "token_type_ids": [[0] * len(row) for row in rows]}
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 64])
+def test_questions_are_asked_with_the_logits_of_the_evaluation(fake_run, rows, batch_size):
+    model = network("BertForQuestionAnswering")
+    expected = predict.predict(fake_run(), model, Features(columns(rows), 0), batch_size, per_token=True)
+    model.train()  # dropout must be switched off again
+    windows = SimpleNamespace(columns=lambda: columns(rows))
+    found = ask.window_logits(model, windows, pad_token_id=0, batch_size=batch_size)
+    for name, logits in zip(("start_logits", "end_logits"), found, strict=True):
+        for one, other in zip(expected[name], logits, strict=True):
+            np.testing.assert_array_equal(one, other, strict=True)
+    assert all(tensor.grad_fn is None for tensor in model.parameters())
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 64])
+def test_extracted_vectors_are_those_of_the_same_batches(rows, batch_size):
+    model = network("BertModel")
+    lines = [[Row(ids, [0] * len(ids), slice(None))] for ids in rows]
+    found = list(feature_extraction.extract(model.train(), lines, [-1, 0], 0, batch_size, torch.device("cpu")))
+    assert [ids for ids, _ in found] == rows
+    order = np.argsort([-len(ids) for ids in rows], kind="stable")
+    features = Features(columns(rows), 0)
+    for first in range(0, len(rows), batch_size):
+        indices = order[first : first + batch_size]
+        with torch.no_grad():
+            states = model.eval()(**features.collate(indices), output_hidden_states=True).hidden_states
+        for place, i in enumerate(indices):
+            expected = torch.stack([states[-1][place], states[1][place]], dim=1)[: len(rows[i])]
+            np.testing.assert_array_equal(found[i][1], expected.numpy(), strict=True)
+
+
+def test_no_other_module_runs_a_network_over_batches_sorted_by_length():
+    """A second loop would drift away from the first. ``group_by_length`` sorts for training and runs nothing."""
+    sorting = set()
+    for path in (ROOT / "training").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "np.argsort" and "lengths" in ast.unparse(node):
+                sorting.add(path.relative_to(ROOT / "training").as_posix())
+    assert sorting == {"engine/predict.py", "engine/batches.py"}

@@ -1,0 +1,55 @@
+"""FSDP2 on 2 processes (gloo): the arithmetic of one process, and one ordinary saved model."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForPreTraining
+
+from tests.helpers.repository import ROOT
+from tests.helpers.sharded_training import prepared, train
+from training.engine.checkpoint import load_checkpoint
+from training.files.atomic import damage
+
+pytestmark = pytest.mark.slow
+
+
+def records(folder: Path) -> list[dict]:
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "event"} for line in lines]
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "bert_adamw"])
+def test_a_sharded_network_trains_and_saves_as_one(fake_run, tmp_path, optimizer):
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    done = subprocess.run(
+        [*torchrun, "tests/helpers/sharded_training.py", tmp_path, optimizer],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    run = fake_run(output_dir=str(tmp_path / "alone"), per_device_train_batch_size=8, seed=0)
+    train(run, optimizer, shard=False)
+    for one, two in zip(records(run.output_dir), records(whole), strict=True):
+        assert two == pytest.approx(one, rel=1e-5)
+    expected, found = (load_file(folder / "model.safetensors") for folder in (run.output_dir, whole))
+    assert list(expected) == list(found)
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name], rtol=0, atol=1e-5)
+    again = load_file(resumed / "model.safetensors")
+    assert all(torch.equal(found[name], again[name]) for name in found)
+    assert records(resumed) == records(whole)[2:]
+    assert damage(whole / "checkpoint-2") is None
+    _, loading = AutoModelForPreTraining.from_pretrained(whole, output_loading_info=True)
+    assert not loading["missing_keys"] and not loading["unexpected_keys"]
+    with pytest.raises(ValueError, match="was written by a run with FSDP; resume it with FSDP"):
+        load_checkpoint(run, whole / "checkpoint-2", 4, *prepared(optimizer, shard=False))

@@ -1,0 +1,227 @@
+"""SIGTERM and SIGINT: the step is finished, a checkpoint stands, the run goes on bit-equal."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import torch
+from torch.optim.lr_scheduler import LambdaLR
+
+from modeling_bert_repro import BertForSequenceClassification
+from tests.helpers.repository import ROOT
+from training.engine import signals
+from training.engine.batches import Features, step_batches
+from training.engine.checkpoint import resume, save_checkpoint
+from training.engine.loop import training_steps
+from training.engine.run import report_errors
+from training.engine.signals import STOPPED, StopSignals
+from training.files.atomic import damage
+
+
+def source() -> Features:
+    rows = [[2, 5 + i % 40, 3] for i in range(24)]
+    return Features({"input_ids": rows, "token_type_ids": [[0, 0, 0]] * 24, "labels": [i % 2 for i in range(24)]}, 0)
+
+
+def prepared(config):
+    torch.manual_seed(0)
+    model = BertForSequenceClassification(config)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    return model, optimizer, LambdaLR(optimizer, lambda step: 1.0)
+
+
+def train(run, config, total=5, then=lambda index: None):
+    parts = prepared(config)
+    done = resume(run, total, *parts)
+    for step in training_steps(run, *parts, step_batches(source(), run, done, total), total, done, max_grad_norm=1.0):
+        run.log(event="train", step=step.index, loss=step.loss)
+        then(step.index)
+    return parts[0].state_dict()
+
+
+@pytest.mark.parametrize("number", signals.SIGNALS)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_signal_finishes_the_step_and_saves(fake_run, small_config, tmp_path, number, workers):
+    whole = train(fake_run(output_dir=str(tmp_path / "whole")), small_config)
+    flags = {"output_dir": str(tmp_path / "cut"), "dataloader_num_workers": workers}
+
+    def at_step_2(index):
+        if index == 2:
+            os.kill(os.getpid(), number)
+
+    run = fake_run(**flags)
+    with pytest.raises(SystemExit) as exit_status:
+        train(run, small_config, then=at_step_2)
+    assert exit_status.value.code == STOPPED == os.EX_TEMPFAIL
+    # The signal came between two steps: the processes agree on it with the next one.
+    assert [path.name for path in run.output_dir.glob("checkpoint-*")] == ["checkpoint-3"]
+    assert damage(run.output_dir / "checkpoint-3") is None
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL and signal.getsignal(number) != StopSignals._note
+    resumed = train(fake_run(**flags, resume_from_checkpoint="auto"), small_config)
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    records = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("whole", "cut")]
+    assert records[0] == records[1]
+
+
+def test_batches_may_be_a_list(fake_run, small_config):
+    run, parts = fake_run(), prepared(small_config)
+    with pytest.raises(SystemExit):
+        for _ in training_steps(run, *parts, list(step_batches(source(), run, 0, 3)), 3, max_grad_norm=1.0):
+            os.kill(os.getpid(), signal.SIGTERM)
+    assert (run.output_dir / "checkpoint-2").is_dir()
+
+
+def test_a_checkpoint_of_the_step_is_not_written_twice(fake_run, small_config, monkeypatch):
+    run, parts = fake_run(), prepared(small_config)
+    saved = []
+
+    def stop_and_save(index):
+        os.kill(os.getpid(), signal.SIGTERM) if index == 1 else None
+        saved.append(save_checkpoint(run, index, 5, *parts).stat().st_ino)
+
+    with pytest.raises(SystemExit):
+        train(run, small_config, then=stop_and_save)
+    assert len(saved) == 2 and (run.output_dir / "checkpoint-2").stat().st_ino == saved[1]
+
+
+def test_one_process_is_asked_and_all_stop(fake_run, small_config, monkeypatch):
+    """The other process' request comes with the sums of the losses."""
+    run = fake_run()
+    reduce = run.accelerator.reduce
+
+    def with_another_process(values, how):
+        total = reduce(values, how)
+        if values.is_floating_point():
+            total[-1] += 1.0
+        return total
+
+    monkeypatch.setattr(run.accelerator, "reduce", with_another_process)
+    with pytest.raises(SystemExit):
+        train(run, small_config)
+    assert (run.output_dir / "checkpoint-1").is_dir()
+
+
+def test_only_the_main_thread_listens():
+    found = []
+    thread = threading.Thread(target=lambda: found.append(StopSignals().__enter__().asked))
+    thread.start()
+    thread.join()
+    assert found == [False]
+
+
+SECOND = """
+import os, signal, sys, time
+sys.path.insert(0, {root!r})
+from training.engine import signals
+signals.SAME_SIGNAL_SECONDS = {same}
+with signals.StopSignals() as signals:
+    for pause in {pauses}:
+        os.kill(os.getpid(), signal.SIG{name})
+        time.sleep(pause)
+print("asked", signals.asked)
+"""
+
+
+@pytest.mark.parametrize("name", ["TERM", "INT"])
+def test_a_second_signal_stops_at_once(name):
+    """But not the same one handed on: under torchrun one Ctrl-C arrives twice."""
+    assert signals.SAME_SIGNAL_SECONDS == 1.0
+    script = SECOND.format(root=str(ROOT), pauses=[0.1, 0], name=name, same=10)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "asked True\n")
+    script = SECOND.format(root=str(ROOT), pauses=[0.1, 60], name=name, same=0.05)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=20)
+    assert done.returncode == -getattr(signal, f"SIG{name}") and done.stderr == ""
+
+
+WORKER = """
+import os, sys, time
+sys.path.insert(0, {root!r})
+from training.engine.signals import only_parent_ends_me
+pid = os.fork()
+if pid == 0:
+    only_parent_ends_me()
+    print("ready", flush=True)
+    time.sleep(30)
+    os._exit(1)
+print(pid, flush=True)
+sys.stdin.readline()
+os.kill(pid, 15)
+print(os.waitpid(pid, 0)[1], flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "sigwaitinfo"), reason="this system does not say who sent a signal")
+def test_a_batch_worker_ends_by_its_parents_signal_only():
+    """Slurm and Ctrl-C reach it too, but the step that is being finished needs it."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    parent = subprocess.Popen([sys.executable, "-c", WORKER.format(root=str(ROOT))], **pipes)
+    lines = {parent.stdout.readline().strip(), parent.stdout.readline().strip()} - {"ready"}
+    worker = int(lines.pop())
+    for number in signals.SIGNALS:
+        os.kill(worker, number)
+    time.sleep(0.2)
+    os.kill(worker, 0)  # still there
+    answer, _ = parent.communicate("end it\n", timeout=10)
+    assert answer == "0\n"
+
+
+def test_ctrl_c_before_the_training_is_one_line(capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    assert report_errors(interrupted) == 130
+    assert capsys.readouterr().err.endswith(": interrupted\n")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_script_under_signals(tmp_path, text_file, tokenizer_folder, small_config, processes):
+    """SIGINT to the whole process group, as the terminal sends it: batch workers and torchrun get it too."""
+    small_config.vocab_size = 200
+    small_config.save_pretrained(tmp_path / "shape")
+    flags = (
+        f"run_pretraining.py --output_dir {tmp_path}/NAME --train_file {text_file} --tokenizer_name {tokenizer_folder} "
+        f"--config_name {tmp_path}/shape --max_seq_length 32 --per_device_train_batch_size {8 // processes} "
+        "--validation_split 0.2 --max_steps 400 --logging_steps 1 --save_steps 0 "
+        "--eval_steps 0 --dataloader_num_workers 1 --peak_tflops 1"
+    )
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"] if processes == 2 else []
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+
+    def start(name, *more):
+        command = [sys.executable, *torchrun, *flags.replace("NAME", name).split(), *more]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **pipes)
+
+    process, records = start("cut"), tmp_path / "cut" / "metrics.jsonl"
+    deadline = time.monotonic() + 180
+    while (
+        process.poll() is None
+        and time.monotonic() < deadline
+        and (not records.exists() or records.read_text().count("train") < 3)
+    ):
+        time.sleep(0.05)
+    assert process.poll() is None, process.communicate()
+    os.killpg(process.pid, signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == (STOPPED if processes == 1 else 1), errors
+    assert "resume with --resume_from_checkpoint auto from checkpoint-" in output
+    assert processes == 2 or "Traceback" not in errors
+    whole = start("whole")
+    resumed = start("cut", "--resume_from_checkpoint", "auto")
+    for process in (whole, resumed):
+        _, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+    for name in ("model.safetensors",):
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    losses = [
+        [json.loads(line).get("loss") for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("cut", "whole")
+    ]
+    assert losses[0] == losses[1] and len(losses[0]) > 400

@@ -1,0 +1,81 @@
+"""The examples that show the model, run as they stand."""
+
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoTokenizer, BertConfig, dynamic_module_utils
+
+from modeling_bert_repro import BertForMaskedLM, BertForPreTraining, BertForSequenceClassification
+from tests.helpers.repository import ROOT
+
+EXAMPLES = ROOT / "examples"
+
+
+@pytest.fixture
+def folder(tmp_path, tokenizer_folder, vocab) -> Path:
+    """What `run_pretraining.py` leaves behind, small and untrained."""
+    config = BertConfig(
+        vocab_size=len(vocab),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=128,
+    )
+    torch.manual_seed(0)
+    BertForPreTraining(config).save_pretrained(tmp_path / "model")
+    AutoTokenizer.from_pretrained(tokenizer_folder).save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def run_example(name: str, *arguments, monkeypatch, capsys) -> str:
+    assert len((EXAMPLES / name).read_text().splitlines()) < 40
+    monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    return capsys.readouterr().out
+
+
+def test_load_anywhere(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "transformers_modules"]:
+        monkeypatch.delitem(sys.modules, name)  # of another cache, from another test
+    output = run_example("load_anywhere.py", folder, monkeypatch=monkeypatch, capsys=capsys)
+    lines = [line for line in output.splitlines() if "largest difference" in line]
+    modules = ["transformers.models.bert", "transformers_modules.", "modeling_bert_repro."]
+    assert len(lines) == 3
+    for line, module in zip(lines, modules):
+        assert module in line
+        assert float(re.search(r"difference (\S+)", line).group(1)) < 1e-5
+
+
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument")  # transformers' default on a machine without CUDA
+def test_transformers_trainer(folder, tmp_path, monkeypatch, capsys):
+    output = run_example("transformers_trainer.py", folder, tmp_path / "new", monkeypatch=monkeypatch, capsys=capsys)
+    assert output.count("'loss'") == 4
+    before = BertForMaskedLM.from_pretrained(folder)
+    after = BertForMaskedLM.from_pretrained(tmp_path / "new")
+    assert not torch.equal(before.get_input_embeddings().weight, after.get_input_embeddings().weight)
+    assert (tmp_path / "new" / "heads.py").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # torch's exporter warns of itself
+def test_export_onnx(tmp_path, tokenizer_folder, vocab, monkeypatch, capsys):
+    """ONNX for other batch sizes and lengths than at the export, to float32's last digits; int8 nearly."""
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    torch.manual_seed(0)
+    model = BertForSequenceClassification(BertConfig(vocab_size=len(vocab), max_position_embeddings=64, **sizes))
+    with torch.no_grad():
+        model.classifier.weight.mul_(10)  # logits of about 1
+    model.save_pretrained(tmp_path / "model")
+    AutoTokenizer.from_pretrained(tokenizer_folder).save_pretrained(tmp_path / "model")
+    output = run_example("export_onnx.py", tmp_path / "model", tmp_path, monkeypatch=monkeypatch, capsys=capsys)
+    whole, small = (float(number) for number in re.findall(r"difference to torch (\S+)", output))
+    assert whole < 1e-5 < small < 0.1

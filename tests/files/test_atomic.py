@@ -1,0 +1,82 @@
+"""Files and folders are whole or absent, there is one way to write them, and the disk has them before they count."""
+
+import ast
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.repository import ROOT
+from training.files import atomic
+from training.files.atomic import damage, sealed_folder, whole_file, whole_files, write_json, write_text
+
+
+@pytest.fixture
+def events(monkeypatch) -> list[str]:
+    """What reached the disk, in order: names that were synced, and every rename."""
+    seen: list[str] = []
+    sync, replace = atomic.sync, os.replace
+    monkeypatch.setattr(atomic, "sync", lambda path: (seen.append(path.name), sync(path)))
+    monkeypatch.setattr(os, "replace", lambda a, b: (seen.append("rename"), replace(a, b)))
+    return seen
+
+
+def test_a_failed_write_leaves_the_old_content_and_no_draft(tmp_path):
+    target = tmp_path / "a.json"
+    write_json(target, {"x": "é"})
+    assert target.read_text(encoding="utf-8") == '{\n  "x": "é"\n}\n'
+    with pytest.raises(TypeError):
+        write_json(target, {"x": object()})
+    with pytest.raises(UnicodeEncodeError):
+        write_text(target, "half a surrogate pair \ud800")
+    with pytest.raises(KeyboardInterrupt), whole_file(target, shared=True) as draft:
+        draft.write_text("{")
+        raise KeyboardInterrupt
+    assert json.loads(target.read_text(encoding="utf-8")) == {"x": "é"}
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_file_is_synced_before_its_name_and_then_the_folder(tmp_path, events):
+    write_json(tmp_path / "a.json", {})
+    assert events == ["a.json.tmp", "rename", tmp_path.name]
+
+
+def test_processes_that_share_a_file_have_drafts_of_their_own(tmp_path):
+    with whole_file(tmp_path / "a", shared=True) as one, whole_file(tmp_path / "a", shared=True) as other:
+        one.write_text("one")
+        other.write_text("other")
+        assert one != other
+    assert (tmp_path / "a").read_text() == "one"
+
+
+def test_a_sealed_folder_replaces_an_older_one(tmp_path, events):
+    for text in ("old", "new"):
+        events.clear()
+        with sealed_folder(tmp_path / "c") as draft:
+            (draft / "a").write_text(text)
+    assert (tmp_path / "c" / "a").read_text() == "new" and damage(tmp_path / "c") is None
+    assert events == ["a", "manifest.json", "c.incomplete", "rename", tmp_path.name]
+
+
+def test_files_move_out_of_a_draft_together(tmp_path, events):
+    (tmp_path / "model.incomplete").mkdir()
+    (tmp_path / "model.incomplete" / "left by a kill").touch()
+    with pytest.raises(KeyboardInterrupt), whole_files(tmp_path, "model") as draft:
+        (draft / "a").touch()
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
+    with whole_files(tmp_path, "model") as draft:
+        (draft / "a").touch()
+        (draft / "b").touch()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+    assert events == ["a", "rename", "b", "rename", tmp_path.name]
+
+
+def test_only_one_file_replaces_files():
+    def replaces(path: Path) -> bool:
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        return any(isinstance(node, ast.Attribute) and ast.unparse(node) == "os.replace" for node in nodes)
+
+    files = [*(ROOT / "training").rglob("*.py"), *(ROOT / "benchmarks").glob("*.py"), *ROOT.glob("*.py")]
+    assert [path.name for path in files if replaces(path)] == ["atomic.py"]

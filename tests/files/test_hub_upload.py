@@ -1,0 +1,294 @@
+"""hub_upload.py: what leaves this machine, and the real client against a stand-in of the Hub on loopback."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoTokenizer
+
+import run_ner
+from modeling_bert_repro import BertForTokenClassification
+from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
+from tests.helpers import hub_stand_in
+from tests.helpers.hub_stand_in import TOKEN
+from tests.helpers.repository import ROOT
+from tests.helpers.tagged_text import CONLL, write
+from training.files.hub_upload import check_access, files_to_upload, upload, without_paths
+
+NAME = "user/name"
+CODE = {*PLAIN_FILES, *FAST_FILES}
+MODEL = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"}
+RECORDS = {"README.md", "run.json", "metrics.jsonl", "all_results.json", "training_curves.png"}
+STAYS = {  # what scripts leave in a folder, and what a user might
+    "answers.html": b"<p>Anna lives here</p>",
+    "test_predictions.txt": b"Anna B-PER",
+    "predictions.json": b'{"q": "Anna"}',
+    "nbest_predictions.json": b"{}",
+    "CoLA.tsv": b"index\tprediction\n",
+    "notes.py": b"secret = 1",
+    "model.safetensors.orig": b"",
+    ".env": b"HF_TOKEN=x",
+    "checkpoint-2/model.safetensors": b"",
+    "corpus/train/tokens.bin": b"Anna",
+    "features/windows.npz": b"",
+    "runs/events.out": b"",
+}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, pretrained) -> Path:
+    """The folder of a run whose flags name absolute paths, one of them with a space in it."""
+    data = tmp_path_factory.mktemp("private") / "of Anna"
+    data.mkdir()
+    file, folder = write(data, CONLL), data / "finished"
+    flags = ["--model_name_or_path", str(pretrained), "--train_file", file, "--validation_file", file]
+    flags += ["--max_seq_length", "32", "--max_steps", "2", "--save_steps", "0", "--output_dir", str(folder)]
+    run_ner.main([*flags, "--push_to_hub", "--hub_model_id", NAME, "--hub_dry_run"])
+    return folder
+
+
+@pytest.fixture
+def folder(finished, tmp_path) -> Path:
+    """A copy of it with everything beside it that must stay."""
+    copy = shutil.copytree(finished, tmp_path / "finished")
+    for name, content in STAYS.items():
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy / name).write_bytes(content)
+    return copy
+
+
+@pytest.fixture
+def hub():
+    with hub_stand_in.running() as hub:
+        yield hub
+
+
+def online(hub, tmp_path: Path, code: str, *arguments: str, token: str | None = TOKEN) -> tuple[str, str]:
+    """What a process prints, to its two streams, that has the stand-in for its Hub and an empty home."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("HF_")}
+    env = kept | {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1"}
+    env |= {"PYTHONPATH": str(ROOT), "NO_PROXY": "127.0.0.1"} | ({"HF_TOKEN": token} if token else {})
+    done = subprocess.run(
+        [sys.executable, "-W", "error::UserWarning", "-c", code, *arguments], env=env, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert TOKEN not in done.stdout + done.stderr
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or TOKEN.encode() not in path.read_bytes(), path
+    return done.stdout, done.stderr
+
+
+UPLOADS = """
+import json, sys
+from training.files import hub_upload
+for flags in json.loads(sys.argv[1]):
+    try:
+        hub_upload.main(flags)
+    except ValueError as error:
+        print("error:", error)
+"""
+
+
+def uploads(hub, tmp_path: Path, folder: Path, *flags: list[str], token: str | None = TOKEN) -> list[str]:
+    """What uploading prints, line by line, once for each list of flags; the folder must not change."""
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    commands = json.dumps([[str(folder), "--hub_model_id", NAME, *more] for more in flags])
+    out, errors = online(hub, tmp_path, UPLOADS, commands, token=token)
+    assert errors == ""
+    assert before == {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return out.splitlines()
+
+
+def test_only_the_files_named_go(folder):
+    assert {path.name for path in files_to_upload(folder)} == MODEL | CODE | RECORDS
+    assert (folder / "validation_predictions.txt").is_file()  # which run_ner wrote
+    assert files_to_upload(folder) == sorted(folder / name for name in MODEL | CODE | RECORDS)
+
+
+def test_every_flag_that_uploads_names_its_files_first(folder, capsys):
+    """Offline and without a token, as everything in these tests but the processes is."""
+    upload(folder, NAME, private=True, dry_run=True, say=print)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"would upload to {NAME}, private if it is new:"
+    assert {line.split()[0] for line in lines[1:-1]} == MODEL | CODE | RECORDS
+    assert f"  config.json  {(folder / 'config.json').stat().st_size:,} bytes" in lines
+    stays = set(lines[-1].removeprefix("stays here: ").split(", "))
+    assert stays >= {"answers.html", "validation_predictions.txt", "checkpoint-2/", "corpus/", ".env", "notes.py"}
+    upload(folder, NAME, private=False, dry_run=True, say=print)
+    assert capsys.readouterr().out.startswith(f"would upload to {NAME}, public if it is new:")
+
+
+def test_a_folder_that_is_not_finished(folder):
+    for name in ("model.safetensors", "all_results.json", "config.json"):
+        (folder / name).unlink()
+        with pytest.raises(ValueError, match=rf"expected the folder of a finished run, found no {name}"):
+            upload(folder, NAME, private=True, dry_run=True, say=print)
+
+
+def test_paths_of_this_machine_are_cut():
+    text = (
+        'python run.py --train_file "/home/anna/my data/a.txt" --x=/a/b/c.tsv ../up/z ~/w `/tmp/k`, (/v/u) runs/first'
+    )
+    assert without_paths(text, ("/home/anna/my data/a.txt",)) == (
+        'python run.py --train_file "a.txt" --x=c.tsv z w `k`, (u) runs/first'
+    )
+    kept = "https://hf.co/a/b x / y and/or 1/2 a/b.txt [c](d/e.png) </b> 3:/4"
+    assert without_paths(kept) == kept
+    assert json.loads(without_paths(json.dumps({"a": '/x/"q"\u00e9'}, ensure_ascii=False), ('/x/"q"\u00e9',))) == {
+        "a": '"q"\u00e9'
+    }
+
+
+def test_refused_before_the_training(monkeypatch, tmp_path):
+    """The rest of these refusals needs a Hub: see below."""
+    with pytest.raises(ValueError, match=r"--hub_model_id a/b/c: .*; expected USER/NAME"):
+        check_access("a/b/c", dry_run=True)
+    with pytest.raises(ValueError, match="HF_HUB_OFFLINE is set; unset it"):
+        check_access(NAME, dry_run=False)
+    flags = ["--config_name", "tiny", "--tokenizer_name", "x", "--output_dir", str(tmp_path / "run")]
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda name: None)
+    with pytest.raises(ValueError, match="HF_HUB_OFFLINE is set"):
+        run_ner.start_run(
+            run_ner.parse_arguments(run_ner.NerArguments, [*flags, "--push_to_hub", "--hub_model_id", NAME]), "x"
+        )
+    assert not (tmp_path / "run").exists()
+
+
+OPENS = """
+import sys, torch
+from transformers import AutoModelForTokenClassification, AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+for ours in (False, True):
+    model = AutoModelForTokenClassification.from_pretrained(sys.argv[1], trust_remote_code=ours)
+    logits = model(**tokenizer("the king walked to the river", return_tensors="pt")).logits
+    print(type(model).__module__.split(".")[0], logits.double().sum().item())
+"""
+
+
+@pytest.mark.slow
+def test_the_uploaded_model_opens_by_its_name(hub, folder, tmp_path):
+    lines = uploads(hub, tmp_path, folder, [])
+    assert lines == [f"{len(MODEL | CODE | RECORDS)} files uploaded: {hub.url}/{NAME} (private)"]
+    assert hub.repos[NAME]["private"] and set(hub.files(NAME)) == MODEL | CODE | RECORDS
+    theirs, ours = (line.split() for line in online(hub, tmp_path, OPENS, NAME)[0].splitlines())
+    assert (theirs[0], ours[0]) == ("transformers", "transformers_modules")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = BertForTokenClassification.from_pretrained(folder)
+    with torch.no_grad():
+        logits = model(**tokenizer("the king walked to the river", return_tensors="pt")).logits
+    for _, total in (theirs, ours):
+        assert float(total) == pytest.approx(logits.double().sum().item(), abs=1e-5)
+
+
+def test_what_is_uploaded_tells_nothing_of_this_machine(hub, folder, tmp_path):
+    uploads(hub, tmp_path, folder, [])
+    sent = hub.files(NAME)
+    for name, content in sent.items():
+        for word in ("/of Anna", "private0", "pytest-of", str(tmp_path), str(ROOT), str(Path.home()) + "/"):
+            assert word.encode() not in content, (name, word)
+        same = content == (folder / name).read_bytes()
+        assert same or name in {"README.md", "run.json"}, name
+    run = json.loads(sent["run.json"])
+    assert run["flags"]["train_file"] == "words.txt" and run["flags"]["output_dir"] == "finished"
+    assert run["command"][0] and "versions" in run
+    assert f"model={NAME!r}" in sent["README.md"].decode()
+
+
+def test_again_and_in_other_repositories(hub, folder, tmp_path):
+    """Nothing new: no commit. A repository that exists keeps its visibility, and is said to."""
+    first, again, public = uploads(hub, tmp_path, folder, [], [], ["--hub_private_repo", "false"])[:3]
+    assert (
+        "files uploaded" in first and again == f"nothing has changed since the last upload: {hub.url}/{NAME} (private)"
+    )
+    assert public.startswith(f"{NAME} exists and is private: it stays so, although this run asked for a public one")
+    assert len(hub.repos[NAME]["commits"]) == 2 and hub.repos[NAME]["private"]
+    (folder / "README.md").write_text((folder / "README.md").read_text() + "More.\n")
+    hub.repos[NAME]["private"] = False
+    asked, done = uploads(hub, tmp_path, folder, [])
+    assert asked.startswith(f"{NAME} exists and is public: it stays so, although this run asked for a private one")
+    assert done.endswith("(public)") and not hub.repos[NAME]["private"]
+    assert len(hub.repos[NAME]["commits"]) == 3 and hub.files(NAME)["README.md"].endswith(b"More.\n")
+    del hub.repos[NAME]
+    assert uploads(hub, tmp_path, folder, ["--hub_private_repo", "false"])[0].endswith("(public)")
+
+
+@pytest.mark.slow
+def test_a_moment_of_trouble_is_no_error(hub, folder, tmp_path):
+    """Every kind of request fails, once without an answer and once with an error of the server."""
+    kinds = [("POST", "/api/repos/create"), ("POST", ".*/preupload/main"), ("PUT", "/stored/.*")]
+    faults = [[*kind, what, 1] for kind in kinds for what in ("cut", 500)]
+    hub.faults = [*faults, *(["POST", ".*/user/other/commit/main", what, 1] for what in (503, "cut"))]
+    lines = uploads(hub, tmp_path, folder, [], ["--hub_model_id", "user/other"])
+    assert ["files uploaded" in line for line in lines] == [True, True]
+    assert [fault[-1] for fault in hub.faults] == [0] * len(hub.faults)
+    for name in (NAME, "user/other"):
+        assert set(hub.files(name)) == MODEL | CODE | RECORDS and len(hub.repos[name]["commits"]) == 2
+
+
+# In the order in which an upload asks: each refuses one upload, and the next gets further.
+REFUSALS = [
+    (("GET", "/api/whoami-v2", 401), "the Hub does not accept the token (401); run hf auth login, or set HF_TOKEN"),
+    (("POST", "/api/repos/create", 403), f"the token may not write to {NAME} (403); take one with the right to"),
+    (("POST", "/api/validate-yaml", 400), "the Hub does not accept the model card (Invalid metadata in README.md."),
+    (("POST", ".*/preupload/main", 403), f"the token may not write to {NAME} (403); take one with the right to"),
+    (("PUT", "/stored/.*", 403), f"the token may not write to {NAME} (403); take one with the right to write there"),
+    (("POST", ".*/commit/main", 401), "the Hub does not accept the token (401); run hf auth login, or set HF_TOKEN"),
+    (("POST", ".*/commit/main", 413), "the Hub refused the request (413: Client error '413"),
+]
+
+
+def test_a_refusal_is_one_line_with_the_remedy(hub, folder, tmp_path):
+    hub.faults = [[*fault, 1] for fault, _ in REFUSALS]
+    *lines, last = uploads(hub, tmp_path, folder, *[[]] * (len(REFUSALS) + 1))
+    assert len(lines) == len(REFUSALS)
+    command = f"python -m training upload {folder} --hub_model_id {NAME}"
+    for line, (_, message) in zip(lines, REFUSALS, strict=True):
+        assert line.startswith(f"error: --hub_model_id {NAME}: {message}"), line
+        assert line.endswith(f"; {folder} is complete, upload it then with {command}"), line
+    assert "files uploaded" in last and len(hub.repos[NAME]["commits"]) == 2  # no refusal left half a commit
+
+
+def test_without_a_token_or_with_a_wrong_one(hub, folder, tmp_path):
+    (line,) = uploads(hub, tmp_path, folder, [], token=None)
+    assert line == "error: --push_to_hub needs a token of the Hub; run hf auth login, or set HF_TOKEN"
+    assert not hub.requests
+    hub.token = "another"
+    (line,) = uploads(hub, tmp_path, folder, [])
+    assert "the Hub does not accept the token (401)" in line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "path"), [("GET", "/api/whoami-v2"), ("PUT", "/stored/.*")])
+def test_a_hub_that_is_gone(hub, folder, tmp_path, method, path):
+    hub.faults = [[method, path, "cut", 999]]
+    (line,) = uploads(hub, tmp_path, folder, [])
+    assert "the Hub could not be reached (" in line and "check the network and HF_ENDPOINT; " in line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_script_uploads_its_run(hub, tmp_path, pretrained, refused):
+    """The run is finished before the upload begins: a refusal costs the upload only."""
+    file, folder = write(tmp_path, CONLL), tmp_path / "run"
+    flags = ["--model_name_or_path", str(pretrained), "--train_file", file, "--validation_file", file]
+    flags += ["--max_seq_length", "32", "--max_steps", "2", "--save_steps", "0", "--output_dir", str(folder)]
+    code = (
+        "import sys, run_ner; from training.engine.run import report_errors; print('rc', report_errors(run_ner.main))"
+    )
+    hub.faults = [["POST", ".*/commit/main", 403, 9]] * refused
+    said = "".join(online(hub, tmp_path, code, *flags, "--push_to_hub", "--hub_model_id", NAME))
+    assert (folder / "all_results.json").is_file() and {path.name for path in folder.iterdir()} >= MODEL | CODE
+    if refused:
+        assert (
+            "rc 2" in said and f"upload it then with python -m training upload {folder} --hub_model_id {NAME}" in said
+        )
+        hub.faults = []
+        assert "files uploaded" in uploads(hub, tmp_path, folder, [])[0]
+    else:
+        assert "rc 0" in said and f"files uploaded: {hub.url}/{NAME} (private)" in said
+    assert set(hub.files(NAME)) == MODEL | CODE | RECORDS

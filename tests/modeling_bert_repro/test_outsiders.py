@@ -1,0 +1,167 @@
+"""What other libraries do to the network: Trainer, pipelines, NEFTune, per-sample gradients, odd shapes and devices."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from torch._subclasses.fake_tensor import FakeTensorMode
+from transformers import Trainer, TrainingArguments, pipeline
+
+import modeling_bert_repro
+from modeling_bert_repro import BertForPreTraining, BertForSequenceClassification, BertModel, losses, pretrained
+from tests.helpers.bert_pairs import every_class, make_inputs, make_labels, ours, pair, tiny_config
+from tests.helpers.repository import ROOT
+
+VOCAB = "[PAD] [UNK] [CLS] [SEP] [MASK] the red house".split()
+
+
+@pytest.mark.parametrize(
+    "labels, problem, probabilities",
+    [
+        (torch.tensor([0, 1]), "single_label_classification", lambda x: x.softmax(-1)),
+        (torch.tensor([[1.0, 1.0], [0.0, 1.0]]), "multi_label_classification", torch.sigmoid),
+        (torch.tensor([1.5, 0.25]), "regression", lambda x: x),
+    ],
+)
+def test_a_pipeline_scores_as_the_model_was_trained(labels, problem, probabilities, tmp_path):
+    """After one labelled call and a save, as transformers' class: softmax, sigmoid or the plain score."""
+    num_labels = 1 if problem == "regression" else 2
+    config = tiny_config(num_labels=num_labels, vocab_size=len(VOCAB), initializer_range=2.0)
+    torch.manual_seed(0)
+    model = BertForSequenceClassification(config)
+    ids = torch.tensor([[2, 5, 3], [2, 6, 3]])
+    assert model.config.problem_type is None
+    model(ids, labels=labels)
+    reference = transformers.BertForSequenceClassification(tiny_config(num_labels=num_labels, vocab_size=len(VOCAB)))
+    reference(ids, labels=labels)
+    assert model.config.problem_type == reference.config.problem_type == problem
+    model.eval().save_pretrained(tmp_path)
+    tokenizer = transformers.BertTokenizer(vocab={piece: number for number, piece in enumerate(VOCAB)})
+    for own in (False, True):
+        opened = model if own else transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path)
+        (scores,) = pipeline("text-classification", model=opened, tokenizer=tokenizer, top_k=None)(["the red house"])
+        expected = probabilities(model(**tokenizer("the red house", return_tensors="pt")).logits[0])
+        torch.testing.assert_close(
+            torch.tensor([entry["score"] for entry in sorted(scores, key=lambda entry: entry["label"])]), expected
+        )
+
+
+def test_trainer_hands_compute_metrics_two_predictions(tmp_path):
+    model = BertForPreTraining(tiny_config())
+    inputs = make_inputs("BertForPreTraining")
+    rows = inputs | make_labels("BertForPreTraining", inputs)
+    data = [{name: column[i] for name, column in rows.items()} for i in range(4)]
+    seen = []
+    args = TrainingArguments(tmp_path, report_to=[], use_cpu=True, disable_tqdm=True)
+    trainer = Trainer(model, args, eval_dataset=data, compute_metrics=lambda result: seen.append(result) or {})
+    trainer.evaluate()
+    (result,) = seen
+    assert [p.shape for p in result.predictions] == [(4, 9, 61), (4, 2)]
+    assert [p.shape for p in result.label_ids] == [(4, 9), (4,)]
+    model.save_pretrained(tmp_path / "saved")
+    assert "keys_to_ignore" not in (tmp_path / "saved" / "config.json").read_text()
+
+
+def test_embedding_noise_has_the_size_that_transformers_gives_it():
+    """NEFTune scales its noise by the embeddings' length and width, which its hook reads from their output."""
+    own, reference = pair("BertForSequenceClassification")
+    inputs, shapes = make_inputs("BertForSequenceClassification"), []
+    inputs["attention_mask"][0, 4:] = 0
+    for model in (own.train(), reference.train()):
+        model.get_input_embeddings().register_forward_hook(lambda _, args, out: shapes.append(tuple(out.shape)))
+        model(**inputs)
+    assert shapes == [(4, 9, 24)] * 2
+
+
+@every_class
+def test_per_sample_gradients_by_hooks(name):
+    """Opacus multiplies a layer's input by its output's gradient, row by row: both have one row for each sequence."""
+    model = ours(name)
+    inputs = make_inputs(name)
+    inputs["attention_mask"][0, ..., 4:] = 0
+    sequences = inputs["input_ids"].shape[:-1].numel()
+    dense = (model if name == "BertModel" else model.bert).encoder.layer[-1].intermediate.dense
+    seen = {}
+    dense.register_forward_hook(lambda _, args, out: seen.update(given=args[0]))
+    dense.register_full_backward_hook(lambda _, grad_in, grad_out: seen.update(slope=grad_out[0]))
+    model(**inputs, **make_labels(name, inputs))[0].sum().backward()
+    assert seen["given"].shape[:2] == seen["slope"].shape[:2] == (sequences, 9)
+    each = torch.einsum("bli,blo->boi", seen["given"], seen["slope"])
+    torch.testing.assert_close(each.sum(0), dense.weight.grad)
+
+
+def test_a_network_without_layers():
+    own, reference = pair("BertForSequenceClassification", num_hidden_layers=0)
+    inputs = make_inputs("BertForSequenceClassification")
+    inputs["attention_mask"][0, 4:] = 0
+    for switch in (None, True):
+        torch.testing.assert_close(own(**inputs, unpad_inputs=switch).logits, reference(**inputs).logits)
+
+
+def test_a_count_on_another_device_is_moved():
+    with FakeTensorMode():
+        total, count = torch.empty((), device="cuda:0"), torch.empty((), dtype=torch.long, device="cuda:1")
+        assert losses.per_item(total, count).device == torch.device("cuda:0")
+
+
+@pytest.mark.parametrize("unpad", [None, True])
+def test_four_dimensional_masks_in_training(unpad):
+    """The caller's own mask: bool, or numbers that are added to the scores."""
+    model = ours("BertModel", "sdpa").train()
+    model.config.fast_dropout = True
+    inputs = make_inputs("BertModel", length=12, batch=64)
+    attended = torch.ones(64, 1, 12, 12, dtype=torch.bool)
+    attended[:, :, :, 9:] = False
+    added = torch.zeros(64, 1, 12, 12, dtype=torch.float64).masked_fill(~attended, torch.finfo(torch.float64).min)
+    for mask in (attended, added):
+        outputs = model(**inputs | {"attention_mask": mask}, unpad_inputs=unpad)
+        assert outputs.last_hidden_state.isfinite().all()
+
+
+def test_the_fast_path_can_be_deleted(tmp_path):
+    """Without its three files, and nothing else changed, plain BERT is left: it equals transformers and saves."""
+    package = tmp_path / "modeling_bert_repro"
+    shutil.copytree(ROOT / "modeling_bert_repro", package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in pretrained.FAST_FILES:
+        (package / name).unlink()
+    assert not [path.name for path in package.glob("*.py") if path.name not in _files_without_the_fast_path()]
+    code = f"""
+import sys
+sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]
+import torch, modeling_bert_repro
+from transformers import AutoModel
+from tests.helpers.bert_pairs import CLASSES, assert_same, gradients, loss_of, make_inputs, make_labels, pair
+assert modeling_bert_repro.__file__.startswith({str(tmp_path)!r})
+for name in CLASSES:
+    own, reference = pair(name, "sdpa")
+    own.config.update({{"unpad_inputs": True, "fast_dropout": True}})  # what would switch it on
+    inputs = make_inputs(name)
+    inputs["attention_mask"][0, ..., 6:] = 0
+    labels = make_labels(name, inputs) if name != "BertForQuestionAnswering" else {{}}
+    mine, theirs = own(**inputs, **labels), reference(**inputs, **labels)
+    if labels:
+        torch.testing.assert_close(mine.loss, theirs.loss, rtol=0, atol=1e-9)
+        assert_same(gradients(own, mine.loss), gradients(reference, theirs.loss))
+    own.train()(**inputs, **labels)
+    own.save_pretrained({str(tmp_path / "saved")!r})
+AutoModel.from_pretrained({str(tmp_path / "saved")!r})
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def _files_without_the_fast_path() -> set[str]:
+    return {*pretrained.PLAIN_FILES, "__init__.py", "qa_pipeline.py"}
+
+
+def test_neither_file_of_plain_bert_names_the_fast_functions():
+    """The seam is fast_path.py: the other two files are imported by it and by nothing else."""
+    for path in Path(modeling_bert_repro.__file__).parent.glob("*.py"):
+        if path.name not in pretrained.FAST_FILES:
+            text = path.read_text(encoding="utf-8")
+            assert "from .unpadding" not in text and "from .fast_dropout" not in text, path.name
+    assert BertModel.__module__ == "modeling_bert_repro.modeling_bert"

@@ -1,0 +1,205 @@
+"""training/pretraining/documents.py: what is read from files, and what is refused."""
+
+import gzip
+import json
+import lzma
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from training.engine.curves import read_events
+from training.files.atomic import damage
+from training.pretraining.corpus import CorpusWriter, read_manifest
+from training.pretraining.documents import read_documents
+from training.tools import audit
+
+TEXT = "The dog sat. The cat ran away!\nA bird sang.\n\nOne red house. It was far.\n"
+DOCUMENTS = [["The dog sat. The cat ran away!", "A bird sang."], ["One red house. It was far."]]
+
+
+def test_every_kind_of_file_gives_the_same_documents(tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    texts = ["\n".join(document) for document in DOCUMENTS]
+    rows = "".join(json.dumps({"id": 1, "text": text}) + "\n" for text in texts)
+    (tmp_path / "a.txt").write_text(TEXT)
+    (tmp_path / "b.txt").write_bytes(b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode())
+    (tmp_path / "c.txt.xz").write_bytes(lzma.compress(TEXT.encode()))
+    (tmp_path / "d.txt.gz").write_bytes(gzip.compress(TEXT.encode()))
+    (tmp_path / "e.jsonl").write_text(rows)
+    (tmp_path / "f.jsonl.xz").write_bytes(lzma.compress(rows.encode()))
+    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "g.parquet")
+    (tmp_path / "h.parquet.gz").write_bytes(gzip.compress((tmp_path / "g.parquet").read_bytes()))
+    files = sorted(tmp_path.iterdir())
+    assert len(files) == 8
+    for file in files:
+        assert list(read_documents([file])) == DOCUMENTS, file
+    assert list(read_documents(files)) == DOCUMENTS * 8  # a document never goes on in the next file
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", None, r"a\.txt: no such file"),
+        (".", None, r"expected a file, got a folder"),
+        ("a.txt", b"", r"a\.txt: is empty"),
+        ("a.txt", b"\n \n\t\n", r"a\.txt: holds no text"),
+        ("a.txt", b"fine\nnot \xff\n", r"a\.txt:2: expected UTF-8 text, got byte 0xff at column 5; convert the file"),
+        ("a.csv", b"text\n", r"a\.csv: unknown kind"),
+        ("a.txt.xz", lzma.compress(b"some text\n" * 50)[:-20], r"a\.txt\.xz:\d+: damaged \.xz file"),
+        ("a.txt.gz", gzip.compress(b"some text\n" * 50)[:-9], r"a\.txt\.gz:\d+: damaged \.gz file"),
+        ("a.txt.gz", b"plain text", r"a\.txt\.gz:1: damaged \.gz file"),
+        (
+            "a.jsonl",
+            b'{"text": "one"}\n\n{"texts": "two"}\n',
+            r"a\.jsonl:3: expected a field `text`; its fields are texts",
+        ),
+        ("a.jsonl", b'{"text": "one"}\n{"text": 2}\n', r"a\.jsonl:2: .* got int"),
+        ("a.jsonl", b'["text"]\n', r"a\.jsonl:1: expected one object a line, got a list"),
+        ("a.jsonl", b'{"text": "one"\n', r"a\.jsonl:1: not JSON"),
+        ("a.jsonl", b"[" * 100_000, r"a\.jsonl:1: not JSON"),
+        ("a.jsonl", b"1" * 5000, r"a\.jsonl:1: not JSON"),
+        ("a.jsonl", b'{"text": "lone \\ud800"}\n', r"a\.jsonl:1: lone surrogate at character 5"),
+        ("a.jsonl", b'{"text": "one", "text": "two"}\n', r"a\.jsonl:1: not JSON \(the field `text` occurs twice\)"),
+        ("a.txt", b"fine\nh\0e\0l\0l\0o\0\n", r"a\.txt:2: holds a NUL byte: a binary file, or UTF-16; convert it"),
+        ("a.parquet", b"PAR1 nonsense", r"a\.parquet: not a readable parquet file"),
+    ],
+)
+def test_bad_files_are_named_with_their_line(tmp_path, name, content, message):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        list(read_documents([tmp_path / name]))
+
+
+def test_parquet_without_text_names_its_columns(tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.table({"title": ["x"]}), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="expected one column `text`; its columns are title"):
+        list(read_documents([tmp_path / "a.parquet"]))
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["x", None]}), tmp_path / "b.parquet")
+    with pytest.raises(ValueError, match=r"b\.parquet: row 2: expected a string"):
+        list(read_documents([tmp_path / "b.parquet"]))
+    plain = parquet_of(["one", "two", "three"], compression="none", use_dictionary=False)
+    (tmp_path / "c.parquet").write_bytes(plain.replace(b"two", b"t\xffo"))
+    with pytest.raises(ValueError, match=r"c\.parquet: row 2: not UTF-8 .*; repair the text"):
+        list(read_documents([tmp_path / "c.parquet"]))
+    column = pyarrow.array(["x"])
+    pyarrow.parquet.write_table(pyarrow.Table.from_arrays([column, column], ["text", "text"]), tmp_path / "d.parquet")
+    with pytest.raises(ValueError, match="expected one column `text`; its columns are text, text"):
+        list(read_documents([tmp_path / "d.parquet"]))
+
+
+def parquet_of(texts, **settings):
+    import pyarrow
+    import pyarrow.parquet
+
+    sink = pyarrow.BufferOutputStream()
+    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), sink, **settings)
+    return sink.getvalue().to_pybytes()
+
+
+def test_200_malformed_inputs_are_refused_or_read_to_the_end(tmp_path):
+    """Bytes changed, cut off or put in anywhere, in every kind of file.
+
+    What is not refused, by file and line or row, is read to its end: packed files as `gzip` and `lzma` would have
+    unpacked them whole, text line by line as it stands.
+    """
+    rng = np.random.default_rng(5)
+    text, texts = TEXT.encode() * 30, [f"Row {number}.\nIt was far." for number in range(50)]
+    rows = "".join(json.dumps({"text": text}) + "\n" for text in texts).encode()
+    whole = {
+        "a.txt": text,
+        "a.jsonl": rows,
+        "a.txt.xz": lzma.compress(text) + lzma.compress(text),
+        "a.txt.gz": gzip.compress(text) + gzip.compress(text),
+        "a.jsonl.gz": gzip.compress(rows),
+        "a.parquet": parquet_of(texts),
+        "b.parquet": parquet_of(texts, compression="none", use_dictionary=False),
+        "a.parquet.xz": lzma.compress(parquet_of(texts)),
+    }
+    refused, read = 0, 0
+    for number in range(200):
+        name = list(whole)[number % len(whole)]
+        damaged = bytearray(whole[name])
+        kind, place = rng.integers(4), int(rng.integers(1, len(damaged)))
+        if kind == 0:
+            del damaged[place:]
+        elif kind == 1:
+            damaged[place:place] = rng.bytes(rng.integers(1, 40))
+        else:  # any bytes, or letters and signs
+            for position in rng.integers(0, len(damaged), 2):
+                damaged[position] = rng.integers(0, 256) if kind == 2 else rng.integers(32, 127)
+        file = tmp_path / name
+        file.write_bytes(damaged)
+        try:
+            documents = list(read_documents([file]))
+        except ValueError as error:
+            refused += 1
+            assert re.match(rf"{re.escape(str(file))}(:\d+|: row \d+)?: .+; .+", str(error)), error
+            continue
+        read += 1
+        if ".txt" in name:
+            content = bytes(damaged)
+            if name != "a.txt":
+                content = (gzip if name.endswith("gz") else lzma).decompress(content.rstrip(b"\0"))
+            lines = [line.strip() for line in content.decode("utf-8-sig").split("\n")]
+            assert [line for document in documents for line in document] == [line for line in lines if line]
+        else:
+            assert len(documents) == 50
+    assert refused > 100 and read > 10, (refused, read)
+
+
+SETTINGS = dict.fromkeys(audit.SETTINGS, 1)
+RECORDS = {  # what a run writes, and who reads it again
+    "run.json": ({"flags": SETTINGS | {"seed": 1}}, audit.read_run),
+    "metrics.jsonl": ({"event": "train", "step": 1}, lambda folder: read_events(folder / "metrics.jsonl")),
+    "manifest.json": ({"key": {"format": 1}, "manifest_sha256": "0"}, read_manifest),
+    "progress.json": ({"key": {}, "events": 0, "bytes": {}, "progress_sha256": "0"}, lambda folder: open_draft(folder)),
+    "checkpoint": ({"sha256": {}}, lambda folder: refuse(damage(folder))),
+}
+
+
+def open_draft(folder):
+    folder = folder.rename(folder.with_name("corpus.building"))
+    try:
+        CorpusWriter(folder.with_name("corpus"), {}, np.dtype("<u2"))
+    finally:
+        shutil.rmtree(folder)
+
+
+def refuse(problem):
+    if problem:
+        raise ValueError(problem)
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_200_damaged_records_are_read_or_refused(tmp_path, name):
+    content, read = RECORDS[name]
+    whole, rng = json.dumps(content).encode(), np.random.default_rng(7)
+    values = [b"null", b"[]", b"{}", b"1", b'"x"', b"[[]]", b"", b"{", b"\xff"]
+    refused = 0
+    for number in range(200):
+        damaged, place = bytearray(whole), int(rng.integers(len(whole)))
+        if number < len(values):
+            damaged = values[number]
+        elif number % 2:
+            del damaged[place : place + int(rng.integers(1, 30))]
+        else:
+            damaged[place] = rng.integers(256)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / ("manifest.json" if name == "checkpoint" else name)).write_bytes(damaged)
+        try:
+            read(folder)
+        except ValueError as error:
+            refused += 1
+            assert re.search(r"run\.json|metrics\.jsonl:\d+|manifest\.json|progress\.json|is missing", str(error)), (
+                error
+            )
+    assert refused > 100

@@ -1,0 +1,361 @@
+"""The documentation against the project: links, files, names, flags, commands, and the code in it.
+
+Conventions that this file checks, in every page of `PAGES` and the headers of the scripts:
+- `training/engine/optimizer.py: create_optimizer` names something that stands in that file.
+- A command with ... in it is a sketch: its flags must exist, but it need not parse.
+
+Its figures are checked by tests/project/test_figures.py; tests/helpers/figures.py says how a figure names its record.
+"""
+
+import ast
+import importlib.util
+import json
+import re
+import shlex
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import BertConfig, dynamic_module_utils
+
+from modeling_bert_repro import BertForPreTraining
+from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
+from tests.helpers.figures import PAGES
+from tests.helpers.repository import ROOT
+from tokenization import build_tokenizer
+from training import arguments
+from training.__main__ import COMMANDS
+from training.arguments import flags_with
+from training.engine.flags import parse_arguments
+from training.tasks.classification import glue
+from training.tasks.classification.sources import load_data
+
+SCRIPTS = sorted({*ROOT.glob("*.py")} - {ROOT / "setup.py"})
+SOURCES = [
+    *SCRIPTS,
+    *(p for d in ("training", "tokenization", "benchmarks", "examples") for p in ROOT.glob(f"{d}/**/*.py")),
+]
+FOLDERS = r"(?:docs|tests|training|tokenization|modeling_bert_repro|examples|benchmarks|\.ci)"
+SUFFIXES = r"(?:py|md|json|toml|txt|sh)"
+# Programs that start ours: their own flags, and what comes before our script.
+LAUNCHERS = {
+    *("--multi_gpu", "--num_processes", "--num_machines", "--config_file", "--mixed_precision", "--use_fsdp", "--cpu"),
+    *("--master_port", "--fsdp_version", "--fsdp_auto_wrap_policy", "--fsdp_transformer_layer_cls_to_wrap"),
+    *("--nnodes", "--node_rank", "--nproc_per_node", "--rdzv_backend", "--rdzv_endpoint", "--master_addr"),
+    *("--standalone", "--machine_rank", "--main_process_ip", "--main_process_port", "--extra-index-url", "--help"),
+}
+# At the start of a line, behind "do" and assignments
+COMMAND = re.compile(r"^\s*(?:do\s+)?(?:\w+=\S+\s+)*((?:python3?|accelerate launch|torchrun)\s.*)")
+
+
+def by_name(paths):
+    return pytest.mark.parametrize("path", paths, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def text_of(path: Path) -> str:
+    """A page, or the header of a script; continued lines joined."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".py":
+        text = ast.get_docstring(ast.parse(text)) or ""
+    return re.sub(r"\s*\\\n\s*", " ", text)
+
+
+# --- What is looked for: each function returns the mistakes in a text ------------------------------------------------
+
+
+def broken_links(text: str, page: Path) -> list[str]:
+    """The links of a page, in Markdown, to a file or folder that is not there, or to a heading that no page has."""
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.DOTALL | re.MULTILINE)
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)|^\[[^]]+\]:\s+(\S+)", text, re.MULTILINE):
+        file, _, anchor = "".join(target).partition("#")
+        there = page.parent / file if file else page
+        if re.match(r"https?:|mailto:", file):
+            continue
+        if not there.exists() or (anchor and anchor not in anchors(there.read_text(encoding="utf-8"))):
+            broken.append("".join(target))
+    return broken
+
+
+def anchors(text: str) -> set[str]:
+    """What GitHub names the headings of a page: small letters, hyphens for spaces, a number behind a repeated name."""
+    found: list[str] = []
+    for title in re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), re.M):
+        title = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", title)
+        found.append(re.sub(r"[^\w -]", "", title.strip().lower()).replace(" ", "-"))
+    return {name + (f"-{n}" if (n := found[:place].count(name)) else "") for place, name in enumerate(found)}
+
+
+def missing_files(text: str) -> list[str]:
+    named = re.findall(rf"(?<![\w/.])({FOLDERS}/[\w/.-]+\.{SUFFIXES})\b", text)
+    named += re.findall(r"(?<![\w/.])(run_[a-z]+\.py)\b", text)
+    return [name for name in named if not (ROOT / name).is_file()]
+
+
+def missing_names(text: str) -> list[str]:
+    return [
+        f"{file}: {name}"
+        for file, name in re.findall(r"`([\w/.]+\.py):\s(\w+)`", text)
+        if not (ROOT / file).is_file()
+        or not re.search(rf"^ *(def|class) {name}\b|^{name}\b.* = ", (ROOT / file).read_text(), re.MULTILINE)
+    ]
+
+
+def missing_tests(text: str) -> list[str]:
+    """Of `tests/test_x.py -k word`: those whose word stands in no name of a test of that file."""
+    return [
+        f"{file} -k {word}"
+        for file, word in re.findall(r"`(tests/[\w/]+\.py) -k (\w+)", text)
+        if not re.search(rf"^def test_\w*{word}", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+
+
+def flags_of_parsers(paths) -> set[str]:
+    found = set()
+    for path in paths:
+        found |= set(re.findall(r"add_argument\(\s*\"(--[\w-]+)\"", path.read_text(encoding="utf-8")))
+    return found
+
+
+def flags_of_scripts() -> set[str]:
+    classes = [c for c in vars(arguments).values() if isinstance(c, type) and c.__name__.endswith("Arguments")]
+    return {f"--{field.name}" for c in classes for field in fields(c)}
+
+
+def unknown_flags(text: str) -> list[str]:
+    known = flags_of_scripts() | flags_of_parsers(SOURCES) | LAUNCHERS
+    mentioned = re.findall(r"(?<![\w-])--[a-z][\w-]*\b(?!-)", re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL))
+    return [flag for flag in mentioned if flag not in known and "--" + flag[2:].replace("-", "_") not in known]
+
+
+def commands(text: str) -> list[str]:
+    """Those in fenced blocks, in inline code and, in script headers, on indented lines."""
+    lines = [line for block in re.findall(r"```.*?```", text, re.DOTALL) for line in block.splitlines()]
+    lines += re.findall(r"`([^`\n]+)`", text) + [line for line in text.splitlines() if line.startswith("    ")]
+    return [match for line in lines for part in line.split(";") for match in COMMAND.findall(part)]
+
+
+def bad_commands(text: str) -> list[str]:
+    problems = []
+    for command in dict.fromkeys(commands(text)):
+        words = shlex.split(command, comments=True)
+        script = next((word for word in words if (ROOT / word).is_file() and word.endswith(".py")), None)
+        if words[1:2] == ["-m"]:
+            problems += bad_module(words[2], words[3:], command)
+        elif script is not None and script in {path.name for path in SCRIPTS} and "..." not in words:
+            problems += refused(script, words[words.index(script) + 1 :], command)
+        elif script is None and words[1:] and words[1].endswith(".py"):
+            problems.append(f"{command}: no such script")
+    return problems
+
+
+def bad_module(name: str, words: list[str], command: str) -> list[str]:
+    if importlib.util.find_spec(name) is None:
+        return [f"{command}: no such module"]
+    if not (ROOT / name.partition(".")[0]).is_dir():  # venv, pytest, pip
+        return []
+    if name == "training" and words and words[0] not in COMMANDS:
+        return [f"{command}: no such command of python -m training"]
+    known = flags_of_parsers((ROOT / name.partition(".")[0]).rglob("*.py")) | flags_of_scripts()
+    flags = [word.strip("[]").partition("=")[0] for word in words if word.lstrip("[").startswith("--")]
+    return [f"{command}: no flag {flag}" for flag in flags if flag not in known | {"--help", "--"}]
+
+
+def refused(script: str, words: list[str], command: str) -> list[str]:
+    """Whether the flags are those of the script, with values that it takes. Nothing is run."""
+    cls = re.search(r"parse_arguments\((\w+)", (ROOT / script).read_text(encoding="utf-8")).group(1)
+    try:
+        parse_arguments(getattr(arguments, cls), words)
+    except SystemExit:
+        return [f"{command}: refused by {script}"]
+    return []
+
+
+# --- The pages -------------------------------------------------------------------------------------------------------
+
+
+@by_name(PAGES)
+def test_links_files_and_names_exist(path):
+    text = text_of(path)
+    assert not broken_links(text, path)
+    assert not missing_files(text)
+    assert not missing_names(text)
+    assert not missing_tests(text)
+
+
+@by_name([*PAGES, *SCRIPTS, *ROOT.glob("examples/*.sh")])
+def test_flags_exist_and_commands_parse(path, capsys):
+    text = text_of(path)
+    problems = bad_commands(text) + unknown_flags(text)
+    assert not problems, capsys.readouterr().err
+
+
+@by_name([path for path in SOURCES if path.parent != ROOT])
+def test_headers_of_modules_name_what_exists(path):
+    text = text_of(path)
+    assert not bad_commands(text) + unknown_flags(text) + missing_files(text)
+
+
+@by_name(PAGES)
+def test_make_targets_exist(path):
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert {*re.findall(r"[`\n]make ([a-z-]+)", path.read_text())} <= targets
+
+
+def test_ci_runs_the_commands_of_the_readme():
+    quick_start = re.search(r"```bash\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
+    assert [line.split("#")[0].strip() for line in quick_start.splitlines()] == ["make demo", "make test"]
+    assert "make test" in (ROOT / ".ci" / "run").read_text().splitlines()
+
+
+def test_the_readme_lists_every_command():
+    table = (ROOT / "README.md").read_text().partition("| command | what it does |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(COMMANDS)
+
+
+def test_mistakes_are_noticed(capsys):
+    """Each check on a text with one mistake in it, beside its right form."""
+    assert missing_files("`training/engine/loop.py`, tests/test_nothing.py, run_nothing.py") == [
+        "tests/test_nothing.py",
+        "run_nothing.py",
+    ]
+    assert missing_names("`training/engine/loop.py: training_steps` `training/engine/loop.py: nothing`") == [
+        "training/engine/loop.py: nothing"
+    ]
+    file = "tests/pretraining/test_masking.py"
+    assert missing_tests(f"`{file} -k mask_mix` `{file} -k nothing`") == [f"{file} -k nothing"]
+    assert unknown_flags("`--seed --max-steps --nothing` a -- b") == ["--nothing"]
+    right = "    python run_glue.py --model_name_or_path m --task_name mrpc --output_dir out\n"
+    assert not bad_commands(right + "`python run_glue.py ... --resume_from_checkpoint auto`")
+    for wrong in ("max_seq_len 3", "max_steps 0", "doc_stride 64"):
+        assert len(bad_commands(right.replace("task_name mrpc", wrong))) == 1
+    assert len(bad_commands("```\npython run_nothing.py --seed 1\n```\n`python -m training nothing`")) == 2
+    assert len(bad_commands("`python -m training builtin_data --output_dir d --nothing 3`")) == 1
+
+
+def test_links_without_a_file_or_a_heading_are_noticed(tmp_path):
+    page, other = tmp_path / "page.md", tmp_path / "docs" / "other.md"
+    other.parent.mkdir()
+    page.write_text(
+        "# A page\n\n[a](docs/other.md#a-table-it-is) [b](#a-page) [c](docs) ![d](page.md) [e](https://f)\n"
+    )
+    other.write_text("# `A` [table](../page.md): *it* is\n\n## Two\n\n## Two\n\n```\n# no heading ](nowhere.md)\n```\n")
+    assert not broken_links(page.read_text(), page) and not broken_links(other.read_text(), other)
+    assert not broken_links("[a](docs/other.md#two) [b](docs/other.md#two-1) `](code)`\n\n[c]: docs/other.md\n", page)
+    wrong = ["docs/nothing.md", "docs/other.md#two-2", "docs/other.md#no-heading", "#A-page", "other.md"]
+    assert broken_links("".join(f"[x]({target})\n" for target in wrong), page) == wrong
+    assert broken_links("[c]\n\n[c]: nothing.md\n", page) == ["nothing.md"]
+
+
+def test_every_difference_from_the_paper_says_what_we_do_and_where():
+    text = (ROOT / "docs" / "paper_vs_code.md").read_text()
+    for entry in re.split(r"^### ", text, flags=re.MULTILINE)[1:]:
+        assert "**Here.**" in entry, entry
+        assert "Not done" in entry or re.search(r"`tests/[\w/]+\.py: \w+`", entry), entry
+
+
+def test_the_task_of_contributing_can_be_trained(tmp_path, monkeypatch):
+    row = re.search(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL).group(1)
+    ((name, task),) = eval("{" + row + "}", vars(glue)).items()
+    monkeypatch.setitem(glue.GLUE_TASKS, name, task)
+    lines = "id\tsentence1\tsentence2\tlabel\n1\ta b\tb a\t0\n2\tc\tc\t1\n"
+    for file in ("train.tsv", "dev.tsv"):
+        (tmp_path / file).write_text(lines)
+    flags = {"task_name": name, "data_dir": str(tmp_path), "model_name_or_path": "m", "output_dir": "o"}
+    data = load_data(arguments.GlueArguments(**flags))
+    assert data.splits["validation"].texts == (["a b", "c"], ["b a", "c"])
+    assert data.splits["train"].labels == [0, 1]
+
+
+# --- docs/checkpoints.md ---------------------------------------------------------------------------------------------
+
+CHECKPOINTS = ROOT / "docs" / "checkpoints.md"
+SIZES = {"V": 97, "H": 24, "I": 40, "P": 48, "2": 2}
+
+
+@pytest.fixture
+def tiny_model() -> BertForPreTraining:
+    torch.manual_seed(0)
+    return BertForPreTraining(
+        BertConfig(
+            vocab_size=SIZES["V"],
+            hidden_size=SIZES["H"],
+            intermediate_size=SIZES["I"],
+            max_position_embeddings=SIZES["P"],
+            num_hidden_layers=2,
+            num_attention_heads=2,
+        )
+    )
+
+
+def test_the_table_of_tensors_is_what_a_model_saves(tiny_model):
+    table = CHECKPOINTS.read_text().partition("<!-- tensors -->\n")[2].partition("\n\n")[0]
+    listed = {}
+    for row in table.splitlines()[2:]:
+        names, shape = row.strip("| ").split(" | ")
+        names = re.findall(r"`([\w.]+)`", names)
+        if names[1:] == ["key", "value"]:
+            names = [names[0].replace("query", part) for part in ("query", "key", "value")]
+        for name in names:
+            for layer in range(2):
+                listed[name.replace(".N.", f".{layer}.")] = tuple(SIZES[size] for size in shape.split(", "))
+    saved = {n: tuple(t.shape) for n, t in tiny_model.state_dict().items() if n not in tiny_model.all_tied_weights_keys}
+    assert listed == saved
+
+
+def test_the_list_of_what_must_not_change_is_complete():
+    text = CHECKPOINTS.read_text().partition("<!-- fixed -->\n")[2].partition("Everything else")[0]
+    counted = {"max_steps", "num_train_epochs", "phases", "per_device_train_batch_size", "gradient_accumulation_steps"}
+    assert set(re.findall(r"--(\w+)", text)) - counted == set(flags_with("fixed"))
+
+
+def test_the_code_files_of_a_folder_are_all_named():
+    row = next(line for line in CHECKPOINTS.read_text().splitlines() if "our classes" in line)
+    assert set(re.findall(r"`(\w+\.py)`", row)) == {*PLAIN_FILES, *FAST_FILES}
+
+
+def google_arrays(model: BertForPreTraining) -> dict:
+    """The weights as google-research/bert names and lays them out, beside what else its checkpoints hold."""
+    dense = ("attention/self/query", "attention/self/key", "attention/self/value", "attention/output/dense")
+    names = {"embeddings/LayerNorm": "bert.embeddings.LayerNorm", "pooler/dense": "bert.pooler.dense"}
+    for n in range(2):
+        for part in (*dense, "attention/output/LayerNorm", "intermediate/dense", "output/dense", "output/LayerNorm"):
+            names[f"encoder/layer_{n}/{part}"] = f"bert.encoder.layer.{n}." + part.replace("/", ".")
+    names = {f"bert/{theirs}": ours for theirs, ours in names.items()}
+    for part in ("dense", "LayerNorm"):
+        names[f"cls/predictions/transform/{part}"] = f"cls.predictions.transform.{part}"
+    weights, arrays = model.state_dict(), {"global_step": torch.tensor(7).numpy()}
+    for theirs, ours in names.items():
+        norm = ours.endswith("LayerNorm")
+        weight = weights[f"{ours}.weight"]
+        arrays[f"{theirs}/{'gamma' if norm else 'kernel'}"] = (weight if norm else weight.T).numpy()
+        arrays[f"{theirs}/{'beta' if norm else 'bias'}"] = weights[f"{ours}.bias"].numpy()
+    for kind in ("word", "position", "token_type"):
+        arrays[f"bert/embeddings/{kind}_embeddings"] = weights[f"bert.embeddings.{kind}_embeddings.weight"].numpy()
+    arrays["cls/predictions/output_bias"] = weights["cls.predictions.bias"].numpy()
+    arrays["cls/seq_relationship/output_weights"] = weights["cls.seq_relationship.weight"].numpy()
+    arrays["cls/seq_relationship/output_bias"] = weights["cls.seq_relationship.bias"].numpy()
+    return arrays | {"bert/pooler/dense/kernel/adam_m": arrays["bert/pooler/dense/kernel"]}
+
+
+def test_the_code_of_checkpoints_runs(tiny_model, vocab, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    pieces = vocab[: SIZES["V"]]
+    tiny_model.save_pretrained("runs/mini")
+    build_tokenizer(pieces).save_pretrained("runs/mini")
+    Path("vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
+    tiny_model.config.to_json_file("bert_config.json")
+    names = {"arrays": google_arrays(tiny_model)}
+    for block in re.findall(r"```python\n(.*?)```", CHECKPOINTS.read_text(), re.DOTALL):
+        exec(block, names)
+    assert type(names["model"]).__module__.startswith("transformers.models.bert")
+    assert len(names["guesses"]) == 5
+    before, after = tiny_model.state_dict(), names["converted"].state_dict()
+    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+    assert names["classifier"].num_labels == 3
+    assert "auto_map" not in json.loads(Path("runs/stock/config.json").read_text())
+    assert {path.name for path in Path("runs/converted").iterdir()} >= {"vocab.txt", "config.json", "model.safetensors"}

@@ -1,0 +1,189 @@
+"""The figures of the pages are those of the records: the pages as they are, and with mistakes planted in them."""
+
+import ast
+import json
+import random
+import re
+
+import pytest
+
+from benchmarks import provenance, tables
+from tests.helpers.figures import PAGES, STALE, all_figures, blocks_of, mistakes, output_of, printed, value_of
+from tests.helpers.repository import ROOT
+
+MUTATIONS = 50
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_pages(path):
+    found = mistakes(path.read_text(encoding="utf-8"))
+    assert not found, "\n".join(found) + "\nHow a figure is tied to its record: tests/helpers/figures.py."
+
+
+def mutated(text: str, figure, rng: random.Random) -> str:
+    """The page with one digit of the figure changed, or its sign."""
+    old = figure.text
+    if rng.random() < 0.25 and not text[figure.start - 1].isalnum():
+        new = {"+": "-", "-": "+", "−": "+"}[old[0]] + old[1:] if old[0] in "+-−" else f"-{old}"
+    else:
+        place = rng.choice([place for place, character in enumerate(old) if character.isdigit()])
+        new = old[:place] + rng.choice([digit for digit in "0123456789" if digit != old[place]]) + old[place + 1 :]
+    return text[: figure.start] + new + text[figure.end :]
+
+
+def test_planted_mistakes_are_all_found():
+    """Any figure of any page: in the text, in tables, tied to a record, constant, or printed by a command."""
+    rng = random.Random(0)
+    texts = {path: path.read_text(encoding="utf-8") for path in PAGES}
+    everywhere = [(path, figure) for path, text in texts.items() for figure in all_figures(text)]
+    assert len(everywhere) > 500
+    for path, figure in rng.sample(everywhere, MUTATIONS):
+        planted = mutated(texts[path], figure, rng)
+        assert mistakes(planted), f"{path.name}: {figure.text} at {figure.start} -> {planted[figure.start :][:12]}"
+
+
+def texts_of(text: str) -> list[list[str]]:
+    return [[figure.text for figure in block.figures] for block in blocks_of(text) if block.figures]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("It was 1.09, -0.6 or +0.3 %, of 395,451 in 81 minutes, 3 times, 1e-5.", "1.09 -0.6 +0.3 395,451 81 3 1e-5"),
+        ("Five of 12 seeds in 2015, 16 x 128, L=4, rows 1.0-2.5 MB.", "1.0 2.5"),
+        ("torch 2.13, Python 3.11 to 3.13, SQuAD 1.1 and 2.0, section 4.1, Table 7, v2.0, U+2B820", ""),
+        ("`0.5` [a 1.5](docs/x-2.5.md) https://a.b/3.5 <!-- 4.5 -->", "1.5"),
+        ("| a 1.5 | 128 |\n|---|---|\n| 12 | 1 row |\n| 24.8 ± 1.7 (5) | 1 to 2 |", "1.5 12 24.8 1.7 5 1 2"),
+        ("50 per cent, 30 MB, 7 points, 12 s", "50 30 7 12"),
+    ],
+)  # fmt: skip
+def test_what_a_figure_is(text, expected):
+    assert " ".join(figure for block in texts_of(text) for figure in block) == expected
+
+
+def test_blocks_are_paragraphs_items_tables_and_headings():
+    text = "# A 1.1\n\nOne 1.2\nand 1.3.\n- two 1.4\n  and 1.5\n- three 1.6\n\n| 1.7 |\n|---|\n| 1.8 |\nFour 1.9\n"
+    assert texts_of(text) == [["1.1"], ["1.2", "1.3"], ["1.4", "1.5"], ["1.6"], ["1.7", "1.8"], ["1.9"]]
+
+
+RUN = "mini-14000#eval_mlm_loss"  # 6.3602
+TIED = f"The loss is 6.360 of 30,522.\n\n<!-- figures: {RUN}; =30,522 (pieces) -->\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("6.360", "6.361"),
+        ("6.360", "-6.360"),
+        ("6.360", "+6.350"),
+        ("6.360", "636.0"),
+        ("6.360", "6.549"),  # of the same kind, from another run
+        ("6.360", "0.159"),  # another number of the same record
+        ("30,522", "30,523"),
+        ("is 6.360 of 30,522", "of 30,522 is 6.360"),
+        ("6.360", "6.360 and 1.5"),
+        ("\n\n<!--", "\n\n- another item\n\n<!--"),
+        (RUN, "mini-14000#eval_nothing"),
+        (RUN, "nothing#eval_mlm_loss"),
+        (RUN, f"percent({RUN})"),
+        (RUN, "mini-14000#eval_mlm_loss[0]"),
+    ],
+)
+def test_a_mistake_in_a_tied_text_is_found(old, new):
+    assert not mistakes(TIED)
+    assert mistakes(TIED.replace(old, new, 1))
+
+
+def test_words_may_change_around_the_figures():
+    text = (
+        f"- At the end: 6.360 nats, says the **record**;\n  of 30,522.\n  <!-- figures: {RUN}; =30,522 -->\n- Next.\n"
+    )
+    assert not mistakes(text)
+    assert not mistakes("5.1 %\n<!-- constants: 5.1 -->\n\n# A\n")
+
+
+def test_values_and_their_form():
+    folder = ROOT / "docs" / "runs" / "minilm-cola"
+    scores = [json.loads((folder / f"seed-{s}/all_results.json").read_text()) for s in range(42, 47)]
+    values = [score["eval_matthews_correlation"] for score in scores]
+    assert value_of("mean(minilm-cola/seed-*#eval_matthews_correlation)") == pytest.approx(sum(values) / 5)
+    assert value_of("mini-14000/metrics.jsonl#[event=eval,step=6000].eval_mlm_loss") == pytest.approx(6.528, abs=5e-4)
+    assert value_of('lengths.json#lengths["mrpc train"].padded_to') == 128
+    assert value_of("rounded(ratio(1000, 3), 100)") == 300
+    forms = [
+        (1234.5678, "1,234.57"),
+        (-0.04, "-0.0"),
+        (0.3, "+0.3"),
+        (3e-5, "3e-5"),
+        (-2.0, "−2.0"),
+        (1e6, "1,000,000"),
+    ]
+    for value, text in forms:
+        assert printed(value, text) == text
+    with pytest.raises(ValueError, match="the record has no single"):
+        value_of("mini-14000/metrics.jsonl#[event=eval].eval_mlm_loss")
+
+
+def test_what_a_command_prints_is_compared_as_a_whole():
+    command = "benchmarks/tables.py lengths.json"
+    block = f"<!-- python {command} -->\n{output_of(command)}<!-- end -->"
+    page = f"# A\n\n{block}\nThis was <!-- stale: lengths.json -->{STALE}.\n"
+    assert not mistakes(page)
+    assert mistakes(page.replace("41.6", "41.7", 1))
+    with pytest.raises(ValueError, match=r"expected step_cpu.json, .* or FOLDER:STEP,STEP of a run; got nothing.json"):
+        tables.output(["nothing.json"])
+    with pytest.raises(ValueError, match="expected an evaluation at step 7; there are those at"):
+        tables.output(["docs/runs/mini-14000:7"])
+
+
+def test_a_section_says_when_its_benchmark_is_older_than_the_code(monkeypatch):
+    text = '## A\n\n7\xa0% of it.\n<!-- figures: percent(lengths.json#lengths["mrpc train"].share_of_real_tokens) -->\n'
+    text = text.replace("7\xa0%", "41.6 %")
+    note = f"It was <!-- stale: lengths.json -->{STALE}.\n"
+    monkeypatch.setattr("tests.helpers.figures.out_of_date", lambda record: ["x has changed"])
+    assert mistakes(text) == [
+        f"## A: lengths.json is older than the code; write, inside a line: <!-- stale: lengths.json -->({STALE})"
+    ]
+    assert not mistakes(text + note)
+    assert mistakes(text + "\n" + note.removeprefix("It was "))  # which would end a paragraph
+    assert mistakes(text + "\n## B\n\n" + note)  # in another section
+    monkeypatch.setattr("tests.helpers.figures.out_of_date", lambda record: [])
+    assert not mistakes(text)
+    assert mistakes(text + note) == [f"## A: lengths.json is up to date; remove its note ({STALE})"]
+
+
+# --- benchmarks/provenance.py ----------------------------------------------------------------------------------------
+
+
+def test_a_record_names_the_files_that_took_part():
+    record = provenance.provenance("benchmarks/step.py", ["--tiny"])
+    assert record["command"] == "python benchmarks/step.py --tiny"
+    assert {"date", "commit", "versions", "device", "cores", "load_at_start"} <= set(record)
+    assert "benchmarks/step.py" in record["sources"] and "benchmarks/tables.py" in record["sources"]  # imported here
+    assert not [name for name in record["sources"] if name.startswith(("tests", ".")) or "site-packages" in name]
+    assert provenance.out_of_date(record) == []
+    assert provenance.out_of_date({"one": record, "other": record}) == []
+
+
+def test_a_record_is_out_of_date_when_a_file_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text("x = 1\n")
+    record = {"sources": {name: provenance.sha256(tmp_path / name) for name in ("a.py", "b.py")}, "results": []}
+    assert provenance.out_of_date(record) == []
+    (tmp_path / "a.py").write_text("x = 2\n")
+    (tmp_path / "b.py").unlink()
+    assert provenance.out_of_date(record) == ["a.py has changed", "b.py is gone"]
+    assert provenance.out_of_date({"results": [1]}) == ["no source files are recorded"]
+    assert provenance.out_of_date({"plan": {"sources": {}}, "builder": {"wall_s": 1}}) == [
+        "no source files are recorded"
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("benchmarks/*.py")), ids=lambda path: path.name)
+def test_every_benchmark_records_its_sources(path):
+    text = path.read_text(encoding="utf-8")
+    writes = re.search(r"write_text\(json\.dumps|write_json\(", text)
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    named = [ast.literal_eval(c.args[0]) for c in calls if getattr(c.func, "id", "") == "provenance" and c.args]
+    assert named == ([f"benchmarks/{path.name}"] if writes or path.name == "step.py" else [])

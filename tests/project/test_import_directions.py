@@ -1,0 +1,128 @@
+"""Who may import whom: the floors of the house, from the bottom up."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.repository import ROOT
+
+SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "extract_features")
+# What each part may import of the project, besides itself.
+NETWORK, TOKENIZATION, ARGUMENTS = "modeling_bert_repro", "tokenization", "training.arguments"
+FILES, ENGINE = "training.files", "training.engine"
+BUILTIN, PRETRAINING, TASKS = "training.builtin_data", "training.pretraining", "training.tasks"
+FLOORS = {
+    NETWORK: set(),
+    TOKENIZATION: set(),
+    FILES: {TOKENIZATION},
+    ARGUMENTS: {ENGINE},
+    ENGINE: {TOKENIZATION, FILES, ARGUMENTS},
+    BUILTIN: {TOKENIZATION, FILES},
+    PRETRAINING: {TOKENIZATION, FILES, ENGINE, ARGUMENTS, BUILTIN},
+    TASKS: {TOKENIZATION, FILES, ENGINE, ARGUMENTS, BUILTIN},
+    "training.tools": {TOKENIZATION, FILES, ENGINE, ARGUMENTS, BUILTIN, PRETRAINING, TASKS},
+}
+
+
+def imported(path: Path) -> list[str]:
+    """Full names of the modules that a file imports, also inside functions."""
+    names = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names += [f"{node.module}.{alias.name}" for alias in node.names]
+    return names
+
+
+def part_of(name: str) -> str | None:
+    """The part of the project that a module belongs to; None for what is not the project's."""
+    if name.split(".")[0] in (*SCRIPTS, "tests", "examples", "benchmarks"):
+        return "outside"
+    parts = [part for part in FLOORS if name == part or name.startswith(f"{part}.")]
+    return parts[0] if parts else "training" if name.split(".")[0] == "training" else None
+
+
+def files_of(part: str) -> list[Path]:
+    folder = ROOT.joinpath(*part.split("."))
+    return sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
+
+
+@pytest.mark.parametrize("part", FLOORS)
+def test_floors(part):
+    """`training` itself, without a room, holds the version only, and anybody may ask it."""
+    assert files_of(part)
+    allowed = {None, part, "training", *FLOORS[part]}
+    wrong = {(path.name, name) for path in files_of(part) for name in imported(path) if part_of(name) not in allowed}
+    assert wrong == set()
+
+
+def test_architecture_lists_these_floors():
+    """The table of docs/architecture.md, in which "all of `training`" stands for every room but its own."""
+    table = (ROOT / "docs/architecture.md").read_text().partition("<!-- floors -->\n")[2].partition("\n\n")[0]
+    listed = {}
+    for row in table.splitlines()[2:]:
+        part, _, imports = row.strip("| ").split(" | ")
+        names = set(re.findall(r"`([\w.]+)`", imports))
+        rooms = {room for room in FLOORS if room.startswith("training.")} - {part.strip("`")}
+        listed[part.strip("`")] = names - {"training"} | (rooms if "training" in names else set())
+    assert listed == FLOORS
+
+
+def test_every_file_of_training_is_in_a_room():
+    rooms = {path for part in FLOORS for path in files_of(part)}
+    assert set((ROOT / "training").rglob("*.py")) - rooms == {
+        ROOT / "training" / "__init__.py",
+        ROOT / "training" / "__main__.py",
+    }
+
+
+def test_the_label_that_losses_ignore_is_written_once_for_each_package():
+    """training does not import the network; the tagger travels with saved models and imports nothing of the project."""
+    found = set()
+    for path in [path for part in (NETWORK, "training") for path in files_of(part)]:
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if any(isinstance(node, ast.expr) and ast.unparse(node) == "-100" for node in nodes):
+            found.add(path.relative_to(ROOT).as_posix())
+    places = {"modeling_bert_repro/losses.py", "training/engine/batches.py", "training/tasks/ner/tagger.py"}
+    assert found == places
+
+
+def test_training_imports_by_full_names():
+    for path in (ROOT / "training").rglob("*.py"):
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        assert not [n.lineno for n in nodes if isinstance(n, ast.ImportFrom) and n.level], path
+
+
+def test_tokenization_does_not_import_torch():
+    assert not any(name.startswith("torch") for path in files_of(TOKENIZATION) for name in imported(path))
+
+
+def test_the_network_needs_torch_and_transformers_only():
+    allowed = {"torch", "transformers", *sys.stdlib_module_names}
+    found = {(path.name, name) for path in files_of(NETWORK) for name in imported(path)}
+    assert {(file, name) for file, name in found if name.split(".")[0] not in allowed} == set()
+
+
+def test_the_network_is_flat():
+    """Sub-packages break the code that travels inside a checkpoint."""
+    folders = [p.name for p in (ROOT / NETWORK).iterdir() if p.is_dir() and p.name != "__pycache__"]
+    assert folders == []
+
+
+@pytest.mark.parametrize("package", ["modeling_bert_repro", "tokenization"])
+def test_importing_has_no_side_effects(package):
+    """No registration, no output, no network, no threads."""
+    code = (
+        "import threading, transformers\n"
+        "before = dict(transformers.AutoModel._model_mapping._extra_content)\n"
+        f"import {package}\n"
+        "assert dict(transformers.AutoModel._model_mapping._extra_content) == before\n"
+        "assert threading.active_count() == 1\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

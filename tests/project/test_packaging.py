@@ -1,0 +1,169 @@
+"""What a release holds, its one version, and the files that a contributor expects."""
+
+import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+import modeling_bert_repro
+import training
+from tests.helpers.repository import ROOT
+
+PACKAGES = ("modeling_bert_repro", "tokenization", "training")
+STRICT = ("modeling_bert_repro", "tokenization")  # their types and docstrings are complete
+SCRIPTS = sorted(path.name for path in (*ROOT.glob("run_*.py"), ROOT / "extract_features.py"))
+# In a process of its own: setuptools changes its surroundings.
+BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, sys.argv[1])(sys.argv[2]))"
+
+
+def build(kind: str, source: Path, folder: Path) -> Path:
+    command = [sys.executable, "-c", BUILD, f"build_{kind}", str(folder)]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder / done.stdout.splitlines()[-1]
+
+
+def content(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def files_of_packages() -> set[str]:
+    found = (path for name in PACKAGES for path in (ROOT / name).rglob("*") if path.is_file())
+    return {str(path.relative_to(ROOT)) for path in found if "__pycache__" not in path.parts}
+
+
+def test_the_wheel_is_complete_and_the_sdist_gives_the_same(tmp_path):
+    pytest.importorskip("setuptools", minversion="77")
+    source = tmp_path / "source"
+    ignored = shutil.ignore_patterns("__pycache__", "*.egg-info", "build", "dist")
+    for name in (*PACKAGES, "tests"):
+        shutil.copytree(ROOT / name, source / name, ignore=ignored)
+    for path in ROOT.iterdir():
+        if path.is_file():
+            shutil.copy(path, source)
+    sdist = build("sdist", source, tmp_path)
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    assert not (unpacked / "tests").exists()
+    (tmp_path / "again").mkdir()
+    wheel, again = build("wheel", source, tmp_path), build("wheel", unpacked, tmp_path / "again")
+    found = content(wheel)
+    assert {name for name in found if ".dist-info/" not in name} == {*files_of_packages(), *SCRIPTS}
+    assert found == content(again)
+    assert wheel.name == f"modeling_bert_repro-{modeling_bert_repro.__version__}-py3-none-any.whl"
+
+
+def test_every_package_ships_its_types():
+    assert {name for name in PACKAGES[:2] if (ROOT / name / "py.typed").is_file()} == set(PACKAGES[:2])
+
+
+def test_the_version_is_written_once():
+    """setup.py reads it without importing torch, the installed package knows it, the other files follow."""
+    code = "import sys; sys.modules['torch'] = sys.modules['transformers'] = None; import runpy\n"
+    code += "sys.argv = ['setup.py', '--version']; runpy.run_path('setup.py', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    version = modeling_bert_repro.__version__
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, [version]), done.stderr
+    assert training.__version__ == version, "the installed version is an older one: make install"
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version
+    released = re.findall(r"^## \[(\d[^\]]*)\] - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert released[0] == version
+    files = [ROOT / "setup.py", ROOT / "pyproject.toml", *(p for name in PACKAGES for p in (ROOT / name).rglob("*.py"))]
+    literal = re.compile(r"(?<![a-z])(?<![a-z]_)version(__)? ?= ?[\"']\d+\.\d")
+    written = [path for path in files if literal.search(path.read_text(encoding="utf-8"))]
+    assert [str(path.relative_to(ROOT)) for path in written] == ["modeling_bert_repro/__init__.py"]
+
+
+def test_make_alone_lists_every_target():
+    done = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    listed = [line.split()[0] for line in done.stdout.splitlines()[:-1]]
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE).group(1)
+    assert listed == phony.split()
+    assert all(len(line.split()) > 3 for line in done.stdout.splitlines())
+
+
+def test_continuous_integration_does_what_contributors_do():
+    """The workflow calls .ci/run; the hooks before a commit are the programs of `make lint`."""
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
+    assert [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step] == [".ci/run"]
+    (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    recipe = re.search(r"^lint:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE).group(1)
+    programs = {re.sub(r"^\t\$\(BIN\)/| --check| \.$", "", line) for line in recipe.splitlines()}
+    hooks = {hook["entry"].removeprefix(".venv/bin/").removesuffix(" --force-exclude") for hook in local["hooks"]}
+    assert hooks == programs
+
+
+def test_reports_and_proposals_ask_for_the_record_of_the_run():
+    folder = ROOT / ".github"
+    forms = [yaml.safe_load(path.read_text()) for path in (folder / "ISSUE_TEMPLATE").glob("*.yml")]
+    assert len(forms) == 2
+    for form in forms:
+        assert {"name", "description", "body"} <= form.keys()
+        assert "run.json" in {part["attributes"]["label"] for part in form["body"]}
+    assert "run.json" in (folder / "pull_request_template.md").read_text()
+
+
+def test_the_citation_names_the_paper():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {"cff-version", "message", "title", "authors"} <= citation.keys()
+    (paper,) = citation["references"]
+    assert (paper["doi"], paper["year"]) == ("10.18653/v1/N19-1423", 2019)
+    assert [author["family-names"] for author in paper["authors"]] == ["Devlin", "Chang", "Lee", "Toutanova"]
+
+
+def test_tools_of_the_lists_are_pinned():
+    """Each requirement of setup.py has its exact version in constraints.txt."""
+    pinned = {
+        line.partition("==")[0].lower().replace("-", "_")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+    }
+    tree = ast.parse((ROOT / "setup.py").read_text())
+    call = next(n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "setup")
+    given = {k.arg: k.value for k in call.keywords}
+    extras = ast.literal_eval(given["extras_require"])
+    wanted = [*ast.literal_eval(given["install_requires"]), *extras["train"], *extras["dev"]]
+    names = {re.split(r"[<>=]", requirement)[0].lower().replace("-", "_") for requirement in wanted}
+    assert names - pinned == set()
+
+
+def test_types_are_checked_strictly():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
+    assert settings["strict"] is True and {*settings["files"]} >= {*STRICT}
+    relaxed = [module for entry in settings["overrides"] for module in entry["module"] if "strict_equality" in entry]
+    assert not [name for name in relaxed if name.startswith(STRICT)]
+    files = [path for package in STRICT for path in (ROOT / package).glob("*.py")]
+    ignores = {path.name: path.read_text().count("type: ignore") for path in files}
+    assert sum(ignores.values()) <= 1, json.dumps(ignores)
+    assert "\t$(BIN)/mypy\n" in (ROOT / "Makefile").read_text()
+
+
+def described(tree: ast.Module | ast.ClassDef, prefix: str = "") -> dict[str, bool]:
+    """Of every public class, function and method: whether it has a docstring."""
+    found = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+            found[prefix + node.name] = ast.get_docstring(node) is not None
+            if isinstance(node, ast.ClassDef):
+                found |= described(node, f"{prefix}{node.name}.")
+    return found
+
+
+@pytest.mark.parametrize("package", STRICT)
+def test_public_names_have_docstrings(package):
+    names = {path.name: described(ast.parse(path.read_text())) for path in (ROOT / package).glob("*.py")}
+    assert sum(map(len, names.values())) > 20
+    assert [
+        f"{file}: {name}" for file, known in names.items() for name, is_known in known.items() if not is_known
+    ] == []

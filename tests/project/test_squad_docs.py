@@ -1,0 +1,82 @@
+"""docs/squad.md, from its first command to its last line of Python, on a tiny network."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoTokenizer, BertConfig, pipelines
+from transformers.pipelines import PIPELINE_REGISTRY
+
+import modeling_bert_repro
+import run_squad
+from tests.helpers.repository import ROOT
+from tests.helpers.squad_examples import squad_content
+from training.__main__ import main as run_command
+
+DOCUMENT = ROOT / "docs" / "squad.md"
+PROGRAMS = {"run_squad.py": run_squad.main, "training": run_command}
+
+
+def blocks(kind: str) -> list[str]:
+    return re.findall(rf"```{kind}\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def commands() -> list[tuple[str, list[str]]]:
+    """(program, its arguments) of every command."""
+    lines = "".join(blocks("bash")).replace("\\\n", " ").splitlines()
+    found = [shlex.split(line) for line in lines]
+    return [(words[2], words[3:]) if words[1] == "-m" else (words[1], words[2:]) for words in found]
+
+
+@pytest.fixture
+def here(tmp_path, tokenizer_folder, monkeypatch):
+    """The files and the model that the page speaks of, in the current folder."""
+    monkeypatch.chdir(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    modeling_bert_repro.BertForPreTraining(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained("runs/base")
+    tokenizer.save_pretrained("runs/base")
+    for name, count in (("train", 9), ("dev", 7)):
+        Path(f"{name}-v2.0.json").write_text(json.dumps(squad_content(count, True)))
+    Path("contexts.txt").write_text("The doctor opened the house.\n\nThe river is old.\n")
+    return tmp_path
+
+
+def test_the_page_runs(here, capsys, monkeypatch):
+    monkeypatch.setattr(PIPELINE_REGISTRY, "supported_tasks", dict(PIPELINE_REGISTRY.supported_tasks))
+    if hasattr(pipelines, "REMOVED_TASKS"):
+        monkeypatch.setattr(pipelines, "REMOVED_TASKS", dict(pipelines.REMOVED_TASKS))
+    printed = []
+    for program, arguments in commands():
+        capsys.readouterr()
+        assert not PROGRAMS[program](arguments)
+        printed.append((arguments[0] if program == "training" else program, capsys.readouterr().out))
+    assert [name for name, _ in printed] == ["run_squad.py", "score", "score", "ask", "ask"]
+    results = json.loads(Path("runs/squad2/all_results.json").read_text())
+    plain, searched = (json.loads(out) for _, out in printed[1:3])
+    assert plain["f1"] == results["eval_f1"] and "best_f1" not in plain
+    assert searched["f1"] == results["eval_at_0_f1"] and searched["best_f1"] == results["eval_best_f1"]
+    records = [[json.loads(line) for line in out.splitlines()] for _, out in printed[3:]]
+    assert [len(lines) for lines in records] == [1, 4]
+    names = {}
+    for block in blocks("python"):
+        exec(block, names)
+    found, (asked,) = names["result"], records[0]
+    assert {name: found[name] for name in ("answer", "start", "end")} == {
+        name: asked[name] for name in ("answer", "start", "end")
+    }
+    assert found["score"] == pytest.approx(asked["score"], abs=1e-5)
+    assert [len(entry) for entry in names["results"]] == [2, 2, 2]
+
+
+def test_the_table_names_the_files_that_a_run_leaves(here):
+    (_, arguments), *_ = commands()
+    run_squad.main(arguments)
+    rows = re.findall(r"^\| (`.+?) \|", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`([\w./]+)`", row)}
+    assert len(named) == 7
+    assert all((Path("runs/squad2") / name).exists() for name in named)

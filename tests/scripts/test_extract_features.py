@@ -1,0 +1,232 @@
+"""extract_features.py against transformers' BERT fed line by line, and the original's file layout and reading."""
+
+import gzip
+import json
+import random
+import shlex
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from transformers import AutoTokenizer, BertConfig
+
+import extract_features
+import modeling_bert_repro
+from training.arguments import FeatureArguments
+from training.engine.flags import parse_arguments
+from training.engine.run import report_errors
+from training.tasks.feature_extraction import Row, parse_layers, read_lines
+
+TEXTS = "the old house .\n\nred ||| the blue river\n  garden [SEP] xyz \na ||| b ||| the window\n"
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory, tokenizer_folder):
+    folder = tmp_path_factory.mktemp("checkpoint")
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 5, "num_attention_heads": 2, "intermediate_size": 24}
+    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=32, **sizes)
+    modeling_bert_repro.BertForPreTraining(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tokenizer(checkpoint):
+    return AutoTokenizer.from_pretrained(checkpoint)
+
+
+def write(folder, text: str | bytes, name: str = "texts.txt"):
+    path = folder / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def run(checkpoint, source, target, *more: str):
+    extract_features.main([
+        "--model_name_or_path", str(checkpoint), "--input_file", str(source), "--output_file", str(target),
+        "--max_seq_length", "20", *more,
+    ])  # fmt: skip
+    return target
+
+
+@torch.no_grad()
+def hidden_states(checkpoint, ids: list[int], types: list[int]) -> np.ndarray:
+    """(L, layers with embeddings, H) of transformers' network, one text at a time, without padding."""
+    model = transformers.BertModel.from_pretrained(checkpoint, add_pooling_layer=False).eval()
+    states = model(torch.tensor([ids]), token_type_ids=torch.tensor([types]), output_hidden_states=True).hidden_states
+    return torch.stack(states, dim=2)[0].numpy()
+
+
+EXPECTED = [  # the pieces of TEXTS and where their second text begins
+    ("[CLS] the old house . [SEP]", 6),
+    ("[CLS] [SEP]", 2),
+    ("[CLS] red [SEP] the blue river [SEP]", 3),
+    ("[CLS] garden [UNK] s ##e ##p [UNK] x ##y ##z [SEP]", 11),
+    ("[CLS] a [UNK] [UNK] [UNK] b [SEP] the window [SEP]", 7),  # split at the last mark, as the original does
+]
+
+
+def test_the_layout_and_the_values_of_the_original(checkpoint, tokenizer, tmp_path):
+    argv = ("--layers", "-1,-2,0,-6", "--batch_size", "2")
+    target = run(checkpoint, write(tmp_path, TEXTS), tmp_path / "out" / "vectors.jsonl", *argv)
+    lines = [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()]
+    assert [line["linex_index"] for line in lines] == [0, 1, 2, 3, 4]
+    assert all(list(line) == ["linex_index", "features"] for line in lines)
+    for line, (tokens, second) in zip(lines, EXPECTED, strict=True):
+        tokens = tokens.split()
+        assert [feature["token"] for feature in line["features"]] == tokens
+        types = [int(place >= second) for place in range(len(tokens))]
+        states = hidden_states(checkpoint, tokenizer.convert_tokens_to_ids(tokens), types)
+        for place, feature in enumerate(line["features"]):
+            assert [layer["index"] for layer in feature["layers"]] == [-1, -2, 0, -6]
+            wanted = states[place, [5, 4, 1, 0]]
+            found = np.array([layer["values"] for layer in feature["layers"]])
+            np.testing.assert_allclose(found, wanted, atol=2e-6)
+            assert feature["layers"][0]["values"] == [round(value, 6) for value in feature["layers"][0]["values"]]
+
+
+@pytest.mark.parametrize("pooling", ["none", "cls", "mean"])
+def test_numpy_and_pooling(checkpoint, tokenizer, tmp_path, pooling):
+    source = write(tmp_path, gzip.compress(TEXTS.encode()), "texts.txt.gz")
+    arrays = np.load(run(checkpoint, source, tmp_path / "vectors.npz", "--layers=-2", "--pooling", pooling))
+    assert arrays["layers"].tolist() == [-2] and arrays["vectors"].dtype == np.float32
+    if pooling == "none":
+        offsets = arrays["offsets"]
+        tokens = [tokenizer.convert_ids_to_tokens(arrays["input_ids"][a:b]) for a, b in pairwise(offsets)]
+        assert tokens == [tokens.split() for tokens, _ in EXPECTED]
+    else:
+        assert arrays["vectors"].shape == (5, 1, 16)
+        target = run(checkpoint, source, tmp_path / "vectors.jsonl", "--layers=-2", "--pooling", pooling)
+        lines = [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()]
+        assert [[f["token"] for f in line["features"]] for line in lines] == [
+            [{"cls": "[CLS]"}.get(pooling, "mean")]
+        ] * 5
+        values = [line["features"][0]["layers"][0]["values"] for line in lines]
+        np.testing.assert_allclose(arrays["vectors"][:, 0], values, atol=1e-6)
+    for number, (text, second) in enumerate(EXPECTED):
+        ids = tokenizer.convert_tokens_to_ids(text.split())
+        states = hidden_states(checkpoint, ids, [int(place >= second) for place in range(len(ids))])[:, 4]
+        found = arrays["vectors"][:, 0]
+        if pooling == "none":
+            np.testing.assert_allclose(found[offsets[number] : offsets[number + 1]], states, atol=2e-6)
+        else:
+            wanted = {"cls": states[0], "mean": states.mean(axis=0)}[pooling]
+            np.testing.assert_allclose(found[number], wanted, atol=2e-6)
+
+
+def test_both_networks_write_the_same(checkpoint, tmp_path):
+    source = write(tmp_path, TEXTS)
+    ours, theirs = (
+        np.load(run(checkpoint, source, tmp_path / f"{name}.npz", "--model_impl", name))["vectors"]
+        for name in ("repro", "transformers")
+    )
+    assert ours.shape[1:] == (4, 16)
+    np.testing.assert_allclose(ours, theirs, atol=2e-6)
+
+
+def test_windows_take_every_piece_where_it_is_deepest(checkpoint, tokenizer, tmp_path):
+    words = ["red", "green", "blue", "small", "large", "old", "new", "house", "river", "city", "king", "queen"] * 3
+    source = write(tmp_path, "the\n" + " ".join(words) + "\n")
+    more = ("--layers=-1", "--max_seq_length", "12", "--long_lines", "window")
+    arrays = np.load(run(checkpoint, source, tmp_path / "out.npz", *more))
+    assert arrays["offsets"].tolist() == [0, 3, 3 + 38]
+    assert tokenizer.convert_ids_to_tokens(arrays["input_ids"][3:]) == ["[CLS]", *words, "[SEP]"]
+    found = arrays["vectors"][3:, 0]
+    # 36 words in parts of 5, each with the 10 words around it: from 0, 2 (= 5 - 2 - 1), ... up to 26
+    starts = [max(0, min(begin - (10 - (min(begin + 5, 36) - begin)) // 2, 26)) for begin in range(0, 36, 5)]
+    for begin, start in zip(range(0, 36, 5), starts):
+        ids = tokenizer.convert_tokens_to_ids(["[CLS]", *words[start : start + 10], "[SEP]"])
+        states = hidden_states(checkpoint, ids, [0] * 12)[:, -1]
+        for word in range(begin, min(begin + 5, 36)):
+            np.testing.assert_allclose(found[word + 1], states[word - start + 1], atol=2e-6)
+        if begin == 0:
+            np.testing.assert_allclose(found[0], states[0], atol=2e-6)
+        if begin == 35:
+            np.testing.assert_allclose(found[-1], states[-1], atol=2e-6)
+
+
+def test_no_piece_is_lost_or_told_twice(tokenizer, tmp_path):
+    for seed in range(60):
+        generator = random.Random(seed)
+        texts = [" ".join(["the"] * generator.randint(0, 70)) for _ in range(5)]
+        lines = read_lines(write(tmp_path, "\n".join(texts) + "\nlast"), tokenizer, generator.randint(4, 30), "window")
+        for text, rows in zip(texts, lines):
+            kept = [piece for row in rows for piece in row.input_ids[row.kept]]
+            assert tokenizer.convert_ids_to_tokens(kept) == ["[CLS]", *text.split(), "[SEP]"]
+
+
+def test_cut_as_the_original_does(tokenizer, tmp_path):
+    source = write(tmp_path, "red green blue old\nred green blue ||| old new\n")
+    (single,), (pair,) = read_lines(source, tokenizer, 6, "cut")
+    assert tokenizer.decode(single.input_ids) == "[CLS] red green blue old [SEP]"
+    assert tokenizer.decode(pair.input_ids) == "[CLS] red green [SEP] old [SEP]"
+    assert pair == Row(pair.input_ids, [0, 0, 0, 0, 1, 1], slice(None))
+
+
+def test_long_lines_are_named(tokenizer, tmp_path):
+    source = write(tmp_path, "red\nred green blue old new\n")
+    with pytest.raises(ValueError, match=r"texts\.txt:2: expected up to 4 pieces, got 5; raise --max_seq_length"):
+        read_lines(source, tokenizer, 6)
+    source = write(tmp_path, "red\nred green ||| blue old new\n")
+    with pytest.raises(ValueError, match=r"texts\.txt:2: .* cut \(windows are for single texts\)"):
+        read_lines(source, tokenizer, 6, "window")
+
+
+def test_layers_by_their_numbers():
+    assert parse_layers("-1,-4,0,3,-5", 4) == [-1, -4, 0, 3, -5]
+    for wrong in ("-6", "4", "-1,9"):
+        with pytest.raises(ValueError, match=r"the model has the layers -1 \(last\) to -4 \(first\), or 0"):
+            parse_layers(wrong, 4)
+    for wrong in ("", "last", "-1,", "-1;-2", "1.5"):
+        with pytest.raises(ValueError, match="expected numbers with commas"):
+            parse_layers(wrong, 4)
+
+
+MISTAKES = {
+    "name": (["--output_file", "x.txt"], "expected a name that ends in .jsonl or .npz"),
+    "length": (["--max_seq_length", "33"], "is over the model's maximum of 32"),
+    "too short": (["--max_seq_length", "3"], "--max_seq_length must be at least 4"),
+    "file": (["--input_file", "no.txt"], "no.txt: cannot be read"),
+    "layers": (["--layers", "-7,-1"], "--layers -7: the model has"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_are_one_line(checkpoint, tmp_path, monkeypatch, capsys, name):
+    more, expected = MISTAKES[name]
+    source, target = write(tmp_path, TEXTS), tmp_path / "out.npz"
+    assert report_errors(lambda: run(checkpoint, source, target, *more)) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert expected in line
+    assert not target.exists()
+
+
+def test_files_that_cannot_be_read_or_written(checkpoint, tmp_path):
+    target = write(tmp_path, "mine", "out.npz")
+    with pytest.raises(ValueError, match=r"out\.npz exists; give another name"):
+        run(checkpoint, write(tmp_path, TEXTS), target)
+    assert target.read_text() == "mine"
+    with pytest.raises(ValueError, match=r"texts\.txt:2: expected UTF-8 text"):
+        run(checkpoint, write(tmp_path, b"a\n\xff\n"), tmp_path / "new.npz")
+    with pytest.raises(ValueError, match=r"texts\.txt:1: expected one text per line, got an empty file"):
+        run(checkpoint, write(tmp_path, ""), tmp_path / "new.npz")
+
+
+def test_what_is_needed_is_said(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        extract_features.main(["--model_name_or_path", "x", "--layer", "-1"])
+    told = capsys.readouterr().err
+    assert "--model_name_or_path PATH --input_file FILE --output_file FILE [flags]" in told
+
+
+def test_the_commands_of_the_header_parse():
+    lines = extract_features.__doc__.replace("\\\n", " ").splitlines()
+    commands = [shlex.split(line) for line in lines if line.strip().startswith("python extract_features.py")]
+    assert len(commands) == 3
+    for command in commands:
+        args = parse_arguments(FeatureArguments, command[2:])
+        assert parse_layers(args.layers, 4)

@@ -1,0 +1,409 @@
+"""run_glue.py from end to end on small networks and files in the official layouts."""
+
+import json
+import math
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import BertConfig, pipeline
+
+import run_glue
+from tests.helpers.glue_runs import events, train
+from tests.helpers.repository import ROOT
+from training.arguments import GlueArguments
+from training.builtin_data import documentation
+from training.engine import checkpoint
+from training.engine.flags import parse_arguments
+from training.engine.run import report_errors
+from training.tasks import fine_tuning
+from training.tasks.classification import submission
+
+EXPECTED = {
+    "cola": {"eval_matthews_correlation", "eval_loss"},
+    "sst2": {"eval_accuracy", "eval_loss"},
+    "mrpc": {"eval_accuracy", "eval_f1", "eval_loss"},
+    "stsb": {"eval_pearson", "eval_spearmanr", "eval_loss"},
+    "qqp": {"eval_accuracy", "eval_f1", "eval_loss"},
+    "mnli": {"eval_mnli_m_accuracy", "eval_mnli_m_loss", "eval_mnli_mm_accuracy", "eval_mnli_mm_loss"},
+    "qnli": {"eval_accuracy", "eval_loss"},
+    "rte": {"eval_accuracy", "eval_loss"},
+    "wnli": {"eval_accuracy", "eval_loss"},
+}
+ALWAYS = {"train_runtime", "train_samples_per_second", "train_steps"}
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(request, monkeypatch):
+    """Half of a short run's time is the drawing of its curves: one test does it for all."""
+    if "picture" not in request.node.name:
+        monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
+
+
+@pytest.fixture(scope="session")
+def files(glue_files) -> Path:
+    return glue_files
+
+
+@pytest.fixture(scope="session")
+def mnli(tmp_path_factory, pretrained, files) -> Path:
+    """The folder of a run on MNLI that has learnt the task."""
+    folder = tmp_path_factory.mktemp("mnli") / "run"
+    train(
+        folder, pretrained, files, "mnli", "--max_steps=60", "--learning_rate=3e-3", "--eval_steps=100", "--do_predict"
+    )
+    return folder
+
+
+def refused(capsys, *argv: str) -> str:
+    """The one line that a user's mistake ends with."""
+    assert report_errors(lambda: run_glue.main(list(argv))) == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert ": error: " in error
+    return error
+
+
+# --- every task ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", EXPECTED)
+def test_every_task(tmp_path, pretrained, files, task, capsys):
+    folder = tmp_path / "run"
+    results = train(folder, pretrained, files, task, "--max_steps=1", "--do_predict")
+    assert set(results) == EXPECTED[task] | ALWAYS
+    assert all(value is None or math.isfinite(value) for value in results.values())
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    names = list(config["id2label"].values())
+    assert len(names) == {"mnli": 3, "stsb": 1}.get(task, 2)
+    assert not any(name.startswith("LABEL_") for name in names)
+    assert config["label2id"] == {name: number for number, name in enumerate(names)}
+    assert config["problem_type"] == ("regression" if task == "stsb" else "single_label_classification")
+    assert len(list(folder.glob("*.tsv"))) == (2 if task == "mnli" else 1)
+    present = {path.name for path in folder.iterdir()}
+    assert {"model.safetensors", "tokenizer.json", "vocab.txt", "README.md", "run.json", "metrics.jsonl"} <= present
+    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))["data"]
+    assert facts["task"] == task
+    assert facts["splits"]["train"]["examples"] == 24
+    assert len(facts["splits"]["train"]["sha256"]) == 64
+    assert "newly initialised: classifier.bias, classifier.weight" in capsys.readouterr().out
+
+
+def test_mnli_is_learnt_and_its_halves_are_kept_apart(mnli):
+    results = json.loads((mnli / "all_results.json").read_text(encoding="utf-8"))
+    assert results["eval_mnli_m_accuracy"] == results["eval_mnli_mm_accuracy"] == 1.0
+    lines = (mnli / "MNLI-mm.tsv").read_text(encoding="utf-8").splitlines()
+    assert lines[:4] == ["index\tprediction", "0\tentailment", "1\tneutral", "2\tcontradiction"]
+
+
+def test_regression_is_learnt(tmp_path, pretrained, files):
+    results = train(
+        tmp_path / "run", pretrained, files, "stsb", "--max_steps=60", "--learning_rate=3e-3", "--do_predict"
+    )
+    assert results["eval_pearson"] > 0.9
+    assert events(tmp_path / "run", "train")[0]["loss"] > 4  # squared error against 0, 2.5 and 5
+    scores = [float(line.split("\t")[1]) for line in (tmp_path / "run" / "STS-B.tsv").read_text().splitlines()[1:]]
+    assert min(scores) >= 0
+    assert max(scores) <= 5
+
+
+def test_diagnostics_are_evaluated_with_an_mnli_model(tmp_path, mnli, files):
+    results = train(tmp_path / "run", mnli, files, "ax")
+    categories = ("lexical_semantics", "predicate_argument_structure", "logic", "knowledge")
+    kinds = {f"eval_matthews_correlation_{name}" for name in categories}
+    assert set(results) == {"eval_matthews_correlation", "eval_loss"} | kinds | ALWAYS
+    assert results["eval_matthews_correlation"] > 0.9
+    assert (tmp_path / "run" / "AX.tsv").read_text(encoding="utf-8").startswith("index\tprediction\n0\tentailment\n")
+
+
+def test_submission_says_at_once_what_the_server_would_refuse(tmp_path, pretrained, files, capsys, monkeypatch):
+    given = ("--write_submission", "--max_steps=1")
+    train(tmp_path / "a", pretrained, files, "cola", *given)
+    path = tmp_path / "a" / "CoLA.tsv"
+    assert f"the GLUE server would refuse this: {path}: expected 1,063 predictions, got 24" in capsys.readouterr().out
+    monkeypatch.setitem(submission.TEST_ROWS, "CoLA.tsv", 24)
+    train(tmp_path / "b", pretrained, files, "cola", *given)
+    assert f"predictions: {tmp_path / 'b' / 'CoLA.tsv'}" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        run_glue.main(["--output_dir=x", "--model_name_or_path=y", "--train_file=z", "--write_submission"])
+    assert "--write_submission needs --task_name" in capsys.readouterr().err
+
+
+def test_evaluation_alone_repeats_the_score_of_the_run(tmp_path, mnli, files, capsys):
+    given = [f"--output_dir={tmp_path / 'run'}", f"--model_name_or_path={mnli}", "--task_name=mnli"]
+    run_glue.main([*given, f"--validation_file={files / 'mnli' / 'dev_matched.tsv'}", "--max_seq_length=32"])
+    before = json.loads((mnli / "all_results.json").read_text(encoding="utf-8"))
+    after = json.loads((tmp_path / "run" / "all_results.json").read_text(encoding="utf-8"))
+    assert after["eval_mnli_m_loss"] == pytest.approx(before["eval_mnli_m_loss"], abs=1e-6)
+    assert "the head is the checkpoint's" in capsys.readouterr().out
+
+
+def test_head_of_another_size_is_replaced_and_said_so(tmp_path, mnli, files, capsys):
+    train(tmp_path / "run", mnli, files, "rte", "--max_steps=1", "--learning_rate=0")
+    assert (
+        "newly initialised: classifier.bias, classifier.weight, in place of the checkpoint's head for "
+        "entailment, neutral, contradiction\n"
+    ) in capsys.readouterr().out
+    before, after = (load_file(folder / "model.safetensors") for folder in (mnli, tmp_path / "run"))
+    assert after["classifier.weight"].shape == (2, 32)
+    assert torch.equal(before["bert.pooler.dense.weight"], after["bert.pooler.dense.weight"])
+
+
+@pytest.mark.parametrize("task", ["mrpc", "stsb"])
+def test_mnli_checkpoint_as_a_start_for_other_tasks(tmp_path, mnli, files, task, capsys):
+    train(tmp_path / "run", mnli, files, task, "--max_steps=1", "--learning_rate=0")
+    assert "in place of the checkpoint's head for entailment, neutral, contradiction" in capsys.readouterr().out
+    before, after = (load_file(folder / "model.safetensors") for folder in (mnli, tmp_path / "run"))
+    assert all(torch.equal(before[name], after[name]) for name in before if not name.startswith("classifier."))
+
+
+def test_head_for_as_many_but_other_classes_is_replaced(tmp_path, pretrained, files, capsys):
+    """A head that knows negative from positive says nothing about entailment; one for entailment does."""
+    train(tmp_path / "sst2", pretrained, files, "sst2", "--max_steps=2")
+    train(tmp_path / "qnli", tmp_path / "sst2", files, "qnli", "--max_steps=1", "--learning_rate=0")
+    assert "in place of the checkpoint's head for negative, positive" in capsys.readouterr().out
+    train(tmp_path / "rte", tmp_path / "qnli", files, "rte", "--max_steps=1", "--learning_rate=0")
+    assert "the head is the checkpoint's" in capsys.readouterr().out
+    config = tmp_path / "rte" / "config.json"
+    names = {"id2label": {"0": "LABEL_0", "1": "LABEL_1"}, "label2id": {"LABEL_0": 0, "LABEL_1": 1}}
+    config.write_text(json.dumps(json.loads(config.read_text(encoding="utf-8")) | names), encoding="utf-8")
+    train(tmp_path / "mrpc", tmp_path / "rte", files, "mrpc", "--max_steps=1", "--learning_rate=0")
+    assert "the head is the checkpoint's" in capsys.readouterr().out  # nameless classes
+    heads = [load_file(tmp_path / name / "model.safetensors")["classifier.weight"] for name in ("sst2", "qnli", "rte")]
+    assert not torch.equal(heads[0], heads[1])
+    assert heads[1].std() == pytest.approx(0.02, rel=0.3)
+    assert torch.equal(heads[1], heads[2])
+
+
+# --- the finished folder ---------------------------------------------------------------------------------
+
+
+def test_picture_of_the_curves(tmp_path, pretrained, files):
+    train(tmp_path / "run", pretrained, files, "sst2", "--max_steps=2")
+    assert (tmp_path / "run" / "training_curves.png").stat().st_size > 10_000
+
+
+def test_pipeline_prints_label_names(mnli):
+    classify = pipeline("text-classification", model=str(mnli), device="cpu")
+    found = classify({"text": "it was green number 1", "text_pair": "it green"})
+    assert found["label"] == "neutral"
+    assert found["score"] > 0.5
+
+
+def test_tokenizer_is_saved_without_the_truncation_of_this_run(mnli):
+    saved = json.loads((mnli / "tokenizer.json").read_text(encoding="utf-8"))
+    assert saved["truncation"] is None
+    assert saved["padding"] is None
+
+
+# --- loop ------------------------------------------------------------------------------------------------
+
+
+def test_evaluation_every_epoch_or_every_so_many_steps(tmp_path, pretrained, files):
+    train(tmp_path / "a", pretrained, files, "sst2", "--num_train_epochs=2.5", "--per_device_train_batch_size=10")
+    assert [event["step"] for event in events(tmp_path / "a", "train")] == [1, 2, 3, 4, 5, 6]
+    assert [event["step"] for event in events(tmp_path / "a", "eval")] == [3, 5, 6]  # 24 examples: at 30, 50, 60
+    train(tmp_path / "b", pretrained, files, "sst2", "--max_steps=5", "--eval_steps=2")
+    assert [event["step"] for event in events(tmp_path / "b", "eval")] == [2, 4, 5]
+
+
+@pytest.mark.parametrize("task", ["mnli", "stsb", pytest.param("cola", marks=pytest.mark.slow)])
+def test_control_has_the_same_losses(tmp_path, pretrained, mnli, files, task):
+    """From one checkpoint, and from the same new head where it has none, with accumulation: the same steps."""
+    model = mnli if task == "mnli" else pretrained
+    runs = {}
+    for name in ("repro", "transformers"):
+        more = ("--max_steps=4", "--per_device_train_batch_size=4", "--gradient_accumulation_steps=2")
+        train(tmp_path / name, model, files, task, f"--model_impl={name}", *more)
+        runs[name] = [event["loss"] for event in events(tmp_path / name, "train")]
+    assert runs["repro"] == pytest.approx(runs["transformers"], abs=1e-5)
+    auto_map = {name: BertConfig.from_pretrained(tmp_path / name).to_dict().get("auto_map") for name in runs}
+    assert "AutoModelForSequenceClassification" in auto_map["repro"]
+    assert auto_map["transformers"] is None
+    whole = tmp_path / "whole"
+    train(whole, model, files, task, "--max_steps=4")
+    assert runs["repro"] == pytest.approx([event["loss"] for event in events(whole, "train")], abs=1e-5)
+
+
+def test_the_fast_paths_are_on_and_can_be_switched_off(pretrained, files, tmp_path, fast_paths):
+    train(tmp_path / "on", pretrained, files, "mrpc", "--max_steps=1")
+    assert fast_paths == {"unpadded", "dropout"}
+    assert not {"unpad_inputs", "fast_dropout"} & set(json.loads((tmp_path / "on" / "config.json").read_text()))
+    fast_paths.clear()
+    train(tmp_path / "off", pretrained, files, "mrpc", "--max_steps=1", "--unpad_inputs=false", "--fast_dropout=false")
+    assert not fast_paths
+
+
+def test_resumed_run_equals_the_unbroken_one(tmp_path, pretrained, files, monkeypatch):
+    # With dropout: the random numbers of a step must not depend on where the run began.
+    model = tmp_path / "model"
+    shutil.copytree(pretrained, model)
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    config |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    (model / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    given = ("--max_steps=6", "--save_steps=2", "--learning_rate=1e-3")
+    unbroken = train(tmp_path / "unbroken", model, files, "rte", *given)
+
+    def save_then_stop(run, step, *state):
+        checkpoint.save_checkpoint(run, step, *state)
+        if step == 4:
+            run.log(event="train", step=5, loss=0.0)  # what a run writes after its last checkpoint is taken back
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(fine_tuning, "save_checkpoint", save_then_stop)
+        train(tmp_path / "broken", model, files, "rte", *given)
+    resumed = train(tmp_path / "broken", model, files, "rte", *given, "--resume_from_checkpoint=auto")
+
+    assert resumed["eval_loss"] == unbroken["eval_loss"]
+    before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("unbroken", "broken"))
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert events(tmp_path / "broken", "train") == events(tmp_path / "unbroken", "train")
+
+
+def test_random_weights_and_the_builtin_default(tmp_path, tokenizer_folder, monkeypatch):
+    rows = [{"sentence1": f"the {word}", "sentence2": word, "label": n % 2} for n, word in enumerate(["red", "blue"])]
+    monkeypatch.setattr(documentation, "pair_examples", lambda split: rows * 8)
+    folder = tmp_path / "run"
+    run_glue.main([
+        f"--output_dir={folder}", "--config_name=tiny", f"--tokenizer_name={tokenizer_folder}", "--max_steps=2",
+        "--per_device_train_batch_size=4", "--max_train_samples=8",
+    ])  # fmt: skip
+    results = json.loads((folder / "all_results.json").read_text(encoding="utf-8"))
+    assert set(results) == {"eval_accuracy", "eval_f1", "eval_loss"} | ALWAYS
+    config = BertConfig.from_pretrained(folder)
+    assert (config.num_hidden_layers, config.id2label) == (2, {0: "other_body", 1: "own_body"})
+
+
+@pytest.mark.parametrize("kind", ["jsonl", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("csv", "tsv"))])
+def test_files_of_ones_own(tmp_path, pretrained, kind):
+    rows = [(f"{word} house", word) for word in ("red", "green", "blue")] * 8
+    lines = [json.dumps({"text": text, "label": label}) for text, label in rows]
+    if kind != "jsonl":
+        lines = [{"csv": ",", "tsv": "\t"}[kind].join(row) for row in [("text", "label"), *rows]]
+    path = tmp_path / f"own.{kind}"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    folder = tmp_path / "run"
+    run_glue.main([
+        f"--output_dir={folder}", f"--model_name_or_path={pretrained}", f"--train_file={path}",
+        f"--validation_file={path}", f"--test_file={path}", "--max_steps=60", "--learning_rate=5e-3",
+        "--per_device_train_batch_size=8", "--max_seq_length=16", "--eval_steps=100",
+    ])  # fmt: skip
+    results = json.loads((folder / "all_results.json").read_text(encoding="utf-8"))
+    assert results["eval_accuracy"] == 1.0
+    assert BertConfig.from_pretrained(folder).id2label == {0: "blue", 1: "green", 2: "red"}
+    assert (
+        (folder / "custom.tsv").read_text(encoding="utf-8").startswith("index\tprediction\n0\tred\n1\tgreen\n2\tblue")
+    )
+
+
+def test_commands_of_the_header_parse():
+    lines = run_glue.__doc__.replace("\\\n", " ").replace("\n        --", " --").splitlines()
+    commands = [shlex.split(line) for line in lines if line.strip().startswith("python run_glue.py")]
+    assert len(commands) == 4
+    for command in commands:
+        parse_arguments(GlueArguments, command[2:])
+
+
+# --- mistakes --------------------------------------------------------------------------------------------
+
+
+def test_mistakes_are_one_clear_line_and_leave_no_folder(tmp_path, pretrained, files, capsys):
+    out = tmp_path / "run"
+    given = [f"--output_dir={out}", f"--model_name_or_path={pretrained}", "--task_name=rte"]
+    data = f"--data_dir={files / 'rte'}"
+    assert "--max_seq_length 128 is over the model's maximum of 64" in refused(capsys, *given, data)
+    assert "sst2/train.tsv:1: expected the columns" in refused(
+        capsys, *given, f"--data_dir={files / 'sst2'}", "--max_seq_length=32"
+    )
+    other = tmp_path / "other"
+    BertConfig(vocab_size=50, max_position_embeddings=64).save_pretrained(other)
+    assert "pieces but the model only 50 embeddings" in refused(
+        capsys, f"--output_dir={out}", f"--config_name={other}", f"--tokenizer_name={pretrained}", data,
+        "--task_name=rte", "--max_seq_length=32",
+    )  # fmt: skip
+    (other / "config.json").write_text('{"model_type": "gpt2"}', encoding="utf-8")
+    assert "expected a BERT checkpoint, got model_type 'gpt2'" in refused(
+        capsys, f"--output_dir={out}", f"--model_name_or_path={other}", f"--tokenizer_name={pretrained}", data,
+        "--task_name=rte", "--max_seq_length=32",
+    )  # fmt: skip
+    assert not out.exists()
+
+
+def test_output_folder_of_another_run_is_refused(mnli, pretrained, files, capsys):
+    before = (mnli / "model.safetensors").read_bytes()
+    given = [f"--output_dir={mnli}", f"--model_name_or_path={pretrained}", "--task_name=rte"]
+    assert "already holds a run" in refused(capsys, *given, f"--data_dir={files / 'rte'}")
+    assert (mnli / "model.safetensors").read_bytes() == before
+
+
+def test_checkpoint_without_its_encoder_is_refused(tmp_path, pretrained, files, capsys):
+    model = tmp_path / "model"
+    shutil.copytree(pretrained, model)
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    (model / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 3}), encoding="utf-8")
+    assert "are missing or have another shape, such as bert.encoder.layer.2" in refused(
+        capsys, f"--output_dir={tmp_path / 'run'}", f"--model_name_or_path={model}", "--task_name=rte",
+        f"--data_dir={files / 'rte'}", "--max_seq_length=32",
+    )  # fmt: skip
+
+
+def test_model_without_a_trained_head_is_not_evaluated(tmp_path, pretrained, files, capsys):
+    model = tmp_path / "model"
+    shutil.copytree(pretrained, model)
+    config = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    config |= {"id2label": {"0": "negative", "1": "positive"}, "label2id": {"negative": 0, "positive": 1}}
+    (model / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    assert "newly initialised: classifier.bias, classifier.weight; without training data" in refused(
+        capsys, f"--output_dir={tmp_path / 'run'}", f"--model_name_or_path={model}", "--task_name=sst2",
+        f"--validation_file={files / 'sst2' / 'dev.tsv'}", "--max_seq_length=32",
+    )  # fmt: skip
+
+
+# --- processes -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_two_processes_take_the_same_steps_as_one(tmp_path, pretrained, files):
+    losses = {}
+    for processes in (1, 2):
+        folder = tmp_path / str(processes)
+        command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}", "--standalone"]
+        command += ["run_glue.py", f"--output_dir={folder}", f"--model_name_or_path={pretrained}"]
+        command += ["--task_name=mnli", f"--data_dir={files / 'mnli'}", "--max_seq_length=32", "--max_steps=4"]
+        command += [f"--per_device_train_batch_size={8 // processes}", "--logging_steps=1", "--do_predict"]
+        subprocess.run(command, check=True, cwd=ROOT, timeout=300)
+        losses[processes] = [event["loss"] for event in events(folder, "train")]
+    assert losses[1] == pytest.approx(losses[2], abs=1e-5)
+    one, two = ((tmp_path / n / "MNLI-m.tsv").read_text(encoding="utf-8") for n in "12")
+    assert one == two
+
+
+@pytest.mark.slow
+def test_folder_opens_where_the_repository_is_unknown(tmp_path, mnli):
+    code = (
+        "import sys; from transformers import pipeline; "
+        "print(pipeline('text-classification', sys.argv[1])('it was green number 1'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(mnli)], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=300
+    )
+    assert any(name in done.stdout for name in ("entailment", "neutral", "contradiction"))
+
+
+@pytest.mark.slow
+def test_runs_without_the_optional_packages(tmp_path, pretrained, files):
+    """Images for GPUs often lack these; --data_dir and one's own files must still work."""
+    code = (
+        "import sys\n"
+        "for name in ('datasets', 'evaluate', 'sklearn', 'scipy', 'matplotlib', 'pandas'): sys.modules[name] = None\n"
+        "import run_glue; run_glue.main(sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", code, f"--output_dir={tmp_path / 'run'}", f"--model_name_or_path={pretrained}"]
+    command += ["--task_name=stsb", f"--data_dir={files / 'stsb'}", "--max_seq_length=32", "--max_steps=1"]
+    subprocess.run(command, check=True, cwd=ROOT, timeout=300)
+    assert (tmp_path / "run" / "all_results.json").exists()

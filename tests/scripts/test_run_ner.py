@@ -1,0 +1,344 @@
+"""run_ner.py from its flags to its folder, on tiny networks."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForTokenClassification, AutoTokenizer, BertConfig, pipeline
+
+import modeling_bert_repro
+import run_ner
+from tests.helpers.repository import ROOT
+from tests.helpers.tagged_text import CONLL, write
+from training.arguments import NerArguments
+from training.engine.flags import parse_arguments
+from training.engine.run import report_errors
+from training.tasks import fine_tuning
+from training.tasks.ner import tagged_text
+from training.tasks.ner.metrics import span_scores
+from training.tools.report import read_runs, tables
+
+# A word tells its tag: names of one word, and of two.
+NAMES = {"LOC": ([["house"], ["river"]], [["old", "city"], ["old", "garden"]]),
+         "PER": ([["king"], ["queen"]], [["new", "doctor"], ["new", "teacher"]])}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(request, monkeypatch):
+    """Half of a short run's time is the drawing of its curves: one test does it for all."""
+    if "folder" not in request.node.name:
+        monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory, tokenizer_folder):
+    """A network of four layers as pre-training leaves it, without dropout, and its tokenizer."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 48}
+    dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=40, **sizes, **dropout)
+    modeling_bert_repro.BertForPreTraining(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def conll(seed: int, documents: int) -> str:
+    """Names among other words; IOB1, as in the official files."""
+    generator = np.random.default_rng(seed)
+    lines = []
+    for _ in range(documents):
+        lines += ["-DOCSTART- -X- -X- O", ""]
+        for _ in range(generator.integers(1, 5)):
+            for _ in range(generator.integers(1, 4)):
+                lines += [f"{word} X X O" for word in generator.choice(["the", "walked", "to", "winter"], 2)]
+                kind = ("LOC", "PER")[generator.integers(2)]
+                name = NAMES[kind][generator.integers(2)][generator.integers(2)]
+                lines += [*(f"{word} X X I-{kind}" for word in name), "and X X O"]
+            lines.append("")
+    return "\n".join(lines)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("conll")
+    for seed, (name, documents) in enumerate({"train": 24, "dev": 9, "test": 8}.items()):
+        write(folder, conll(seed, documents), f"{name}.txt")
+    untagged = "\n".join(line.split()[0] if line else "" for line in conll(2, 8).splitlines())
+    write(folder, untagged, "untagged.txt")
+    return folder
+
+
+def flags(checkpoint, files, output_dir, *more: str) -> list[str]:
+    return [
+        *("--model_name_or_path", str(checkpoint), "--output_dir", str(output_dir), "--max_seq_length", "20"),
+        *("--train_file", str(files / "train.txt"), "--validation_file", str(files / "dev.txt"), "--max_steps", "4"),
+        *("--per_device_train_batch_size", "8", "--save_steps", "0", "--logging_steps", "1", *more),
+    ]
+
+
+def read(folder, name: str):
+    return json.loads((folder / name).read_text(encoding="utf-8"))
+
+
+def events(folder, kind: str) -> list[dict]:
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [event for event in map(json.loads, lines) if event["event"] == kind]
+
+
+@pytest.fixture(scope="module")
+def finished(checkpoint, files, tmp_path_factory):
+    """A run that has learnt its words by heart."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    more = ["--max_steps", "90", "--learning_rate", "5e-3", "--per_device_train_batch_size", "16", "--eval_steps", "60"]
+    run_ner.main(flags(checkpoint, files, folder, *more, "--test_file", str(files / "test.txt")))
+    return folder
+
+
+def test_leaves_a_folder_for_every_reader(finished):
+    expected = {
+        *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "README.md"),
+        *("run.json", "metrics.jsonl", "all_results.json", "validation_predictions.txt", "test_predictions.txt"),
+        "training_curves.png",
+    }
+    assert expected <= {path.name for path in finished.iterdir()}
+    model = AutoModelForTokenClassification.from_pretrained(finished)
+    assert type(model).__module__.startswith("transformers.")
+    facts = read(finished, "run.json")["data"]
+    assert facts["labels"] == ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
+    assert facts["splits"]["train"]["tag_scheme"] == "IOB1" and facts["splits"]["train"]["documents"] == 24
+    card = (finished / "README.md").read_text(encoding="utf-8")
+    assert "pipeline_tag: token-classification" in card and "| Recall |" in card
+    assert "Nothing was measured on a test set" not in card
+
+
+def test_learns_and_scores_what_it_writes(finished, files):
+    results = read(finished, "all_results.json")
+    assert results["eval_f1"] > 0.95 and results["test_f1"] > 0.9
+    assert results["train_steps"] == 90 and results["train_samples_per_second"] > 0
+    for split, name, prefix in (("validation", "dev", "eval"), ("test", "test", "test")):
+        lines = (finished / f"{split}_predictions.txt").read_text(encoding="utf-8").split("\n\n")
+        rows = [[line.split("\t") for line in sentence.splitlines()] for sentence in lines if sentence]
+        source = tagged_text.read_conll(files / f"{name}.txt")
+        assert [[row[0] for row in sentence] for sentence in rows] == [s.words for s in source.sentences]
+        assert [[row[1] for row in sentence] for sentence in rows] == [s.tags for s in source.sentences]
+        scores = span_scores(*([[row[column] for row in sentence] for sentence in rows] for column in (2, 1)))
+        for key in ("precision", "recall", "f1", "accuracy"):
+            assert results[f"{prefix}_{key}"] == scores[key]
+        assert results[f"{prefix}_LOC_f1"] == scores["types"]["LOC"]["f1"]
+    assert [event["step"] for event in events(finished, "eval")] == [60, 90]
+
+
+def test_a_series_of_runs_is_what_each_would_be_alone(checkpoint, files, tmp_path):
+    more = ["--max_steps", "2", "--learning_rate", "1e-3", "--load_best_model_at_end", "--eval_steps", "1"]
+    run_ner.main(flags(checkpoint, files, tmp_path / "all", *more, "--seeds", "2"))
+    summary = read(tmp_path / "all", "summary.json")
+    assert summary["baselines"] == {"eval_f1": 0.0} and len(summary["runs"]) == 2
+    run_ner.main(flags(checkpoint, files, tmp_path / "alone", *more, "--seed", "43"))
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("alone", "all/seed-43", "all/seed-42")]
+    assert weights[0] == weights[1] != weights[2]
+    assert read(tmp_path / "alone", "all_results.json")["best_step"] in (1, 2)
+    scores = [100 * run["results"]["eval_f1"] for run in summary["runs"]]
+    row = f"| named entities | F1 | {np.mean(scores):.1f} ± {np.std(scores, ddof=1):.1f} (2) |"
+    assert row in tables(read_runs(tmp_path / "all"))
+
+
+def test_pipeline_prints_the_names_of_the_tags(finished):
+    mark = pipeline("token-classification", model=str(finished), aggregation_strategy="first", device="cpu")
+    found = [(entity["entity_group"], entity["word"]) for entity in mark("to the new doctor and the river and")]
+    assert found == [("PER", "new doctor"), ("LOC", "river")]
+
+
+def test_the_code_of_the_model_card_runs(finished, capsys):
+    card = (finished / "README.md").read_text(encoding="utf-8")
+    exec(compile(card.split("```python\n")[1].split("```")[0], "model card", "exec"), {})
+    assert capsys.readouterr().out.startswith("[")
+
+
+@pytest.mark.parametrize("name", ["dev.txt", "untagged.txt"])
+def test_evaluation_alone_gives_the_same_tags(finished, files, tmp_path, name):
+    split = {"dev.txt": "validation", "untagged.txt": "test"}[name]
+    argv = ["--model_name_or_path", str(finished), "--output_dir", str(tmp_path / "run"), "--max_seq_length", "20"]
+    run_ner.main([*argv, f"--{split}_file", str(files / name)])
+    before, after = (folder / f"{split}_predictions.txt" for folder in (finished, tmp_path / "run"))
+    last = [
+        [line.split("\t")[-1] for line in path.read_text(encoding="utf-8").splitlines()] for path in (before, after)
+    ]
+    assert last[0] == last[1] and len(last[0]) > 20
+    results = read(tmp_path / "run", "all_results.json")
+    if split == "validation":
+        assert results["eval_loss"] == pytest.approx(read(finished, "all_results.json")["eval_loss"], abs=1e-6)
+    else:
+        assert {"train_runtime", "train_samples_per_second", "train_steps"} == set(results)
+
+
+def test_an_original_file_beside_sentences_without_documents(checkpoint, files, tmp_path, capsys):
+    plain = "\n".join(line for line in CONLL.splitlines() if not line.startswith("-DOC"))
+    more = ["--train_file", write(tmp_path, CONLL, "a.txt"), "--validation_file", write(tmp_path, plain, "b.txt")]
+    run_ner.main(flags(checkpoint, files, tmp_path / "run", *more, "--max_steps", "1", "--context", "sentence"))
+    told = capsys.readouterr().out
+    assert "train: 4 sentences, 19 words, 2 documents, tags IOB1" in told
+    assert "words, no documents marked: each sentence stands alone, tags IOB1, turned into BIO" in told
+    assert "this tokenizer lower-cases" in told
+    assert read(tmp_path / "run", "run.json")["rows"] == {"train": 9, "validation": 9}  # words of letters
+
+
+FEATURES = ["--feature_based", "weighted_sum_all", "--lstm_size", "12", "--learning_rate", "1e-2"]
+
+
+def test_frozen_features_learn_while_bert_stays(checkpoint, files, tmp_path):
+    folder = tmp_path / "run"
+    more = ["--max_steps", "50", "--eval_steps", "50", "--mixed_precision", "bf16"]
+    more += ["--lstm_size", "64", "--learning_rate", "3e-2", "--max_grad_norm", "0"]
+    run_ner.main(flags(checkpoint, files, folder, *FEATURES, *more))
+    results = read(folder, "all_results.json")
+    assert results["eval_f1"] > 0.9
+    before, after = load_file(checkpoint / "model.safetensors"), load_file(folder / "model.safetensors")
+    kept = [name for name in after if name.startswith("bert.")]
+    assert len(kept) > 60 and all(torch.equal(before[name], after[name]) for name in kept)
+    assert after["weights"].abs().max() > 0
+    # Alone, and through a pipeline with the code that was saved
+    argv = ["--model_name_or_path", str(folder), "--output_dir", str(tmp_path / "again"), "--max_seq_length", "20"]
+    run_ner.main([*argv, "--validation_file", str(files / "dev.txt"), "--mixed_precision", "bf16"])
+    assert read(tmp_path / "again", "all_results.json")["eval_f1"] == results["eval_f1"]
+    mark = pipeline("token-classification", model=str(folder), trust_remote_code=True, device="cpu")
+    assert mark("to the river and")[0]["entity"] == "B-LOC"
+
+
+BOTH = [pytest.param([], id="fine-tuned"), pytest.param(FEATURES, id="features", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("more", BOTH)
+def test_resumed_is_unbroken(checkpoint, files, tmp_path, monkeypatch, more):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    saving = [*more, "--save_steps", "2", "--max_steps", "5"]
+    run_ner.main(flags(checkpoint, files, whole, *saving))
+
+    def save_then_die(run, step, *rest):
+        save(run, step, *rest)
+        raise KeyboardInterrupt
+
+    save = fine_tuning.save_checkpoint
+    monkeypatch.setattr(fine_tuning, "save_checkpoint", save_then_die)
+    with pytest.raises(KeyboardInterrupt):
+        run_ner.main(flags(checkpoint, files, broken, *saving))
+    monkeypatch.setattr(fine_tuning, "save_checkpoint", save)
+    with pytest.raises(ValueError, match="context document -> sentence"):
+        run_ner.main(
+            flags(checkpoint, files, broken, *saving, "--resume_from_checkpoint", "auto", "--context", "sentence",
+                  "--per_device_train_batch_size", "8")
+        )  # fmt: skip
+    run_ner.main(flags(checkpoint, files, broken, *saving, "--resume_from_checkpoint", "auto"))
+    for name in ("model.safetensors", "validation_predictions.txt", "metrics.jsonl"):
+        assert (broken / name).read_bytes() == (whole / name).read_bytes()
+
+
+@pytest.mark.parametrize("more", BOTH)
+def test_the_control_has_the_same_losses(finished, checkpoint, files, tmp_path, more):
+    """Accumulating too: 2 x 4 rows against 8 at once. Rows hold different numbers of labels."""
+    losses = []
+    for extra in ([], ["--model_impl", "transformers"], ["--gradient_accumulation_steps", "2"]):
+        folder = tmp_path / f"run{len(losses)}"
+        size = ["--per_device_train_batch_size", "4" if "2" in extra else "8"]
+        start = checkpoint if more else finished
+        run_ner.main(flags(start, files, folder, "--learning_rate", "1e-3", *more, *size, *extra))
+        losses.append([event["loss"] for event in events(folder, "train")])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    assert losses[2] == pytest.approx(losses[0], rel=1e-4)
+    assert len(set(losses[0])) == 4
+
+
+def test_the_fast_paths_are_on_and_can_be_switched_off(checkpoint, files, tmp_path, fast_paths):
+    run_ner.main(flags(checkpoint, files, tmp_path / "on", "--max_steps", "1", "--context", "sentence"))
+    assert fast_paths == {"unpadded", "dropout"}
+    assert not {"unpad_inputs", "fast_dropout"} & set(read(tmp_path / "on", "config.json"))
+    fast_paths.clear()
+    run_ner.main(
+        flags(
+            checkpoint,
+            files,
+            tmp_path / "off",
+            "--max_steps",
+            "1",
+            "--unpad_inputs",
+            "false",
+            "--fast_dropout",
+            "false",
+        )
+    )
+    assert not fast_paths
+
+
+def test_a_head_for_other_tags_is_drawn_anew_and_said_so(finished, tmp_path, capsys):
+    other = write(tmp_path, "the O\n\nriver B-A\nking I-A\ngarden B-B\n")  # as many tags as the head knows
+    argv = ["--model_name_or_path", str(finished), "--output_dir", str(tmp_path / "run"), "--max_seq_length", "20"]
+    run_ner.main([*argv, "--train_file", other, "--validation_file", other, "--max_steps", "1", "--learning_rate", "0"])
+    assert "newly initialised: classifier.bias, classifier.weight" in capsys.readouterr().out
+    before, after = (load_file(folder / "model.safetensors") for folder in (finished, tmp_path / "run"))
+    assert not torch.equal(before["classifier.weight"], after["classifier.weight"])
+    assert all(torch.equal(before[name], after[name]) for name in before if name.startswith("bert."))
+
+
+def test_random_weights_as_a_baseline(tokenizer_folder, files, tmp_path):
+    argv = flags("x", files, tmp_path / "run", "--config_name", "tiny", "--tokenizer_name", str(tokenizer_folder))
+    run_ner.main([*argv[2:], "--max_steps", "1"])
+    assert read(tmp_path / "run", "config.json")["num_hidden_layers"] == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", BOTH)
+def test_two_processes_do_the_work_of_one(checkpoint, files, tmp_path, more):
+    run_ner.main(flags(checkpoint, files, tmp_path / "one", "--learning_rate", "1e-3", *more))
+    argv = flags(checkpoint, files, tmp_path / "two", "--learning_rate", "1e-3", *more)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(ROOT / "run_ner.py")]
+    environment = os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
+    argv += ["--per_device_train_batch_size", "4"]
+    done = subprocess.run([*launcher, *argv], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    one, two = ([event["loss"] for event in events(tmp_path / name, "train")] for name in ("one", "two"))
+    assert two == pytest.approx(one, rel=1e-4)
+    names = [tmp_path / name / "validation_predictions.txt" for name in ("one", "two")]
+    assert names[0].read_bytes() == names[1].read_bytes()
+
+
+# --- mistakes --------------------------------------------------------------------------------------------
+
+MISTAKES = {
+    "length": (["--max_seq_length", "41"], "--max_seq_length 41 is over the model's maximum of 40"),
+    "file": (["--train_file", "no.txt"], "no.txt: cannot be read"),
+    "two sources": (["--dataset_name", "eriktks/conll2003"], "or --dataset_name, not both"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_end_in_one_line_before_any_work(checkpoint, files, tmp_path, monkeypatch, capsys, name):
+    more, expected = MISTAKES[name]
+    monkeypatch.setattr("sys.argv", ["run_ner.py", *flags(checkpoint, files, tmp_path / "run", *more)])
+    assert report_errors(run_ner.main) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert expected in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_models_that_cannot_be_evaluated(checkpoint, finished, files, tmp_path):
+    argv = ["--output_dir", str(tmp_path / "run"), "--max_seq_length", "20", "--validation_file"]
+    with pytest.raises(ValueError, match="must name the tags in id2label"):
+        run_ner.main(["--model_name_or_path", str(checkpoint), *argv, str(files / "dev.txt")])
+    strange = write(tmp_path, "London B-GPE\n")
+    with pytest.raises(ValueError, match=r"words\.txt:1: the model knows no entities of type 'GPE'"):
+        run_ner.main(["--model_name_or_path", str(finished), *argv, strange])
+
+
+def test_the_commands_of_the_header_parse():
+    lines = run_ner.__doc__.replace("\\\n", " ").splitlines()
+    commands = [shlex.split(line) for line in lines if line.strip().startswith("python run_ner.py")]
+    assert len(commands) == 4
+    for command in commands:
+        parse_arguments(NerArguments, command[2:])

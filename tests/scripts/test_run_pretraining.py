@@ -1,0 +1,467 @@
+"""run_pretraining.py from end to end, as a user starts it."""
+
+import hashlib
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, BertConfig
+
+import run_pretraining
+from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
+from tests.helpers.repository import ROOT
+from training.engine.throughput import training_flops
+from training.pretraining import evaluation
+
+
+@pytest.fixture(scope="module")
+def shape(tmp_path_factory, vocab) -> str:
+    """A folder with the configuration of a network of two narrow layers without dropout."""
+    config = BertConfig(
+        vocab_size=len(vocab),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    folder = tmp_path_factory.mktemp("shape")
+    config.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def flags(tmp_path, text_file, tokenizer_folder, shape):
+    def make(name="out", **more) -> list[str]:
+        settings = {
+            "output_dir": tmp_path / name,
+            "train_file": text_file,
+            "validation_split": 0.2,
+            "tokenizer_name": tokenizer_folder,
+            "config_name": shape,
+            "max_seq_length": 32,
+            "per_device_train_batch_size": 8,
+            "max_steps": 6,
+            "logging_steps": 1,
+            "eval_steps": 3,
+            "save_steps": 2,
+            "learning_rate": 1e-3,
+            "peak_tflops": 1,
+        } | more
+        pairs = [(f"--{key}", str(value)) for key, value in settings.items() if value is not None]
+        return [part for pair in pairs for part in pair]
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def no_picture(monkeypatch):
+    """A third of the time of a short run; `finished` is made before this and has one."""
+    monkeypatch.setattr(run_pretraining, "draw_curves", lambda folder: None)
+
+
+def in_process(flags) -> Path:
+    run_pretraining.main(flags)
+    return Path(flags[flags.index("--output_dir") + 1])
+
+
+def launch(command: list[str], **more) -> subprocess.Popen:
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        **more,
+    )
+
+
+def events(folder: Path, kind: str, without=("tokens_per_second", "mfu", "seconds_per_step")) -> list[dict]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in e.items() if k not in (*without, "event")} for e in lines if e["event"] == kind]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, text_file, tokenizer_folder, shape) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "finished"
+    run_pretraining.main(
+        f"--output_dir {folder} --train_file {text_file} --validation_split 0.2 --tokenizer_name {tokenizer_folder} "
+        f"--config_name {shape} --max_seq_length 32 --per_device_train_batch_size 16 --max_steps 40 --logging_steps 3 "
+        "--eval_steps 20 --save_steps 20 --learning_rate 3e-3 --warmup_steps 4".split()
+    )
+    return folder
+
+
+def test_the_folder_is_what_the_contract_says(finished):
+    names = {path.name for path in finished.iterdir()}
+    assert names >= {
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "vocab.txt",
+        "README.md",
+        "run.json",
+        "metrics.jsonl",
+        "all_results.json",
+        "training_curves.png",
+        "checkpoint-20",
+        "checkpoint-40",
+    }
+    results = json.loads((finished / "all_results.json").read_text())
+    assert set(results) >= {
+        "train_loss",
+        "eval_loss",
+        "eval_mlm_loss",
+        "eval_mlm_accuracy",
+        "eval_perplexity",
+        "eval_nsp_accuracy",
+        "train_tokens_per_second",
+        "train_samples_per_second",
+        "train_runtime",
+        "train_steps",
+    }
+    assert results["eval_perplexity"] == pytest.approx(np.exp(results["eval_mlm_loss"]), rel=1e-5)
+    assert results["train_steps"] == 40
+    run = json.loads((finished / "run.json").read_text())
+    assert run["flags"]["max_seq_length"] == 32
+    assert run["versions"]["torch"] == torch.__version__
+    assert len(run["data"][0]["sha256"]) == 64
+
+
+def test_it_learns(finished):
+    losses = [event["mlm_loss"] for event in events(finished, "train")]
+    assert losses[-1] < losses[0] - 0.3
+    assert events(finished, "corpus")[0]["unigram_entropy"] > 0
+
+
+def test_the_doctor_speaks_on_a_text_of_random_words(finished):
+    """No context to learn from: the loss stays on the line, at both evaluations."""
+    said = events(finished, "doctor")
+    assert [event["step"] for event in said] == [20, 40]
+    assert "the model does not use context yet; likely causes: the warm-up has 4 steps" in said[1]["text"]
+
+
+def test_its_speed_is_told(finished, shape):
+    """The utilisation is that of the FLOPs of the network over the peak, which is measured here."""
+    results = json.loads((finished / "all_results.json").read_text())
+    record = events(finished, "train", without=())[-1]
+    assert set(record) >= {"tokens_per_second", "mfu", "seconds_per_step", "grad_norm", "learning_rate"}
+    assert results["train_mfu"] > 0 and results["peak_tflops"] > 0  # above 1 where the peak was measured on a busy core
+    tokens = results["train_tokens_per_second"]
+    flops = training_flops(BertConfig.from_pretrained(shape), tokens, tokens / 28, 0.15 * tokens)
+    assert results["train_mfu"] == pytest.approx(flops / results["peak_tflops"] / 1e12, rel=0.1)
+
+
+def test_anybody_opens_it(finished, tokenizer_folder):
+    _, loading = AutoModel.from_pretrained(finished, output_loading_info=True)
+    assert not loading["missing_keys"]  # the pooler came along
+    ours = BertForPreTraining.from_pretrained(finished)
+    theirs = AutoModelForPreTraining.from_pretrained(finished)
+    tokenizer = AutoTokenizer.from_pretrained(finished)
+    batch = tokenizer(["the old house ."], ["a new river ."], return_tensors="pt")
+    assert batch["token_type_ids"].sum() > 0
+    with torch.no_grad():
+        expected, found = ours(**batch), theirs(**batch)
+    torch.testing.assert_close(found.prediction_logits, expected.prediction_logits, atol=1e-6, rtol=0)
+    assert "sparse_prediction" not in (finished / "config.json").read_text()
+
+
+def test_two_phases_in_one_run(flags, monkeypatch):
+    """Resumed in both of them: tests/engine/test_kill.py."""
+    evaluate, evaluated = evaluation.evaluate, []
+    monkeypatch.setattr(
+        evaluation,
+        "evaluate",
+        lambda run, model, held_out: (
+            evaluated.append(held_out.settings.max_seq_length) or evaluate(run, model, held_out)
+        ),
+    )
+    more = {"max_seq_length": None, "phases": "16:0.5:4x2,32:0.5:6", "max_steps": 8, "warmup_steps": 2}
+    folder = in_process(flags("phases", **more))
+    train = events(folder, "train")
+    assert [event["max_seq_length"] for event in train] == [16] * 4 + [32] * 4
+    assert [event["max_seq_length"] for event in events(folder, "eval")] == evaluated == [16, 32, 32]
+    # One schedule over both: up in 2 steps, down to nothing behind the last one.
+    rates = [event["learning_rate"] / 1e-3 for event in train]
+    assert rates == pytest.approx([0, 1 / 2, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
+    assert json.loads((folder / "run.json").read_text())["phases"] == "4 steps of 8 x 16, 4 steps of 6 x 32"
+    (folder / "all_results.json").unlink()  # as if it had been stopped
+    with pytest.raises(ValueError, match=r"other settings \(global_batch_size 4 steps of 8 x 16, 4 steps of 6 x 32 ->"):
+        in_process(flags("phases", resume_from_checkpoint="auto", **(more | {"phases": "16:0.5:4,32:0.5:6"})))
+
+
+def test_two_processes_do_what_one_does(flags, tmp_path):
+    """2 gloo ranks, half the batch each; float32, so equal up to the order of additions."""
+    more = flags("pair", per_device_train_batch_size=4, verify_invariance=True)
+    pair = launch([str(ROOT / "tests/helpers/forked_runs.py"), "pair", json.dumps({"flags": more})])
+    alone = in_process(flags("alone"))
+    output, errors = pair.communicate(timeout=180)
+    assert pair.returncode == 0, errors
+    assert output.count("processes x sequences x micro-batches 2 x ") == 3, output  # 4 x 1, 2 x 2, 1 x 4
+    together = tmp_path / "pair"
+    for one, two in zip(events(alone, "train"), events(together, "train"), strict=True):
+        assert two == pytest.approx(one, rel=1e-4)
+    for one, two in zip(events(alone, "eval"), events(together, "eval"), strict=True):
+        assert two == pytest.approx(one, rel=1e-4)
+    assert json.loads((together / "run.json").read_text())["processes"] == 2
+    for name in ("train", "validation"):  # built by both
+        one, two = ((folder / "corpus" / name / "manifest.json").read_text() for folder in (alone, together))
+        assert one == two
+
+
+@pytest.mark.slow
+def test_two_processes_name_a_mistake_once(flags, tmp_path):
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"a good line .\nanother .\n\n" * 400 + b"bad \xff line\n")
+    command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "run_pretraining.py"]
+    pair = launch([*command, *flags("pair", train_file=bad)])
+    _, errors = pair.communicate(timeout=180)
+    assert pair.returncode != 0
+    assert errors.count("run_pretraining.py: error: ") == errors.count("bad.txt:1201: expected UTF-8") == 1
+
+
+def test_the_control_takes_the_same_steps(flags, finished):
+    """transformers' network from our weights: the same loss at every step."""
+    more = {"config_name": None, "model_name_or_path": finished, "gradient_accumulation_steps": 2, "max_steps": 4}
+    ours = in_process(flags("ours", **more))
+    theirs = in_process(flags("theirs", model_impl="transformers", **more))
+    for a, b in zip(events(ours, "train"), events(theirs, "train"), strict=True):
+        assert b == pytest.approx(a, rel=1e-4)
+    assert events(ours, "train")[0]["mlm_loss"] < events(finished, "train")[0]["mlm_loss"] - 0.3  # not new weights
+    assert "auto_map" not in (theirs / "config.json").read_text()  # the code it names is not in the folder
+    assert AutoModel.from_pretrained(theirs).config.hidden_size == 32
+
+
+@pytest.mark.parametrize("objective", ["mlm_nsp", "mlm", pytest.param("ltr", marks=pytest.mark.slow)])
+def test_the_fast_paths_are_on_and_can_be_switched_off(flags, tmp_path, fast_paths, objective):
+    """Half of the positions are padding. Without pairs this is the packing of short documents into one row."""
+    short = {"max_steps": 1, "short_seq_prob": 1, "objective": objective}
+    folder = in_process(flags("on", **short))
+    assert fast_paths == {"unpadded", "dropout"}
+    assert not {"unpad_inputs", "fast_dropout"} & set(json.loads((folder / "config.json").read_text()))
+    fast_paths.clear()
+    in_process(flags("off", **short, unpad_inputs="false", fast_dropout="false"))
+    assert not fast_paths
+
+
+def test_flags_reach_vocabulary_network_and_optimizer(flags, monkeypatch):
+    class Reached(Exception):
+        pass
+
+    def learn(lines, size, output_dir, do_lower_case):
+        raise Reached(size, do_lower_case, len(list(lines)) > 100)
+
+    def made(model, *settings):
+        raise Reached(settings)
+
+    monkeypatch.setattr(run_pretraining, "train_wordpiece", learn)
+    with pytest.raises(Reached) as settings:
+        in_process(flags("run", tokenizer_name=None, vocab_size=99, cased="true"))
+    assert settings.value.args == (99, False, True)
+    compiled = []
+    monkeypatch.setattr(BertForPreTraining, "compile", lambda self: compiled.append(self))
+    monkeypatch.setattr(run_pretraining, "create_optimizer", made)
+    more = {"optimizer": "bert_adamw", "weight_decay": 0.5, "torch_compile": "true"}
+    with pytest.raises(Reached) as settings:
+        in_process(flags("run", **more))
+    assert settings.value.args[0] == (1e-3, 0.5, "bert_adamw") and len(compiled) == 1
+
+
+def test_a_mistake_put_right_may_use_the_same_folder(flags, tmp_path):
+    """Also one that is only found in the middle of the text."""
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"a good line .\nanother .\n\n" * 400 + b"bad \xff line\n")
+    more = {"tokenizer_name": None, "config_name": "tiny", "vocab_size": 150, "max_steps": 1}
+    with pytest.raises(ValueError, match=r"bad\.txt:1201"):
+        in_process(flags("again", train_file=bad, **more))
+    folder = in_process(flags("again", **more))
+    assert len(AutoTokenizer.from_pretrained(folder)) > 60
+    with pytest.raises(ValueError, match="already holds a run"):
+        in_process(flags("again", **more))
+
+
+def test_resumed_before_the_first_checkpoint(flags, tmp_path):
+    """Nothing to load: the steps are taken again, and only once in the records."""
+    once = in_process(flags("once", save_steps=0))
+    records = (once / "metrics.jsonl").read_text()
+    (once / "all_results.json").unlink()  # as if it had been stopped
+    again = in_process(flags("once", save_steps=0, resume_from_checkpoint="auto"))
+    assert [e["step"] for e in events(again, "train")] == [1, 2, 3, 4, 5, 6]
+    assert len((again / "metrics.jsonl").read_text().splitlines()) == len(records.splitlines())
+    assert len(json.loads((again / "run.json").read_text())["earlier"]) == 1
+
+
+def test_a_checkpoint_of_other_settings_or_data_is_refused(flags, tmp_path, text_file):
+    (in_process(flags("run", max_steps=2)) / "all_results.json").unlink()  # as if it had been stopped
+    with pytest.raises(ValueError, match=r"other settings \(mlm_probability 0.15 -> 0.3\)"):
+        in_process(flags("run", max_steps=2, resume_from_checkpoint="auto", mlm_probability=0.3))
+    other = tmp_path / "other.txt"
+    other.write_text(text_file.read_text() + "\none more .\nand another .\n")
+    with pytest.raises(ValueError, match="made from other input"):
+        in_process(flags("run", max_steps=2, resume_from_checkpoint="auto", train_file=other))
+
+
+@pytest.mark.parametrize("objective", ["mlm", "ltr"])
+def test_objectives_without_pairs(flags, objective):
+    folder = in_process(flags(objective, objective=objective, max_steps=2))
+    config = BertConfig.from_pretrained(folder)
+    assert config.architectures == [BertForMaskedLM.__name__]
+    assert config.is_decoder == (objective == "ltr")
+    results = json.loads((folder / "all_results.json").read_text())
+    assert results["eval_loss"] == results["eval_mlm_loss"]
+    assert "eval_nsp_accuracy" not in results
+
+
+@pytest.fixture
+def data_set(tmp_path, text_file, monkeypatch) -> Path:
+    """A folder that `datasets.load_dataset` takes for a data set: what a name on the Hub is with a network."""
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "data_set"
+    folder.mkdir()
+    rows = [{"text": document} for document in text_file.read_text().split("\n\n")]
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_data_sets_are_read_whole_or_as_a_stream(flags, data_set, tmp_path):
+    whole = in_process(flags("files", max_steps=2))
+    for name, more in (("loaded", {}), ("streamed", {"streaming": "true"})):
+        folder = in_process(flags(name, train_file=None, dataset_name=data_set, max_steps=2, **more))
+        assert events(folder, "train") == events(whole, "train")
+        (folder / "all_results.json").unlink()  # as if it had been stopped
+        more |= {"train_file": None, "dataset_name": data_set, "resume_from_checkpoint": "auto"}
+        assert events(in_process(flags(name, max_steps=2, **more)), "train") == events(whole, "train")
+    # The data set changes: its corpus is not taken for the new one's.
+    (tmp_path / "loaded" / "all_results.json").unlink()
+    rows = [json.dumps({"text": f"another one {number} .\nand more ."}) for number in range(40)]
+    (data_set / "train.jsonl").write_text("\n".join(rows))
+    more = {"train_file": None, "dataset_name": data_set, "max_steps": 2, "resume_from_checkpoint": "auto"}
+    with pytest.raises(ValueError, match=r"made from other input \(it differs in: sources\)"):
+        in_process(flags("loaded", **more))
+
+
+def test_data_sets_that_cannot_be_read(flags, data_set):
+    with pytest.raises(ValueError, match=r"--dataset_name nobody/nothing: cannot be read .* network, or give files"):
+        in_process(flags("refused", train_file=None, dataset_name="nobody/nothing"))
+    (data_set / "train.jsonl").write_text('{"body": "no text"}\n')
+    with pytest.raises(ValueError, match=r"row 1: expected a string in the column `text`, got NoneType; .* are body"):
+        in_process(flags("refused", train_file=None, dataset_name=data_set))
+    (data_set / "train.jsonl").write_text('{"text": "a line ."}\n{"text": 3}\n')
+    with pytest.raises(ValueError, match=r"cannot be read|row 2: expected a string"):
+        in_process(flags("refused", train_file=None, dataset_name=data_set, streaming="true"))
+
+
+def test_a_vocabulary_is_learnt_where_none_is_given(flags):
+    folder = in_process(flags("learnt", tokenizer_name=None, config_name="tiny", vocab_size=150, max_steps=1))
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    assert len(tokenizer) == len((folder / "vocab.txt").read_text().splitlines())
+    assert AutoModel.from_pretrained(folder).config.vocab_size == len(tokenizer)
+
+
+def test_mixed_precision_stays_close(flags, fresh_accelerate):
+    plain = in_process(flags("plain", max_steps=3))
+    fresh_accelerate()
+    mixed = in_process(flags("mixed", max_steps=3, mixed_precision="bf16"))
+    for a, b in zip(events(plain, "train"), events(mixed, "train"), strict=True):
+        assert b["loss"] == pytest.approx(a["loss"], rel=0.02)
+    assert load_file(mixed / "model.safetensors")["bert.pooler.dense.weight"].dtype == torch.float32
+
+
+def one_sentence(path: Path):
+    path.write_text("just one sentence here .\n")
+
+
+MISTAKES = {
+    "no such file": ({"train_file": "nowhere.txt"}, None),
+    "empty": ({}, lambda path: path.write_text("")),
+    "UTF-8": ({}, lambda path: path.write_bytes(b"good line\nbad \xff\xfe line\n")),
+    "sentence": ({}, one_sentence),
+    "over the model's maximum of 64": ({"max_seq_length": 65}, None),
+    "--max_seq_length 65 is over": ({"max_seq_length": None, "phases": "32:0.5,65:0.5"}, None),
+    "expected one of tiny": ({"config_name": "huge"}, None),
+}
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_bad_input_is_refused_before_training(flags, tmp_path, message):
+    more, write = MISTAKES[message]
+    if write:
+        more = more | {"train_file": tmp_path / "bad.txt"}
+        write(tmp_path / "bad.txt")
+    with pytest.raises((ValueError, OSError), match=message):
+        in_process(flags("refused", **more))
+    assert not (tmp_path / "refused" / "metrics.jsonl").exists()
+
+
+EARLY = {
+    "no_such.txt: no such file": {"validation_file": "no_such.txt"},
+    "--max_seq_length 1024 is over the model's maximum of 512": {"config_name": "mini", "max_seq_length": 1024},
+    "expected one of tiny": {"config_name": "huge"},
+    "no such folder": {"resume_from_checkpoint": "nowhere/checkpoint-5"},
+    "expected a folder with a model, or a name on the Hub; there is no such": {"model_name_or_path": "no/such/model"},
+    "held.txt: next-sentence prediction needs at least 2 documents": {"validation_file": "held.txt"},
+}
+
+
+@pytest.mark.parametrize("message", EARLY)
+def test_what_is_wrong_with_any_vocabulary_is_said_before_one_is_learnt(flags, tmp_path, monkeypatch, message):
+    monkeypatch.chdir(tmp_path)
+    one_sentence(tmp_path / "held.txt")
+    monkeypatch.setattr(run_pretraining, "train_wordpiece", lambda *args, **more: pytest.fail("learnt a vocabulary"))
+    learnt = {"tokenizer_name": None, "vocab_size": 300, "validation_split": None}
+    if "model_name_or_path" in EARLY[message]:
+        learnt = {"config_name": None}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        in_process(flags("refused", **learnt | EARLY[message]))
+
+
+def test_files_are_named_by_their_own_hashes(flags, tmp_path, text_file):
+    held_out = tmp_path / "held.txt"
+    held_out.write_text("one . two .\n\nthree . four .\n" * 9)
+    out = in_process(flags("hashed", max_steps=1, validation_file=held_out, validation_split=None))
+    data = json.loads((out / "run.json").read_text())["data"]
+    assert [part["sha256"] for part in data] == [
+        hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in (text_file, held_out)
+    ]
+    assert [part.get("split") for part in data] == [None, "validation"]
+    assert "name: held.txt" in (out / "README.md").read_text()
+
+
+def test_a_vocabulary_that_does_not_fit_is_refused(flags, tmp_path, shape):
+    config = BertConfig.from_pretrained(shape)
+    config.vocab_size = 20
+    config.save_pretrained(tmp_path / "narrow")
+    with pytest.raises(ValueError, match="pieces but the model only 20 embeddings"):
+        in_process(flags("refused", config_name=tmp_path / "narrow"))
+
+
+def test_json_lines_without_the_field_are_refused(flags, tmp_path):
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"text": "a good one ."}\n{"body": "no text"}\n')
+    with pytest.raises(ValueError, match=r"bad\.jsonl:2"):
+        in_process(flags("refused", train_file=bad))
+
+
+def test_a_mistake_is_one_line_for_the_user(flags, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["run_pretraining.py", *flags("refused", train_file="nowhere.txt")])
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_path(str(ROOT / "run_pretraining.py"), run_name="__main__")
+    assert stop.value.code == 2
+    errors = capsys.readouterr().err
+    assert errors.startswith("run_pretraining.py: error: nowhere.txt: no such file")
+    assert "Traceback" not in errors

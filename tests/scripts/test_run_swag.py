@@ -1,0 +1,271 @@
+"""run_swag.py from its flags to its folder, on tiny networks."""
+
+import csv
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForMultipleChoice, AutoTokenizer, BertConfig
+
+import modeling_bert_repro
+import run_swag
+from tests.helpers.repository import ROOT
+from training.arguments import SwagArguments
+from training.engine.flags import parse_arguments
+from training.engine.run import report_errors
+from training.tasks import fine_tuning
+from training.tools.report import read_runs, tables
+
+HEADER = ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source"]
+HEADER += [*(f"ending{i}" for i in range(4)), "label"]
+WORDS = ("red", "green", "blue", "old")
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(request, monkeypatch):
+    """Half of a short run's time is the drawing of its curves: one test does it for all."""
+    if "folder" not in request.node.name:
+        monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory, tokenizer_folder):
+    """A network of one layer as pre-training leaves it, without dropout, and its tokenizer."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 48}
+    dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **sizes, **dropout)
+    modeling_bert_repro.BertForPreTraining(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """The right ending is the one with "winter" in it; texts with commas and quotation marks."""
+    folder = tmp_path_factory.mktemp("swag")
+    for seed, (name, count) in enumerate({"train": 40, "val": 14, "test": 9}.items()):
+        generator = np.random.default_rng(seed)
+        with open(folder / f"{name}.csv", "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(HEADER[:-1] if name == "test" else HEADER)
+            for row in range(count):
+                label = int(generator.integers(4))
+                endings = [f"walked to the {word} house" for word in generator.permutation(WORDS)]
+                endings[label] = f'crossed, in winter, the "{endings[label].split()[-1]}"'
+                cells = [row, f"v{row}", row, "x", "the king walked .", "the king", "gold", *endings, label]
+                writer.writerow(cells[:-1] if name == "test" else cells)
+    return folder
+
+
+def flags(checkpoint, files, output_dir, *more: str) -> list[str]:
+    return [
+        *("--model_name_or_path", str(checkpoint), "--output_dir", str(output_dir), "--max_seq_length", "32"),
+        *("--train_file", str(files / "train.csv"), "--validation_file", str(files / "val.csv"), "--max_steps", "4"),
+        *("--per_device_train_batch_size", "8", "--save_steps", "0", "--logging_steps", "1", *more),
+    ]
+
+
+def read(folder, name: str):
+    return json.loads((folder / name).read_text(encoding="utf-8"))
+
+
+def losses(folder) -> list[float]:
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [event["loss"] for event in map(json.loads, lines) if event["event"] == "train"]
+
+
+@pytest.fixture(scope="module")
+def finished(checkpoint, files, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    more = ["--max_steps", "50", "--learning_rate", "3e-3", "--test_file", str(files / "test.csv")]
+    run_swag.main(flags(checkpoint, files, folder, *more))
+    return folder
+
+
+def test_leaves_a_folder_for_every_reader(finished, files):
+    expected = {
+        *("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "README.md"),
+        *("run.json", "metrics.jsonl", "all_results.json", "validation_predictions.csv", "test_predictions.csv"),
+        "training_curves.png",
+    }
+    assert expected <= {path.name for path in finished.iterdir()}
+    assert read(finished, "tokenizer.json")["truncation"] is None
+    assert read(finished, "run.json")["data"]["splits"]["train"]["examples"] == 40
+    results = read(finished, "all_results.json")
+    assert results["eval_accuracy"] == 1.0
+    assert {"eval_accuracy", "eval_loss", "train_runtime", "train_samples_per_second", "train_steps"} == set(results)
+    assert "| multiple choice | accuracy | 100.0 |" in tables(read_runs(finished))
+    card = (finished / "README.md").read_text(encoding="utf-8")
+    assert "pipeline_tag: multiple-choice" in card and "Nothing was measured on a test set" in card
+    for split, name in (("validation", "val"), ("test", "test")):
+        with open(finished / f"{split}_predictions.csv", encoding="utf-8") as file:
+            found = list(csv.DictReader(file))
+        with open(files / f"{name}.csv", encoding="utf-8") as file:
+            source = list(csv.DictReader(file))
+        right = [next(str(i) for i in range(4) if "winter" in row[f"ending{i}"]) for row in source]
+        assert [row["prediction"] for row in found] == right
+
+
+def test_a_series_of_runs_is_what_each_would_be_alone(checkpoint, files, tmp_path):
+    more = ["--max_steps", "2", "--learning_rate", "1e-3", "--load_best_model_at_end", "--eval_steps", "1"]
+    run_swag.main(flags(checkpoint, files, tmp_path / "all", *more, "--seeds", "2"))
+    summary = read(tmp_path / "all", "summary.json")
+    assert 0.25 <= summary["baselines"]["eval_accuracy"] < 0.6 and len(summary["runs"]) == 2
+    run_swag.main(flags(checkpoint, files, tmp_path / "alone", *more, "--seed", "43"))
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("alone", "all/seed-43", "all/seed-42")]
+    assert weights[0] == weights[1] != weights[2]
+
+
+def test_the_head_of_a_regression_is_not_taken_for_one_of_choices(finished, files, tmp_path, capsys):
+    """Both have one output."""
+    shutil.copytree(finished, tmp_path / "stsb")
+    config = read(tmp_path / "stsb", "config.json") | {"id2label": {"0": "score"}, "label2id": {"score": 0}}
+    (tmp_path / "stsb" / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    for start, said in ((finished, "the head is the checkpoint's"), (tmp_path / "stsb", "head for score")):
+        run_swag.main(flags(start, files, tmp_path / f"from-{start.name}", "--max_steps", "1"))
+        assert said in capsys.readouterr().out
+
+
+def test_plain_transformers_chooses_the_same(finished, files):
+    """The published class on the saved folder, fed by hand."""
+    model, tokenizer = (c.from_pretrained(finished) for c in (AutoModelForMultipleChoice, AutoTokenizer))
+    assert type(model).__module__.startswith("transformers.")
+    with open(files / "val.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    with open(finished / "validation_predictions.csv", encoding="utf-8") as file:
+        found = list(csv.DictReader(file))
+    for row, told in list(zip(rows, found))[:5]:
+        pairs = [(row["sent1"], f"{row['sent2']} {row[f'ending{i}']}") for i in range(4)]
+        inputs = tokenizer([a for a, _ in pairs], [b for _, b in pairs], padding=True, return_tensors="pt")
+        with torch.no_grad():
+            shares = model(**{name: t[None] for name, t in inputs.items()}).logits.softmax(-1)[0].tolist()
+        assert [float(told[f"probability{i}"]) for i in range(4)] == pytest.approx(shares, abs=2e-6)
+
+
+def test_the_code_of_the_model_card_runs(finished, capsys):
+    card = (finished / "README.md").read_text(encoding="utf-8")
+    exec(compile(card.split("```python\n")[1].split("```")[0], "model card", "exec"), {})
+    assert capsys.readouterr().out.strip() in card
+
+
+def test_evaluation_alone_gives_the_same_choices(finished, files, tmp_path):
+    argv = ["--model_name_or_path", str(finished), "--output_dir", str(tmp_path / "run"), "--max_seq_length", "32"]
+    run_swag.main([*argv, "--validation_file", str(files / "val.csv")])
+    names = [folder / "validation_predictions.csv" for folder in (finished, tmp_path / "run")]
+    assert names[0].read_bytes() == names[1].read_bytes()
+    assert read(tmp_path / "run", "all_results.json")["eval_accuracy"] == 1.0
+
+
+@pytest.mark.slow
+def test_resumed_is_unbroken(checkpoint, files, tmp_path, monkeypatch):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    saving = ["--save_steps", "2", "--max_steps", "5"]
+    run_swag.main(flags(checkpoint, files, whole, *saving))
+
+    def save_then_die(run, step, *rest):
+        save(run, step, *rest)
+        raise KeyboardInterrupt
+
+    save = fine_tuning.save_checkpoint
+    monkeypatch.setattr(fine_tuning, "save_checkpoint", save_then_die)
+    with pytest.raises(KeyboardInterrupt):
+        run_swag.main(flags(checkpoint, files, broken, *saving))
+    monkeypatch.setattr(fine_tuning, "save_checkpoint", save)
+    run_swag.main(flags(checkpoint, files, broken, *saving, "--resume_from_checkpoint", "auto"))
+    for name in ("model.safetensors", "validation_predictions.csv", "metrics.jsonl"):
+        assert (broken / name).read_bytes() == (whole / name).read_bytes()
+
+
+def test_the_control_has_the_same_losses(checkpoint, files, tmp_path):
+    """Accumulating too: 2 x 4 examples against 8 at once."""
+    found = []
+    for extra in ([], ["--model_impl", "transformers"], ["--gradient_accumulation_steps", "2"]):
+        folder = tmp_path / f"run{len(found)}"
+        size = ["--per_device_train_batch_size", "4" if "2" in extra else "8"]
+        run_swag.main(flags(checkpoint, files, folder, "--learning_rate", "1e-3", *size, *extra))
+        found.append(losses(folder))
+    assert found[1] == pytest.approx(found[0], rel=1e-5)
+    assert found[2] == pytest.approx(found[0], rel=1e-5)
+    assert found[0][0] == pytest.approx(np.log(4), abs=0.2)
+
+
+def test_the_fast_paths_are_on_and_can_be_switched_off(checkpoint, files, tmp_path, fast_paths):
+    run_swag.main(flags(checkpoint, files, tmp_path / "on", "--max_steps", "1"))
+    assert fast_paths == {"unpadded", "dropout"}
+    assert not {"unpad_inputs", "fast_dropout"} & set(read(tmp_path / "on", "config.json"))
+    fast_paths.clear()
+    run_swag.main(
+        flags(
+            checkpoint,
+            files,
+            tmp_path / "off",
+            "--max_steps",
+            "1",
+            "--unpad_inputs",
+            "false",
+            "--fast_dropout",
+            "false",
+        )
+    )
+    assert not fast_paths
+
+
+def test_random_weights_as_a_baseline(tokenizer_folder, files, tmp_path):
+    argv = flags("x", files, tmp_path / "run", "--config_name", "tiny", "--tokenizer_name", str(tokenizer_folder))
+    run_swag.main([*argv[2:], "--max_steps", "1"])
+    assert read(tmp_path / "run", "config.json")["num_hidden_layers"] == 2
+    assert load_file(tmp_path / "run" / "model.safetensors")["classifier.weight"].shape == (1, 128)
+
+
+@pytest.mark.slow
+def test_two_processes_do_the_work_of_one(checkpoint, files, tmp_path):
+    run_swag.main(flags(checkpoint, files, tmp_path / "one", "--learning_rate", "1e-3"))
+    argv = flags(checkpoint, files, tmp_path / "two", "--learning_rate", "1e-3", "--per_device_train_batch_size", "4")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(ROOT / "run_swag.py")]
+    environment = os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*launcher, *argv], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), rel=1e-5)
+
+
+# --- mistakes --------------------------------------------------------------------------------------------
+
+MISTAKES = {
+    "length": (["--max_seq_length", "65"], "--max_seq_length 65 is over the model's maximum of 64"),
+    "file": (["--train_file", "no.csv"], "no.csv: cannot be read"),
+    "two sources": (["--dataset_name", "allenai/swag"], "or --dataset_name, not both"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_end_in_one_line_before_any_work(checkpoint, files, tmp_path, monkeypatch, capsys, name):
+    more, expected = MISTAKES[name]
+    monkeypatch.setattr("sys.argv", ["run_swag.py", *flags(checkpoint, files, tmp_path / "run", *more)])
+    assert report_errors(run_swag.main) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert expected in line
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_model_without_a_trained_head_is_not_evaluated(checkpoint, files, tmp_path):
+    argv = ["--model_name_or_path", str(checkpoint), "--output_dir", str(tmp_path / "run"), "--max_seq_length", "32"]
+    with pytest.raises(ValueError, match=r"newly initialised: classifier\.bias, .*cannot be evaluated"):
+        run_swag.main([*argv, "--validation_file", str(files / "val.csv")])
+
+
+def test_the_commands_of_the_header_parse():
+    lines = run_swag.__doc__.replace("\\\n", " ").splitlines()
+    commands = [shlex.split(line) for line in lines if line.strip().startswith("python run_swag.py")]
+    assert len(commands) == 4
+    for command in commands:
+        parse_arguments(SwagArguments, command[2:])

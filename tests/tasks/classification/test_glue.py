@@ -1,0 +1,259 @@
+"""The tasks of training.tasks.classification.glue in their official layouts; features, scores and predictions."""
+
+import gzip
+import json
+import lzma
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.helpers.official_files import LAYOUTS, SPELLED, flags, message, own, write_task
+from tokenization import build_tokenizer
+from training.builtin_data import documentation
+from training.tasks.classification import glue, sources
+from training.tasks.classification.sources import load_data
+
+METRICS = {
+    "cola": ("matthews_correlation",),
+    "sst2": ("accuracy",),
+    "mrpc": ("accuracy", "f1"),
+    "stsb": ("pearson", "spearmanr"),
+    "qqp": ("accuracy", "f1"),
+    "mnli": ("accuracy",),
+    "qnli": ("accuracy",),
+    "rte": ("accuracy",),
+    "wnli": ("accuracy",),
+    "ax": ("matthews_correlation",),
+}
+THREE_WAY = ("entailment", "neutral", "contradiction")
+
+
+# --- official files --------------------------------------------------------------------------------------
+
+
+def test_the_table_has_every_task_and_its_metrics():
+    assert {name: task.metrics for name, task in glue.GLUE_TASKS.items()} == METRICS
+
+
+@pytest.mark.parametrize("task", LAYOUTS)
+def test_official_layouts(tmp_path, task):
+    folder = write_task(tmp_path / task, task)
+    data = load_data(flags(task_name=task, data_dir=str(folder), do_predict=True), THREE_WAY if task == "ax" else None)
+    expected = {
+        "mnli": {"train", "validation_matched", "validation_mismatched", "test_matched", "test_mismatched"},
+        "ax": {"validation", "test"},
+    }
+    assert set(data.splits) == expected.get(task, {"train", "validation", "test"})
+    for split, examples in data.splits.items():
+        assert len(examples) == 24
+        assert len(examples.texts) == (1 if task in ("cola", "sst2") else 2)
+        assert examples.texts[0][:4] == ['" he said was red number 0'] + [
+            f"{opening} was {['red', 'green', 'blue'][row % len(SPELLED[task])]} number {row}"
+            for row, opening in ((1, "it 's"), (2, '"'), (3, "the\u2028cat"))
+        ]
+        if split.startswith("test"):
+            assert examples.labels is None
+            assert examples.index == [str(i) for i in range(24)]
+        elif task == "stsb":
+            assert examples.labels == [0.0, 2.5, 5.0] * 8
+        else:
+            assert examples.labels == [i % len(SPELLED[task]) for i in range(24)]
+    assert data.problem_type == ("regression" if task == "stsb" else "single_label_classification")
+    json.dumps(data.describe())
+    assert "labels: " in data.summary()
+
+
+def test_label_order_is_that_of_the_hub():
+    # From the data set card of nyu-mll/glue; a head trained elsewhere on these numbers keeps its meaning.
+    labels = {name: task.labels for name, task in glue.GLUE_TASKS.items()}
+    assert labels["cola"] == ("unacceptable", "acceptable")
+    assert labels["sst2"] == ("negative", "positive")
+    assert labels["mrpc"] == ("not_equivalent", "equivalent")
+    assert labels["qqp"] == ("not_duplicate", "duplicate")
+    assert labels["mnli"] == labels["ax"] == THREE_WAY
+    assert labels["qnli"] == labels["rte"] == ("entailment", "not_entailment")
+    assert labels["wnli"] == ("not_entailment", "entailment")
+    assert labels["stsb"] is None
+
+
+def test_files_may_be_packed_or_lie_in_the_official_sub_folder(tmp_path):
+    plain = write_task(tmp_path / "plain", "sst2")
+    packed = tmp_path / "glue" / "SST-2"
+    packed.mkdir(parents=True)
+    (packed / "train.tsv.xz").write_bytes(lzma.compress((plain / "train.tsv").read_bytes()))
+    (packed / "dev.tsv.gz").write_bytes(gzip.compress((plain / "dev.tsv").read_bytes()))
+    expected = load_data(flags(task_name="sst2", data_dir=str(plain)))
+    for folder in (packed, packed.parent):
+        found = load_data(flags(task_name="sst2", data_dir=str(folder)))
+        assert found.splits["train"].texts == expected.splits["train"].texts
+        assert found.splits["validation"].labels == expected.splits["validation"].labels
+
+
+def test_quotation_marks_do_not_merge_rows(tmp_path):
+    """pandas and the default of `datasets` read these four rows as two: a field that opens with a quotation mark
+    swallows everything up to the next one."""
+    rows = ["sentence\tlabel", '" open\t1', "inner\t0", 'closed "\t1', 'last " one\t0']
+    path = own(tmp_path, "\n".join(rows) + "\n")
+    examples = sources.read_examples(glue.GLUE_TASKS["sst2"], path, labelled=True)
+    assert examples.texts[0] == ['" open', "inner", 'closed "', 'last " one']
+    assert examples.labels == ["1", "0", "1", "0"]
+
+
+def test_windows_line_ends_and_byte_order_mark(tmp_path):
+    path = own(tmp_path, b"\xef\xbb\xbfsentence\tlabel\r\ngood\t1\r\nbad\t0\r\n\r\n")
+    examples = sources.read_examples(glue.GLUE_TASKS["sst2"], path, labelled=True)
+    assert (examples.texts[0], examples.labels) == (["good", "bad"], ["1", "0"])
+
+
+def test_broken_rows_of_old_qqp_are_left_out_and_said_so(tmp_path):
+    folder = write_task(tmp_path, "qqp", rows=4000)
+    lines = (folder / "train.tsv").read_text(encoding="utf-8").split("\n")
+    lines[100:101] = ["100\tx\tx\ta question", "", "with line breaks\tother\t0"]
+    (folder / "train.tsv").write_text("\n".join(lines), encoding="utf-8")
+    data = load_data(flags(task_name="qqp", data_dir=str(folder)))
+    assert len(data.splits["train"]) == 3999
+    assert data.describe()["splits"]["train"]["broken_lines_left_out"] == [101, 102, 103]
+    assert "left out 3 broken lines: 101, 102, 103" in data.summary()
+    lines[200:204] = ["x"] * 4  # more than one in a thousand is no longer that blemish
+    (folder / "train.tsv").write_text("\n".join(lines), encoding="utf-8")
+    assert "train.tsv:101: expected 6 columns" in message(task_name="qqp", data_dir=str(folder))
+
+
+def test_official_task_with_files_named_one_by_one(tmp_path):
+    folder = write_task(tmp_path, "mnli")
+    given = {"train_file": str(folder / "train.tsv"), "validation_file": str(folder / "dev_mismatched.tsv")}
+    data = load_data(flags(task_name="mnli", **given))
+    assert set(data.splits) == {"train", "validation_matched"}
+
+
+# --- predictions, features, built-in tasks ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("task", "split", "name", "last"),
+    [
+        ("cola", "test", "CoLA.tsv", "1"),
+        ("sst2", "test", "SST-2.tsv", "1"),
+        ("mrpc", "test", "MRPC.tsv", "1"),
+        ("stsb", "test", "STS-B.tsv", "5.000"),
+        ("qqp", "test", "QQP.tsv", "1"),
+        ("mnli", "test_matched", "MNLI-m.tsv", "contradiction"),
+        ("mnli", "test_mismatched", "MNLI-mm.tsv", "contradiction"),
+        ("qnli", "test", "QNLI.tsv", "not_entailment"),
+        ("rte", "test", "RTE.tsv", "not_entailment"),
+        ("wnli", "test", "WNLI.tsv", "1"),
+        ("ax", "test", "AX.tsv", "contradiction"),
+    ],
+)
+def test_predictions_in_the_format_of_the_server(tmp_path, task, split, name, last):
+    folder = write_task(tmp_path, task, rows=2)
+    data = load_data(flags(task_name=task, data_dir=str(folder), do_predict=True), THREE_WAY if task == "ax" else None)
+    classes = len(data.task.labels or ["score"])
+    logits = np.arange(2 * classes, dtype=float).reshape(2, classes) * 7 - 0.5
+    path = glue.write_predictions(tmp_path, data, split, logits)
+    assert path.name == name
+    lines = path.read_text(encoding="utf-8").split("\n")
+    assert lines[0] == "index\tprediction"
+    assert lines[2] == f"1\t{last}"
+    assert lines[3:] == [""]
+    if task == "stsb":
+        assert lines[1] == "0\t0.000"  # -0.5, clipped to the server's range
+
+
+def test_metrics_of_logits():
+    logits = np.array([[2.0, 1.0], [0.0, 1.0], [3.0, 9.0]])
+    assert glue.score(glue.GLUE_TASKS["mrpc"], logits, [0, 1, 0]) == {"accuracy": 2 / 3, "f1": 2 / 3}
+    names = {"mrpc": ("equivalent", "not_equivalent"), "qqp": ("duplicate", "not_duplicate")}
+    for name, order in names.items():  # of a model that was trained elsewhere: the class is the same, not its number
+        task = sources.in_order(glue.GLUE_TASKS[name], order)
+        logits = np.array([[1.0, 2.0], [1.0, 0.0], [9.0, 3.0], [1.0, 0.0]])
+        assert glue.score(task, logits, [1, 0, 1, 0]) == {"accuracy": 0.75, "f1": 0.8}
+        splits = {"validation": SimpleNamespace(labels=[0, 0, 0, 1])}
+        assert glue.baselines(glue.Data(name, task, splits)) == {"eval_accuracy": 0.75, "eval_f1": 1.5 / 1.75}
+    scores = np.array([[1.0], [1.0], [1.0]])
+    assert glue.score(glue.GLUE_TASKS["stsb"], scores, [0.0, 1.0, 2.0]) == {"pearson": None, "spearmanr": None}
+
+
+def test_diagnostics_are_scored_by_category(tmp_path):
+    """Against scikit-learn on the rows that the category's column names; an empty category has no score."""
+    sklearn = pytest.importorskip("sklearn.metrics")
+    folder = write_task(tmp_path, "ax", rows=40)
+    data = load_data(flags(task_name="ax", data_dir=str(folder)), THREE_WAY)
+    logits = np.random.default_rng(0).normal(size=(40, 3)) + 2 * np.eye(3)[np.arange(40) % 3]
+    expected = {}
+    for number, name in enumerate(("lexical_semantics", "predicate_argument_structure", "logic", "knowledge"), 2):
+        rows = np.arange(0, 40, number)  # as official_files writes them
+        score = sklearn.matthews_corrcoef(rows % 3, logits[rows].argmax(axis=1))
+        expected[f"matthews_correlation_{name}"] = pytest.approx(score, abs=1e-12)
+    assert glue.score_by_category(data, "validation", logits) == expected
+    data.splits["validation"] = data.splits["validation"].first(1)
+    assert len(glue.score_by_category(data, "validation", logits[:1])) == 4  # row 0 is in all of them
+    data.splits["validation"].categories["Logic"] = [""]
+    assert "matthews_correlation_logic" not in glue.score_by_category(data, "validation", logits[:1])
+    other = load_data(flags(task_name="rte", data_dir=str(write_task(tmp_path / "rte", "rte"))))
+    assert glue.score_by_category(other, "validation", np.zeros((24, 2))) == {}
+
+
+def test_diagnostics_in_the_folder_of_the_archive_and_without_its_second_file(tmp_path):
+    folder = write_task(tmp_path / "diagnostic", "ax")
+    given = flags(task_name="ax", data_dir=str(tmp_path), do_predict=True)
+    assert load_data(given, THREE_WAY).to_predict == ["test"]
+    (folder / "diagnostic.tsv").unlink()
+    assert load_data(given, THREE_WAY).to_predict == ["validation"]
+    assert load_data(flags(task_name="rte", data_dir=str(write_task(tmp_path / "rte", "rte")))).to_predict == []
+
+
+def test_features_of_a_pair():
+    vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "he", "said", "the", "pie", "is"]
+    tokenizer = build_tokenizer(vocab)
+    examples = glue.Examples((["He said"], ["the pie is"]), [1], ["0"], str, {}, glue.Columns(("a", "b"), "c", None))
+    data = glue.Data("mrpc", glue.GLUE_TASKS["mrpc"], {"train": examples, "test": replace(examples, labels=None)})
+    features = glue.features(data, tokenizer, max_length=128)
+    assert features["train"].columns == {
+        "input_ids": [[2, 5, 6, 3, 7, 8, 9, 3]],
+        "token_type_ids": [[0, 0, 0, 0, 1, 1, 1, 1]],
+        "labels": [1],
+    }
+    assert "labels" not in features["test"].columns
+    short = glue.features(data, tokenizer, max_length=7)["train"].columns
+    assert short["input_ids"] == [[2, 5, 6, 3, 7, 8, 3]]  # the longer text loses its end
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e-3, 1.0, 1e6])
+def test_predicted_scores_of_ones_own_keep_all_their_digits(tmp_path, scale):
+    """The GLUE server takes three decimals, which is nothing of a score of a ten-thousandth."""
+    scores = (np.array([[0.1234567], [0.1234568], [-7.0]]) * scale).astype(np.float32)
+    examples = glue.Examples((["a", "b", "c"],), None, ["0", "1", "2"], str, {}, glue.Columns(("text",), None, None))
+    own = glue.Task("custom", glue.OWN_TEXTS, glue.OWN_LABELS, None, ("pearson",))
+    path = glue.write_predictions(tmp_path, glue.Data("custom", own, {"test": examples}), "test", scores)
+    written = [line.split("\t")[1] for line in path.read_text().splitlines()[1:]]
+    assert np.array_equal(np.array(written, dtype=np.float32), scores[:, 0])
+
+
+def test_builtin_tasks_under_their_present_and_former_names(monkeypatch):
+    pairs = [{"sentence1": "s", "sentence2": "t", "label": n} for n in (1, 0)]
+    kinds = [{"sentence": "s", "label": kind} for kind in ("method", "class", "function")]
+    monkeypatch.setattr(documentation, "pair_examples", lambda split: pairs)
+    monkeypatch.setattr(documentation, "classification_examples", lambda split: kinds)
+    data = load_data(flags())
+    assert (data.name, data.splits["train"].labels, set(data.splits)) == (
+        "builtin_pair",
+        [1, 0],
+        {"train", "validation"},
+    )
+    assert load_data(flags(task_name="builtin_classification")).splits["validation"].labels == [2, 0, 1]
+    assert load_data(flags(task_name="embedded_pair")).name == "builtin_pair"
+    assert load_data(flags(task_name="embedded_classification")).name == "builtin_classification"
+
+
+def test_every_task_has_a_title():
+    assert [glue.title_of(name) for name in ("cola", "builtin_pair", "embedded_pair", "custom")] == [
+        "CoLA",
+        "pair task",
+        "pair task",
+        "custom",
+    ]
+    titles = [glue.title_of(name) for name in (*glue.GLUE_TASKS, *glue.BUILTIN_TASKS)]
+    assert len(set(titles)) == len(titles) and not [title for title in titles if "_" in title]

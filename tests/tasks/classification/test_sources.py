@@ -1,0 +1,347 @@
+"""Where the examples of a classification come from, and what is said about malformed files."""
+
+import gzip
+import json
+import lzma
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.helpers.official_files import flags, message, own, write_task
+from training.tasks.classification import glue
+from training.tasks.classification.sources import load_data
+
+THREE_WAY = ("entailment", "neutral", "contradiction")
+
+
+# --- what is wrong is said, with its place ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", "own.tsv:1: expected a header or a first row, got an empty file or line"),
+        (b"\nsentence\tlabel\na\t1\n", "own.tsv:1: expected a header or a first row"),
+        (b"sentence\tlabel\n", "own.tsv: expected rows below the header, got none"),
+        (b"sentence\tlabel\na\t1\nb\n", "own.tsv:3: expected 2 columns (sentence, label), got 1; fix this line"),
+        (b"sentence\tlabel\na\tb\t1\n", "own.tsv:2: expected 2 columns (sentence, label), got 3"),
+        (b"sentence\tlabel\na\t1\n\nb\t0\n", "own.tsv:3: expected a row, got a blank line"),
+        (b"sentence\tlabel\na\t1\nb\xff\t0\n", "own.tsv:3: expected UTF-8 text, got byte 0xff at column 2"),
+        (b"\xff\xfes\x00e\x00", "own.tsv:1: expected UTF-8 text, got byte 0xff at column 1"),
+        (b"sentence\tlabel\na\t1\nb\t2\n", "own.tsv:3: expected a label out of negative, positive, 0, 1; got '2'"),
+        (b"sentence\tlabel\na\t1\nb\t\n", "own.tsv:3: expected a label out of negative, positive, 0, 1; got ''"),
+        (b"sentence\tlabels\na\t1\n", "own.tsv:1: expected a column 'label', got 'sentence', 'labels'"),
+        (b"text\tlabel\na\t1\n", "own.tsv:1: expected the columns 'sentence', got 'text', 'label'"),
+        (b"sentence\tsentence\tlabel\na\tb\t1\n", "own.tsv:1: column 'sentence' is there twice"),
+        (b"sentence\tlabel\na\t1\nb\t1\n", "own.tsv:2: this and all other training examples (2) have the label 'posit"),
+    ],
+)
+def test_malformed_tsv(tmp_path, content, expected):
+    path = own(tmp_path, content)
+    assert expected in message(task_name="sst2", train_file=path, validation_file=path)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ('sentence,label\na,1\n"b,0\nc,1\n', "own.csv:3: expected CSV with fields quoted by"),
+        ('sentence,label\na,1\n"b"c,0\n', "own.csv:3: expected CSV with fields quoted by"),
+        ('sentence,label\n"a\nb",1\nc\n', "own.csv:4: expected 2 columns (sentence, label), got 1; fix this line"),
+        ("sentence;label\na;1\n", "own.csv:1: expected a column 'label'"),
+        ("year,sentence,body,label\n1,a,b,x\n1,a,b,y\n1,a,b,y\n", ""),
+    ],
+)
+def test_malformed_csv(tmp_path, content, expected):
+    path = own(tmp_path, content, "own.csv")
+    if expected:
+        assert expected in message(train_file=path, validation_file=path)
+    else:
+        assert load_data(flags(train_file=path, validation_file=path)).splits["train"].columns.texts == ("sentence",)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ('{"text": "a", "label": 1}\n{"text": "b"}\n', "own.jsonl:2: field 'label' is missing or null; fill it in"),
+        ('{"text": "a", "label": 1}\n{"text": null, "label": 0}\n', "own.jsonl:2: field 'text' is missing or null"),
+        ('{"text": "a", "label": 1}\n{"text": 5, "label": 0}\n', "own.jsonl:2: expected text in 'text', got 5"),
+        ('{"text": "a", "label": 1}\n{"text": "b", "label"\n', "own.jsonl:2: expected one JSON object a line, got:"),
+        ('{"text": "a", "label": 1}\n["b", 0]\n', "own.jsonl:2: expected a JSON object with fields, got '[\"b\", 0]'"),
+        ('{"text": "a", "label": 1}\n{"text": "\\ud83d", "label": 0}\n', "own.jsonl:2: expected Unicode text"),
+        ('{"a": "1", "b": "2", "c": "3", "label": 1}\n', "own.jsonl:1: expected the columns"),
+        ('{"text": "a"}\n', "own.jsonl:1: expected a column 'label' or 'labels'"),
+        ('{"text": "a", "label": ""}\n{"text": "b", "label": "x"}\n', "own.jsonl:1: expected a label, got an empty"),
+        ('{"text": "a", "label": "x"}\n', "expected at least two labels, got only 'x' in "),
+        ('{"text": "a", "label": 0.5}\n{"text": "b", "label": "x"}\n', ":2: expected a number as label, got 'x'"),
+        ('{"text": "a", "label": 0.5}\n{"text": "b", "label": NaN}\n', "JSON object a line, got: NaN, which"),
+        ('{"text": "a", "label": 1}\n{"text": "b", "label": [1]}\n', ":2: expected a word or a number in 'label'"),
+        ('{"text": "a", "label": "x"}\n{"text": "b", "label": "x "}\n', "without spaces around it, got 'x '"),
+        ('{"text": "a", "label": 1}\n{"text": "b", "text": "c", "label": 0}\n', ":2: expected one JSON object a line"),
+        ('{"text": "a", "label": 1}\n{"text": "b", "label": ' + "[" * 100_000, ":2: expected one JSON object a line"),
+        ('{"text": "a", "label": 1}\n{"text": "b", "label": ' + "1" * 5000 + "}", ":2: expected one JSON object a"),
+    ],
+)  # fmt: skip
+def test_malformed_jsonl(tmp_path, content, expected):
+    path = own(tmp_path, content, "own.jsonl")
+    assert expected in message(train_file=path, validation_file=path)
+
+
+def test_score_out_of_range(tmp_path):
+    folder = write_task(tmp_path, "stsb")
+    text = (folder / "dev.tsv").read_text(encoding="utf-8").replace("\t5.000", "\t5.001", 1)
+    (folder / "dev.tsv").write_text(text, encoding="utf-8")
+    assert "dev.tsv:4: expected a number from 0 to 5 as label, got '5.001'" in message(
+        task_name="stsb", data_dir=str(folder)
+    )
+
+
+def test_damaged_packed_files(tmp_path):
+    content = b"sentence\tlabel\n" + b"".join(b"row %d\t%d\n" % (i, i % 2) for i in range(2000))
+    for name, packed in (("a.tsv.xz", lzma.compress(content)), ("a.tsv.gz", gzip.compress(content))):
+        for broken in (packed[: len(packed) // 2], b"not packed at all", packed[:100] + b"\xff" * 50 + packed[150:]):
+            path = own(tmp_path, broken, name)
+            error = message(task_name="sst2", train_file=path, validation_file=path)
+            assert re.search(rf"{name}:\d+: damaged \.{name[-2:]} file .*; download or pack it again", error), error
+
+
+def test_missing_and_unfit_files(tmp_path):
+    missing = str(tmp_path / "no.tsv")
+    assert f"{missing}: cannot be read: No such file or directory; check the path" == message(train_file=missing)
+    assert "cannot be read: Is a directory" in message(train_file=str(tmp_path / "d.tsv"), **_made(tmp_path / "d.tsv"))
+    assert "no.xlsx: expected a file named .tsv, .csv, .jsonl" in message(train_file=str(tmp_path / "no.xlsx"))
+    assert "no such folder" in message(task_name="rte", data_dir=str(tmp_path / "none"))
+    folder = write_task(tmp_path / "RTE", "rte")
+    (folder / "dev.tsv").unlink()
+    error = message(task_name="rte", data_dir=str(folder))
+    assert "expected the official dev.tsv of RTE there" in error
+    assert "it holds test.tsv, train.tsv" in error
+    assert "diagnostic-full.tsv, diagnostic.tsv of AX" in message(task_name="ax", data_dir=str(folder))
+
+
+def _made(folder: Path) -> dict:
+    folder.mkdir()
+    return {}
+
+
+def test_flags_that_contradict_each_other(tmp_path):
+    assert message(task_name="rte", data_dir="a", train_file="b").startswith("give only one of --data_dir and --train")
+    assert "--task_name: expected one of cola, sst2" in message(task_name="rtee")
+    assert "--data_dir needs --task_name" in message(data_dir="a")
+    assert "takes no data; drop --data_dir" in message(task_name="builtin_pair", data_dir="a")
+    path = own(tmp_path, "text\tlabel\na\t1\nb\t0\n")
+    assert "nothing to evaluate on; give --validation_file" in message(train_file=path)
+    assert "--do_predict: there is no test split" in message(train_file=path, validation_file=path, do_predict=True)
+    assert "AX has no training data" in message(task_name="ax", train_file=path)
+
+
+# --- data of one's own -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("header", "texts", "label"),
+    [
+        ("sentence\tlabel", ("sentence",), "label"),
+        ("label\tsentence2\tsentence1\tgenre", ("sentence1", "sentence2"), "label"),
+        ("id\tpremise\thypothesis\tgold_label", ("premise", "hypothesis"), "gold_label"),
+        ("Idx\treview\tlabels", ("review",), "labels"),
+        ("title\tbody\tclass", ("title", "body"), "class"),
+        ("title\ttext\tcategory", ("text",), "category"),
+    ],
+)
+def test_columns_of_ones_own_are_found(header, texts, label):
+    task = glue.Task("custom", glue.OWN_TEXTS, glue.OWN_LABELS, None, ())
+    columns = glue.find_columns(task, header.split("\t"), labelled=True)
+    assert (columns.texts, columns.label) == (texts, label)
+
+
+def test_labels_of_what_is_to_be_predicted_are_not_looked_at(tmp_path):
+    rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
+    train = own(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "own.jsonl")
+    test = own(tmp_path, "".join(json.dumps(row | {"label": None}) + "\n" for row in rows), "test.jsonl")
+    data = load_data(flags(train_file=train, validation_file=train, test_file=test, do_predict=True))
+    assert (data.splits["test"].texts, data.splits["test"].labels) == ((["a", "b"],), None)
+    data = load_data(flags(test_file=test, do_predict=True), model_labels=("x", "y"))
+    assert data.splits["test"].texts == (["a", "b"],)
+
+
+def test_label_names_of_ones_own(tmp_path):
+    rows = [{"text": "a", "label": "zebra"}, {"text": "b", "label": "ant"}, {"text": "c", "label": "zebra"}]
+    path = own(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "own.jsonl")
+    data = load_data(flags(train_file=path, validation_file=path))
+    assert data.task.labels == ("ant", "zebra")
+    assert data.splits["train"].labels == [1, 0, 1]
+    assert data.task.metrics == ("accuracy",)
+    # Numbers sort as numbers, JSON's true and false as words.
+    rows = [{"text": "a", "label": n} for n in (10, 2, 10)]
+    path = own(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "own.jsonl")
+    assert load_data(flags(train_file=path, validation_file=path)).task.labels == ("2", "10")
+    rows = [{"text": "a", "label": n} for n in (True, False)]
+    path = own(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "own.jsonl")
+    assert load_data(flags(train_file=path, validation_file=path)).task.labels == ("false", "true")
+
+
+def test_a_long_text_in_a_csv_is_read(tmp_path):
+    """Python's reader refuses fields of more than 131,072 characters unless it is told otherwise."""
+    text = "the old house " * 20_000
+    path = own(tmp_path, f'text,label\n"{text}",a\nb,c\n', "own.csv")
+    data = load_data(flags(train_file=path, validation_file=path))
+    assert data.splits["train"].texts == ([text, "b"],)
+
+
+@pytest.mark.parametrize("label", ["a\tb", "a\nb"])
+def test_a_label_that_would_break_the_predictions_is_refused(tmp_path, label):
+    """They are written as label names in a .tsv."""
+    path = own(tmp_path, f'text,label\nx,a\ny,"{label}"\n', "own.csv")
+    assert "own.csv:3: expected a word or a number in 'label', without tabs" in message(
+        train_file=path, validation_file=path
+    )
+
+
+def test_scores_of_ones_own_make_a_regression(tmp_path):
+    path = own(tmp_path, 'text,label\n"a, quoted ""b""\nover two lines",1\nc,2.5\nd,-3e-1\n', "own.csv")
+    data = load_data(flags(train_file=path, validation_file=path))
+    assert data.problem_type == "regression"
+    assert data.splits["train"].labels == [1.0, 2.5, -0.3]
+    assert data.splits["train"].texts[0][0] == 'a, quoted "b"\nover two lines'
+    assert data.task.metrics == ("pearson", "spearmanr")
+
+
+def test_validation_label_unknown_to_training(tmp_path):
+    train = own(tmp_path, "text\tlabel\na\tx\nb\ty\n", "train.tsv")
+    dev = own(tmp_path, "text\tlabel\na\tx\nb\tz\n", "dev.tsv")
+    assert "dev.tsv:3: expected a label out of x, y; got 'z'" in message(train_file=train, validation_file=dev)
+    dev = own(tmp_path, "body\tlabel\na\tx\n", "dev.tsv")
+    assert "dev.tsv:1: expected the columns 'text'" in message(train_file=train, validation_file=dev)
+
+
+def test_predictions_without_labels(tmp_path):
+    test = own(tmp_path, "id\ttext\nq1\ta\nq2\tb\n", "test.tsv")
+    data = load_data(flags(test_file=test), model_labels=("no", "yes"))
+    assert data.task.labels == ("no", "yes")
+    path = glue.write_predictions(tmp_path, data, "test", np.array([[0.0, 1.0], [1.0, 0.0]]))
+    assert path.read_text(encoding="utf-8") == "index\tprediction\nq1\tyes\nq2\tno\n"
+    assert "without training data the model's config must name the labels" in message(test_file=test)
+
+
+def test_sample_limits_take_the_first(tmp_path):
+    folder = write_task(tmp_path, "rte")
+    data = load_data(
+        flags(task_name="rte", data_dir=str(folder), max_train_samples=5, max_eval_samples=3, do_predict=True)
+    )
+    assert [len(data.splits[split]) for split in ("train", "validation", "test")] == [5, 3, 24]
+    assert data.splits["train"].texts[0][0] == '" he said was red number 0'
+
+
+def test_a_trained_head_keeps_its_label_order(tmp_path):
+    folder = write_task(tmp_path / "mnli", "mnli")
+    order = ("contradiction", "entailment", "neutral")
+    data = load_data(flags(task_name="mnli", data_dir=str(folder)), model_labels=order)
+    assert data.task.labels == order
+    assert data.splits["train"].labels[:3] == [1, 2, 0]
+    # Digits in the files keep naming the official classes.
+    folder = write_task(tmp_path / "sst2", "sst2")
+    given = flags(task_name="sst2", data_dir=str(folder), do_predict=True)
+    data = load_data(given, model_labels=("positive", "negative"))
+    assert data.splits["train"].labels[:2] == [1, 0]
+    path = glue.write_predictions(tmp_path, data, "test", np.tile([1.0, 0.0], (24, 1)))
+    assert path.read_text(encoding="utf-8").split("\n")[1] == "0\t1"
+    # Names of another task say nothing about this one.
+    assert load_data(given, model_labels=("cat", "dog")).task.labels == ("negative", "positive")
+
+
+def test_diagnostics_need_a_model_that_knows_the_labels(tmp_path):
+    folder = write_task(tmp_path, "ax")
+    assert "Give a model fine-tuned on MNLI" in message(task_name="ax", data_dir=str(folder))
+
+
+# --- the Hub ---------------------------------------------------------------------------------------------
+
+
+def hub(monkeypatch, splits: dict, label_names=None) -> list:
+    datasets = pytest.importorskip("datasets")
+    asked = []
+    made = {}
+    for split, columns in splits.items():
+        made[split] = datasets.Dataset.from_dict(columns)
+        if label_names:
+            made[split] = made[split].cast_column("label", datasets.ClassLabel(names=label_names))
+    monkeypatch.setattr(datasets, "load_dataset", lambda *given: asked.append(given) or datasets.DatasetDict(made))
+    return asked
+
+
+def test_glue_from_the_hub(monkeypatch):
+    columns = {"premise": ["a", "b", "c"], "hypothesis": ["d", "e", "f"], "label": [0, 1, 2], "idx": [7, 8, 9]}
+    hidden = columns | {"label": [-1, -1, -1]}
+    splits = {"train": columns, "validation_matched": columns, "validation_mismatched": columns}
+    splits |= {"test_matched": hidden, "test_mismatched": hidden}
+    asked = hub(monkeypatch, splits, list(THREE_WAY))
+    data = load_data(flags(task_name="mnli", do_predict=True), model_labels=("contradiction", "entailment", "neutral"))
+    assert asked == [("nyu-mll/glue", "mnli")]
+    assert set(data.splits) == set(splits)
+    assert data.splits["train"].labels == [1, 2, 0]
+    assert data.splits["test_matched"].index == ["7", "8", "9"]
+    assert load_data(flags(task_name="mnli")).splits.keys() == set(list(splits)[:3])
+
+
+def test_other_data_sets_of_the_hub(monkeypatch):
+    columns = {"text": ["a", "b"], "label": [1, 0]}
+    hub(monkeypatch, {"train": columns, "test": columns}, ["neg", "pos"])
+    data = load_data(flags(dataset_name="imdb"))
+    assert (data.task.labels, data.splits["train"].labels) == (("neg", "pos"), [1, 0])
+    assert data.splits["validation"].facts["source"] == "imdb  test"
+    hub(monkeypatch, {"train": columns | {"label": [1, -1]}, "validation": columns}, ["neg", "pos"])
+    assert "imdb  train row 1: expected a label out of neg, pos; got '-1'" in message(dataset_name="imdb")
+    hub(monkeypatch, {"train": {"a": ["x"], "b": ["y"], "c": ["z"], "label": [1]}})
+    assert "imdb  train: expected the columns" in message(dataset_name="imdb")
+    hub(monkeypatch, {"extra": columns})
+    assert "expected the splits train, validation, test; got extra" in message(dataset_name="imdb")
+
+
+def test_a_copy_of_a_task_on_the_hub(monkeypatch):
+    columns = {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": [1, 0]}
+    asked = hub(monkeypatch, {"train": columns, "validation": columns}, ["entailment", "not_entailment"])
+    data = load_data(flags(task_name="rte", dataset_name="my/copy", dataset_config_name="v2"))
+    assert asked == [("my/copy", "v2")]
+    assert (data.name, data.splits["train"].labels) == ("rte", [1, 0])
+
+
+@pytest.mark.parametrize("kind", [ConnectionError, RuntimeError])  # of scripts datasets says the second
+def test_offline_hub_is_one_clear_error(monkeypatch, kind):
+    datasets = pytest.importorskip("datasets")
+
+    def offline(*given):
+        raise kind("Couldn't reach the Hub")
+
+    monkeypatch.setattr(datasets, "load_dataset", offline)
+    error = message(task_name="rte")
+    assert error.startswith("nyu-mll/glue (rte) cannot be loaded from the Hub: Couldn't reach the Hub. Offline, give")
+    assert "--data_dir FOLDER" in error
+    monkeypatch.setitem(__import__("sys").modules, "datasets", None)
+    assert "pip install datasets" in message(task_name="rte")
+
+
+# --- real files ------------------------------------------------------------------------------------------
+
+
+REAL = Path(os.environ.get("BERT_REPRO_DATA", "/nonexistent")) / "glue"
+
+
+@pytest.mark.realdata
+@pytest.mark.skipif(not REAL.is_dir(), reason="BERT_REPRO_DATA holds no glue folder")
+@pytest.mark.parametrize(
+    ("task", "train", "dev", "test", "positive_dev"),
+    [("cola", 8551, 1043, 1063, 721), ("sst2", 67349, 872, 1821, 444), ("mrpc", 3668, 408, 1725, 279),
+     ("stsb", 5749, 1500, None, None)],
+)  # fmt: skip
+def test_real_files(task, train, dev, test, positive_dev):
+    data = load_data(flags(task_name=task, data_dir=str(REAL), do_predict=test is not None))
+    assert len(data.splits["train"]) == train
+    assert len(data.splits["validation"]) == dev
+    if test:
+        assert len(data.splits["test"]) == test
+        assert sum(data.splits["validation"].labels) == positive_dev
+    else:
+        assert 0 <= min(data.splits["train"].labels) < max(data.splits["train"].labels) == 5.0

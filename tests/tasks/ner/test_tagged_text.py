@@ -1,0 +1,428 @@
+"""Files in columns, their tags, and the rows that the model reads of them."""
+
+import gzip
+import random
+import re
+from itertools import pairwise
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from transformers import AutoTokenizer
+
+from tests.helpers.tagged_text import BIO, CONLL, WORDS, flags, message, write
+from tokenization import build_tokenizer
+from training.tasks.ner import tagged_text
+from training.tasks.ner.sources import load_data
+from training.tasks.ner.tagged_text import read_conll
+from training.tasks.overlapping_rows import rows_around
+
+
+def read(tmp_path, text, mixed_tags=False):
+    return read_conll(write(tmp_path, text), mixed_tags)
+
+
+def tags(split) -> list[list[str]]:
+    return [sentence.tags for sentence in split.sentences]
+
+
+# --- reading ---------------------------------------------------------------------------------------------
+
+
+def test_the_official_layout(tmp_path):
+    split = read(tmp_path, CONLL)
+    assert [sentence.words for sentence in split.sentences] == WORDS
+    assert tags(split) == BIO
+    assert [sentence.document for sentence in split.sentences] == [1, 1, 2, 2]
+    assert split.facts == {"documents": 2, "tag_scheme": "IOB1"}
+    assert split.sentences[1].place(2) == f"{tmp_path / 'words.txt'}:12"
+
+
+@pytest.mark.parametrize(
+    ("text", "scheme"),
+    [
+        ("Anna B-PER\nBerg I-PER\nmet O\nClara B-PER\nNils B-PER\n", "BIO"),
+        ("Anna I-PER\nBerg I-PER\nmet O\nClara I-PER\nNils B-PER\n", "IOB1"),
+        ("Anna B-PER\nBerg E-PER\nmet O\nClara S-PER\nNils S-PER\n", "BIOES"),
+        ("Anna B-PER\nBerg L-PER\nmet O\nClara U-PER\nNils U-PER\n", "BIOES"),
+    ],
+)
+def test_every_scheme_becomes_bio(tmp_path, text, scheme):
+    split = read(tmp_path, text)
+    assert tags(split) == [["B-PER", "I-PER", "O", "B-PER", "B-PER"]]
+    assert split.facts["tag_scheme"] == scheme
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Anna\tB-PER\nde\u2028Berg\tI-PER\n\nNew York\tB-LOC\n",
+        "\ufeffAnna\tB-PER\r\nde\u2028Berg\tI-PER\r\n\r\nNew York\tB-LOC",
+        "\n\n-DOCSTART-\tO\nAnna\tB-PER\nde\u2028Berg\tI-PER\n-DOCSTART-\nNew York\tB-LOC\n\n \n\t\n",
+        " -DOCSTART-\tO\nAnna\tB-PER\nde\u2028Berg\tI-PER\n\t-DOCSTART-\nNew York\tB-LOC\n",
+    ],
+)
+def test_tabs_line_ends_blank_lines_and_marks(tmp_path, text):
+    split = read(tmp_path, text)
+    assert [sentence.words for sentence in split.sentences] == [["Anna", "de\u2028Berg"], ["New York"]]
+    assert [sentence.document for sentence in split.sentences] in ([0, 1], [1, 2])
+
+
+def test_words_of_strange_characters_are_words(tmp_path):
+    odd = ["\u00a0", "\x85", "\u2028", "-", "#", "\u200b", "-DOCSTART-x", "\ufffd"]
+    split = read(tmp_path, "".join(f"a{word} O\n" for word in odd) + "\x00 B-X\n")
+    assert split.sentences[0].words == [*(f"a{word}" for word in odd), "\x00"]
+
+
+def test_compressed_and_untagged(tmp_path):
+    path = tmp_path / "words.txt.gz"
+    path.write_bytes(gzip.compress(b"Anna\nmet\n\nClara\n"))
+    split = read_conll(path)
+    assert [sentence.words for sentence in split.sentences] == [["Anna", "met"], ["Clara"]]
+    assert not split.tagged
+
+
+def spelled(spans: list[tuple[str, int]], scheme: str) -> list[str]:
+    """Tags of stretches of words, (type or "O", length) each, written out for a scheme."""
+    found, before = [], "O"
+    for kind, length in spans:
+        if kind == "O":
+            found += ["O"] * length
+        elif scheme == "BIOES":
+            found += [f"S-{kind}"] if length == 1 else [f"B-{kind}", *[f"I-{kind}"] * (length - 2), f"E-{kind}"]
+        else:
+            first = "B" if scheme == "BIO" or before == kind else "I"
+            found += [f"{first}-{kind}", *[f"I-{kind}"] * (length - 1)]
+        before = kind
+    return found
+
+
+def test_all_schemes_say_the_same():
+    for seed in range(200):
+        generator = random.Random(seed)
+        sentences = [
+            [(generator.choice(["O", "X", "Y-Z"]), generator.randint(1, 4)) for _ in range(generator.randint(1, 6))]
+            for _ in range(5)
+        ]
+        sentences[0].append(("X", 2))  # at least one entity, else there is no scheme
+        for scheme in ("IOB1", "BIO", "BIOES"):
+            written = [spelled(spans, scheme) for spans in sentences]
+            split = tagged_text.Split("here", [tagged_text.Sentence(["w"] * len(w), w, 0, "here") for w in written])
+            tagged_text.to_bio(split)
+            assert tags(split) == [spelled(spans, "BIO") for spans in sentences]
+            assert split.facts["tag_scheme"] == scheme
+
+
+def test_mixed_tags_are_refused_or_read_as_conlleval_reads_them(tmp_path):
+    text = "a B-X\nb O\nc I-X\nd I-X\ne B-X\nf I-Y\n\ng B-Y\n"
+    with pytest.raises(ValueError, match=r"words\.txt:3: I-X cannot follow O in the scheme BIO, .* 2 places"):
+        read(tmp_path, text)
+    split = read(tmp_path, text, mixed_tags=True)
+    assert tags(split) == [["B-X", "O", "B-X", "I-X", "B-X", "B-Y"], ["B-Y"]]
+    assert split.facts["entities_that_break_the_scheme"] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a O\nb\nc O\n", ":2: expected 2 columns as on line 1, got 1: 'b'"),
+        ("\na O\nb X O\n", ":3: expected 2 columns as on line 2, got 3"),
+        ("a\tO\nb\tX Y\tO\n", ":2: expected 2 columns"),
+        ("a\tO\n\tO\n", ":2: expected a word and its tag, got an empty field"),
+        ("a\tO\nb\t\n", ":2: expected a word and its tag, got an empty field"),
+        ("a O\n\nb PER\n", ":3: expected a tag O, B-TYPE or I-TYPE in the last column, got 'PER'"),
+        ("a O\nb B-\n", ":2: expected a tag O"),
+        ("a O\nb o\n", ":2: expected a tag O"),
+        ("a B-X\nb S-X\nc O\n", ":2: S-X cannot follow B-X in the scheme BIOES"),
+        ("a S-X\nb B-X\n", ":2: the end of the sentence cannot follow B-X"),
+        ("", ":1: expected lines of a word and its tag, got an empty file"),
+        ("-DOCSTART- O\n\n", ":1: expected lines of a word and its tag"),
+        (b"a O\n\xff O\n", ":2: expected UTF-8 text, got byte 0xff at column 1"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(tmp_path, text, expected):
+    path = write(tmp_path, text)
+    assert message(train_file=path, validation_file=path).startswith(path + expected)
+
+
+def spoil(generator: random.Random, lines: list[str]) -> tuple[bytes, int | None]:
+    """A file with one fault, and the line of the fault (None: a fault of the whole file, named with line 1)."""
+    at = generator.choice([i for i, line in enumerate(lines) if line and not line.startswith("-DOC")])
+    word, *middle, tag = lines[at].split(" ")
+    fault = generator.randrange(9)
+    faulty = [
+        " ".join([word, *middle]),
+        " ".join([word, "x", *middle, tag]),
+        " ".join([word, *middle, generator.choice(["PER", "B-", "-", "o", "b-PER", "X-PER", "B_PER", "I", "0"])]),
+        word,
+        lines[at].replace(" ", "\t"),
+        lines[at].replace(" ", ","),
+        " ".join([*middle, tag]),
+    ]
+    if fault < len(faulty):
+        lines[at] = faulty[fault]
+    raw = [line.encode() for line in lines]
+    if fault == 7:
+        raw[at] = bytes([generator.choice([0xFF, 0xC3, 0x80])]) + raw[at]
+    if fault == 8:
+        return b"\n".join(line for line in raw if not line or line.startswith(b"-DOC")), None
+    return b"\n".join(raw), at + 1
+
+
+def test_200_spoiled_files_give_one_error_each_that_names_the_line(tmp_path):
+    path = tmp_path / "spoiled.txt"
+    for seed in range(200):
+        generator = random.Random(seed)
+        content, line = spoil(generator, CONLL.splitlines())
+        path.write_bytes(content)
+        with pytest.raises(ValueError) as caught:
+            read_conll(path)
+        (told,) = str(caught.value).splitlines()
+        place = re.match(rf"{re.escape(str(path))}:(\d+): expected ", told)
+        assert place, told
+        # Where the very first line sets the wrong number of columns, the next one is found to differ from it.
+        first = line == 3 and "as on line 3" in told
+        assert int(place[1]) == (4 if first else line or 1), (seed, told)
+
+
+def test_no_row_of_a_file_is_lost(tmp_path):
+    """Random files: as many words as lines that are neither blank nor a document's first, in their order."""
+    for seed in range(100):
+        generator = random.Random(seed)
+        lines = [
+            generator.choice(["", "-DOCSTART- O", " "])
+            if generator.random() < 0.3
+            else f"w{i} {'O' if i % 3 else 'B-X'}"
+            for i in range(generator.randint(1, 60))
+        ] + ["end O"]
+        split = read(tmp_path, "\n".join(lines))
+        words = [word for sentence in split.sentences for word in sentence.words]
+        assert words == [line.split()[0] for line in lines if line.strip() and not line.startswith("-DOC")]
+        assert [tag for sentence in tags(split) for tag in sentence] == [
+            line.split()[1] for line in lines if line.strip() and not line.startswith("-DOC")
+        ]
+
+
+# --- sources and labels ----------------------------------------------------------------------------------
+
+
+def test_labels_are_those_of_the_data_or_the_model(tmp_path):
+    path = write(tmp_path, CONLL)
+    own = ("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG", "B-PER", "I-PER")
+    assert load_data(flags(train_file=path, validation_file=path)).labels == own
+    other = tuple(reversed(own))
+    assert load_data(flags(train_file=path, validation_file=path), other).labels == other
+    assert load_data(flags(train_file=path, validation_file=path), ("O", "B-X")).labels == own
+    assert load_data(flags(validation_file=path), (*own, "B-MISC")).labels == (*own, "B-MISC")
+    iob1 = ("O", "I-LOC", "I-ORG", "I-PER", "B-PER")  # models of IOB1 may lack tags that are rare there
+    assert load_data(flags(validation_file=path), iob1).labels == iob1
+
+
+def test_wrong_combinations_of_sources(tmp_path):
+    path = write(tmp_path, CONLL)
+    assert message().startswith("give --train_file and --validation_file in columns")
+    assert message(train_file=path, dataset_name="x").endswith("or --dataset_name, not both")
+    assert message(train_file=path).startswith("--train_file needs --validation_file")
+    assert "all tags are O" in message(
+        train_file=write(tmp_path, "a O\n", "o.txt"), validation_file=write(tmp_path, "a O\n", "o.txt")
+    )
+    assert "all tags are O" in message(train_file=write(tmp_path, "a O\n", "o.txt"), validation_file=path)
+    assert "all tags are O" in message(
+        train_file=write(tmp_path, f"a NN O O\n\n{CONLL}", "late.txt"), validation_file=path, max_train_samples=1
+    )
+    assert "one column only" in message(train_file=write(tmp_path, "a\n", "one.txt"), validation_file=path)
+    assert "must name the tags in id2label" in message(validation_file=path)
+    with pytest.raises(ValueError, match=r"words\.txt:6: the model knows no entities of type 'LOC', only O, B-PER"):
+        load_data(flags(validation_file=path), ("O", "B-PER", "I-PER"))
+    assert "cannot be read" in message(validation_file=str(tmp_path / "none.txt"))
+
+
+def test_first_sentences_only(tmp_path):
+    path = write(tmp_path, CONLL)
+    data = load_data(flags(train_file=path, validation_file=path, max_train_samples=3, max_eval_samples=1))
+    assert [len(data.splits[name].sentences) for name in ("train", "validation")] == [3, 1]
+    assert "ORG" in "".join(data.labels)
+    assert data.describe()["splits"]["train"]["words"] == 17
+    assert len(data.describe()["splits"]["train"]["sha256"]) == 64
+
+
+def hub(monkeypatch, splits: dict, names=None):
+    datasets = pytest.importorskip("datasets")
+    made = {split: datasets.Dataset.from_dict(columns) for split, columns in splits.items()}
+    if names:
+        feature = datasets.Sequence(datasets.ClassLabel(names=names))
+        made = {split: rows.cast_column("ner_tags", feature) for split, rows in made.items()}
+    monkeypatch.setattr(datasets, "load_dataset", lambda *given: datasets.DatasetDict(made))
+
+
+def test_sentences_from_the_hub(monkeypatch):
+    names = ["O", "B-PER", "I-PER"]
+    columns = {"tokens": [["Anna", "Berg", "left"], [], ["Nils"]], "ner_tags": [[1, 2, 0], [], [1]]}
+    hidden = {"tokens": [["Clara"]], "ner_tags": [[-1]]}
+    documents = {"document_id": ["a", "a", "b"]}
+    hub(monkeypatch, {"train": columns | documents, "validation": columns | documents}, names)
+    data = load_data(flags(dataset_name="x/y"))
+    assert tags(data.splits["train"]) == [["B-PER", "I-PER", "O"], [], ["B-PER"]]
+    assert [sentence.document for sentence in data.splits["train"].sentences] == [0, 0, 1]
+    hub(monkeypatch, {"train": columns, "validation": columns, "test": hidden})
+    with pytest.raises(ValueError, match="x/y train row 0: expected tags by name, or numbers of the names"):
+        load_data(flags(dataset_name="x/y"))
+    columns["ner_tags"] = [["I-PER", "I-PER", "O"], [], ["I-PER"]]
+    hub(monkeypatch, {"train": columns, "test": columns})
+    data = load_data(flags(dataset_name="x/y"))
+    assert set(data.splits) == {"train", "validation"}
+    assert tags(data.splits["validation"])[0] == ["B-PER", "I-PER", "O"]
+    assert [sentence.document for sentence in data.splits["train"].sentences] == [0, 1, 2]
+
+
+def test_what_the_hub_cannot_give(monkeypatch):
+    columns = {"tokens": [["Anna", "Berg"]], "ner_tags": [["O"]]}
+    hub(monkeypatch, {"train": columns, "validation": columns})
+    assert "x/y train row 0: expected words and a tag for each" in message(dataset_name="x/y")
+    hub(monkeypatch, {"train": {"text": ["a"]}, "validation": {"text": ["a"]}})
+    assert "x/y train: expected the columns tokens or words and ner_tags" in message(dataset_name="x/y")
+    hub(monkeypatch, {"train": columns})
+    assert "expected the splits train, validation or test; got ['train']" in message(dataset_name="x/y")
+    datasets = pytest.importorskip("datasets")
+
+    def offline(*given):
+        raise RuntimeError("Dataset scripts are no longer supported\nand so on")
+
+    monkeypatch.setattr(datasets, "load_dataset", offline)
+    told = message(dataset_name="x/y")
+    assert told.startswith("--dataset_name x/y: cannot be loaded (Dataset scripts are no longer supported); check")
+    assert "give --train_file" in told and "\n" not in told
+
+
+# --- rows ------------------------------------------------------------------------------------------------
+
+
+def test_rows_around_as_drawn():
+    assert rows_around([(0, 2), (2, 6), (6, 10)], 10, 6) == {0: [0], 1: [1], 4: [2]}
+    assert rows_around([(0, 2), (2, 6), (6, 10)], 10, 10) == {0: [0, 1, 2]}
+    assert rows_around([(0, 1), (1, 2), (9, 10)], 10, 5) == {0: [0, 1], 5: [2]}
+
+
+def test_every_part_has_the_most_even_surroundings():
+    generator = random.Random(0)
+    for _ in range(200):
+        cuts = sorted({0, *(generator.randrange(1, 60) for _ in range(9)), 60})
+        parts = list(pairwise(cuts))
+        room = max(b - a for a, b in parts) + generator.randrange(20)
+        rows = rows_around(parts, 60, room)
+        assert sorted(number for numbers in rows.values() for number in numbers) == list(range(len(parts)))
+        for first, numbers in rows.items():
+            for begin, end in (parts[number] for number in numbers):
+                stop = min(60, first + room)
+                assert first <= begin and end <= stop and stop - first == min(room, 60)
+                # Of all stretches that hold the part, none leaves more on its poorer side, given what there is.
+                poorer = min(begin - first, stop - end)
+                best = max(min(begin - f, min(60, f + room) - end) for f in range(max(0, end - room), begin + 1))
+                assert poorer == best or first in (0, 60 - room)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(vocab):
+    return build_tokenizer(vocab)
+
+
+def split_of(sentences: list[list[str]], documents: list[int] | None = None) -> tagged_text.Split:
+    documents = documents or [0] * len(sentences)
+    return tagged_text.Split(
+        "here",
+        [
+            tagged_text.Sentence(w, ["O"] * len(w), d, f"here row {i}")
+            for i, (w, d) in enumerate(zip(sentences, documents))
+        ],
+    )
+
+
+def test_a_document_that_fits_is_one_row_with_labels_at_first_pieces(tokenizer):
+    split = split_of([["the", "xy"], ["red"], ["blue"]], [0, 0, 1])
+    split.sentences[0].tags = ["O", "B-X"]
+    rows = tagged_text.build_rows(split, tokenizer, 16)
+    assert [tokenizer.convert_ids_to_tokens(row) for row in rows.input_ids] == [
+        ["[CLS]", "the", "x", "##y", "red", "[SEP]"],
+        ["[CLS]", "blue", "[SEP]"],
+    ]
+    features = rows.features(split, ("O", "B-X"), 0)
+    batch = features.collate([0, 1])
+    assert batch["labels"].tolist() == [[-100, 0, 1, -100, 0, -100], [-100, 0, -100, -100, -100, -100]]
+    alone = tagged_text.build_rows(split, tokenizer, 16, context="sentence")
+    assert [len(row) for row in alone.input_ids] == [5, 3, 3]
+
+
+def test_only_the_sentence_is_labelled_in_its_surroundings(tokenizer):
+    words = ["red", "green", "blue", "small", "large", "old", "new", "house", "river", "city"]
+    split = split_of([words[:2], words[2:6], words[6:]])
+    rows = tagged_text.build_rows(split, tokenizer, 8)
+    assert [tokenizer.convert_ids_to_tokens(row)[1:-1] for row in rows.input_ids] == [words[:6], words[1:7], words[4:]]
+    assert [w.tolist() for w in rows.words] == [[0, 1], [2, 3, 4, 5], [6, 7, 8, 9]]
+    assert [p.tolist() for p in rows.positions] == [[1, 2], [2, 3, 4, 5], [3, 4, 5, 6]]
+
+
+def test_a_sentence_longer_than_a_row_is_read_in_parts_with_context(tokenizer):
+    words = ["red", "green", "blue", "small", "large", "old", "new", "house", "river", "city"]
+    rows = tagged_text.build_rows(split_of([words]), tokenizer, 8)
+    assert [tokenizer.convert_ids_to_tokens(row)[1:-1] for row in rows.input_ids] == [words[:6], words[2:8], words[4:]]
+    assert [w.tolist() for w in rows.words] == [[0, 1, 2], [3, 4, 5], [6, 7, 8, 9]]
+    assert [p.tolist() for p in rows.positions] == [[1, 2, 3], [2, 3, 4], [3, 4, 5, 6]]
+
+
+@pytest.mark.parametrize("context", ["document", "sentence"])
+def test_every_word_is_predicted_once_whatever_the_lengths(tokenizer, context):
+    """Long sentences, long words, words that the tokenizer drops, empty sentences; against each word by itself."""
+    for seed in range(60):
+        generator = random.Random(seed)
+        sentences, documents = [], []
+        for _ in range(generator.randint(1, 6)):
+            long_words = ["x" * generator.randint(1, 40), ".,?" * 9, "\u200b", "[SEP]", "the", "red", "\u4e2d"]
+            sentences.append(generator.choices(long_words, k=generator.randint(0, 25)))
+            documents.append(len(documents) // 2)
+        if not any(sentences):
+            continue
+        split = split_of(sentences, documents)
+        rows = tagged_text.build_rows(split, tokenizer, generator.randint(4, 20), context)
+        flat = [word for words in sentences for word in words]
+        seen = np.concatenate(rows.words)
+        assert sorted(seen) == list(range(len(flat)))
+        assert rows.unknown_words == flat.count("\u200b")
+        for ids, words, positions in zip(rows.input_ids, rows.words, rows.positions):
+            assert ids[0] == tokenizer.cls_token_id and ids[-1] == tokenizer.sep_token_id
+            for word, position in zip(words, positions):
+                pieces = tokenizer.tokenize(flat[word], split_special_tokens=True) or ["[UNK]"]
+                assert tokenizer.convert_ids_to_tokens(int(ids[position])) == pieces[0]
+
+
+def test_tags_come_back_to_their_words(tokenizer):
+    """Logits that say, at each labelled position, the label that stands there."""
+    generator = random.Random(5)
+    labels = ("O", "B-X", "I-X")
+    sentences = [generator.choices(["red", "house", "xyz"], k=generator.randint(1, 12)) for _ in range(20)]
+    split = split_of(sentences)
+    for sentence in split.sentences:
+        sentence.tags = generator.choices(labels, k=len(sentence.words))
+    rows = tagged_text.build_rows(split, tokenizer, 10)
+    told = rows.features(split, labels, 0).columns["labels"]
+    logits = [np.eye(3)[np.where(row < 0, 0, row)] for row in told]
+    assert tagged_text.find_tags(split, rows, logits, labels) == tags(split)
+    assert tagged_text.score(split, tags(split))["f1"] == 1.0
+
+
+def test_predictions_are_written_and_can_be_read_again(tmp_path):
+    split = read(tmp_path, CONLL)
+    tagged_text.write_predictions(tmp_path / "out.txt", split, BIO)
+    lines = (tmp_path / "out.txt").read_text(encoding="utf-8").splitlines()
+    assert lines[:3] == ["Anna\tB-PER\tB-PER", "Berg\tI-PER\tI-PER", "left\tO\tO"]
+    again = read_conll(tmp_path / "out.txt")
+    assert [sentence.words for sentence in again.sentences] == WORDS and tags(again) == BIO
+
+
+def test_too_short_rows_and_uncased_tokenizers(tokenizer, tokenizer_folder):
+    with pytest.raises(ValueError, match="--max_seq_length 3 leaves no room"):
+        tagged_text.build_rows(split_of([["red"]]), tokenizer, 3)
+    rows = {"train": SimpleNamespace(unknown_words=2)}
+    assert tagged_text.remarks(rows, AutoTokenizer.from_pretrained(tokenizer_folder)).splitlines()[1:] == [
+        "train: the tokenizer drops 2 words; [UNK] replaces them",
+        "this tokenizer lower-cases; names are found better with a cased model",
+    ]

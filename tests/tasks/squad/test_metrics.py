@@ -1,0 +1,252 @@
+"""The official SQuAD numbers: worked by hand, by brute force, and those published for Google's predictions."""
+
+import json
+
+import numpy as np
+import pytest
+
+from training.__main__ import main
+from training.tasks.squad.metrics import (
+    exact_match,
+    f1_v1,
+    f1_v2,
+    normalize_answer,
+    read_numbers,
+    read_predictions,
+    score,
+    squad_metric,
+)
+from training.tasks.squad.squad_data import read_squad
+from training.tasks.squad.threshold import find_best_threshold, threshold_to_use
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ("The  Cat, sat!", "cat sat"),
+        ("a theatre and an athlete", "theatre and athlete"),
+        ("U.S.A.", "usa"),  # punctuation goes before articles: one word, no "a"
+        ("the-end", "theend"),
+        ("«The» end", "« » end"),  # only ASCII punctuation goes; the article is still a word of its own
+        ("A", ""),
+        (" \t\n", ""),
+        ("\u00a0Caf\u00c9\u2003", "caf\u00e9"),
+        ("x\u2019s", "x\u2019s"),
+    ],
+)
+def test_normalize_answer(text, normal):
+    assert normalize_answer(text) == normal
+
+
+@pytest.mark.parametrize(
+    ("prediction", "gold", "exact", "v1", "v2"),
+    [
+        ("the Cat.", "cat", 1, 1, 1),
+        ("black cat", "cat", 0, 2 / 3, 2 / 3),  # precision 1/2, recall 1
+        ("cat cat dog", "cat cat cat", 0, 2 / 3, 2 / 3),  # two in common of three and three
+        ("a b c d", "d c e", 0, 2 * (2 / 3) * (2 / 3) / (4 / 3), 2 / 3),  # "a" is an article: b c d
+        ("dog", "cat", 0, 0, 0),
+        ("", "cat", 0, 0, 0),
+        ("the", "an", 1, 0, 1),  # both empty after normalisation: here the two scripts differ
+        ("", "", 1, 0, 1),
+    ],
+)
+def test_scores_of_one_answer(prediction, gold, exact, v1, v2):
+    assert exact_match(prediction, gold) == exact
+    assert f1_v1(prediction, gold) == pytest.approx(v1, abs=1e-12)
+    assert f1_v2(prediction, gold) == pytest.approx(v2, abs=1e-12)
+
+
+def test_version_1_takes_the_best_gold_answer():
+    gold = {"a": ["black cat", "cat"], "b": ["two dogs"], "c": ["x"]}
+    assert score(gold, {"a": "Cat", "b": "dogs", "c": ""}) == {
+        "exact_match": pytest.approx(100 / 3, abs=1e-12),
+        "f1": pytest.approx(100 * (1 + 2 / 3) / 3, abs=1e-12),
+    }
+
+
+def test_version_2_by_hand():
+    gold = {"a": ["cat"], "b": ["two dogs", "the"], "c": [], "d": [], "e": ["the"]}
+    predictions = {"a": "cat", "b": "dogs", "c": "", "d": "bird", "e": ""}
+    odds = {"a": 3.0, "b": 1.0, "c": -2.0, "d": 2.0, "e": 9.0}
+    result = score(gold, predictions, True, odds)
+    # "the" normalises to nothing: dropped beside another answer, and where it is the only one "" is right
+    assert result == {
+        "exact": 60.0,
+        "f1": pytest.approx(20 * (1 + 2 / 3 + 1 + 0 + 1), abs=1e-12),
+        "total": 5,
+        "HasAns_exact": pytest.approx(200 / 3),
+        "HasAns_f1": pytest.approx(100 * (1 + 2 / 3 + 1) / 3, abs=1e-12),
+        "HasAns_total": 3,
+        "NoAns_exact": 50.0,
+        "NoAns_f1": 50.0,
+        "NoAns_total": 2,
+        # all empty: 2 right (c, d). c changes nothing, b +2/3 (at 1.0), d -1, a +1, e +1
+        "best_exact": 60.0,
+        "best_exact_thresh": 9.0,
+        "best_f1": pytest.approx(100 * (2 + 2 / 3 - 1 + 1 + 1) / 5, abs=1e-12),
+        "best_f1_thresh": 9.0,
+    }
+    at_one = score(gold, predictions, True, odds, threshold=1.0)
+    assert at_one["f1"] == pytest.approx(20 * (0 + 2 / 3 + 1 + 1 + 0), abs=1e-12)
+    assert at_one["best_f1"] == result["best_f1"]
+
+
+def random_case(rng, count: int):
+    words = ["cat", "dog", "the", "black cat", "two dogs"]
+    gold = {f"q{i}": list(rng.choice(words, rng.integers(0, 3))) for i in range(count)}
+    predictions = {id_: str(rng.choice(["", *words])) for id_ in gold}
+    odds = dict(zip(gold, rng.permutation(count).astype(float) - count / 2))
+    return gold, predictions, odds
+
+
+@pytest.mark.parametrize("measure", ["exact", "f1"])
+def test_threshold_search_is_brute_force(measure):
+    """Over distinct odds: try every threshold by scoring the predictions that it leaves."""
+    rng = np.random.default_rng(0)
+    for count in [*range(1, 12), 200]:
+        gold, predictions, odds = random_case(rng, count)
+        found = score(gold, predictions, True, odds)
+        tried = {t: score(gold, predictions, True, odds, t)[measure] for t in [min(odds.values()) - 1, *odds.values()]}
+        assert found[f"best_{measure}"] == pytest.approx(max(tried.values()), abs=1e-9)
+        nothing_answered = tried[min(odds.values()) - 1]
+        at = found[f"best_{measure}_thresh"]
+        if found[f"best_{measure}"] > nothing_answered + 1e-9:
+            assert tried[at] == pytest.approx(found[f"best_{measure}"], abs=1e-9)
+            assert all(x < tried[at] - 1e-9 for t, x in tried.items() if t < at)
+        else:
+            assert at == 0.0
+
+
+def test_threshold_search_stops_inside_equal_odds_as_officially():
+    """find_best_thresh walks the questions one by one, so a tie can be cut in the middle."""
+    predictions, odds = {"a": "cat", "b": "bird"}, {"a": 1.0, "b": 1.0}
+    best, at = find_best_threshold(predictions, {"a": 1.0, "b": 0.0}, odds, {"a": True, "b": False})
+    assert (best, at) == (100.0, 1.0)
+
+
+def test_threshold_empties_the_same_answers_as_the_post_processing():
+    rng = np.random.default_rng(1)
+    gold, predictions, odds = random_case(rng, 300)
+    gold = {id_: [a for a in answers if a != "the"] for id_, answers in gold.items()}
+    for threshold in (-100.0, -3.0, 0.0, 50.5, 1000.0):
+        emptied = {id_: "" if odds[id_] > threshold else text for id_, text in predictions.items()}
+        expected = score(gold, emptied, True)
+        found = score(gold, predictions, True, odds, threshold)
+        assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-9)
+
+
+def test_missing_predictions(capsys):
+    gold = {"a": ["cat"], "b": ["dog"]}
+    assert score(gold, {"a": "cat", "z": "?"}) == {"exact_match": 50.0, "f1": 50.0}
+    warnings = capsys.readouterr().err
+    assert "1 questions have no prediction and score 0" in warnings
+    assert "1 predictions for questions that the data does not have are ignored" in warnings
+    with pytest.raises(ValueError, match="predictions of 1 of 2 questions are missing, the first is 'b'"):
+        score(gold, {"a": "cat"}, version_2_with_negative=True)
+    with pytest.raises(ValueError, match="null odds of 1 of 2 questions are missing, the first is 'a'"):
+        score(gold, {"a": "cat", "b": ""}, True, {"b": 1.0})
+    with pytest.raises(ValueError, match="predictions of 2 of 2 questions are missing"):
+        score(gold, {"x": "cat"})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (({}, {}), "no question to score"),
+        (({"a": []}, {"a": ""}), "question 'a' has no answer"),
+        (({"a": ["x"]}, {"a": ""}, False, {"a": 1.0}), "belong to SQuAD 2.0"),
+        (({"a": ["x"]}, {"a": ""}, False, None, 1.0), "belong to SQuAD 2.0"),
+        (({"a": ["x"]}, {"a": ""}, True, None, 1.0), "needs null odds"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        score(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "cannot be read as JSON"),
+        ("[]", "expected one JSON object, question id -> an answer text; got a list"),
+        ('{"a": null}', "question 'a': expected an answer text, got None"),
+        ('{"a": 1}', "question 'a': expected an answer text, got 1"),
+    ],
+)
+def test_bad_prediction_files_are_refused(tmp_path, content, message):
+    (tmp_path / "p.json").write_text(content)
+    with pytest.raises(ValueError, match=message):
+        read_predictions(tmp_path / "p.json")
+
+
+def test_numbers_are_numbers(tmp_path):
+    (tmp_path / "odds.json").write_text('{"a": 1, "b": -2.5}')
+    assert read_numbers(tmp_path / "odds.json") == {"a": 1, "b": -2.5}
+    for wrong in ('{"a": true}', '{"a": NaN}', '{"a": "1"}'):
+        (tmp_path / "odds.json").write_text(wrong)
+        with pytest.raises(ValueError, match="question 'a': expected a number"):
+            read_numbers(tmp_path / "odds.json")
+    with pytest.raises(ValueError, match=r"none\.json: cannot be read"):
+        read_numbers(tmp_path / "none.json")
+
+
+def test_evaluate_metrics_work_offline():
+    references = [
+        {"id": "a", "answers": {"text": ["black cat", "cat"], "answer_start": [0, 6]}},
+        {"id": "b", "answers": {"text": ["two dogs"], "answer_start": [3]}},
+    ]
+    predictions = [{"id": "a", "prediction_text": "Cat"}, {"id": "b", "prediction_text": "dogs"}]
+    found = squad_metric().compute(predictions=predictions, references=references)
+    assert found == {"exact_match": 50.0, "f1": pytest.approx(100 * (1 + 2 / 3) / 2)}
+
+    references[1]["answers"] = {"text": [], "answer_start": []}
+    predictions = [dict(p, no_answer_probability=x) for p, x in zip(predictions, (0.1, 0.9))]
+    metric = squad_metric(version_2_with_negative=True)
+    found = metric.compute(predictions=predictions, references=references, no_answer_threshold=0.5)
+    assert (found["exact"], found["best_f1"], found["best_f1_thresh"]) == (100.0, 100.0, 0.1)
+    assert metric.compute(predictions=predictions, references=references)["exact"] == 50.0
+
+
+@pytest.mark.parametrize(
+    ("scores", "odds", "answerable", "threshold", "official"),
+    [
+        ([1, 1, 0], [2, 1, 4], [True, True, False], 2, 2),
+        ([1, 0, 0], [2, 1, 4], [True, True, False], 2, 2),
+        ([0, 0, 1], [2, 1, 4], [True, False, False], None, 0),  # best without any answer
+        ([1, 0], [3, 3], [True, False], None, 3),  # equal odds: both answer or none; the search ends after the first
+        ([1, 1, 0], [3, 1, 3], [True, True, False], 1, 3),
+    ],
+)
+def test_the_threshold_to_use_gives_the_best_score_that_a_threshold_gives(
+    scores, odds, answerable, threshold, official
+):
+    scores, odds, answerable = (dict(zip("abc", values)) for values in (scores, odds, answerable))
+    found = threshold_to_use(scores, odds, answerable)
+    assert found < min(odds.values()) if threshold is None else found == threshold
+
+    def total(at):
+        return sum(scores[i] if odds[i] <= at else not answerable[i] for i in scores)
+
+    assert total(found) == max(map(total, [-1e9, *odds.values()]))
+    spans = {i: "some" if scores[i] or not answerable[i] else "" for i in scores}
+    assert find_best_threshold(spans, scores, odds, answerable)[1] == official
+
+
+@pytest.mark.realdata
+def test_googles_predictions_have_their_published_scores(real_data):
+    """The BERT ensemble of the SQuAD 1.1 leader board on the development set."""
+    questions = read_squad(real_data / "squad" / "dev-v1.1.json.xz")
+    gold = {question.id: [text for text, _ in question.answers] for question in questions}
+    path = next((real_data / "assets").glob("1.1__BERT__ensemble*.json"))
+    scores = score(gold, json.loads(path.read_text(encoding="utf-8")))
+    assert {name: round(value, 3) for name, value in scores.items()} == {"exact_match": 86.206, "f1": 92.196}
+
+
+@pytest.mark.realdata
+def test_the_command_prints_the_published_scores(real_data, capsys):
+    """On the files as they are published: the data packed with xz, the predictions as submitted."""
+    predictions = next((real_data / "assets").glob("1.1__BERT__ensemble*.json"))
+    assert main(["score", str(real_data / "squad" / "dev-v1.1.json.xz"), str(predictions)]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert {name: round(value, 3) for name, value in scores.items()} == {"exact_match": 86.206, "f1": 92.196}

@@ -1,0 +1,263 @@
+"""Reading of SQuAD files and data sets, and the score command."""
+
+import copy
+import gzip
+import json
+import lzma
+
+import datasets
+import numpy as np
+import pytest
+
+from training.__main__ import main as run_command
+from training.tasks.squad.sources import read_hub
+from training.tasks.squad.squad_data import Question, parse_squad, read_squad
+
+CONTEXT = "the old doctor opened a small red house by the river ."
+
+
+def document(*qas: dict, context: str = CONTEXT) -> dict:
+    return {"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": context, "qas": list(qas)}]}]}
+
+
+def qa(id_: str = "q0", question: str = "what ?", answers=(("small red house", 24),), **more) -> dict:
+    return {
+        "id": id_,
+        "question": question,
+        "answers": [{"text": t, "answer_start": s} for t, s in answers],
+        **more,
+    }
+
+
+def test_reads_plain_and_compressed_files(tmp_path):
+    text = json.dumps(document(qa(), qa("q1", answers=(("river", 47), ("the river", 43))))).encode()
+    files = {"a.json": text, "b.json": b"\xef\xbb\xbf" + text, "c.json.xz": lzma.compress(text)}
+    files["d.json.gz"] = gzip.compress(text)
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+        assert read_squad(tmp_path / name) == [
+            Question("q0", "what ?", CONTEXT, (("small red house", 24),), "t"),
+            Question("q1", "what ?", CONTEXT, (("river", 47), ("the river", 43)), "t"),
+        ]
+
+
+def test_reads_version_2(tmp_path):
+    plausible = [{"text": "river", "answer_start": 47}]
+    parts = (qa(is_impossible=False), qa("q1", answers=(), is_impossible=True, plausible_answers=plausible))
+    questions = parse_squad(document(*parts, qa("q2", answers=())), "f", version_2_with_negative=True)
+    assert [question.answers for question in questions] == [(("small red house", 24),), (), ()]
+
+
+def broken(change) -> dict:
+    content = copy.deepcopy(document(qa(), qa("q1")))
+    change(content["data"][0]["paragraphs"][0]["qas"][1])
+    return content
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "f.json: expected an object with 'data', got \\[\\]"),
+        ({"version": "1.1"}, "f.json: lacks 'data'; it has \\['version'\\]"),
+        ({"data": {}}, "f.json: 'data' must be of type list, got {}"),
+        ({"data": []}, "f.json: expected questions, got none"),
+        ({"data": ["x"]}, "f.json, article 0: expected an object with 'paragraphs', got 'x'"),
+        ({"data": [{"paragraphs": [{}]}]}, "f.json, article 0 \\(''\\), paragraph 0: lacks 'context'"),
+        (broken(lambda q: q.pop("id")), "paragraph 0, question 1: lacks 'id'"),
+        (broken(lambda q: q.update(id=7)), "paragraph 0, question 1: 'id' must be of type str, got 7"),
+        (broken(lambda q: q.update(id="q0")), "f.json, question 'q0': this id occurs twice"),
+        (broken(lambda q: q.pop("question")), "f.json, question 'q1': lacks 'question'"),
+        (broken(lambda q: q.pop("answers")), "f.json, question 'q1': lacks 'answers'"),
+        (broken(lambda q: q["answers"][0].pop("text")), "f.json, question 'q1': lacks 'text'"),
+        (broken(lambda q: q["answers"][0].update(answer_start="24")), "'answer_start' must be of type int, got '24'"),
+        (broken(lambda q: q["answers"][0].update(answer_start=True)), "'answer_start' must be of type int, got True"),
+        (
+            broken(lambda q: q["answers"][0].update(answer_start=-30)),
+            "'q1': answer .* at characters -30 to -15 lies out",
+        ),
+        (broken(lambda q: q["answers"][0].update(answer_start=50)), "50 to 65 lies outside its context of 54 char"),
+        (
+            broken(lambda q: q["answers"][0].update(answer_start=23)),
+            "'q1': expected answer 'small red house' at character 23, the context has ' small red hous' there; "
+            "it occurs at 24; correct 'answer_start'",
+        ),
+        (broken(lambda q: q["answers"][0].update(text="big house")), "it does not occur in the context"),
+        (broken(lambda q: q["answers"][0].update(text="")), "'q1': has an empty answer"),
+        (broken(lambda q: q.update(answers=[])), "'q1': has no answer; .* give --version_2_with_negative"),
+        (broken(lambda q: q.update(is_impossible=True)), "'q1': 'is_impossible' is True but there are 1 answers"),
+        (broken(lambda q: q.update(question="\ud800?")), "'q1': half a surrogate pair in its question at character 0"),
+    ],
+)
+def test_refuses_bad_content(tmp_path, content, message):
+    (tmp_path / "f.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=message) as caught:
+        read_squad(tmp_path / "f.json")
+    assert str(tmp_path / "f.json") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("f.json", b"", "f.json:1: not JSON at column 1"),
+        ("f.json", b'{"data":\n [1,\n }', "f.json:3: not JSON at column 2"),
+        ("f.json", b'{"data": "caf\xe9"}', "f.json:1: expected UTF-8 text, got byte 0xe9 at column 14"),
+        ("f.json", b"[" * 200_000, "f.json: nested too deeply"),
+        ("f.json.xz", b"not xz", "f.json.xz: damaged .xz file"),
+        ("f.json.xz", lzma.compress(b"{}")[:-5], "f.json.xz: damaged .xz file"),
+        ("f.json.gz", gzip.compress(b"{}" * 99)[:-12], "f.json.gz: damaged .gz file"),
+    ],
+)
+def test_refuses_unreadable_files(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        read_squad(tmp_path / name)
+
+
+def test_refuses_a_missing_file(tmp_path):
+    with pytest.raises(ValueError, match=r"no\.json: cannot be read: .*No such file"):
+        read_squad(tmp_path / "no.json")
+
+
+def test_200_damaged_files_give_one_clear_error_or_all_their_questions(tmp_path):
+    rng = np.random.default_rng(0)
+    whole = json.dumps(document(*(qa(f"q{i}") for i in range(5)))).encode()
+    path = tmp_path / "f.json"
+    refused = 0
+    for _ in range(200):
+        content = bytearray(whole)
+        for _ in range(rng.integers(1, 4)):
+            place = int(rng.integers(len(content)))
+            match rng.integers(3):
+                case 0:
+                    content[place] = rng.integers(256)
+                case 1:
+                    del content[place : place + int(rng.integers(1, 30))]
+                case 2:
+                    content[place:place] = content[place : place + int(rng.integers(1, 30))]
+        path.write_bytes(content)
+        try:
+            questions = read_squad(path)
+        except ValueError as error:
+            assert str(path) in str(error)
+            refused += 1
+        else:
+            assert len(questions) == bytes(content).count(b'"id"')
+    assert refused > 100
+
+
+def test_hub_columns_give_the_same_questions(monkeypatch):
+    rows = [
+        {
+            "id": "a",
+            "title": "t",
+            "context": CONTEXT,
+            "question": "q",
+            "answers": {"text": ["old"], "answer_start": [4]},
+        },
+        {"id": "b", "title": "t", "context": CONTEXT, "question": "r", "answers": {"text": [], "answer_start": []}},
+    ]
+    asked = []
+
+    def load_dataset(name, config_name, split):
+        asked.append((name, config_name, split))
+        return datasets.Dataset.from_list(rows)
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    questions = read_hub("some/squad_v2", None, "train", version_2_with_negative=True)
+    assert questions == [Question("a", "q", CONTEXT, (("old", 4),)), Question("b", "r", CONTEXT)]
+    assert asked == [("some/squad_v2", None, "train")]
+    with pytest.raises(ValueError, match="some/squad_v2, split 'train', question 'b': has no answer"):
+        read_hub("some/squad_v2", None, "train")
+    rows[:] = [{"text": "x"}]
+    with pytest.raises(
+        ValueError, match=r"lacks the columns \['answers', 'context', 'id', 'question'\]; it has \['text'\]"
+    ):
+        read_hub("some/squad_v2", None, "train")
+
+
+def test_hub_without_network_says_so():
+    with pytest.raises(
+        ValueError, match=r"--dataset_name nobody/nothing, split 'train': cannot be loaded \(.+\); check"
+    ):
+        read_hub("nobody/nothing", None, "train")
+
+
+def test_score_command(tmp_path, capsys):
+    (tmp_path / "data.json").write_text(json.dumps(document(qa(), qa("q1", answers=(), is_impossible=True))))
+    (tmp_path / "predictions.json").write_text(json.dumps({"q0": "red house", "q1": "river"}))
+    (tmp_path / "odds.json").write_text(json.dumps({"q0": -1, "q1": 2.5}))
+    data, predictions = str(tmp_path / "data.json"), str(tmp_path / "predictions.json")
+    assert run_command(["score", data, predictions, "--version_2_with_negative"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "exact": 0.0,
+        "f1": pytest.approx(40.0),
+        "total": 2,
+        "HasAns_exact": 0.0,
+        "HasAns_f1": pytest.approx(80.0),
+        "HasAns_total": 1,
+        "NoAns_exact": 0.0,
+        "NoAns_f1": 0.0,
+        "NoAns_total": 1,
+    }
+    more = ["--version_2_with_negative", "--na_prob_file", str(tmp_path / "odds.json")]
+    for threshold, f1 in (["--na_prob_thresh", "0"], 90), (["--na_prob_thresh", "3"], 40), ([], 90):  # officially 1.0
+        assert run_command(["score", data, predictions, *more, *threshold]) == 0
+        result = json.loads(capsys.readouterr().out)
+        assert result["f1"] == pytest.approx(f1)
+        assert (result["best_f1"], result["best_f1_thresh"]) == (pytest.approx(90), -1)
+    assert run_command(["score", data, predictions]) == 2
+    assert "question 'q1': has no answer" in capsys.readouterr().err
+
+
+FIELDS = ("paragraphs", "context", "qas", "id", "question", "answers", "text", "answer_start")
+
+
+def structures(seed: int) -> tuple[dict, dict, tuple[str, ...]]:
+    """A file of eight questions, the part of it to spoil, and how an error must name that part."""
+    rng = np.random.default_rng(seed)
+    names = iter(f"q{i}" for i in range(8))
+    articles = [document(qa(next(names)), qa(next(names)))["data"][0] for _ in range(4)]
+    articles = [
+        {"title": f"t{a}", "paragraphs": articles[a]["paragraphs"] + articles[a + 2]["paragraphs"]} for a in (0, 1)
+    ]
+    a, p, q = (int(rng.integers(2)) for _ in range(3))
+    paragraph = articles[a]["paragraphs"][p]
+    entry = paragraph["qas"][q]
+    paragraph_place, question_place = f"article {a} ('t{a}'), paragraph {p}", f"question '{entry['id']}'"
+    part, places = [
+        (articles[a], (f"article {a}",)),
+        (paragraph, (paragraph_place, f"question '{paragraph['qas'][0]['id']}'")),  # the first that misses its context
+        (entry, (question_place, f"{paragraph_place}, question {q}", "question '\\ud800'")),  # the last two: a bad id
+        (entry["answers"][0], (question_place,)),
+    ][int(rng.integers(4))]
+    return {"version": "1.1", "data": articles}, part, places
+
+
+def spoil(part: dict, rng) -> str:
+    """Take away a required field, or make it something that it must not be; which one."""
+    name = str(rng.choice(sorted(set(FIELDS) & set(part))))
+    wrong = {
+        str: [None, 7, [], {}, "\ud800"],
+        int: [None, 1.5, "24", True, -1, 10**30],
+        list: [None, 7, {}, "x", [None], [[]], [7]],
+    }[type(part[name])]
+    if rng.random() < 0.2:
+        del part[name]
+    else:
+        part[name] = wrong[int(rng.integers(len(wrong)))]
+    return name
+
+
+def test_200_malformed_files_give_one_error_each_that_names_the_place(tmp_path):
+    path = tmp_path / "f.json"
+    spoiled = set()
+    for seed in range(200):
+        content, part, places = structures(seed)
+        spoiled.add(spoil(part, np.random.default_rng([seed, 1])))
+        path.write_text(json.dumps(content), encoding="utf-8")
+        with pytest.raises(ValueError, match=r"f\.json") as caught:
+            read_squad(path)
+        message = str(caught.value)
+        assert message.startswith(tuple(f"{path}, {place}" for place in places)), (seed, message)
+        assert "\n" not in message and len(message) < 400
+    assert spoiled == set(FIELDS)

@@ -1,0 +1,312 @@
+"""Many runs of one setting: the statistics against scipy, and the command from end to end on small networks."""
+
+import json
+import math
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+import run_glue
+from tests.helpers.glue_runs import train
+from tests.helpers.repository import ROOT
+from training.arguments import GlueArguments
+from training.engine.flags import parse_arguments
+from training.tasks import fine_tuning, seeds
+from training.tasks.classification.glue import baselines
+from training.tasks.classification.sources import load_data
+
+BATCH = "--per_device_train_batch_size=32"
+QUICK = ("--max_steps=2", "--learning_rate=1e-3")
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch):
+    monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
+
+
+@pytest.fixture
+def counted(monkeypatch) -> list[str]:
+    """The folders of the runs that were really done."""
+    done: list[str] = []
+    run_one = run_glue.run_one
+
+    def counting(args, *rest):
+        done.append(Path(args.output_dir).name)
+        return run_one(args, *rest)
+
+    monkeypatch.setattr(run_glue, "run_one", counting)
+    return done
+
+
+def run(folder: Path, model: Path, files: Path, task: str, *more: str) -> dict:
+    flags = [f"--output_dir={folder}", f"--model_name_or_path={model}", f"--task_name={task}"]
+    flags += [f"--data_dir={files / task}", "--max_seq_length=32", "--save_steps=0"]
+    run_glue.main([*flags, *more])
+    return json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+
+
+def refused(capsys, *flags: str) -> str:
+    with pytest.raises(SystemExit):
+        parse_arguments(GlueArguments, ["--output_dir=x", "--model_name_or_path=y", *flags])
+    return capsys.readouterr().err
+
+
+# --- statistics ------------------------------------------------------------------------------------------
+
+
+def test_statistics_by_hand():
+    found = seeds.statistics([0.5, 0.7, 0.9, None, 0.4], constant=0.5)
+    interval = found.pop("interval")
+    expected = {"n": 5, "mean": 0.5, "median": 0.5, "max": 0.9, "degenerate": 0.6, "undefined": 1}
+    expected["std"] = math.sqrt((0.04 + 0.16 + 0.25 + 0.01) / 4)  # deviations 0, .2, .4, -.5, -.1
+    assert found == pytest.approx(expected, abs=1e-12)
+    half = 2.7764451 * math.sqrt(0.46 / 4 / 5)  # the quantile from a printed table: 4 degrees of freedom, 97.5 %
+    assert interval == pytest.approx([0.5 - half, 0.5 + half], abs=1e-7)
+    one = seeds.statistics([0.8], constant=0.5)
+    assert (one["n"], one["mean"], one["std"], one["interval"], one["degenerate"]) == (1, 0.8, None, None, 0.0)
+
+
+def test_tests_equal_scipy():
+    stats = pytest.importorskip("scipy.stats")
+    rng = np.random.default_rng(0)
+    for wins, losses in [(5, 0), (0, 5), (3, 2), (0, 0), (7, 1), (10, 10)]:
+        expected = stats.binomtest(wins, wins + losses).pvalue if wins + losses else 1.0
+        assert seeds.sign_test(wins, losses) == pytest.approx(expected, abs=1e-12)
+    ours, theirs = rng.normal(size=(2, 5))
+    runs = [[{"seed": i, "results": {"m": v}} for i, v in enumerate(values)] for values in (ours, theirs)]
+    found = seeds.compare(*runs, ["m"])["m"]
+    expected = stats.ttest_rel(ours, theirs)
+    assert found["t_test_p"] == pytest.approx(expected.pvalue, abs=1e-12)
+    assert found["interval"] == pytest.approx(list(expected.confidence_interval()), abs=1e-12)
+
+
+def test_runs_are_paired_by_seed_else_by_rate_and_seed():
+    def runs(*keys):
+        return [{"seed": seed, "learning_rate": rate, "results": {"m": value}} for seed, rate, value in keys]
+
+    ours = runs((1, 1e-3, 0.5), (2, 1e-3, 0.7), (3, 1e-3, 0.4), (9, 1e-3, 9.0))
+    theirs = runs((3, 2e-3, 0.4), (1, 2e-3, 0.3), (2, 2e-3, 0.8))
+    found = seeds.compare(ours, theirs, ["m"])
+    assert found["pairs"] == 3
+    assert found["m"]["mean_difference"] == pytest.approx(0.1 / 3, abs=1e-12)  # .2, -.1, 0
+    assert (found["m"]["wins"], found["m"]["losses"], found["m"]["sign_test_p"]) == (1, 1, 1.0)
+    grid = runs((1, 1e-3, 0.1), (1, 2e-3, 0.2), (2, 1e-3, 0.3))
+    assert seeds.compare(grid, ours, ["m"])["m"]["mean_difference"] == pytest.approx(-0.4, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [
+        ("cola", {"eval_matthews_correlation": 0.0}),
+        ("sst2", {"eval_accuracy": 0.8}),
+        ("mrpc", {"eval_accuracy": 0.8, "eval_f1": 2 * 0.8 / 1.8}),
+        ("stsb", {"eval_pearson": 0.0, "eval_spearmanr": 0.0}),
+        ("mnli", {"eval_mnli_m_accuracy": 0.8, "eval_mnli_mm_accuracy": 0.8}),
+    ],
+)
+def test_what_a_constant_scores(glue_files, task, expected):
+    data = load_data(parse_arguments(GlueArguments, [
+        "--output_dir=x", "--model_name_or_path=y", f"--task_name={task}", f"--data_dir={glue_files / task}",
+    ]))  # fmt: skip
+    for split, examples in data.splits.items():
+        if split.startswith("validation") and task != "stsb":
+            examples.labels = ([1] * 4 + [0]) * 4
+    assert baselines(data) == pytest.approx(expected, abs=1e-12)
+
+
+# --- the command -----------------------------------------------------------------------------------------
+
+
+def test_seeds_are_the_runs_that_each_would_be_alone(tmp_path, pretrained, glue_files, capsys):
+    summary = run(tmp_path / "all", pretrained, glue_files, "mrpc", "--seeds=2", "--seed=7", *QUICK)
+    assert [(r["folder"], r["seed"], r["learning_rate"]) for r in summary["runs"]] == [
+        ("seed-7", 7, 1e-3),
+        ("seed-8", 8, 1e-3),
+    ]
+    alone = train(tmp_path / "alone", pretrained, glue_files, "mrpc", "--seed=8", *QUICK, BATCH)
+    weights = [load_file(folder / "model.safetensors") for folder in (tmp_path / "alone", tmp_path / "all" / "seed-8")]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    assert summary["runs"][1]["results"]["eval_loss"] == alone["eval_loss"]
+    assert summary["runs"][0]["results"]["eval_loss"] != alone["eval_loss"]
+    metrics = summary["settings"][0]["metrics"]
+    scores = [r["results"]["eval_f1"] for r in summary["runs"]]
+    assert metrics["eval_f1"]["mean"] == pytest.approx(np.mean(scores), abs=1e-12)
+    assert metrics["eval_f1"]["n"] == 2
+    assert summary["best"]["eval_f1"] == max(scores)
+    out = capsys.readouterr().out
+    assert "--- run 2 of 2: seed-8\n" in out
+    assert "best on eval_f1: seed-" in out
+
+
+def test_finished_runs_are_not_repeated_and_broken_ones_go_on(tmp_path, pretrained, glue_files, counted, capsys):
+    given = (tmp_path / "s", pretrained, glue_files, "rte", "--seeds=2", *QUICK)
+    summary = run(*given)
+    assert counted == ["seed-42", "seed-43"]
+    (tmp_path / "s" / "seed-43" / "all_results.json").unlink()  # as if stopped before its end
+    again = run(*given, "--logging_steps=1")
+    assert counted[2:] == ["seed-43"]
+    assert "seed-42 is finished already" in capsys.readouterr().out
+    assert again["settings"] == summary["settings"]
+    lines = (tmp_path / "s" / "seed-43" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["step"] for line in lines if "eval" in line] == [1, 2]  # nothing stands there twice
+    more = run(*given[:4], "--seeds=3", *QUICK)
+    assert counted[3:] == ["seed-44"]
+    assert len(more["runs"]) == 3
+
+
+def test_other_flags_or_data_in_the_same_folder_are_refused(tmp_path, pretrained, glue_files, counted):
+    run(tmp_path / "s", pretrained, glue_files, "rte", "--seeds=1", *QUICK)
+    given = (tmp_path / "s", pretrained, glue_files, "rte", "--seeds=2", "--max_steps=2")
+    with pytest.raises(ValueError, match=r"seed-42 holds a run that differs in learning_rate 0.001 -> 0.002"):
+        run(*given, "--learning_rate=2e-3")
+    files = tmp_path / "files"
+    shutil.copytree(glue_files / "rte", files / "rte")
+    with pytest.raises(ValueError, match="differs in data_dir"):
+        run(tmp_path / "s", pretrained, files, "rte", "--seeds=1", *QUICK)
+    run(tmp_path / "t", pretrained, files, "rte", "--seeds=1", *QUICK)
+    with open(files / "rte" / "train.tsv", "a", encoding="utf-8") as file:
+        file.write("24\ta\tb\tentailment\n")
+    with pytest.raises(ValueError, match="seed-42 holds a run that differs in the data; give another --output_dir"):
+        run(tmp_path / "t", pretrained, files, "rte", "--seeds=2", *QUICK)
+    assert counted == ["seed-42", "seed-42"]
+
+
+def test_another_launch_or_other_weights_in_the_same_folder_are_refused(
+    tmp_path, pretrained, glue_files, counted, monkeypatch
+):
+    model = tmp_path / "model"
+    shutil.copytree(pretrained, model)
+    given = (tmp_path / "s", model, glue_files, "rte", "--seeds=1", *QUICK)
+    run(*given)
+    run(*given)
+    for name, value in (("WORLD_SIZE", "4"), ("ACCELERATE_MIXED_PRECISION", "bf16")):
+        with monkeypatch.context() as patch, pytest.raises(ValueError, match=r"in (processes|mixed_precision);"):
+            patch.setenv(name, value)
+            run(*given)
+    weights = load_file(model / "model.safetensors")
+    save_file({name: tensor + 1 for name, tensor in weights.items()}, model / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match="seed-42 holds a run that differs in initial_weights; give another"):
+        run(*given)
+    assert counted == ["seed-42"]
+
+
+def test_features_are_made_once(tmp_path, pretrained, glue_files, monkeypatch):
+    calls = []
+    features = run_glue.glue.features
+    monkeypatch.setattr(run_glue.glue, "features", lambda *given: calls.append(1) or features(*given))
+    run(tmp_path / "s", pretrained, glue_files, "rte", "--seeds=2", *QUICK)
+    assert calls == [1]
+
+
+def test_the_papers_search(tmp_path, pretrained, glue_files, counted, capsys):
+    summary = run(tmp_path / "p", pretrained, glue_files, "sst2", "--paper", "--seeds=1")
+    assert counted == [f"rate-{rate}-seed-42" for rate in ("5e-05", "4e-05", "3e-05", "2e-05")]
+    assert [s["learning_rate"] for s in summary["settings"]] == [5e-5, 4e-5, 3e-5, 2e-5]
+    assert [s["metrics"]["eval_accuracy"]["n"] for s in summary["settings"]] == [1] * 4
+    scores = [r["results"]["eval_accuracy"] for r in summary["runs"]]
+    assert summary["best"]["folder"] == summary["runs"][scores.index(max(scores))]["folder"]
+    for folder in counted:
+        flags = json.loads((tmp_path / "p" / folder / "run.json").read_text(encoding="utf-8"))["flags"]
+        kept = [flags[name] for name in ("per_device_train_batch_size", "num_train_epochs", "warmup_steps")]
+        assert kept == [32, 3.0, 0.1]
+    assert "best on eval_accuracy: rate-" in capsys.readouterr().out
+
+
+def test_restarts_of_the_paper_and_its_batch(capsys, monkeypatch):
+    given = ["--output_dir=x", "--model_name_or_path=y", "--task_name=rte", "--paper"]
+    assert len(seeds.planned(parse_arguments(GlueArguments, given))) == 4 * 5
+    halves = [*given, "--per_device_train_batch_size=8", "--gradient_accumulation_steps=2"]
+    with pytest.raises(ValueError, match="--paper needs batches of 32; got 16"):
+        seeds.planned(parse_arguments(GlueArguments, halves))
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert len(seeds.planned(parse_arguments(GlueArguments, halves))) == 20
+    assert "--paper fixes --learning_rate and 3 epochs" in refused(capsys, "--paper", "--learning_rate=1e-5")
+    assert "--paper fixes --learning_rate and 3 epochs" in refused(capsys, "--paper", "--max_steps=5")
+
+
+def test_flags_that_do_not_go_with_many_runs(capsys):
+    assert "--compare_to compares runs by their seeds: give --seeds or --paper" in refused(capsys, "--compare_to=x")
+    assert "--seeds must be at least 1; got 0" in refused(capsys, "--seeds=0")
+    assert "upload the folder of the best run" in refused(capsys, "--seeds=2", "--push_to_hub", "--hub_model_id=a/b")
+    assert "resume by themselves" in refused(capsys, "--seeds=2", "--resume_from_checkpoint=x/checkpoint-1")
+
+
+def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, counted, capsys):
+    """The control takes the same steps here, so that no run is better or worse."""
+    ours = run(tmp_path / "ours", pretrained, glue_files, "cola", "--seeds=3", *QUICK)
+    more = ("--seeds=2", "--model_impl=transformers", "--compare_to", str(tmp_path / "ours"))
+    summary = run(tmp_path / "control", pretrained, glue_files, "cola", *more, *QUICK)
+    comparison = summary["comparison"]
+    assert (comparison["with"], comparison["pairs"]) == (str(tmp_path / "ours"), 2)
+    found = comparison["eval_matthews_correlation"]
+    assert found["mean_difference"] == pytest.approx(0, abs=1e-12)
+    assert (found["wins"], found["losses"], found["sign_test_p"], found["t_test_p"]) == (0, 0, 1.0, None)
+    assert f"against {tmp_path / 'ours'}, 2 pairs of runs" in capsys.readouterr().out
+    done = len(counted)
+    rte = load_data(parse_arguments(GlueArguments, [
+        "--output_dir=x", "--model_name_or_path=y", "--task_name=rte", f"--data_dir={glue_files / 'rte'}",
+    ])).describe()["splits"]["validation"]  # fmt: skip
+    assert set(ours["validation"]["validation"]) <= set(rte) | {"fingerprint"}
+    for name, change, message in [
+        ("nowhere", None, "expected summary.json there"),
+        ("rte", {"validation": {"validation": {key: rte.get(key) for key in ours["validation"]["validation"]}}},
+         "it was evaluated on other data"),
+        ("seeds", {"runs": [run | {"seed": 100} for run in ours["runs"]]},
+         "it has no run of the same seed and learning rate"),
+        ("metrics", {"baselines": {"eval_pearson": 0.0}}, "it has eval_pearson, these runs eval_matthews_correlation"),
+    ]:  # fmt: skip
+        if change:
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "summary.json").write_text(json.dumps(ours | change), encoding="utf-8")
+        given = ("--seeds=2", "--compare_to", str(tmp_path / name))
+        with pytest.raises(ValueError, match=message):
+            run(tmp_path / "new", pretrained, glue_files, "cola", *given, *QUICK)
+    assert len(counted) == done  # said before any run begins
+    assert not (tmp_path / "new").exists()
+
+
+def test_only_what_both_sides_measured_is_compared(tmp_path, pretrained, glue_files):
+    ours = run(tmp_path / "ours", pretrained, glue_files, "mrpc", "--seeds=1", *QUICK)
+    for results in (ours["baselines"], ours["runs"][0]["results"]):
+        del results["eval_f1"]  # as data of one's own have it, which are scored by accuracy alone
+    (tmp_path / "ours" / "summary.json").write_text(json.dumps(ours), encoding="utf-8")
+    more = ("--seeds=1", "--compare_to", str(tmp_path / "ours"))
+    summary = run(tmp_path / "new", pretrained, glue_files, "mrpc", *more, *QUICK)
+    assert set(summary["comparison"]) == {"with", "pairs", "eval_accuracy"}
+
+
+@pytest.mark.slow
+def test_two_processes_do_the_runs_one_after_the_other(tmp_path, pretrained, glue_files):
+    summaries = {}
+    for processes in (1, 2):
+        folder = tmp_path / str(processes)
+        command = [sys.executable, "-m", "torch.distributed.run", f"--nproc_per_node={processes}", "--standalone"]
+        command += ["run_glue.py", f"--output_dir={folder}", f"--model_name_or_path={pretrained}", "--task_name=mnli"]
+        command += [f"--data_dir={glue_files / 'mnli'}", "--max_seq_length=32", "--max_steps=4", "--seeds=2"]
+        command += [f"--per_device_train_batch_size={8 // processes}", "--load_best_model_at_end", "--group_by_length"]
+        for _ in range(2):  # the second time all is there
+            done = subprocess.run(command, check=True, cwd=ROOT, timeout=300, capture_output=True, text=True)
+        assert "run 2 of 2: seed-43 is finished already" in done.stdout
+        assert done.stdout.count("best on eval_mnli_m_accuracy") == 1
+        summaries[processes] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    losses = [[r["results"]["eval_mnli_m_loss"] for r in s["runs"]] for s in summaries.values()]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+
+
+def test_a_single_run_does_not_go_into_the_folder_of_a_series(tmp_path):
+    """The report and the submission would read the series instead."""
+    args = SimpleNamespace(output_dir=str(tmp_path), many_runs=False)
+    setting = seeds.Setting("x", {}, "eval_accuracy", {})
+    done: list = []
+    seeds.run_all(args, setting, done.append)
+    (tmp_path / "summary.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds a series of runs"):
+        seeds.run_all(args, setting, done.append)
+    assert done == [args]

@@ -1,0 +1,326 @@
+"""The tokenizer that scripts use: transformers' own behaviour, kept through saving and opening."""
+
+import copy
+import json
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import transformers
+from tokenizers import Tokenizer, models
+from transformers import AutoTokenizer
+
+from tests.helpers.repository import ROOT
+from tokenization import BasicTokenizer, BertTokenizer, FullTokenizer, build_tokenizer, load_vocab, write_vocab
+from tokenization.text_files import read_texts
+
+PIECES = [
+    *("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##want", "##ed", "runn", "##ing", ",", "!", "the"),
+    *("cafe", "中", "##s", "The"),
+]
+TEXT, PAIR = "UNwantéd,runnings!", "the 中 [MASK] zebra"
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> BertTokenizer:
+    return build_tokenizer(PIECES)
+
+
+@pytest.fixture(scope="module")
+def saved(tokenizer, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+# Building.
+
+
+def test_path_list_and_mapping_build_the_same(tmp_path):
+    (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in PIECES), encoding="utf-8")
+    ids = {piece: i for i, piece in enumerate(PIECES)}
+    for vocab in (tmp_path / "vocab.txt", str(tmp_path / "vocab.txt"), PIECES, tuple(PIECES), ids):
+        assert build_tokenizer(vocab).get_vocab() == ids
+
+
+@pytest.mark.parametrize(
+    ("vocab", "message"),
+    [
+        ([*PIECES, "un"], "18 pieces, of which only 17 are different"),
+        (PIECES[2:], r"no row for \[UNK\]"),
+        ([*PIECES, ""], "id 17 is an empty piece"),
+        ({piece: i * 2 for i, piece in enumerate(PIECES)}, "expected the ids 0 to 16, each once"),
+        ("no/vocab.txt", "no such file"),
+    ],
+)
+def test_bad_vocabularies(vocab, message):
+    with pytest.raises(ValueError, match=message):
+        build_tokenizer(vocab)
+
+
+# The vocabulary of Google's tokenization_test.py: it has neither [PAD] nor [MASK].
+GOOGLES = ["[UNK]", "[CLS]", "[SEP]", "want", "##want", "##ed", "wa", "un", "runn", "##ing", ","]
+
+
+@pytest.mark.parametrize("build", [build_tokenizer, None], ids=["built", "saved and opened"])
+def test_googles_test_cases(tmp_path, build):
+    tokenizer = build_tokenizer(GOOGLES)
+    if build is None:
+        tokenizer.save_pretrained(tmp_path)
+        tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+        assert list(load_vocab(tmp_path / "vocab.txt")) == GOOGLES
+    assert tokenizer.tokenize("UNwant\u00e9d,running") == ["un", "##want", "##ed", ",", "runn", "##ing"]
+    ids = tokenizer.convert_tokens_to_ids(["un", "##want", "##ed", ",", "runn", "##ing"])
+    assert ids == [7, 4, 5, 10, 8, 9] and tokenizer.convert_ids_to_tokens(ids[:3]) == ["un", "##want", "##ed"]
+    assert tokenizer.tokenize("") == []
+    assert tokenizer.tokenize("unwanted running") == ["un", "##want", "##ed", "runn", "##ing"]
+    assert tokenizer.tokenize("unwantedX running") == ["[UNK]", "runn", "##ing"]
+    assert tokenizer("unwanted", "running")["input_ids"] == [1, 7, 4, 5, 2, 8, 9, 2]
+    assert tokenizer.get_vocab() == {piece: i for i, piece in enumerate(GOOGLES)}  # no row was added
+    assert tokenizer.pad_token is tokenizer.mask_token is None
+    with pytest.raises(ValueError, match="does not have a padding token"):
+        tokenizer(["un", "wanted"], padding=True)
+
+
+def test_googles_cases_of_the_basic_tokenizer():
+    """Cleaning and splitting, which know no vocabulary, as the fast tokenizer does them."""
+
+    def words(text: str, **options) -> list[str]:
+        backend = build_tokenizer(GOOGLES, **options).backend_tokenizer
+        return [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(backend.normalizer.normalize_str(text))]
+
+    assert words("ah\u535a\u63a8zz") == ["ah", "\u535a", "\u63a8", "zz"]
+    assert words(" \tHeLLo!how  \n Are yoU?  ") == ["hello", "!", "how", "are", "you", "?"]
+    assert words("H\u00e9llo") == ["hello"]
+    assert words(" \tHeLLo!how  \n Are yoU?  ", do_lower_case=False) == ["HeLLo", "!", "how", "Are", "yoU", "?"]
+
+
+def test_without_ends_it_tokenizes_and_says_what_it_cannot_do(tmp_path):
+    """transformers would put None, with the ids 2 and 3, around the text."""
+    tokenizer = build_tokenizer(["[UNK]", *GOOGLES[3:]])
+    assert tokenizer.tokenize("unwanted \u535a") == ["un", "##want", "##ed", "[UNK]"]
+    assert tokenizer("unwanted", add_special_tokens=False)["input_ids"] == [5, 2, 3]
+    for call in (tokenizer, tokenizer.encode):
+        with pytest.raises(ValueError, match=r"no row for \[CLS\], \[SEP\]; add it, or encode with add_special_tokens"):
+            call("unwanted")
+    with pytest.raises(ValueError, match=r"no row for \[CLS\], \[SEP\]; add it, or write only vocab.txt"):
+        tokenizer.save_pretrained(tmp_path)
+    assert write_vocab(tokenizer, tmp_path) and len(load_vocab(tmp_path / "vocab.txt")) == 9
+
+
+def test_case_and_accents():
+    assert build_tokenizer(PIECES).tokenize("The Café") == ["the", "cafe"]
+    assert build_tokenizer(PIECES, do_lower_case=False).tokenize("The the") == ["The", "the"]
+    assert build_tokenizer(PIECES, strip_accents=False).tokenize("café") == ["[UNK]"]
+    assert build_tokenizer(PIECES, do_lower_case=False, strip_accents=True).tokenize("café") == ["cafe"]
+    assert build_tokenizer(PIECES, tokenize_chinese_chars=False).tokenize("the中") == ["[UNK]"]
+    assert build_tokenizer(PIECES).tokenize("the中") == ["the", "中"]
+
+
+# Saving and opening.
+
+
+def test_files_of_a_saved_folder(saved, tokenizer):
+    assert sorted(path.name for path in saved.iterdir()) == ["tokenizer.json", "tokenizer_config.json", "vocab.txt"]
+    assert (saved / "vocab.txt").read_bytes() == "".join(f"{piece}\n" for piece in PIECES).encode()
+    config = json.loads((saved / "tokenizer_config.json").read_text())
+    assert config["tokenizer_class"] == "BertTokenizer"
+    assert config["model_max_length"] == 512
+    assert "auto_map" not in config
+
+
+def test_save_pretrained_names_its_files(tokenizer, tmp_path):
+    names = {Path(name).name for name in tokenizer.save_pretrained(tmp_path, filename_prefix="x")}
+    assert "x-vocab.txt" in names and (tmp_path / "x-vocab.txt").is_file()
+
+
+def test_save_vocabulary(tokenizer, tmp_path):
+    assert tokenizer.save_vocabulary(tmp_path) == (str(tmp_path / "vocab.txt"),)
+    assert list(load_vocab(tmp_path / "vocab.txt")) == PIECES
+
+
+def test_copies_and_a_relearned_tokenizer_keep_the_class(tokenizer, tmp_path):
+    assert type(pickle.loads(pickle.dumps(tokenizer))) is type(copy.deepcopy(tokenizer)) is BertTokenizer
+    relearned = tokenizer.train_new_from_iterator(["hello world " * 5], 40, show_progress=False)
+    relearned.save_pretrained(tmp_path)
+    assert "hello" in load_vocab(tmp_path / "vocab.txt")
+
+
+def assert_same(one, other) -> None:
+    options = {"padding": "max_length", "max_length": 20, "truncation": True}
+    assert dict(one(TEXT, PAIR, **options)) == dict(other(TEXT, PAIR, **options))
+    assert one.get_vocab() == other.get_vocab()
+    assert one.model_max_length == other.model_max_length
+    assert one.special_tokens_map == other.special_tokens_map
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"do_lower_case": False, "model_max_length": 128},
+        {"do_lower_case": False, "strip_accents": True, "tokenize_chinese_chars": False},
+    ],
+)
+def test_every_reader_gives_the_same_ids(tmp_path, options):
+    original = build_tokenizer(PIECES, **options)
+    original.save_pretrained(tmp_path)
+    opened = [AutoTokenizer.from_pretrained(tmp_path), BertTokenizer.from_pretrained(tmp_path)]
+    assert type(opened[0]) is transformers.BertTokenizer
+    for other in opened:
+        assert_same(original, other)
+        assert other.tokenize("The Café 中x") == original.tokenize("The Café 中x")
+    opened[1].save_pretrained(tmp_path / "again")
+    for name in ("tokenizer.json", "vocab.txt"):
+        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / name).read_bytes()
+    assert_same(original, AutoTokenizer.from_pretrained(tmp_path / "again"))
+
+
+def test_a_clean_process_opens_the_folder(saved):
+    code = (
+        "import sys\n"
+        f"sys.path = [path for path in sys.path if path and path != {str(ROOT)!r}]\n"
+        "from transformers import AutoTokenizer\n"
+        f"t = AutoTokenizer.from_pretrained({str(saved)!r})\n"
+        f"print(t({TEXT!r}, {PAIR!r})['input_ids'], t({TEXT!r}, {PAIR!r})['token_type_ids'])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=saved, capture_output=True, text=True, check=True)
+    ids, types = [2, 5, 6, 7, 10, 8, 9, 15, 11, 3, 12, 14, 4, 1, 3], [0] * 10 + [1] * 5
+    assert done.stdout.strip() == f"{ids} {types}"
+
+
+def test_a_folder_with_vocab_txt_alone_opens(tokenizer, tmp_path):
+    write_vocab(tokenizer, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["vocab.txt"]
+    assert_same(tokenizer, BertTokenizer.from_pretrained(tmp_path, model_max_length=512))
+    assert FullTokenizer(tmp_path / "vocab.txt").tokenize(TEXT) == tokenizer.tokenize(TEXT)
+
+
+def test_added_tokens_are_kept_but_are_not_vocabulary(tmp_path):
+    tokenizer = build_tokenizer(PIECES)
+    tokenizer.add_tokens([transformers.AddedToken("new\nline", normalized=False)])
+    tokenizer.add_special_tokens({"extra_special_tokens": ["[ENTITY]"]})
+    tokenizer.save_pretrained(tmp_path)
+    assert list(load_vocab(tmp_path / "vocab.txt")) == PIECES
+    for opened in (AutoTokenizer.from_pretrained(tmp_path), BertTokenizer.from_pretrained(tmp_path)):
+        assert opened.tokenize("the new\nline [ENTITY]") == ["the", "new\nline", "[ENTITY]"]
+        assert opened.convert_tokens_to_ids("[ENTITY]") == 18
+
+
+def test_write_vocab_serves_a_tokenizer_that_auto_tokenizer_opened(saved, tmp_path):
+    write_vocab(AutoTokenizer.from_pretrained(saved), tmp_path)
+    assert (tmp_path / "vocab.txt").read_bytes() == (saved / "vocab.txt").read_bytes()
+
+
+def test_write_vocab_leaves_other_kinds_of_tokenizers_alone(tmp_path):
+    byte_pairs = transformers.PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.BPE()))
+    in_python = transformers.BertJapaneseTokenizer
+    assert write_vocab(byte_pairs, tmp_path) is None
+    assert write_vocab(in_python.__new__(in_python), tmp_path) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+# Use, with ids worked by hand.
+
+
+def test_pairs_and_token_types(tokenizer):
+    encoded = tokenizer("the runns", "the!")
+    assert encoded["input_ids"] == [2, 12, 8, 15, 3, 12, 11, 3]
+    assert encoded["token_type_ids"] == [0, 0, 0, 0, 0, 1, 1, 1]
+    assert encoded["attention_mask"] == [1] * 8
+    assert tokenizer.encode("the", add_special_tokens=False) == [12]
+    assert tokenizer.num_special_tokens_to_add(pair=True) == 3
+    mask = tokenizer("the", return_special_tokens_mask=True)["special_tokens_mask"]
+    assert mask == [1, 0, 1]
+
+
+def test_batches_padding_and_truncation(tokenizer):
+    batch = tokenizer(["the", "the the the"], padding=True)
+    assert batch["input_ids"] == [[2, 12, 3, 0, 0], [2, 12, 12, 12, 3]]
+    assert batch["attention_mask"] == [[1, 1, 1, 0, 0], [1] * 5]
+    pairs = tokenizer(["the"] * 2, ["the the", "!"], padding="max_length", max_length=7)
+    assert pairs["token_type_ids"] == [[0, 0, 0, 1, 1, 1, 0], [0, 0, 0, 1, 1, 0, 0]]
+    assert tokenizer("the the the", truncation=True, max_length=4)["input_ids"] == [2, 12, 12, 3]
+    assert tokenizer("the " * 9, "!", truncation="only_first", max_length=6)["input_ids"] == [2, 12, 12, 3, 11, 3]
+    assert len(tokenizer("the " * 600, truncation=True)["input_ids"]) == 512
+    assert len(build_tokenizer(PIECES, model_max_length=9)("the " * 600, truncation=True)["input_ids"]) == 9
+
+
+def test_windows_with_a_stride(tokenizer):
+    windows = tokenizer(
+        "the", "un , ! the", truncation="only_second", max_length=6, stride=1, return_overflowing_tokens=True
+    )
+    assert windows["input_ids"] == [[2, 12, 3, 5, 10, 3], [2, 12, 3, 10, 11, 3], [2, 12, 3, 11, 12, 3]]
+
+
+def test_decoding(tokenizer):
+    ids = tokenizer("unwanted, running!")["input_ids"]
+    assert tokenizer.decode(ids, skip_special_tokens=True) == "unwanted, running!"
+    assert tokenizer.decode(ids).startswith("[CLS] unwanted")
+    assert tokenizer.convert_ids_to_tokens(ids)[1:3] == ["un", "##want"]
+    assert tokenizer.batch_decode([[12], [14]]) == ["the", "中"]
+    assert tokenizer.convert_tokens_to_string(["un", "##want", "##ed"]) == "unwanted"
+
+
+def test_words_and_unknown_pieces(tokenizer):
+    encoded = tokenizer(["the", "unwanted", "zebra"], is_split_into_words=True)
+    assert encoded.word_ids() == [None, 0, 1, 1, 1, 2, None]
+    assert encoded["input_ids"][-2] == tokenizer.unk_token_id
+    assert tokenizer.convert_tokens_to_ids(["zebra", "[MASK]"]) == [1, 4]
+
+
+def test_offsets_point_into_the_text(tokenizer):
+    text = "  UNwantéd,中runnings [MASK] \u0000the"
+    encoded = tokenizer(text, return_offsets_mapping=True, add_special_tokens=False)
+    shown = [text[start:end] for start, end in encoded["offset_mapping"]]
+    assert shown == ["UN", "want", "éd", ",", "中", "runn", "ing", "s", "[MASK]", "the"]
+    # an accent that is a character of its own belongs to no piece
+    assert tokenizer("cafe\u0301s", return_offsets_mapping=True)["offset_mapping"][1:3] == [(0, 4), (5, 6)]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda t: t("the\ud800"),
+        lambda t: t.tokenize("the\ud800"),
+        lambda t: t.encode("the", "\udfff"),
+        lambda t: t(["the", "\ud800"]),
+        lambda t: t([["the"], ["\ud800"]], is_split_into_words=True),
+        lambda t: t(text="the", text_pair="\ud800"),
+    ],
+)
+def test_lone_surrogates_are_rejected(tokenizer, use):
+    with pytest.raises(ValueError, match="lone surrogate in '"):
+        use(tokenizer)
+
+
+def test_other_type_errors_are_left_alone(tokenizer):
+    with pytest.raises(TypeError):
+        tokenizer(["the", 3])
+
+
+# Real text.
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize("case", ["uncased", "cased"])
+def test_googles_vocabulary_gives_what_transformers_gives(real_data, case):
+    vocab = real_data / "assets" / f"{case}_vocab.txt"
+    ours = build_tokenizer(vocab, case == "uncased")
+    theirs = transformers.BertTokenizer(vocab=str(vocab), do_lower_case=case == "uncased", model_max_length=512)
+    lines = list(read_texts([real_data / "text" / "wiki_heldout.txt"], progress=False))[::7]
+    batch = {"truncation": True, "padding": True, "max_length": 64}
+    assert dict(ours(lines[1:], lines[:-1], **batch)) == dict(theirs(lines[1:], lines[:-1], **batch))
+
+
+@pytest.mark.realdata
+def test_offsets_of_real_text_spell_the_pieces(real_data):
+    tokenizer = build_tokenizer(real_data / "assets" / "uncased_vocab.txt")
+    fold = BasicTokenizer()
+    for line in list(read_texts([real_data / "text" / "wiki_heldout.txt"], progress=False))[::40]:
+        encoded = tokenizer(line, return_offsets_mapping=True, add_special_tokens=False, verbose=False)
+        for piece, (start, end) in zip(encoded.tokens(), encoded["offset_mapping"], strict=True):
+            if piece != "[UNK]":
+                assert "".join(fold.tokenize(line[start:end])) == piece.removeprefix("##"), line

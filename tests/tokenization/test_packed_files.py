@@ -1,0 +1,185 @@
+"""Packed files: every reader reads one to its end or refuses it by name, and all of them through one opener."""
+
+import ast
+import csv
+import gzip
+import io
+import json
+import lzma
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.helpers.repository import ROOT
+from tokenization import build_tokenizer
+from tokenization.packed_files import kind_of, numbered_lines, open_packed, read_text
+from tokenization.text_files import read_texts
+from training.files.tables import read_table
+from training.pretraining import documents
+from training.tasks import feature_extraction
+from training.tasks.ner.tagged_text import read_conll
+from training.tasks.squad.metrics import read_numbers, read_predictions
+from training.tasks.squad.squad_data import read_squad
+from training.tasks.swag import read_swag
+from training.tools.ask import read_contexts
+
+WORDS = ["the dog sat .", "a bird sang !", "it was far ,", "one red house ."]
+ROWS = [f"{WORDS[n * n % 4]} {n * 7919 % 100_003}" for n in range(120)]
+PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *".!,", "dog", "bird", "the", "a", *"0123456789"]
+
+
+def squad_json() -> str:
+    qas = [
+        {"id": f"q{n}", "question": row, "answers": [{"text": "dog", "answer_start": 4}]} for n, row in enumerate(ROWS)
+    ]
+    return json.dumps({"data": [{"title": "t", "paragraphs": [{"context": WORDS[0], "qas": qas}]}]})
+
+
+def swag_csv() -> str:
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow(["sent1", "sent2", "ending0", "ending1", "label"])
+    writer.writerows(["one", "two", row, "b", n % 2] for n, row in enumerate(ROWS))
+    return file.getvalue()
+
+
+def parquet() -> bytes:
+    import pyarrow
+    import pyarrow.parquet
+
+    sink = pyarrow.BufferOutputStream()
+    pyarrow.parquet.write_table(pyarrow.table({"text": ROWS}), sink)
+    return sink.getvalue().to_pybytes()
+
+
+def columns(path: Path) -> dict[str, list]:
+    return read_table(path, lambda header: header).columns
+
+
+TEXT = "\n\n".join(ROWS) + "\n"
+JSON_LINES = "".join(json.dumps({"text": row}) + "\n" for row in ROWS)
+TABLE = "id\ttext\n" + "".join(f"{n}\t{row}\n" for n, row in enumerate(ROWS))
+READERS = {
+    # reader: (name of the file, its content, what reads it into something that can be compared)
+    "pre-training text": ("a.txt", TEXT, lambda path: list(documents.read_documents([path]))),
+    "pre-training rows": ("a.jsonl", JSON_LINES, lambda path: list(documents.read_documents([path]))),
+    "pre-training parquet": ("a.parquet", parquet(), lambda path: list(documents.read_documents([path]))),
+    "vocabulary text": ("a.txt", TEXT, lambda path: list(read_texts([path]))),
+    "vocabulary rows": ("a.jsonl", JSON_LINES, lambda path: list(read_texts([path]))),
+    "tsv": ("a.tsv", TABLE, columns),
+    "csv": ("a.csv", TABLE.replace(",", ";").replace("\t", ","), columns),
+    "jsonl": ("a.jsonl", JSON_LINES, columns),
+    "squad": ("a.json", squad_json(), read_squad),
+    "answers": ("a.json", json.dumps(dict(enumerate(ROWS))), read_predictions),
+    "null odds": ("a.json", json.dumps({row: n for n, row in enumerate(ROWS)}), read_numbers),
+    "contexts": ("a.txt", TEXT, read_contexts),
+    "swag": ("a.csv", swag_csv(), lambda path: (found := read_swag(path)).endings + found.labels),
+    "ner": ("a.txt", "".join(f"w{n} O\n\n" for n in range(120)), lambda path: read_conll(path).sentences),
+    "features": ("a.txt", TEXT, lambda path: feature_extraction.read_lines(path, build_tokenizer(PIECES), 64)),
+}
+
+
+@pytest.mark.parametrize("pack", [lzma, gzip], ids=["xz", "gz"])
+@pytest.mark.parametrize("reader", READERS)
+def test_a_damaged_file_is_read_whole_or_refused_by_name(tmp_path, reader, pack):
+    """A byte changed or the end cut off, anywhere in two streams. The seeds differ from reader to reader."""
+    name, content, read = READERS[reader]
+    content = content if isinstance(content, bytes) else content.encode()
+    half = len(content) // 2
+    first, second = pack.compress(content[:half]), pack.compress(content[half:])
+    rng = np.random.default_rng([*READERS].index(reader))
+    path = tmp_path / f"{name}.{'xz' if pack is lzma else 'gz'}"
+    path.write_bytes(first + second)
+    whole = read(path)
+    (tmp_path / name).write_bytes(content)
+    assert _without_paths(whole) == _without_paths(read(tmp_path / name))
+    # The second stream's head is where the standard library goes wrong, so its bytes are all tried.
+    places = [*range(len(first), len(first) + 16), *rng.integers(len(first) + len(second), size=16).tolist()]
+    refused, by_its_damage = 0, 0
+    for number, place in enumerate(places * 2):
+        damaged = bytearray(first + second)
+        if number < len(places):
+            damaged[place] ^= int(rng.integers(1, 256))
+        elif place in (0, len(first)):  # an empty file, or a whole one of one stream
+            continue
+        else:
+            del damaged[place:]
+        path.write_bytes(damaged)
+        try:
+            found = read(path)
+        except ValueError as error:
+            refused += 1
+            assert str(error).startswith(str(path)), error
+            # A checksum stands behind what it protects: a changed word may be refused for what it is before.
+            by_its_damage += "damaged" in str(error) and "download or pack it again" in str(error)
+        else:
+            assert _without_paths(found) == _without_paths(whole), place
+    assert refused > len(places) and by_its_damage > 0.8 * refused
+
+
+def _without_paths(found) -> str:
+    return repr(found).replace(".xz", "").replace(".gz", "")
+
+
+def test_damage_has_its_line(tmp_path):
+    """`lzma.open` takes what it cannot read behind a whole stream for the end of the file."""
+    path = tmp_path / "a.txt.xz"
+    first, second = lzma.compress(b"one\ntwo\n"), lzma.compress(b"three\n")
+    path.write_bytes(first + bytes(8) + second + bytes(4))  # padding is allowed
+    assert [*numbered_lines(path)] == [(1, "one"), (2, "two"), (3, "three")]
+    path.write_bytes(first + second[:-1])
+    with pytest.raises(ValueError, match=r"a\.txt\.xz:4: damaged \.xz file \(it ends in the middle of a stream\); "):
+        [*numbered_lines(path)]
+    for rest in (b"rubbish", second[:2] + b"?" + second[3:], lzma.compress(b"old", lzma.FORMAT_ALONE)):
+        path.write_bytes(first + rest)
+        with pytest.raises(ValueError, match=r"a\.txt\.xz:3: damaged \.xz file"):
+            [*numbered_lines(path)]
+        with pytest.raises(ValueError, match=r"a\.txt\.xz: damaged \.xz file"):
+            read_text(path)
+        with lzma.open(path) as stream:  # the trap, still there
+            assert stream.read() in (b"one\ntwo\n", b"one\ntwo\nold")
+
+
+def test_other_unreadable_files(tmp_path):
+    assert [kind_of(name) for name in ("a.txt", "b.jsonl.gz", "c.tsv.xz", "d.xz")] == [".txt", ".jsonl", ".tsv", ""]
+    with pytest.raises(ValueError, match=r"no\.txt: cannot be read: No such file or directory; check the path"):
+        read_text(tmp_path / "no.txt")
+    with pytest.raises(ValueError, match="cannot be read: Is a directory; check the path"):
+        [*numbered_lines(tmp_path)]
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"\xef\xbb\xbffine\r\nnot \xff\n")
+    wanted = r"a\.txt:2: expected UTF-8 text, got byte 0xff at column 5; convert the file to UTF-8"
+    for read in (read_text, lambda path: [*numbered_lines(path)]):
+        with pytest.raises(ValueError, match=wanted):
+            read(path)
+    path.write_bytes(b"\xef\xbb\xbf\xff")
+    for read in (read_text, lambda path: [*numbered_lines(path)]):
+        with pytest.raises(ValueError, match=r"a\.txt:1: expected UTF-8 text, got byte 0xff at column 1;"):
+            read(path)
+
+
+def test_files_are_closed(tmp_path):
+    """The interpreter's warning about an unclosed file is an error in these tests."""
+    for pack, suffix in ((lzma, "xz"), (gzip, "gz")):
+        path = tmp_path / f"a.txt.{suffix}"
+        path.write_bytes(pack.compress(os.urandom(99)))
+        with open_packed(path) as stream:
+            stream.read(1)
+
+
+def test_no_other_file_unpacks():
+    """A second opener would be a second chance to take damage for the end."""
+    folders = (
+        ROOT,
+        *(ROOT / name for name in ("benchmarks", "examples", "modeling_bert_repro", "tokenization", "training")),
+    )
+    found = {}
+    for path in (path for folder in folders for path in folder.glob("*.py" if folder is ROOT else "**/*.py")):
+        nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+        names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+        names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 0}
+        if names := names & {"lzma", "gzip", "bz2", "tarfile"}:
+            found[str(path.relative_to(ROOT))] = sorted(names)
+    assert found == {"tokenization/packed_files.py": ["gzip", "lzma"]}

@@ -1,0 +1,176 @@
+"""training.tools.ask: windows, thresholds and the command, on planted networks."""
+
+import json
+import re
+
+import pytest
+import torch
+from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
+
+from tests.helpers.repository import ROOT
+from training.arguments import SquadArguments
+from training.engine.run import report_errors
+from training.tasks.squad.settings import DEFAULTS, settings_of, store_settings
+from training.tasks.squad.squad_data import Question
+from training.tasks.squad.threshold import stored_threshold
+from training.tools import ask
+from training.tools.ask import read_contexts, records
+
+CONTEXT = "the old doctor opened a small red house by the river . " * 3
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tokenizer_folder):
+    return AutoTokenizer.from_pretrained(tokenizer_folder)
+
+
+def network(tokenizer, null: float = 0.0) -> BertForQuestionAnswering:
+    """Random weights; ``null`` raises the logits of [CLS]."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, initializer_range=0.5, **sizes)
+    config.question_answering = {
+        "max_seq_length": 24, "doc_stride": 5, "max_query_length": 6, "max_answer_length": 4, "n_best_size": 7,
+    }  # fmt: skip
+    model = BertForQuestionAnswering(config).eval()
+    if null:
+        forward = model.forward
+
+        def lifted(**batch):
+            outputs = forward(**batch)
+            outputs.start_logits[:, 0] += null
+            return outputs
+
+        model.forward = lifted
+    return model
+
+
+def test_long_contexts_are_read_in_windows_and_batches_do_not_matter(tokenizer):
+    questions = [Question(str(i), "who ?", CONTEXT[i:]) for i in range(4)]
+    model = network(tokenizer)
+    whole = ask.ask(model, tokenizer, questions, batch_size=100)
+    single = ask.ask(model, tokenizer, questions, batch_size=1)
+    assert whole.predictions == single.predictions and whole.null_odds == {}
+    for id_, entries in whole.nbest.items():
+        assert len(entries) == 7
+        for entry, again in zip(entries, single.nbest[id_]):
+            assert entry["probability"] == pytest.approx(again["probability"], rel=1e-4)
+            assert CONTEXT[int(id_) :][entry["start"] : entry["end"]] == entry["text"]
+            assert len(tokenizer.tokenize(entry["text"])) <= 4
+
+
+def test_the_threshold_is_the_stored_one_unless_another_is_given(tokenizer):
+    question = Question("q", "who ?", CONTEXT)
+    model = network(tokenizer, null=30.0)
+    assert ask.ask(model, tokenizer, [question]).predictions["q"]
+    answers = ask.ask(model, tokenizer, [question], threshold=0.0)
+    assert answers.predictions == {"q": ""}
+    (record,) = records([question], answers)
+    assert record["answer"] == "" and (record["start"], record["end"]) == (0, 0) and record["score"] > 0.9
+    odds = record["null_odds"]
+    for stored, answered in ((odds + 1, True), (odds - 1, False)):
+        model.config.null_score_diff_threshold = stored
+        answers = ask.ask(model, tokenizer, [question])
+        assert bool(answers.predictions["q"]) == answered
+        (record,) = records([question], answers)  # of the answer, also where another entry has the higher score
+        assert record["answer"] == answers.predictions["q"] == CONTEXT[record["start"] : record["end"]]
+        assert (record["score"] < 0.1) == answered
+        assert not ask.ask(model, tokenizer, [question], threshold=0.0).predictions["q"]
+
+
+def test_a_network_in_training_is_asked_without_dropout(tokenizer):
+    questions, model = [Question("q", "who ?", CONTEXT)], network(tokenizer)
+    expected = ask.ask(model, tokenizer, questions)
+    assert ask.ask(model.train(), tokenizer, questions) == expected
+
+
+def test_lengths_in_a_config_that_leave_no_room_are_refused(tokenizer):
+    model = network(tokenizer)
+    model.config.question_answering["max_query_length"] = 21
+    with pytest.raises(ValueError, match=r"--max_query_length 21 .* leave no room for the context"):
+        ask.ask(model, tokenizer, [Question("q", "who ?", CONTEXT)])
+
+
+def test_settings_are_stored_and_read(tmp_path):
+    config = BertConfig(max_position_embeddings=64)
+    assert settings_of(BertConfig()) == DEFAULTS
+    small = settings_of(config)
+    assert (small["max_seq_length"], small["max_query_length"], small["doc_stride"]) == (64, 16, 22)
+    args = SquadArguments(output_dir="x", config_name="mini", tokenizer_name="y", max_seq_length=50, n_best_size=3)
+    config.null_score_diff_threshold = 3.0
+    store_settings(config, args, {"eval_null_score_diff_threshold": 1.5})
+    assert not hasattr(config, "null_score_diff_threshold") and stored_threshold(config) is None
+    args.version_2_with_negative = True
+    store_settings(config, args, {"eval_null_score_diff_threshold": 1.5})
+    config.save_pretrained(tmp_path)
+    config = BertConfig.from_pretrained(tmp_path)
+    assert config.null_score_diff_threshold == stored_threshold(config) == 1.5
+    assert settings_of(config) == DEFAULTS | {"max_seq_length": 50, "n_best_size": 3}
+
+
+@pytest.mark.parametrize("script", ["run_glue.py", "run_ner.py", "run_squad.py", "run_swag.py"])
+def test_no_script_of_fine_tuning_imports_a_command(script):
+    """What a script and a command share belongs to the tasks: run_squad.py stored its threshold through a command."""
+    assert "training.tools" not in (ROOT / script).read_text(encoding="utf-8")
+
+
+def test_only_one_file_reads_or_writes_the_threshold_of_a_config():
+    field = re.compile(r"config(, \"|\.)null_score_diff_threshold|FIELD = \"null_score_diff_threshold")
+    files = [*ROOT.glob("training/**/*.py"), *ROOT.glob("run_*.py")]
+    assert [path.name for path in files if field.search(path.read_text(encoding="utf-8"))] == ["threshold.py"]
+
+
+def test_no_answer_from_a_context_without_text(tokenizer):
+    question = Question("q", "who ?", "\u200b")
+    (record,) = records([question], ask.ask(network(tokenizer), tokenizer, [question]))
+    assert record == {"question": "who ?", "answer": "", "score": 0.0, "start": 0, "end": 0}
+
+
+def test_contexts_of_a_file(tmp_path):
+    path = tmp_path / "contexts.txt"
+    path.write_bytes("\ufeffone\nline\n\n\n  \ntwo  \n \t\nthree\n".encode())
+    assert read_contexts(path) == ["one\nline", "two  ", "three"]
+    path.write_bytes(b"one\r\n\r\ntwo\r\n")
+    assert read_contexts(path) == ["one", "two"]
+    path.write_text(" \n\n")
+    with pytest.raises(ValueError, match=r"contexts\.txt: expected contexts with blank lines"):
+        read_contexts(path)
+    path.write_bytes(b"caf\xe9")
+    with pytest.raises(ValueError, match=r"contexts\.txt:1: expected UTF-8 text, got byte 0xe9 at column 4"):
+        read_contexts(path)
+
+
+def test_the_command(tokenizer, tmp_path, capsys):
+    network(tokenizer).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    contexts = [CONTEXT.strip(), "a small garden"]
+    (tmp_path / "contexts.txt").write_text("\n\n".join(contexts))
+    argv = ["--model", str(tmp_path / "model"), "--question", "who ?", "what ?"]
+    ask.main([*argv, "--context_file", str(tmp_path / "contexts.txt")])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["question"] for line in lines] == ["who ?", "who ?", "what ?", "what ?"]
+    for line, context in zip(lines, contexts * 2):
+        assert context[line["start"] : line["end"]] == line["answer"] != ""
+    ask.main([*argv, "--context", contexts[1]])
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == lines[1::2]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--context_file", "none.txt"], "none.txt"),
+        (
+            ["--model", "NOT_TUNED", "--context", "x"],
+            r"not_tuned: has no weights for qa_outputs\.bias, .*not fine-tuned",
+        ),
+        (["--model", "nothing/here", "--context", "x"], r"--model nothing/here: cannot be opened \("),
+    ],
+)
+def test_mistakes_are_told(tokenizer, tmp_path, monkeypatch, capsys, more, message):
+    network(tokenizer).bert.save_pretrained(tmp_path / "not_tuned")
+    tokenizer.save_pretrained(tmp_path / "not_tuned")
+    more = [str(tmp_path / "not_tuned") if word == "NOT_TUNED" else word for word in more]
+    argv = ["ask", "--model", str(tmp_path / "not_tuned"), "--question", "who ?", *more]
+    monkeypatch.setattr("sys.argv", argv)
+    assert report_errors(ask.main) == 2
+    assert re.search(message, capsys.readouterr().err.splitlines()[-1])

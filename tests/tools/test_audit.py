@@ -1,0 +1,256 @@
+"""training/tools/audit.py: findings, drawings, the command; and the example drawn in docs/data_pipeline.md."""
+
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from transformers import BertTokenizer
+
+from tests.helpers.repository import ROOT
+from training.__main__ import main as command
+from training.pretraining.build_corpus import build_corpus
+from training.pretraining.instances import InstanceSettings, PretrainingInstances
+from training.pretraining.segments import LabelBalance
+from training.tools.audit import audit, draw_audit, draw_instance, main, step_positions
+
+WORDS = [f"word{number}" for number in range(50)]
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+SETTINGS = {
+    "objective": "mlm_nsp",
+    "max_seq_length": 32,
+    "short_seq_prob": 0.1,
+    "mlm_probability": 0.15,
+    "mask_replace_prob": 0.8,
+    "random_replace_prob": 0.1,
+    "whole_word_mask": False,
+    "max_predictions_per_seq": None,
+}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    vocab = [*SPECIALS, *WORDS, "##s", ".", "!"]
+    return BertTokenizer(vocab={word: number for number, word in enumerate(vocab)})
+
+
+def documents(count, seed=0, sentences=8):
+    rng = np.random.default_rng(seed)
+    return [
+        [" ".join(rng.choice(WORDS, rng.integers(4, 12))) + "." for _ in range(rng.integers(2, sentences))]
+        for _ in range(count)
+    ]
+
+
+def findings(path, tokenizer, texts, **settings):
+    corpus = build_corpus(texts, tokenizer, path, need_pairs=False)
+    instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=1, **(SETTINGS | settings)))
+    lines, picture = audit(instances, tokenizer)
+    return {line.name: line for line in lines}, picture
+
+
+@pytest.fixture
+def run_folder(tmp_path, tokenizer):
+    folder = tmp_path / "run"
+    build_corpus(documents(80), tokenizer, folder / "corpus" / "train")
+    tokenizer.save_pretrained(folder)
+    flags = SETTINGS | {"seed": 7, "per_device_train_batch_size": 3, "gradient_accumulation_steps": 2}
+    (folder / "run.json").write_text(json.dumps({"processes": 2, "total_steps": 20, "flags": flags}))
+    return folder
+
+
+# --- Findings ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("objective", ["mlm_nsp", "mlm", "ltr"])
+def test_clean_data_is_found_good(tmp_path, tokenizer, objective):
+    lines, picture = findings(tmp_path / "c", tokenizer, documents(200, sentences=30), objective=objective)
+    assert [line for line in lines.values() if not line.good] == []
+    assert ("label balance" in lines) == (objective == "mlm_nsp")
+    assert ("mask mix" in lines) == ("mix" in picture) == (objective != "ltr")
+    assert ("label" in picture) == (objective == "mlm_nsp")
+    draw_audit(picture, tmp_path / "a.png")
+
+
+def test_blemishes_are_found(tmp_path, tokenizer):
+    texts = documents(300)
+    texts += texts[:30]
+    texts.append(["word1 word2s word3s word4s word5s word6s."] * 2000)
+    lines, _ = findings(tmp_path / "c", tokenizer, texts, objective="mlm")
+    bad = {name for name, line in lines.items() if not line.good}
+    assert bad == {"repeated documents", "repeated sentences"}
+    assert lines["repeated documents"].text.startswith(f"{30 / 331:.2%}")
+    assert float(lines["pieces per word"].text.split()[0]) > 1.3
+    lines, _ = findings(tmp_path / "d", tokenizer, [["ab cd. ef."] * 5, ["word1 gh."]] * 2, max_seq_length=64)
+    bad = {name for name, line in lines.items() if not line.good}
+    assert {"unknown", "fill", "repeated documents"} <= bad
+
+
+def test_mask_settings_are_measured(tmp_path, tokenizer):
+    lines, picture = findings(
+        tmp_path / "c", tokenizer, documents(300), mlm_probability=0.3, mask_replace_prob=0.5, random_replace_prob=0.5
+    )
+    rate = float(lines["mask rate"].text.split("%")[0])
+    assert rate == pytest.approx(30, abs=1) and lines["mask rate"].good and lines["mask mix"].good
+    assert picture["mix"] == pytest.approx([0.5, 0.5, 0.0], abs=0.03)
+
+
+def test_a_wrong_mask_mix_and_wrong_labels_are_seen(tmp_path, tokenizer, monkeypatch):
+    real = PretrainingInstances.batch
+
+    def all_masked(self, start, stop):
+        batch = real(self, start, stop)
+        batch["input_ids"][batch["labels"] != -100] = self.rule.mask_token_id
+        return batch
+
+    monkeypatch.setattr(PretrainingInstances, "batch", all_masked)
+    lines, _ = findings(tmp_path / "c", tokenizer, documents(200))
+    assert not lines["mask mix"].good and lines["mask rate"].good
+    monkeypatch.setattr("training.pretraining.instances.label_balance", lambda *arguments: LabelBalance(0.9, 1.0))
+    lines, _ = findings(tmp_path / "c", tokenizer, documents(200))
+    assert not lines["label balance"].good
+
+
+# --- Drawings ---------------------------------------------------------------------------------------------
+
+
+def test_a_drawing_has_every_token_in_its_column(tokenizer, tmp_path):
+    corpus = build_corpus(documents(30), tokenizer, tmp_path / "c")
+    instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=1, **SETTINGS))
+    for row in range(20):
+        instance = {name: tensor[0] for name, tensor in instances.batch(row, row + 1).items()}
+        text = draw_instance(tokenizer, instance, width=60)
+        assert max(map(len, text.split("\n"))) <= 60
+        *blocks, last = text.split("\nnext_sentence_label")
+        drawn = {"input_ids": [], "token_type_ids": [], "labels": []}
+        for line in blocks[0].split("\n"):
+            if line:
+                name, *cells = line.split()
+                drawn[name] += cells
+        length = int(instance["attention_mask"].sum())
+        ids = tokenizer.convert_tokens_to_ids(drawn["input_ids"])
+        assert ids == instance["input_ids"][:length].tolist()
+        assert list(map(int, drawn["token_type_ids"])) == instance["token_type_ids"][:length].tolist()
+        labels = [-100 if cell == "." and label == -100 else label for cell, label in zip(drawn["labels"], ids)]
+        wanted = instance["labels"][:length].tolist()
+        assert [
+            label == -100 or tokenizer.convert_ids_to_tokens(label) == cell
+            for cell, label in zip(drawn["labels"], wanted)
+        ] == [True] * len(labels)
+        assert ("IsNext" in last) == (int(instance["next_sentence_label"]) == 0)
+
+
+def test_positions_of_a_step_are_those_of_the_loop():
+    from types import SimpleNamespace
+
+    from training.engine.batches import step_batches
+
+    arguments = SimpleNamespace(per_device_train_batch_size=3, gradient_accumulation_steps=2, dataloader_num_workers=0)
+    source = SimpleNamespace(batch=lambda start, stop: {"positions": list(range(start, stop))})
+    for rank in range(2):
+        run = SimpleNamespace(args=arguments, rank=rank, world_size=2, device=SimpleNamespace(type="cpu"))
+        windows = list(step_batches(source, run, 4, 6))
+        for step, window in zip((5, 6), windows):
+            expected = [p for micro_batch in window for p in micro_batch["positions"]]
+            assert [p for _, _, p in step_positions(step, rank, 2, 3, 2)] == expected
+    everyone = [p for _, _, p in step_positions(5, None, 2, 3, 2)]
+    assert everyone == list(range(48, 60))
+
+
+# --- The command ------------------------------------------------------------------------------------------
+
+
+def test_audit_command(run_folder, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [""])
+    assert command(["audit", str(run_folder)]) == 0
+    printed = capsys.readouterr().out
+    assert "ok    label balance" in printed and "length    28 -    32" in printed
+    assert (run_folder / "data_audit.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_show_command(run_folder, capsys, tokenizer):
+    main(["show", str(run_folder), "--step", "5", "--rank", "1"])
+    printed = capsys.readouterr().out
+    positions = [int(number) for number in re.findall(r"position (\d+)", printed)]
+    assert positions == [51, 52, 53, 57, 58, 59]
+    main(["show", str(run_folder), "--step", "5", "--limit", "2", "--seed", "8"])
+    other = capsys.readouterr().out
+    assert "(10 more; --limit shows them)" in other and other.split("\n")[1] != printed.split("\n")[1]
+
+
+def test_show_and_audit_follow_the_phases(run_folder, capsys):
+    facts = json.loads((run_folder / "run.json").read_text())
+    facts["flags"] |= {"phases": "16:0.6:3x2,32:0.4:1x3", "max_seq_length": 32}
+    (run_folder / "run.json").write_text(json.dumps(facts))
+    for step, length, expected in ((12, 16, range(132, 144)), (13, 32, range(6)), (20, 32, range(42, 48))):
+        main(["show", str(run_folder), "--step", str(step)])
+        printed = capsys.readouterr().out
+        assert sorted(int(n) for n in re.findall(r"position (\d+)", printed)) == list(expected)
+        assert set(re.findall(r"of length (\d+)", printed)) == {str(length)}
+    main(["audit", str(run_folder)])
+    printed = capsys.readouterr().out
+    for length in (16, 32):
+        assert f"instances of {length} tokens" in printed and (run_folder / f"data_audit_{length}.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["audit", "nowhere"], "nowhere: no run.json; give an --output_dir"),
+        (["show", "RUN", "--step", "0"], "--step is 0; the run has optimiser steps 1 to 20"),
+        (["show", "RUN", "--step", "21"], "--step is 21; the run has optimiser steps 1 to 20"),
+        (["show", "RUN", "--step", "1", "--rank", "2"], "--rank is 2; the run has 2 processes"),
+        (["audit", "OTHER"], "expected a pre-training run, but its flags lack objective"),
+    ],
+)
+def test_mistakes_of_the_command(run_folder, tmp_path, capsys, arguments, message):
+    (tmp_path / "run.json").write_text("{}")
+    names = {"RUN": str(run_folder), "OTHER": str(tmp_path)}
+    with pytest.raises(SystemExit) as stop:
+        main([names.get(argument, argument) for argument in arguments])
+    assert stop.value.code == 2 and message in capsys.readouterr().err
+
+
+# --- docs/data_pipeline.md --------------------------------------------------------------------------------
+
+
+def documented(name):
+    """The fenced block of the page below the comment that names it."""
+    page = (ROOT / "docs" / "data_pipeline.md").read_text(encoding="utf-8")
+    return re.search(rf"<!-- {name} -->\n```text\n(.*?)\n```", page, re.DOTALL).group(1)
+
+
+def example(text, folder):
+    """The page's example, made from its text."""
+    words = sorted(set(re.findall(r"[a-z]+", text.lower())))
+    pieces = {piece for word in words for piece in ([word] if len(word) < 7 else [word[:4], "##" + word[4:]])}
+    vocab = [*SPECIALS, ".", ",", *sorted(pieces)]
+    tokenizer = BertTokenizer(vocab={piece: number for number, piece in enumerate(vocab)})
+    corpus = build_corpus([part.split("\n") for part in text.split("\n\n")], tokenizer, folder)
+    instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=42, max_seq_length=32))
+    batch = instances.batch(0, 4)
+    rows = [{name: tensor[row] for name, tensor in batch.items()} for row in range(4)]
+    chosen = [next(row for row in rows if row["next_sentence_label"] == label) for label in (0, 1)]
+    return "\n\n".join(draw_instance(tokenizer, row, 100) for row in chosen)
+
+
+def test_the_documented_example_is_what_the_code_makes(tmp_path):
+    assert example(documented("corpus"), tmp_path / "c") == documented("instances")
+
+
+# --- benchmarks/pretraining_data.py ---
+
+
+@pytest.mark.slow
+def test_the_benchmark_runs(tmp_path, tokenizer):
+    text = "\n\n".join("\n".join(document) for document in documents(2000))
+    (tmp_path / "a.txt").write_text(text)
+    (tmp_path / "vocab.txt").write_text("\n".join(tokenizer.get_vocab()) + "\n")
+    command = [sys.executable, "benchmarks/pretraining_data.py", "--train_file", str(tmp_path / "a.txt")]
+    command += ["--vocab", str(tmp_path / "vocab.txt"), "--output", str(tmp_path / "r.json"), "--repeat", "2", "--part"]
+    subprocess.run([*command, "builder", "plan", "batches", "memory"], cwd=ROOT, check=True)
+    results = json.loads((tmp_path / "r.json").read_text())
+    assert results["memory"]["text"]["documents"] == 2 * results["builder"]["text"]["documents"] == 4000
+    assert all(rate > 0 for rate in results["batches"]["million_tokens_per_s_and_core"].values())

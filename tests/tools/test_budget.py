@@ -1,0 +1,121 @@
+"""training/tools/budget.py: what it runs, and what it makes of the measured steps."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from transformers import BertConfig
+
+import run_pretraining
+from training.engine.phases import phases_of
+from training.tools import budget
+
+FLAGS = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1}
+FACTS = {
+    "device": "cpu",
+    "processes": 2,
+    "mixed_precision": "no",
+    "parameters": 110_000_000,
+    "flags": {"config_name": "base"},
+}
+
+
+def records(**seconds):
+    """Three timed steps of each length behind one that is thrown away."""
+    return [
+        {"max_seq_length": int(length[1:]), "seconds_per_step": s, "tokens_per_second": 100.0, "mfu": 0.25}
+        for length, each in seconds.items()
+        for s in (99.0, each, each, 10 * each)
+    ]
+
+
+def test_steps_that_fit():
+    """9 of 10 steps take 1 s, one takes 2 s: 1.1 s on average, and 3 % of the time is set aside."""
+    phases = phases_of(FLAGS | {"phases": "128:0.9:32,512:0.1:8x4"})
+    text = budget.plan(6, phases, records(_128=1.0, _512=2.0), {"peak_memory_gb": 3.21}, FACTS)
+    total = int(6 * 3600 * 0.97 / 1.1)
+    assert f"In 6 hours: {total:,} steps ({round(0.9 * total):,} steps of 64 x 128" in text
+    assert f"= {64 * total:,} sequences" in text
+    assert "peak memory 3.2 GB" in text and "25.0%" in text
+    assert f"--config_name base --max_steps {total} --phases 128:0.9:32x1,512:0.1:8x4" in text
+
+
+def test_too_little_time():
+    phases = phases_of(FLAGS | {"phases": "128:0.9,512:0.1"})
+    with pytest.raises(ValueError, match=r"0\.001 hours suffice for 3 steps, too few for these phases"):
+        budget.plan(0.001, phases, records(_128=1.0, _512=1.0), {"peak_memory_gb": 1}, FACTS)
+
+
+@pytest.fixture
+def shape(tmp_path) -> str:
+    config = BertConfig(
+        vocab_size=500, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
+    )
+    config.save_pretrained(tmp_path / "shape")
+    return str(tmp_path / "shape")
+
+
+def test_real_steps_of_each_phase(shape, capsys, monkeypatch):
+    """The script itself, here in this process."""
+    started = []
+
+    monkeypatch.setattr(run_pretraining, "draw_curves", lambda folder: None)  # a third of the time
+
+    def start(flags, launcher):
+        assert launcher == ["python", "-u"]
+        started.extend(flags)
+        run_pretraining.main(flags)
+
+    flags = ["--config_name", shape, "--hours", "1", "--vocab_size", "500", "--phases", "32:0.5:4x2,64:0.5:2"]
+    budget.main([*flags, "--launcher", "python -u", "--", "--seed", "3"], start)
+    text = capsys.readouterr().out
+    assert started[:2] == ["--seed", "3"]
+    rows = re.findall(r"^ +(32|64) +(\d+ x \d+) +([\d.]+) +([\d,]+) +([\d.]+)%$", text, re.MULTILINE)
+    assert [row[:2] for row in rows] == [("32", "8 x 32"), ("64", "2 x 64")]
+    steps = int(re.search(r"In 1 hours: ([\d,]+) steps", text).group(1).replace(",", ""))
+    seconds = [float(row[2]) for row in rows]
+    assert steps == pytest.approx(3600 * 0.97 / (sum(seconds) / 2), rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--hours", "0"], "--hours is 0.0; expected above 0"),
+        (["--hours", "1", "--vocab_size", "5"], "--vocab_size is 5; expected at least 16"),
+        (["--hours", "1", "--phases", "128"], "is not a phase"),
+    ],
+)
+def test_mistakes(flags, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        budget.main(flags)
+    assert stop.value.code == 2 and message in capsys.readouterr().err
+
+
+def test_what_the_script_refuses_is_told():
+    refusing = [sys.executable, "-c", "import sys; print('warning', file=sys.stderr); sys.exit('error: unknown flag')"]
+    with pytest.raises(ValueError, match=r"ended with status 1: error: unknown flag"):
+        budget.start(["--nonsense"], refusing)
+
+
+@pytest.mark.slow
+def test_the_command(shape):
+    command = [
+        sys.executable,
+        "-m",
+        "training",
+        "plan",
+        "--config_name",
+        shape,
+        "--hours",
+        "0.5",
+        "--vocab_size",
+        "500",
+    ]
+    done = subprocess.run(
+        [*command, "--phases", "32:1:4"], cwd=Path(budget.SCRIPT).parent, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "In 0.5 hours:" in done.stdout and json.dumps(shape)[1:-1] in done.stdout

@@ -1,0 +1,221 @@
+"""Several runs side by side."""
+
+import json
+import statistics
+
+import pytest
+
+from training.engine.curves import canvas
+from training.tools import report
+from training.tools.report import main, read_runs, tables
+
+
+@pytest.fixture
+def finished(tmp_path):
+    def make(name, script, results, data=None, facts=None, **flags):
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        facts = {"script": script, "flags": flags, "data": data} | (facts or {})
+        facts |= {"commit": "0123456789ab", "device": "cpu"}
+        (folder / "run.json").write_text(json.dumps(facts))
+        (folder / "all_results.json").write_text(json.dumps(results | {"train_steps": 1000, "train_runtime": 61.4}))
+        return str(folder)
+
+    return make
+
+
+def rows(text: str) -> list[list[str]]:
+    lines = [line for line in text.splitlines() if line.startswith("|") and not line.startswith("|---")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+
+def test_runs_of_a_task_share_a_row_and_seeds_a_cell(finished, tmp_path, capsys):
+    scores = [0.61, 0.64, 0.70]
+    seeds = [
+        finished(
+            *(f"cola-{seed}", "run_glue.py", {"eval_matthews_correlation": s}),
+            **{"task_name": "cola", "model_name_or_path": "x/m", "seed": seed},
+        )
+        for seed, s in enumerate(scores)
+    ]
+    folders = [
+        *seeds,
+        finished("cola-0r", "run_glue.py", {"eval_matthews_correlation": 0.0}, task_name="cola", config_name="mini"),
+        finished("qa", "run_squad.py", {"eval_exact_match": 30.25, "eval_f1": 41.5}, model_name_or_path="x/m"),
+        finished(
+            *("control", "run_squad.py", {"eval_exact_match": 30.0, "eval_f1": 41.0}),
+            **{"model_name_or_path": "x/m", "model_impl": "transformers"},
+        ),
+        finished("pair", "run_glue.py", {"eval_accuracy": 0.5}, data={"task": "embedded_pair"}, config_name="mini"),
+    ]
+    main([*folders, "--output_dir", str(tmp_path / "out")])
+    table = rows((tmp_path / "out" / "report.md").read_text())
+    assert table[0][2:] == ["random weights", "from m", "from m, transformers' network"]
+    mean, deviation = 100 * statistics.mean(scores), 100 * statistics.stdev(scores)
+    assert table[1] == ["CoLA", "Matthews correlation", "0.0", f"{mean:.1f} ± {deviation:.1f} (3)", ""]
+    assert table[2] == ["question answering", "exact match", "", "30.2", "30.0"]
+    assert table[3] == ["question answering", "F1", "", "41.5", "41.0"]
+    assert table[4] == ["pair task", "accuracy", "50.0", "", ""]
+    assert [row[1:3] for row in table if row[0] == folders[0]] == [["1,000", "61"]]
+    assert (tmp_path / "out" / "report.png").stat().st_size > 10_000
+    assert table[0][2] in capsys.readouterr().out
+
+
+def test_the_folder_of_a_series_stands_for_its_runs(finished, tmp_path, capsys):
+    for seed, score in ((42, 0.5), (43, 0.7)):
+        flags = {"task_name": "rte", "model_name_or_path": "m", "seed": seed}
+        finished(f"five/seed-{seed}", "run_glue.py", {"eval_accuracy": score}, **flags)
+    (tmp_path / "five" / "summary.json").write_text('{"runs": [{"folder": "seed-42"}, {"folder": "seed-43"}]}')
+    main([str(tmp_path / "five"), "--output_dir", str(tmp_path / "out")])
+    table = rows((tmp_path / "out" / "report.md").read_text())
+    assert table[1] == ["RTE", "accuracy", "60.0 ± 14.1 (2)"]
+    assert table[3:] == [[str(tmp_path / "five"), "1,000", "61 ± 0 (2)", "0123456789ab", "cpu"]]
+    (tmp_path / "five" / "seed-43" / "all_results.json").unlink()
+    with pytest.raises(ValueError, match=r"seed-43/all_results\.json: expected the records of a finished run"):
+        read_runs(tmp_path / "five")
+
+
+def test_pre_training_stands_beside_it(finished, tmp_path):
+    results = {"eval_mlm_loss": 5.3, "eval_mlm_accuracy": 0.21, "eval_nsp_accuracy": 0.77}
+    folder = finished("pre", "run_pretraining.py", results)
+    events = [{"event": "corpus", "unigram_entropy": 7.0}, {"event": "eval", "step": 1000, "eval_mlm_loss": 5.3}]
+    (tmp_path / "pre" / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    main([folder, "--output_dir", str(tmp_path / "out")])
+    table = rows((tmp_path / "out" / "report.md").read_text())
+    assert table[1] == ["pre", "5.300", "21.0", "77.0", "1,000", "61"]
+    assert (tmp_path / "out" / "report.png").exists()
+
+
+def test_the_picture_has_labels_in_words(finished, tmp_path, monkeypatch):
+    pre = finished("pre", "run_pretraining.py", {"eval_mlm_loss": 5.3, "eval_mlm_accuracy": 0.21})
+    (tmp_path / "pre" / "metrics.jsonl").write_text('{"event": "eval", "step": 1000, "eval_mlm_loss": 5.3}\n')
+    tuned = [
+        finished("pair", "run_glue.py", {"eval_accuracy": 0.6}, {"task": "builtin_pair"}, model_name_or_path="x/pre"),
+        finished("none", "run_glue.py", {"eval_accuracy": 0.5}, {"task": "builtin_pair"}, config_name="mini"),
+    ]
+    made = []
+    monkeypatch.setattr(report, "canvas", lambda *args: made.append(canvas(*args)) or made[0])
+    report.draw([run for folder in (pre, *tuned) for run in read_runs(folder)], tmp_path / "report.png")
+    bars = made[0][1][1]
+    assert [text.get_text() for text in bars.texts] == ["50.0  random weights", "60.0  after this pre-training"]
+    assert [label.get_text() for label in bars.get_yticklabels()] == ["pair task\naccuracy"]
+
+
+def test_a_run_that_is_not_finished_is_named(finished, tmp_path):
+    folder = finished("half", "run_glue.py", {}, config_name="mini")
+    (tmp_path / "half" / "all_results.json").unlink()
+    with pytest.raises(ValueError, match=r"half/all_results\.json: expected the records of a finished run"):
+        read_runs(folder)
+
+
+def cola(finished, name, score=0.5, facts=None, data=None, **flags) -> str:
+    flags = {"task_name": "cola", "model_name_or_path": "x/m", "seed": 42} | flags
+    return finished(name, "run_glue.py", {"eval_matthews_correlation": score}, data, facts, **flags)
+
+
+def table_of(*folders: str) -> list[list[str]]:
+    return rows(tables([run for folder in folders for run in read_runs(folder)]).split("\n\n")[0])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "words"),
+    [
+        ({"learning_rate": 3e-5}, {"learning_rate": 1e-3}, ("learning rate 3e-5", "learning rate 0.001")),
+        ({"num_train_epochs": 3.0}, {"num_train_epochs": 1.0}, ("3 epochs", "1 epoch")),
+        ({"max_steps": 2000}, {}, ("2,000 steps", "3 epochs")),
+        ({"group_by_length": True}, {"group_by_length": False}, ("group by length", "no group by length")),
+        ({"max_train_samples": 10000}, {}, ("max train samples 10000", "no max train samples")),
+        ({"facts": {"processes": 2}}, {"facts": {"processes": 1}}, ("2 processes", "1 process")),
+        (
+            {"data": {"splits": {"train": {"sha256": "a" * 64}, "validation": {"sha256": "c" * 64}}}},
+            {"data": {"splits": {"train": {"sha256": "b" * 64}, "validation": {"sha256": "c" * 64}}}},
+            ("training data aaaaaaaa", "training data bbbbbbbb"),
+        ),
+    ],
+    ids=lambda value: next(iter(value), "default") if isinstance(value, dict) else "",
+)
+def test_runs_that_differ_in_more_than_the_seed_have_rows_of_their_own(finished, one, other, words):
+    folders = [cola(finished, "a", 0.5, **one), cola(finished, "b", 0.7, **{"seed": 43} | other)]
+    table = table_of(*folders)
+    assert [row[0] for row in table[1:]] == [f"CoLA, {said}" for said in words]
+    assert [row[2] for row in table[1:]] == ["50.0", "70.0"]
+
+
+def test_what_does_not_shape_a_run_tells_no_runs_apart(finished):
+    data = {"splits": {"train": {"sha256": "a" * 64}, "validation": {"sha256": "c" * 64}}}
+    folders = [
+        cola(finished, f"{seed}", 0.1 * seed, data=data, **flags | {"seed": seed})
+        for seed, flags in enumerate([
+            {"data_dir": "here", "logging_steps": 1, "output_dir": "p", "eval_steps": 10},
+            {"data_dir": "there", "logging_steps": 50, "output_dir": "q", "eval_steps": 100},
+            {"num_train_epochs": 3.0, "do_predict": True, "seeds": 5},  # the default, said or not
+        ])
+    ]  # fmt: skip
+    assert [row[:3] for row in table_of(*folders)[1:]] == [["CoLA", "Matthews correlation", "10.0 ± 10.0 (3)"]]
+
+
+def test_starts_of_one_name_are_told_apart(finished):
+    weights = [{"initial_weights": {"model.safetensors": letter * 64}} for letter in "ab"]
+    folders = [
+        cola(finished, "a", 0.1, weights[0], model_name_or_path="x/m"),
+        cola(finished, "b", 0.2, weights[1], model_name_or_path="x/m"),
+        cola(finished, "c", 0.3, weights[0], model_name_or_path="y/m", seed=43),  # a copy of the first
+        cola(finished, "d", 0.4, model_name_or_path=None, config_name="mini"),
+        cola(finished, "e", 0.5, model_name_or_path=None, config_name="tiny"),
+    ]
+    table = table_of(*folders)
+    assert table[0][2:] == [
+        *("random weights, size mini", "random weights, size tiny"),
+        *("from m, weights aaaaaaaa", "from m, weights bbbbbbbb"),
+    ]
+    assert table[1][2:] == ["40.0", "50.0", "20.0 ± 14.1 (2)", "20.0"]
+    by_path = table_of(cola(finished, "f", 0.6), cola(finished, "g", 0.7, model_name_or_path="y/m"))
+    assert by_path[0][2:] == ["from m, folder x/m", "from m, folder y/m"]
+
+
+def test_the_rates_of_the_papers_search_are_rows(finished, tmp_path):
+    names = []
+    for rate in (5e-5, 2e-5):
+        for seed in (42, 43):
+            names.append(f"rate-{rate:g}-seed-{seed}")
+            cola(finished, f"search/{names[-1]}", 1e4 * rate + 0.01 * seed, seed=seed, learning_rate=rate)
+    (tmp_path / "search" / "summary.json").write_text(json.dumps({"runs": [{"folder": name} for name in names]}))
+    table = table_of(str(tmp_path / "search"))
+    assert [row[0] for row in table[1:]] == ["CoLA, learning rate 5e-5", "CoLA, learning rate 2e-5"]
+    assert [row[2] for row in table[1:]] == ["92.5 ± 0.7 (2)", "62.5 ± 0.7 (2)"]
+
+
+def test_one_run_twice_is_refused(finished):
+    folder, again = cola(finished, "a"), cola(finished, "b", 0.6)
+    for folders in ((folder, folder), (folder, again)):
+        with pytest.raises(
+            ValueError, match=r"runs with the same settings and the same seed \(42\); expected each run"
+        ):
+            table_of(*folders)
+
+
+def test_an_undefined_score_is_called_so_and_not_averaged(finished, tmp_path):
+    folders = [cola(finished, f"{seed}", score, seed=seed) for seed, score in enumerate([0.2, None, 0.4])]
+    assert table_of(*folders)[1][2] == "30.0 ± 14.1 (2), 1 undefined"
+    assert table_of(*folders[:2])[1][2] == "20.0 (1), 1 undefined"
+    assert table_of(folders[1])[1][2] == "undefined"
+    main([folders[1], "--output_dir", str(tmp_path / "out")])
+    assert (tmp_path / "out" / "report.png").exists()
+
+
+def test_every_script_has_its_rows_and_others_are_named(finished, tmp_path):
+    names = {"eval_precision": 0.5, "eval_recall": 0.25, "eval_f1": 0.375, "eval_accuracy": 0.9, "eval_LOC_f1": 0.1}
+    folders = [
+        finished("ner", "run_ner.py", names, {"labels": ["O"], "splits": {}}, model_name_or_path="m"),
+        finished("swag", "run_swag.py", {"eval_accuracy": 0.75}, {"splits": {}}, model_name_or_path="m"),
+        finished("mlm", "run_pretraining.py", {"eval_mlm_loss": 5.3, "eval_mlm_accuracy": 0.21}, []),
+    ]
+    assert table_of(*folders)[1:] == [
+        ["named entities", "F1", "37.5"],
+        ["named entities", "precision", "50.0"],
+        ["named entities", "recall", "25.0"],
+        ["multiple choice", "accuracy", "75.0"],
+    ]
+    finished("other", "run_other.py", {})
+    with pytest.raises(ValueError, match=r"run\.json: expected a run of run_pretraining.py, .*; got one of run_o"):
+        read_runs(tmp_path / "other")
