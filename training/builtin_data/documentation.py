@@ -285,8 +285,8 @@ def tagging_examples(split: str, include_packages: bool = True) -> list[list[tup
 
     A sentence is a paragraph of a docstring, cut after SENTENCE_WORDS words, in which the author marked at least one
     word as code and not more than half of them. The marks are removed, and all text is cut into words by one rule. A
-    word that an author left unmarked is O, even if it is code elsewhere. Where a mark is left over, the author forgot its
-    other half, and the paragraph is not used.
+    word that an author left unmarked is O, even if it is code elsewhere. Where a mark is left over, the author forgot
+    its other half, and the paragraph is not used.
     """
     examples: dict[str, list[tuple[str, str]]] = {}
     for document in side(split, include_packages):
