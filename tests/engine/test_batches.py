@@ -95,12 +95,12 @@ def test_a_resumed_run_reads_no_earlier_data(fake_run):
 
 def test_steps_cover_every_example(fake_run):
     args = fake_run(num_train_epochs=3.0).args
-    assert steps_for(args, 10, 4) == 8  # 30 examples make 8 batches of 4; the last one is filled up.
-    assert steps_for(args, 8, 4) == 6
-    assert steps_for(args, 1, 64) == 1
+    assert steps_for(args, 4 / 10) == 8  # 30 examples make 8 batches of 4; the last one is filled up.
+    assert steps_for(args, 4 / 8) == 6
+    assert steps_for(args, 64 / 1) == 1
     args.max_steps = 5
-    assert steps_for(args, 10, 4) == 5
-    assert np.ceil(0.1 * 1000 / 10) == steps_for(fake_run(num_train_epochs=0.1).args, 1000, 10)
+    assert steps_for(args, 4 / 10) == 5
+    assert np.ceil(0.1 * 1000 / 10) == steps_for(fake_run(num_train_epochs=0.1).args, 10 / 1000)
 
 
 def test_another_order_of_rows_that_were_already_read():

@@ -10,12 +10,12 @@ from torch.optim.lr_scheduler import LambdaLR
 
 import modeling_bert_repro
 from training.engine.batches import Features, step_batches
+from training.engine.checkpoint import UNKNOWN
 from training.engine.control import control_of, with_exact_losses
 from training.engine.divergence import explain_divergence
 from training.engine.loop import training_steps, window_counts
 from training.engine.models import prepare_for_training
 from training.engine.phases import Phase
-from training.engine.predict import predict
 
 CUTS = [(16, 1), (4, 4), (8, 2), (1, 16)]
 
@@ -49,7 +49,7 @@ def constant_schedule(optimizer):
 def train(run, model, source, steps, start=0):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     batches = step_batches(source, run, start, steps)
-    settings = {"max_grad_norm": run.args.max_grad_norm}
+    settings = {"origin": UNKNOWN, "max_grad_norm": run.args.max_grad_norm}
     return list(training_steps(run, model, optimizer, constant_schedule(optimizer), batches, steps, start, **settings))
 
 
@@ -158,7 +158,8 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(fake_run, small_confi
         optimizer = torch.optim.SGD([model.bert.pooler.dense.weight], lr=0.1)
         model.cls.predictions.decoder.weight = torch.nn.Parameter(torch.randn(99, 32))  # untied: step 1 stays finite
         batches = step_batches(Source(), run, 0, 3)
-        for step in training_steps(run, model, optimizer, constant_schedule(optimizer), batches, 3, max_grad_norm=1.0):
+        schedule = constant_schedule(optimizer)
+        for step in training_steps(run, model, optimizer, schedule, batches, 3, origin=UNKNOWN, max_grad_norm=1.0):
             seen[step.index] = model.bert.pooler.dense.weight.detach().clone()
     assert list(seen) == [1] and torch.equal(seen[1], model.bert.pooler.dense.weight)
     message = str(stop.value)
@@ -176,12 +177,9 @@ def test_a_gradient_that_is_not_finite_stops_before_the_update(fake_run, small_c
     explain = partial(explain_divergence, phases=phases, folder=run.output_dir)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     batches = step_batches(PretrainingSource(), run, 1, 2, 4, 2)
+    schedule, settings = constant_schedule(optimizer), {"origin": UNKNOWN, "max_grad_norm": 1.0}
     with pytest.raises(FloatingPointError, match=r"the gradient norm (inf|nan)") as stop:
-        next(
-            training_steps(
-                run, model, optimizer, constant_schedule(optimizer), batches, 4, 3, explain=explain, max_grad_norm=1.0
-            )
-        )
+        next(training_steps(run, model, optimizer, schedule, batches, 4, 3, explain, **settings))
     assert torch.equal(before, model.bert.pooler.dense.weight)
     assert "positions 8 to 15 of the data of length 24 (each of them by itself has a finite loss)" in str(stop.value)
     assert f"python -m training show {run.output_dir} --step 4 prints them" in str(stop.value)
@@ -252,26 +250,3 @@ def test_counts_cover_all_micro_batches_of_a_step(fake_run):
     counts = window_counts(window, run.accelerator)
     items = 1 + 2 + 3 + 4 + 5 + 6
     assert counts == {"num_items_in_batch": items, "num_sequences_in_batch": 6, "sequences": 6, "tokens": 6 * 24}
-
-
-@pytest.mark.parametrize("batch_size", [1, 5, 64])
-def test_predictions_come_in_order_and_do_not_depend_on_the_batch(fake_run, small_config, batch_size):
-    small_config.num_labels = 3
-    source = features(13, int, ["labels"])
-    model = new_model(small_config, modeling_bert_repro.BertForSequenceClassification)
-    found = predict(fake_run(), model, source, batch_size)
-    model.eval()
-    for i in range(13):
-        with torch.no_grad():
-            alone = model(input_ids=torch.tensor([source.columns["input_ids"][i]])).logits[0]
-        np.testing.assert_allclose(found["logits"][i], alone.numpy(), atol=1e-5)
-    expected = torch.nn.functional.cross_entropy(torch.tensor(found["logits"]), torch.tensor(source.columns["labels"]))
-    assert found["loss"] == pytest.approx(float(expected), rel=1e-5)
-
-
-def test_token_outputs_are_cut_to_their_rows(fake_run, small_config):
-    source = features(7, int, [])
-    model = new_model(small_config, modeling_bert_repro.BertForQuestionAnswering)
-    found = predict(fake_run(), model, source, 4, per_token=True)
-    assert [len(row) for row in found["start_logits"]] == source.lengths.tolist()
-    assert "loss" not in found

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from training.engine.run import check_output_dir, commit, report_errors, versions
+from training.engine.run import check_output_dir, report_errors
+from training.engine.versions import commit, versions
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(fake_run):
