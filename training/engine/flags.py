@@ -20,7 +20,7 @@ NATURES = {
     # The report averages runs only if all flags agree that are neither "free" nor of one of the following natures.
     "start": "says from which weights and which tokenizer a run started; the report has a column for each such start",
     "data": "says where the data is; whether two runs have the same data is decided by its hash",
-    "later": "concerns a finished run, or data on which the run is neither trained nor scored",
+    "later": "about test data or uploads; does not change the scores that the report compares",
     "series": "differs between the runs of a series, or describes the series",
     "choice": "has an effect only if the best of several evaluations is chosen",
 }

@@ -5,8 +5,9 @@
                            my dog is hairy     10 %
 
 `mask_instance` is the readable form of the rule, for one sequence; `mask_batch` applies the same rule to whole arrays.
-Both take their random numbers from a hash of (seed, epoch, instance, purpose, position) instead of a generator with a
-state. Therefore they agree exactly, and the masks of an instance depend only on its place in the data.
+Training uses `mask_batch`; `mask_instance` is for reading and for its test. Both take their random numbers from a hash
+of (seed, epoch, instance, purpose, position) instead of a generator with a state. Therefore they agree exactly, and the
+masks of an instance depend only on its place in the data.
 
 Shapes: B batch, L length, V vocabulary, R replacements.
 """
@@ -60,7 +61,7 @@ class MaskingRule:
             raise ValueError(f"max_predictions_per_seq is {self.max_predictions_per_seq}; expected at least 1")
 
     def count(self, maskable: np.ndarray | int) -> np.ndarray:
-        """The number of tokens to choose from `maskable` many.
+        """How many of `maskable` tokens are predicted.
 
         It is the share mlm_probability, at least 1 if there are any, at most max_predictions_per_seq.
         """
@@ -189,6 +190,9 @@ def _choose_words(
 
     Words are tried in the order of the scores of their first pieces; a word that would exceed the count is skipped.
     """
+    # Example: [CLS] un ##like ##ly cat [SEP], count 1. starts are columns 1 and 4, word is 6 0 0 0 1 6, and sizes is
+    # 3 1 0 0 0 0. If `un` has the lowest score, its word is tried first and skipped, because it has 3 pieces; `cat` is
+    # chosen. If no word fits, the first pieces of the word with the lowest score are chosen.
     batch, length = input_ids.shape
     after_maskable = np.zeros_like(maskable)
     after_maskable[:, 1:] = maskable[:, :-1]

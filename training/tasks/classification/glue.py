@@ -211,7 +211,7 @@ class Data:
 
     @property
     def to_predict(self) -> list[str]:
-        """The test splits; for a task without training data and without a test split, the splits that it evaluates."""
+        """The test splits. A task without training data (AX) and without a test split predicts what it evaluates."""
         tests = [split for split in self.splits if split.startswith("test")]
         only_evaluates = self.task.files and "train" not in self.task.files
         return tests or ([*self.splits] if only_evaluates else [])

@@ -92,6 +92,7 @@ def find_answers(
     windows: Windows,
     start_logits: Sequence[np.ndarray],
     end_logits: Sequence[np.ndarray],
+    *,
     n_best_size: int = 20,
     max_answer_length: int = 30,
     version_2_with_negative: bool = False,
@@ -231,7 +232,7 @@ def _descending(scores: np.ndarray, wanted: int) -> Iterator[int]:
     done = np.inf
     left = int(np.isfinite(scores).sum())
     while left > 0:
-        # The caller drops spans with a text that it has seen, so four times as many are taken, then sixteen times, ...
+        # Texts repeat, so take 4 times as many, then 16 times, ...
         wanted = min(4 * wanted, left)
         below = np.where(scores < done, scores, -np.inf)
         bound = np.partition(below, -wanted)[-wanted]
