@@ -36,10 +36,10 @@ def columns(rows: list[list[int]]) -> dict:
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, 64])
-def test_predictions_come_in_order_and_do_not_depend_on_the_batch(fake_run, rows, batch_size):
+def test_predictions_come_in_order_and_do_not_depend_on_the_batch(make_run, rows, batch_size):
     labels = [number % 3 for number in range(len(rows))]
     model = network("BertForSequenceClassification", modeling_bert_repro, num_labels=3)
-    found = predict.predict(fake_run(), model, Features(columns(rows) | {"labels": labels}, 0), batch_size)
+    found = predict.predict(make_run(), model, Features(columns(rows) | {"labels": labels}, 0), batch_size)
     model.eval()
     for row, logits in zip(rows, found["logits"], strict=True):
         with torch.no_grad():
@@ -49,17 +49,17 @@ def test_predictions_come_in_order_and_do_not_depend_on_the_batch(fake_run, rows
     assert found["loss"] == pytest.approx(float(expected), rel=1e-5)
 
 
-def test_token_outputs_are_cut_to_their_rows(fake_run, rows):
+def test_token_outputs_are_cut_to_their_rows(make_run, rows):
     model = network("BertForQuestionAnswering", modeling_bert_repro)
-    found = predict.predict(fake_run(), model, Features(columns(rows), 0), 4, per_token=True)
+    found = predict.predict(make_run(), model, Features(columns(rows), 0), 4, per_token=True)
     assert [len(row) for row in found["start_logits"]] == [len(row) for row in rows]
     assert "loss" not in found
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 64])
-def test_questions_are_asked_with_the_logits_of_the_evaluation(fake_run, rows, batch_size):
+def test_questions_are_asked_with_the_logits_of_the_evaluation(make_run, rows, batch_size):
     model = network("BertForQuestionAnswering")
-    expected = predict.predict(fake_run(), model, Features(columns(rows), 0), batch_size, per_token=True)
+    expected = predict.predict(make_run(), model, Features(columns(rows), 0), batch_size, per_token=True)
     model.train()  # `window_logits` must switch dropout off.
     windows = SimpleNamespace(columns=lambda: columns(rows))
     found = ask.window_logits(model, windows, pad_token_id=0, batch_size=batch_size)
