@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from training.engine.run import read_results
+from training.engine.finished import read_results
 from training.files.atomic import write_json
 from training.paper.data import VOCABULARY
 from training.paper.published import CHECKPOINTS, CHOICES, LADDER, MIXES
