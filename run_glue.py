@@ -90,18 +90,20 @@ def run_one(
     return tuned.results
 
 
-def build_network(run: Run[GlueArguments], config: BertConfig, before: BertConfig, training: bool) -> PreTrainedModel:
+def build_network(
+    run: Run[GlueArguments], config: BertConfig, checkpoint_config: BertConfig, training: bool
+) -> PreTrainedModel:
     """A network that reads the label from [CLS], or from the last token, there with or without a BiLSTM before it."""
     args, new = run.args, ("classifier.", "bert.pooler.", "lstm.")
     if args.bilstm_on_top:
         module = transformers if args.model_impl == "transformers" else modeling_bert_repro
         vars(config).pop("auto_map", None)  # that of the checkpoint; a saved model writes its own
         more = {"encoder_class": module.BertModel}
-        return build_model(run, BertBiLSTMForTokenClassification, config, before, new, training, **more)
+        return build_model(run, BertBiLSTMForTokenClassification, config, checkpoint_config, new, training, **more)
     cls: type[PreTrainedModel] = modeling_bert_repro.BertForSequenceClassification
     if args.label_token == "last":
         cls = modeling_bert_repro.BertForTokenClassification
-    return build_model(run, cls, config, before, new, training)
+    return build_model(run, cls, config, checkpoint_config, new, training)
 
 
 def logits_of(run: Run[GlueArguments], model: torch.nn.Module, rows: Features) -> dict:

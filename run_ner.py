@@ -105,7 +105,7 @@ def run_one(
 
 def tagger(run: Run[NerArguments], config: BertConfig, data: Data) -> PreTrainedModel:
     """The network, which is fine-tuned as a whole or reads features of a frozen BERT (--feature_based)."""
-    before, config = config, copy.deepcopy(config)
+    checkpoint_config, config = config, copy.deepcopy(config)
     vars(config).pop("auto_map", None)  # it describes the checkpoint's code; a saved model writes its own
     config.id2label = dict(enumerate(data.labels))
     config.label2id = {label: number for number, label in enumerate(data.labels)}
@@ -113,10 +113,12 @@ def tagger(run: Run[NerArguments], config: BertConfig, data: Data) -> PreTrained
     if run.args.feature_based:
         config.feature_based, config.lstm_size = run.args.feature_based, run.args.lstm_size
     if not getattr(config, "feature_based", None):
-        return build_model(run, modeling_bert_repro.BertForTokenClassification, config, before, new, training)
+        return build_model(
+            run, modeling_bert_repro.BertForTokenClassification, config, checkpoint_config, new, training
+        )
     module = transformers if run.args.model_impl == "transformers" else modeling_bert_repro
     more = {"encoder_class": module.BertModel}
-    model = build_model(run, BertFeatureTagger, config, before, new, training, **more)
+    model = build_model(run, BertFeatureTagger, config, checkpoint_config, new, training, **more)
     assert isinstance(model, BertFeatureTagger)
     return model.freeze()
 

@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> None:
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = swag.load_data(args)
     metric = deciding_metric(args, ["eval_accuracy", "eval_loss"], "eval_accuracy", "train" in data.splits)
-    setting = Setting(data.name, data.describe(), metric, data.constants())
+    setting = Setting(data.name, data.describe(), metric, data.baselines())
     features = swag.features(data, tokenizer, args.max_seq_length)
     run_all(args, setting, lambda one: run_one(one, tokenizer, config, data, setting, features))
 

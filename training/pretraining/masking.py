@@ -5,8 +5,9 @@
                            my dog is hairy     10 %
 
 `mask_instance` is the readable form of the rule, for one sequence; `mask_batch` applies the same rule to whole arrays.
-Both take their random numbers from a hash of (seed, epoch, instance, purpose, position) instead of a generator with a
-state. Therefore they agree exactly, and the masks of an instance depend only on its place in the data.
+Training uses `mask_batch`; `mask_instance` is for reading and for its test. Both take their random numbers from a hash
+of (seed, epoch, instance, purpose, position) instead of a generator with a state. Therefore they agree exactly, and the
+masks of an instance depend only on its place in the data.
 
 Shapes: B batch, L length, V vocabulary, R replacements.
 """
@@ -99,7 +100,7 @@ class MaskingRule:
             raise ValueError(f"max_predictions_per_seq is {self.max_predictions_per_seq}; expected at least 1")
 
     def count(self, maskable: np.ndarray | int) -> np.ndarray:
-        """The number of tokens to choose from `maskable` many.
+        """How many of `maskable` tokens are predicted.
 
         It is the share mlm_probability, at least 1 if there are any, at most max_predictions_per_seq.
         """
@@ -116,14 +117,24 @@ def continuation_pieces(tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
     return np.array([word.startswith("##") for word in words])
 
 
+def check_masking(tokenizer: PreTrainedTokenizerBase, whole_word_mask: bool) -> None:
+    """Raise ValueError for a vocabulary that lacks a special token or, for whole words, pieces that continue a word."""
+    check_special_tokens(tokenizer, masking=True)
+    if whole_word_mask and not continuation_pieces(tokenizer).any():
+        raise ValueError(
+            "--whole_word_mask needs a vocabulary with '##' pieces, by which the pieces of a word are known; this "
+            "tokenizer has none: leave the flag out, or take a WordPiece tokenizer"
+        )
+
+
 def masking_rule(tokenizer: PreTrainedTokenizerBase, **settings: Any) -> MaskingRule:
     """The rule for the vocabulary of `tokenizer`; `settings` are the last five fields of `MaskingRule`.
 
     Special tokens, including [UNK], are neither chosen nor used as replacements, and [unused] rows are not used as
-    replacements either. Google's generator may replace a token by any row of the vocabulary. Raises ValueError if the
-    tokenizer has no [MASK] or lacks another special token.
+    replacements either. Google's generator may replace a token by any row of the vocabulary. Raises ValueError as
+    `check_masking` does.
     """
-    check_special_tokens(tokenizer, masking=True)
+    check_masking(tokenizer, settings.get("whole_word_mask", False))
     words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     special = np.isin(np.arange(len(words)), tokenizer.all_special_ids)
     unused = np.array([re.fullmatch(r"\[unused\d+\]", word) is not None for word in words])
@@ -218,6 +229,9 @@ def _choose_words(
 
     Words are tried in the order of the scores of their first pieces; a word that would exceed the count is skipped.
     """
+    # Example: [CLS] un ##like ##ly cat [SEP], count 1. starts are columns 1 and 4, word is 6 0 0 0 1 6, and sizes is
+    # 3 1 0 0 0 0. If `un` has the lowest score, its word is tried first and skipped, because it has 3 pieces; `cat` is
+    # chosen. If no word fits, the first pieces of the word with the lowest score are chosen.
     batch, length = input_ids.shape
     after_maskable = np.zeros_like(maskable)
     after_maskable[:, 1:] = maskable[:, :-1]

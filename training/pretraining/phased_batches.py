@@ -10,7 +10,7 @@ from training.engine.batches import step_batches, steps_for
 from training.engine.phases import Phase, phases_of, scheduled
 from training.engine.run import Run
 from training.pretraining.corpus import Corpus
-from training.pretraining.instances import PretrainingInstances, settings_of
+from training.pretraining.instances import PretrainingInstances, instance_settings
 
 
 def instances_by_length(
@@ -22,7 +22,7 @@ def instances_by_length(
     """
     flags = vars(args)
     return {
-        phase.length: PretrainingInstances(corpus, tokenizer, settings_of(flags, phase.length, held_out))
+        phase.length: PretrainingInstances(corpus, tokenizer, instance_settings(flags, phase.length, held_out))
         for phase in phases_of(flags)
     }
 
