@@ -41,10 +41,11 @@ from tokenization.bert_tokenizer import write_vocab
 from training.arguments import NerArguments
 from training.engine.batches import Features
 from training.engine.best import deciding_metric
+from training.engine.finished import already_finished
 from training.engine.flags import parse_arguments
 from training.engine.models import config_labels, load_config
 from training.engine.predict import predict
-from training.engine.run import Run, already_finished, check_output_dir, report_errors, start_run
+from training.engine.run import Run, check_output_dir, report_errors, start_run
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.ner import tagged_text
 from training.tasks.ner.sources import Data, load_data
@@ -105,7 +106,7 @@ def run_one(
 
 def tagger(run: Run[NerArguments], config: BertConfig, data: Data) -> PreTrainedModel:
     """The network, which is fine-tuned as a whole or reads features of a frozen BERT (--feature_based)."""
-    before, config = config, copy.deepcopy(config)
+    checkpoint_config, config = config, copy.deepcopy(config)
     vars(config).pop("auto_map", None)  # it describes the checkpoint's code; a saved model writes its own
     config.id2label = dict(enumerate(data.labels))
     config.label2id = {label: number for number, label in enumerate(data.labels)}
@@ -113,10 +114,12 @@ def tagger(run: Run[NerArguments], config: BertConfig, data: Data) -> PreTrained
     if run.args.feature_based:
         config.feature_based, config.lstm_size = run.args.feature_based, run.args.lstm_size
     if not getattr(config, "feature_based", None):
-        return build_model(run, modeling_bert_repro.BertForTokenClassification, config, before, new, training)
+        return build_model(
+            run, modeling_bert_repro.BertForTokenClassification, config, checkpoint_config, new, training
+        )
     module = transformers if run.args.model_impl == "transformers" else modeling_bert_repro
     more = {"encoder_class": module.BertModel}
-    model = build_model(run, BertFeatureTagger, config, before, new, training, **more)
+    model = build_model(run, BertFeatureTagger, config, checkpoint_config, new, training, **more)
     assert isinstance(model, BertFeatureTagger)
     return model.freeze()
 

@@ -40,10 +40,11 @@ from tokenization.bert_tokenizer import write_vocab
 from training.arguments import SquadArguments
 from training.engine.batches import Features
 from training.engine.best import deciding_metric
+from training.engine.finished import already_finished
 from training.engine.flags import parse_arguments
 from training.engine.models import load_config
 from training.engine.predict import predict
-from training.engine.run import Run, already_finished, check_output_dir, report_errors, start_run
+from training.engine.run import Run, check_output_dir, report_errors, start_run
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.seeds import Setting, run_all
@@ -67,7 +68,7 @@ def main(argv: list[str] | None = None) -> None:
     config = load_config(args, tokenizer)
     data = load_questions(args)  # before start_run, so that a mistake in the data leaves no unfinished folder behind
     metric = deciding_metric(args, *data.metric_names(args.version_2_with_negative), "train" in data.questions)
-    setting = Setting(data.name, data.describe(), metric, data.constants())
+    setting = Setting(data.name, data.describe(), metric, data.baselines())
     cache = args.cache_dir or str(Path(args.output_dir) / "features")  # one for all runs of a series
     args = dataclasses.replace(args, cache_dir=cache)
     run_all(args, setting, lambda one: run_one(one, tokenizer, config, data, setting))
@@ -79,10 +80,10 @@ def run_one(
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_squad.py")
     training = "train" in data.questions
-    spans = copy.deepcopy(config)  # two outputs, start and end, whatever the labels of the checkpoint were
-    spans.id2label, spans.label2id = {0: "LABEL_0", 1: "LABEL_1"}, {"LABEL_0": 0, "LABEL_1": 1}
-    spans.problem_type = None
-    model = build_network(run, spans, config, training)
+    two_outputs = copy.deepcopy(config)  # start and end, whatever the labels of the checkpoint were
+    two_outputs.id2label, two_outputs.label2id = {0: "LABEL_0", 1: "LABEL_1"}, {"LABEL_0": 0, "LABEL_1": 1}
+    two_outputs.problem_type = None
+    model = build_network(run, two_outputs, config, training)
     windows = shared_windows(run, data.questions, tokenizer)
     features = {split: Features(part.columns(), tokenizer.pad_token_id) for split, part in windows.items()}
     run.describe(data=setting.facts, windows={split: len(rows) for split, rows in features.items()})
@@ -103,15 +104,17 @@ def run_one(
     return tuned.results
 
 
-def build_network(run: Run[SquadArguments], config: BertConfig, before: BertConfig, training: bool) -> PreTrainedModel:
+def build_network(
+    run: Run[SquadArguments], config: BertConfig, checkpoint_config: BertConfig, training: bool
+) -> PreTrainedModel:
     """A network that reads start and end of the answer from BERT, or from a BiLSTM on top of it."""
     new = ("qa_outputs.", "lstm.")
     if not run.args.bilstm_on_top:
-        return build_model(run, modeling_bert_repro.BertForQuestionAnswering, config, before, new, training)
+        return build_model(run, modeling_bert_repro.BertForQuestionAnswering, config, checkpoint_config, new, training)
     module = transformers if run.args.model_impl == "transformers" else modeling_bert_repro
     vars(config).pop("auto_map", None)  # that of the checkpoint; a saved model writes its own
     more = {"encoder_class": module.BertModel}
-    return build_model(run, BertBiLSTMForQuestionAnswering, config, before, new, training, **more)
+    return build_model(run, BertBiLSTMForQuestionAnswering, config, checkpoint_config, new, training, **more)
 
 
 def evaluate(
@@ -126,9 +129,17 @@ def evaluate(
     """Answer the validation questions; return the official scores and the answers."""
     args = run.args
     logits = predict(run, model, features, args.per_device_eval_batch_size, per_token=True)
-    options = (args.n_best_size, args.max_answer_length, args.version_2_with_negative, args.null_score_diff_threshold)
-    align = aligner(args.answer_alignment, tokenizer)
-    answers = find_answers(questions, windows, logits["start_logits"], logits["end_logits"], *options, align)
+    answers = find_answers(
+        questions,
+        windows,
+        logits["start_logits"],
+        logits["end_logits"],
+        n_best_size=args.n_best_size,
+        max_answer_length=args.max_answer_length,
+        version_2_with_negative=args.version_2_with_negative,
+        null_score_diff_threshold=args.null_score_diff_threshold,
+        realign=aligner(args.answer_alignment, tokenizer),
+    )
     results = {f"eval_{name}": value for name, value in answers.score(questions).items()}
     run.say(f"step {step}: exact match {results['eval_exact_match']:.2f}, F1 {results['eval_f1']:.2f}")
     return results, answers

@@ -17,7 +17,10 @@ COMMANDS = {
     "score": ("training.tools.score", "score a file of answers with the official SQuAD metrics"),
     "submission": ("training.tasks.classification.submission", "make or check a zip for the GLUE server"),
     "ask": ("training.tools.ask", "ask a fine-tuned model about a text"),
-    "convert": ("training.tools.convert", "turn a TensorFlow or other old checkpoint into a folder of today"),
+    "convert": (
+        "training.tools.convert",
+        "turn a TensorFlow or other old checkpoint into a folder that current transformers opens",
+    ),
     "upload": ("training.files.hub_upload", "upload a finished folder to the Hub"),
 }
 

@@ -6,7 +6,7 @@ Steps are always optimiser steps; lengths include the special tokens.
 from dataclasses import dataclass, field
 from typing import Literal
 
-from training.engine.flags import at_least, flag, in_unit_interval, natures
+from training.engine.flags import at_least, flag, in_unit_interval, natures, refuse_idle
 from training.engine.phases import phases_of
 
 CONFIG_SIZES = {
@@ -48,7 +48,7 @@ class SharedArguments:
     )
     max_grad_norm: float = flag(1.0, "Global gradient norm to clip to; 0: no clipping.", "fixed card")
     mixed_precision: Literal["no", "bf16", "fp16"] | None = flag(
-        None, "Type of autocast. Default: what accelerate launch was configured with, otherwise no."
+        None, "Type of autocast. Default: what accelerate launch was configured with, otherwise 'no' (float32)."
     )
     logging_steps: int = flag(50, "Number of steps between two training records.", "free")
     eval_steps: int = flag(0, "Number of steps between two evaluations; 0: evaluate once per epoch.", "choice")
@@ -64,8 +64,8 @@ class SharedArguments:
     )
     unpad_inputs: Literal["auto", "true", "false"] = flag(
         "auto",
-        "Whether to skip the computation of padding: if that is faster, always, or never. Unless it is 'false', the "
-        "loss of answer spans excludes padding as well.",
+        "auto: skip padding when it is over a tenth of the batch. true: whenever there is any. false: compute it. "
+        "Unless it is 'false', the loss of answer spans excludes padding as well.",
         "fixed",
     )
     fast_dropout: bool = flag(True, "On a CPU, draw fewer random numbers for dropout than torch does.", "fixed")
@@ -89,8 +89,8 @@ class SharedArguments:
             raise ValueError(f"--num_train_epochs must be above 0; got {self.num_train_epochs}")
         if self.push_to_hub and not self.hub_model_id:
             raise ValueError("--push_to_hub needs --hub_model_id USER/NAME")
-        if self.hub_dry_run and not self.push_to_hub:
-            raise ValueError("--hub_dry_run has no effect without --push_to_hub; give both, or neither")
+        hub = ("hub_dry_run", "hub_model_id", "hub_private_repo")
+        refuse_idle(self, (not self.push_to_hub and "without --push_to_hub", hub))
 
 
 @dataclass
@@ -140,9 +140,11 @@ class PretrainingArguments(SharedArguments):
         "128:0.9:32,512:0.1:8x4.",
     )
     mlm_probability: float = flag(0.15, "Share of the tokens to predict.", "fixed card instance")
-    mask_replace_prob: float = flag(0.8, "Share of these tokens to replace with [MASK].", "fixed instance")
+    mask_replace_prob: float = flag(0.8, "Share of the predicted tokens to replace with [MASK].", "fixed instance")
     random_replace_prob: float = flag(
-        0.1, "Share of these tokens to replace with a random token; the rest are not replaced.", "fixed instance"
+        0.1,
+        "Share of the predicted tokens to replace with a random one; the remainder stay as they are.",
+        "fixed instance",
     )
     whole_word_mask: bool = flag(False, "Mask all pieces of a word together.", "fixed card instance")
     short_seq_prob: float = flag(0.1, "Share of the instances with a random shorter length.", "fixed instance")
@@ -207,21 +209,15 @@ class PretrainingArguments(SharedArguments):
             raise ValueError("give --config_name (new weights) or --model_name_or_path (continue), not both")
         if self.model_name_or_path and not self.tokenizer_name:
             self.tokenizer_name = self.model_name_or_path
-        self._check_idle()
-
-    def _check_idle(self) -> None:
-        """Refuse flags that were given but have no effect in combination with the others."""
         ltr = self.objective == "ltr" and "under --objective ltr, which masks nothing"
-        for reason, names in (
+        refuse_idle(
+            self,
             (not self.dataset_name and "without --dataset_name", ("dataset_config_name", "streaming")),
             (self.tokenizer_name and "with a tokenizer that is given", ("vocab_size", "cased")),
             (self.validation_file and "with --validation_file", ("validation_split",)),
             (ltr, ("mlm_probability", "mask_replace_prob", "random_replace_prob")),
             (ltr, ("whole_word_mask", "max_predictions_per_seq")),
-        ):
-            for name in names:
-                if reason and getattr(self, name) != getattr(type(self), name):
-                    raise ValueError(f"--{name} has no effect {reason}; leave it out")
+        )
 
 
 @dataclass
@@ -279,6 +275,12 @@ class FineTuningArguments(SharedArguments):
             )
         if self.many_runs and self.resume_from_checkpoint not in (None, "auto"):
             raise ValueError("--seeds and --paper resume by themselves; drop --resume_from_checkpoint")
+        chosen = self.load_best_model_at_end or self.many_runs
+        refuse_idle(
+            self,
+            (not self.dataset_name and "without --dataset_name", ("dataset_config_name",)),
+            (not chosen and "without --load_best_model_at_end or a series of runs", ("metric_for_best_model",)),
+        )
 
 
 @dataclass
@@ -348,6 +350,11 @@ class SquadArguments(FineTuningArguments):
     cache_dir: str | None = flag(None, "Folder for tokenised windows. Default: OUTPUT_DIR/features.", "free")
     num_train_epochs: float = flag(2.0, "Passes over the training windows.")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        version_1 = not self.version_2_with_negative and "without --version_2_with_negative"
+        refuse_idle(self, (version_1, ("null_score_diff_threshold",)))
+
 
 TaggerLayers = Literal[
     "embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four", "weighted_sum_all"
@@ -375,6 +382,7 @@ class NerArguments(FineTuningArguments):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least(self, 1, "lstm_size")
+        refuse_idle(self, (not self.feature_based and "without --feature_based", ("lstm_size",)))
 
 
 @dataclass

@@ -234,6 +234,7 @@ def test_code_is_what_the_authors_marked(monkeypatch):
         f"It takes ``axis.a`` {enough}.",
         "too ``short``",
         "more ``code is marked in this one than half of it``",
+        "here ``axis`` is marked, but `this has no other half at all",
     ]
     found = [Docstring("m", "f", "function", "Sum.", ["prose"], marked=marked)]
     monkeypatch.setattr(documentation, "library", lambda include_packages: documentation.Library(found, []))

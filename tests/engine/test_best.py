@@ -26,8 +26,8 @@ def no_pictures(monkeypatch):
     monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
 
 
-def best_of(fake_run, **flags) -> Best:
-    run = fake_run()
+def best_of(make_run, **flags) -> Best:
+    run = make_run()
     run.args.load_best_model_at_end, run.args.early_stopping_patience = True, flags.pop("patience", 0)
     run.output_dir.mkdir(exist_ok=True)
     return Best(run, flags.pop("metric", "eval_accuracy"))
@@ -59,8 +59,8 @@ def add_all(best: Best, values: list, steps=None) -> list[bool]:
         ("eval_spearmanr", [None, None], 1),
     ],
 )
-def test_the_best_evaluation_is_restored(fake_run, metric, values, expected):
-    best = best_of(fake_run, metric=metric)
+def test_the_best_evaluation_is_restored(make_run, metric, values, expected):
+    best = best_of(make_run, metric=metric)
     assert add_all(best, values) == [False] * len(values)
     model = Model()
     assert best.restore(model) == {metric: values[expected - 1], "best_step": expected}
@@ -70,21 +70,21 @@ def test_the_best_evaluation_is_restored(fake_run, metric, values, expected):
     assert not list(best.run.output_dir.glob("checkpoint-*"))
 
 
-def test_patience_counts_evaluations_since_the_best(fake_run):
-    assert add_all(best_of(fake_run, patience=2), [0.5, 0.4, 0.6, 0.6, 0.5]) == [False] * 4 + [True]
-    assert add_all(best_of(fake_run, patience=1), [0.5, 0.4]) == [False, True]
+def test_patience_counts_evaluations_since_the_best(make_run):
+    assert add_all(best_of(make_run, patience=2), [0.5, 0.4, 0.6, 0.6, 0.5]) == [False] * 4 + [True]
+    assert add_all(best_of(make_run, patience=1), [0.5, 0.4]) == [False, True]
 
 
-def test_nothing_is_kept_unless_it_is_asked_for(fake_run):
-    best = best_of(fake_run, patience=1)
+def test_nothing_is_kept_unless_it_is_asked_for(make_run):
+    best = best_of(make_run, patience=1)
     best.wanted = False
     assert add_all(best, [0.5, 0.4]) == [False, False]
     assert not list(best.run.output_dir.iterdir())
 
 
-def test_what_was_the_best_at_the_newest_checkpoint_stays(fake_run):
+def test_what_was_the_best_at_the_newest_checkpoint_stays(make_run):
     """A run that is resumed from checkpoint-4 must find the weights of step 3, although step 6 was better."""
-    best = best_of(fake_run)
+    best = best_of(make_run)
     add_all(best, [0.1, 0.2, 0.3])
     (best.run.output_dir / "checkpoint-4").mkdir()
     add_all(best, [0.4, 0.5], steps=[5, 6])
@@ -102,8 +102,8 @@ def test_what_was_the_best_at_the_newest_checkpoint_stays(fake_run):
         Best(best.run, "eval_accuracy")
 
 
-def test_best_weights_are_sealed_and_damaged_ones_refused(fake_run):
-    best = best_of(fake_run)
+def test_best_weights_are_sealed_and_damaged_ones_refused(make_run):
+    best = best_of(make_run)
     add_all(best, [0.1, 0.2])
     records = best.run.output_dir / "metrics.jsonl"
     records.write_text('{"event": "eval", "step": 2, "eval_accuracy": 0.2}\n')
@@ -119,8 +119,8 @@ def test_best_weights_are_sealed_and_damaged_ones_refused(fake_run):
         Best(best.run, "eval_accuracy")  # A resumed run says so before it trains.
 
 
-def test_best_weights_reach_the_disk_before_they_count(fake_run, monkeypatch):
-    best, events = best_of(fake_run), []
+def test_best_weights_reach_the_disk_before_they_count(make_run, monkeypatch):
+    best, events = best_of(make_run), []
     sync, replace = atomic.sync, os.replace
     monkeypatch.setattr(atomic, "sync", lambda path: (events.append(path.name), sync(path)))
     monkeypatch.setattr(os, "replace", lambda a, b: (events.append("rename"), replace(a, b)))
@@ -200,7 +200,9 @@ def test_grouping_changes_the_order_and_may_not_change_on_the_way(tmp_path, pret
 )
 def test_the_metric_that_decides(glue_files, task, asked, expected, capsys):
     given = ["--output_dir=x", "--model_name_or_path=y", f"--task_name={task}", f"--data_dir={glue_files / task}"]
-    args = parse_arguments(GlueArguments, [*given, *([f"--metric_for_best_model={asked}"] if asked else [])])
+    args = parse_arguments(
+        GlueArguments, [*given, *([f"--metric_for_best_model={asked}", "--load_best_model_at_end"] if asked else [])]
+    )
     data = sources.load_data(args)
     if expected.startswith("eval_"):
         assert deciding_metric(args, *glue.metric_names(data), True) == expected

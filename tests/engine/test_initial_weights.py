@@ -73,11 +73,11 @@ def sees_later_tokens(model) -> bool:
 @pytest.mark.parametrize("objective", ["ltr", "mlm"])
 @pytest.mark.parametrize("before", [False, True])
 def test_the_objective_decides_the_attention(
-    pretrained, data, tmp_path, fake_run, capsys, objective, model_impl, before
+    pretrained, data, tmp_path, make_run, capsys, objective, model_impl, before
 ):
     model = copied(pretrained, tmp_path / "model", is_decoder=before)
     given = short_runs.flags("run_pretraining", data, tmp_path / "run", model, "--objective", objective)
-    run = fake_run()
+    run = make_run()
     run.args = parse_arguments(PretrainingArguments, [*given, "--model_impl", model_impl])
     network = build_model(run, modeling_bert_repro.BertForMaskedLM, AutoTokenizer.from_pretrained(pretrained))
     assert sees_later_tokens(network) == (objective == "mlm")
@@ -176,6 +176,26 @@ def test_heads_may_be_new_where_the_caller_allows_it(pretrained, tmp_path):
     assert found.absent == set(found.new) and all(name.startswith("cls.") for name in found.new)
     with pytest.raises(ValueError, match=r"such as cls\.predictions\.bias"):
         load_network(modeling_bert_repro.BertForPreTraining, str(bare), ("cls.seq_relationship.",))
+
+
+@pytest.mark.parametrize(
+    "name", ["attention.self.distance_embedding.weight", "attention.output.adapter.down.weight", "rotary.weight"]
+)
+@pytest.mark.parametrize("module", [modeling_bert_repro, transformers])
+def test_weights_of_the_encoder_without_a_place_are_refused(pretrained, tmp_path, name, module):
+    """With relative positions or adapters, a checkpoint computes something else than this network with the rest."""
+    model = copied(pretrained, tmp_path / "model")
+    weights = load_file(model / "model.safetensors")
+    extra = {f"bert.encoder.layer.{number}.{name}": torch.ones(3, 4) for number in range(2)}
+    save_file(weights | extra, model / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=rf"holds 2 weights .* no place for, such as bert\.encoder\.layer\.0\.{name}"):
+        load_network(module.BertForPreTraining, str(model))
+    deeper = {
+        name.replace("layer.0", "layer.2"): tensor.clone() for name, tensor in weights.items() if "layer.0" in name
+    }
+    old = {"bert.embeddings.position_ids": torch.arange(64)[None]}
+    save_file(weights | deeper | old, model / "model.safetensors", metadata={"format": "pt"})
+    assert not load_network(module.BertForPreTraining, str(model)).new  # the first layers of a deeper network
 
 
 def test_damaged_weights_are_refused_with_advice(pretrained, tmp_path):

@@ -203,7 +203,7 @@ def test_labels_balance_on_short_documents_where_googles_do_not(tmp_path, tokeni
     if sentences[0] < 20:
         assert google < 0.42
     one_sentence = any(len(lengths) == 1 for lengths in documents)
-    assert (instances.plan(0).sat_out > 0) <= one_sentence
+    assert (instances.plan(0).left_out > 0) <= one_sentence
 
 
 def test_one_sentence_documents_take_turns_where_they_are_the_majority(tmp_path, tokenizer):
@@ -212,7 +212,7 @@ def test_one_sentence_documents_take_turns_where_they_are_the_majority(tmp_path,
     plans = [instances.plan(epoch) for epoch in range(VARIANTS)]
     labels = np.concatenate([plan.label for plan in plans])
     assert (labels == NOT_NEXT).mean() == pytest.approx(0.5, abs=0.05)
-    assert all(plan.sat_out > 700 for plan in plans)
+    assert all(plan.left_out > 700 for plan in plans)
     assert len(np.unique(np.concatenate([plan.a_start for plan in plans]))) > 400  # Every epoch has other ones.
 
 
@@ -228,7 +228,7 @@ def test_negatives_are_drawn_from_everywhere(corpus, tokenizer):
 
 
 def test_a_long_document_is_planned_in_pieces_without_loss(tmp_path, tokenizer, monkeypatch):
-    monkeypatch.setattr(segments, "_PIECE_SENTENCES", 7)
+    monkeypatch.setattr(segments, "_STRETCH_SENTENCES", 7)
     monkeypatch.setattr(segments, "_BLOCK_SENTENCES", 20)
     corpus = make_corpus(tmp_path / "c", tokenizer, [[5] * 100, [5] * 3, [5] * 45, [5]])
     plan = instances_of(corpus, tokenizer, max_seq_length=128, short_seq_prob=0.0).plan(0)
@@ -251,7 +251,7 @@ def test_labels_balance_on_real_paragraphs(tmp_path, real_data):
     instances = instances_of(corpus, real, max_seq_length=128)
     labels = np.concatenate([instances.plan(epoch).label for epoch in range(VARIANTS)])
     assert (labels == IS_NEXT).mean() == pytest.approx(0.5, abs=0.005)
-    assert instances.plan(0).sat_out == 0
+    assert instances.plan(0).left_out == 0
 
 
 # --- The other objectives ---------------------------------------------------------------------------------

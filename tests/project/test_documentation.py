@@ -324,6 +324,8 @@ def test_the_code_of_checkpoints_runs(tiny_model, vocab, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "transformers_modules"]:
+        monkeypatch.delitem(sys.modules, name)  # they belong to the cache of another test
     pieces = vocab[: SIZES["V"]]
     tiny_model.save_pretrained("runs/mini")
     build_tokenizer(pieces).save_pretrained("runs/mini")

@@ -182,7 +182,7 @@ def test_a_head_for_other_classes_is_replaced_even_if_there_are_as_many(tmp_path
 # --- The finished folder ---------------------------------------------------------------------------------
 
 
-def test_the_curves_are_drawn(tmp_path, pretrained, files):
+def test_the_picture_of_the_curves_is_drawn(tmp_path, pretrained, files):
     train(tmp_path / "run", pretrained, files, "sst2", "--max_steps=2")
     assert (tmp_path / "run" / "training_curves.png").stat().st_size > 10_000
 

@@ -85,8 +85,7 @@ def test_the_loss_is_a_sum_over_a_count(config):
         (TWO[1], AutoModelForQuestionAnswering, transformers.BertForQuestionAnswering),
     ],
 )
-def test_a_saved_folder_opens_with_its_code_and_is_refused_without(cls, auto, stock, config, tmp_path, monkeypatch):
-    monkeypatch.setattr(transformers.dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+def test_a_saved_folder_opens_with_its_code_and_is_refused_without(cls, auto, stock, config, tmp_path):
     model = network(cls, config)
     model.save_pretrained(tmp_path / "model")
     again = auto.from_pretrained(tmp_path / "model", trust_remote_code=True).eval()

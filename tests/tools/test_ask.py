@@ -10,7 +10,7 @@ from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
 from tests.helpers.repository import ROOT
 from training.arguments import SquadArguments
 from training.engine.run import report_errors
-from training.tasks.squad.settings import DEFAULTS, settings_of, store_settings
+from training.tasks.squad.settings import DEFAULTS, store_settings, stored_lengths
 from training.tasks.squad.squad_data import Question
 from training.tasks.squad.threshold import stored_threshold
 from training.tools import ask
@@ -93,8 +93,8 @@ def test_lengths_in_a_config_that_leave_no_room_are_refused(tokenizer):
 
 def test_settings_are_stored_and_read(tmp_path):
     config = BertConfig(max_position_embeddings=64)
-    assert settings_of(BertConfig()) == DEFAULTS
-    small = settings_of(config)
+    assert stored_lengths(BertConfig()) == DEFAULTS
+    small = stored_lengths(config)
     assert (small["max_seq_length"], small["max_query_length"], small["doc_stride"]) == (64, 16, 22)
     args = SquadArguments(output_dir="x", config_name="mini", tokenizer_name="y", max_seq_length=50, n_best_size=3)
     config.null_score_diff_threshold = 3.0
@@ -105,7 +105,7 @@ def test_settings_are_stored_and_read(tmp_path):
     config.save_pretrained(tmp_path)
     config = BertConfig.from_pretrained(tmp_path)
     assert config.null_score_diff_threshold == stored_threshold(config) == 1.5
-    assert settings_of(config) == DEFAULTS | {"max_seq_length": 50, "n_best_size": 3}
+    assert stored_lengths(config) == DEFAULTS | {"max_seq_length": 50, "n_best_size": 3}
 
 
 @pytest.mark.parametrize("script", ["run_glue.py", "run_ner.py", "run_squad.py", "run_swag.py"])

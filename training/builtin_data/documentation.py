@@ -285,14 +285,15 @@ def tagging_examples(split: str, include_packages: bool = True) -> list[list[tup
 
     A sentence is a paragraph of a docstring, cut after SENTENCE_WORDS words, in which the author marked at least one
     word as code and not more than half of them. The marks are removed, and all text is cut into words by one rule. A
-    word that an author left unmarked is O, even if it is code elsewhere.
+    word that an author left unmarked is O, even if it is code elsewhere. Where a mark is left over, the author forgot
+    its other half, and the paragraph is not used.
     """
     examples: dict[str, list[tuple[str, str]]] = {}
     for document in side(split, include_packages):
         for text in document.marked:
             words = tagged_words(text)[:SENTENCE_WORDS]
             marked = sum(tag != "O" for _, tag in words)
-            if len(words) >= 6 and 0 < marked <= len(words) / 2:
+            if len(words) >= 6 and 0 < marked <= len(words) / 2 and ("`", "O") not in words:
                 sentence = [(word, "O" if tag == "O" else f"{tag}-CODE") for word, tag in words]
                 examples.setdefault(" ".join(word for word, _ in words), sentence)
     return [examples[text] for text in sorted(examples, key=stable_hash)]

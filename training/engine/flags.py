@@ -17,10 +17,10 @@ NATURES = {
     "free": "may differ between two starts of a run, because the finished model does not depend on it",
     "card": "is listed among the hyperparameters of the model card",
     "instance": "decides, with the seed and the corpus, what the instances of pre-training are",
-    # The natures below tell the report which runs may be averaged: flags with none of them must be equal in all.
+    # The report averages runs only if all flags agree that are neither "free" nor of one of the following natures.
     "start": "says from which weights and which tokenizer a run started; the report has a column for each such start",
     "data": "says where the data is; whether two runs have the same data is decided by its hash",
-    "later": "concerns a finished run, or data on which the run is neither trained nor scored",
+    "later": "about test data or uploads; does not change the scores that the report compares",
     "series": "differs between the runs of a series, or describes the series",
     "choice": "has an effect only if the best of several evaluations is chosen",
 }
@@ -118,6 +118,18 @@ def at_least(args: object, bound: float, *names: str) -> None:
         if not bound <= getattr(args, name) < math.inf:
             finite = " and finite" if getattr(args, name) == math.inf else ""
             raise ValueError(f"--{name} must be at least {bound}{finite}; got {getattr(args, name)}")
+
+
+def refuse_idle(args: object, *rules: tuple[object, tuple[str, ...]]) -> None:
+    """Raise ValueError for a flag that was given, but has no effect together with the others.
+
+    Args:
+        rules: why flags have no effect, or something false where they have; and the names of these flags.
+    """
+    for reason, names in rules:
+        for name in names:
+            if reason and getattr(args, name) != getattr(type(args), name):
+                raise ValueError(f"--{name} has no effect {reason}; leave it out")
 
 
 def in_unit_interval(args: object, *names: str) -> None:

@@ -60,7 +60,7 @@ def build_corpus(
     generator, a streamed data set) also need `fingerprint`, any text that changes when they do.
     need_pairs: whether the source must have at least 2 documents, one of them of at least 2 sentences, which next
     sentence prediction needs.
-    processes: if above 1, that many processes have encoded the text with `encode_part`, and this one joins their parts.
+    processes: how many processes called `encode_part`; above 1, this call joins their parts.
     A build that was interrupted continues when it is started again with the same arguments.
     Raises ValueError for unreadable input (see `read_documents`), a source without pairs where they are needed, or
     an `output_dir` that holds another corpus or other files; OSError with a remedy when the disk is full.

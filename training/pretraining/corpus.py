@@ -112,7 +112,7 @@ class Corpus:
 
 
 def _mapped(path: Path, dtype: np.dtype) -> np.ndarray:
-    # A slice of a np.memmap is an np.memmap, and making one takes longer than reading the tokens of a sentence.
+    # asarray, because every slice of a memmap is a new memmap, which takes longer than reading a sentence.
     return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
 
 

@@ -27,12 +27,13 @@ from tokenization.special_tokens import check_special_tokens
 from training.arguments import flags_with
 from training.engine.batches import IGNORED
 from training.pretraining.corpus import Corpus
-from training.pretraining.masking import MaskingRule, mask_batch, masking_rule, random_bits
+from training.pretraining.hashed_random import random_bits
+from training.pretraining.masking import MaskingRule, mask_batch, masking_rule
 from training.pretraining.segments import EpochPlan, LabelBalance, label_balance, plan_packed, plan_pairs
 
 OBJECTIVES = ("mlm_nsp", "mlm", "ltr")
-# As in Google's generator (dupe_factor), there are ten versions of the segments, which are repeated. The sizes of ten
-# epochs therefore tell where any later epoch begins. Order and masks are new in every epoch.
+# Segments come in ten versions used in turn (Google's dupe_factor), so the sizes of ten epochs locate any position.
+# Order and masks are new in every epoch.
 VARIANTS = 10
 _SEGMENT_STREAM, _SHUFFLE_STREAM, _MASK_STREAM = 1, 2, 3
 
@@ -42,7 +43,7 @@ class InstanceSettings:
     """The settings on which the instances of a corpus depend; ValueError for a value out of range.
 
     objective: `mlm_nsp`, pairs as in the paper; `mlm`, sentences of one document packed into one segment; `ltr`, the
-    same segments, where the label of each position is the token that follows it ([SEP] is never a label).
+    same segments, where each position predicts the next token, never [SEP].
     fixed: every epoch repeats the first one, including its masks, for evaluation.
     pad_to_max: pad to max_seq_length; otherwise to the longest row of the batch, rounded up to a multiple of 8.
     The other settings have the names of google-research/bert's create_pretraining_data.py.
@@ -79,7 +80,7 @@ class InstanceSettings:
         return self.max_seq_length - (3 if self.has_pairs else 2)
 
 
-def settings_of(flags: Mapping[str, Any], max_seq_length: int, held_out: bool = False) -> InstanceSettings:
+def instance_settings(flags: Mapping[str, Any], max_seq_length: int, held_out: bool = False) -> InstanceSettings:
     """The settings of a run with these flags for a phase of `max_seq_length` tokens.
 
     held_out: the settings for its held-out text, whose instances do not depend on the seed and never change.
@@ -207,6 +208,7 @@ class PretrainingInstances:
         in_a = (column >= 1) & (column <= a_length)  # (B, L)
         in_b = (column >= a_length + 2) & (column < a_length + 2 + b_length)
         length = a_length + 2 + np.where(b_length > 0, b_length + 1, 0)
+        # offset in the corpus of the token for each column: the start of its segment plus the distance from it
         where = np.where(in_b, plan.b_start[rows, None] - a_length - 2, plan.a_start[rows, None] - 1) + column
         tokens = self.corpus.tokens[np.where(in_a | in_b, where, 0)]
         attended = column < length

@@ -5,8 +5,9 @@
                            my dog is hairy     10 %
 
 `mask_instance` is the readable form of the rule, for one sequence; `mask_batch` applies the same rule to whole arrays.
-Both take their random numbers from a hash of (seed, epoch, instance, purpose, position) instead of a generator with a
-state. Therefore they agree exactly, and the masks of an instance depend only on its place in the data.
+Training uses `mask_batch`; `mask_instance` is for reading and for its test. Both take their random numbers from a hash
+of (seed, epoch, instance, purpose, position) instead of a generator with a state. Therefore they agree exactly, and the
+masks of an instance depend only on its place in the data.
 
 Shapes: B batch, L length, V vocabulary, R replacements.
 """
@@ -20,46 +21,7 @@ from transformers import PreTrainedTokenizerBase
 
 from tokenization.special_tokens import check_special_tokens
 from training.engine.batches import IGNORED
-
-# --- Counter-based random numbers ---------------------------------------------------------------------------
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_S30, _S27, _S31, _S11 = (np.uint64(bits) for bits in (30, 27, 31, 11))
-
-
-def random_bits(*counters: int | np.ndarray) -> np.ndarray:
-    """64 random bits (uint64) for each element of the broadcast `counters`, which are integers of up to 64 bits.
-
-    The bits are a hash of all counters in their order: each one goes through the generator splitmix64 (Steele, Lea,
-    Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
-    """
-    state = np.zeros((), np.uint64)
-    for counter in counters:
-        state = _continued(state, counter)
-    return state
-
-
-def _continued(state: np.ndarray, counter: int | np.ndarray) -> np.ndarray:
-    """`random_bits(..., counter)`, given the bits `state` of the counters before it."""
-    # numpy refuses to convert a negative Python int to uint64, but not an int64.
-    counter = np.asarray(counter, np.int64).astype(np.uint64)
-    with np.errstate(over="ignore"):
-        mixed = (state + counter + np.uint64(1)) * _GOLDEN
-        mixed = (mixed ^ (mixed >> _S30)) * _MIX1
-        mixed = (mixed ^ (mixed >> _S27)) * _MIX2
-        return mixed ^ (mixed >> _S31)
-
-
-def uniform(bits: np.ndarray) -> np.ndarray:
-    """float64 in [0, 1) from the upper 53 of 64 random bits."""
-    return (bits >> _S11).astype(np.float64) * 2.0**-53
-
-
-def below(bits: np.ndarray, bound: int | np.ndarray) -> np.ndarray:
-    """int64 in [0, bound); the probabilities differ from uniform by at most a factor of 1 + bound / 2**53."""
-    return (uniform(bits) * bound).astype(np.int64)
-
+from training.pretraining.hashed_random import below, continued, random_bits, uniform
 
 # --- The rule -----------------------------------------------------------------------------------------------
 
@@ -99,7 +61,7 @@ class MaskingRule:
             raise ValueError(f"max_predictions_per_seq is {self.max_predictions_per_seq}; expected at least 1")
 
     def count(self, maskable: np.ndarray | int) -> np.ndarray:
-        """The number of tokens to choose from `maskable` many.
+        """How many of `maskable` tokens are predicted.
 
         It is the share mlm_probability, at least 1 if there are any, at most max_predictions_per_seq.
         """
@@ -116,14 +78,24 @@ def continuation_pieces(tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
     return np.array([word.startswith("##") for word in words])
 
 
+def check_masking(tokenizer: PreTrainedTokenizerBase, whole_word_mask: bool) -> None:
+    """Raise ValueError for a vocabulary that lacks a special token or, for whole words, pieces that continue a word."""
+    check_special_tokens(tokenizer, masking=True)
+    if whole_word_mask and not continuation_pieces(tokenizer).any():
+        raise ValueError(
+            "--whole_word_mask needs a vocabulary with '##' pieces, by which the pieces of a word are known; this "
+            "tokenizer has none: leave the flag out, or take a WordPiece tokenizer"
+        )
+
+
 def masking_rule(tokenizer: PreTrainedTokenizerBase, **settings: Any) -> MaskingRule:
     """The rule for the vocabulary of `tokenizer`; `settings` are the last five fields of `MaskingRule`.
 
     Special tokens, including [UNK], are neither chosen nor used as replacements, and [unused] rows are not used as
-    replacements either. Google's generator may replace a token by any row of the vocabulary. Raises ValueError if the
-    tokenizer has no [MASK] or lacks another special token.
+    replacements either. Google's generator may replace a token by any row of the vocabulary. Raises ValueError as
+    `check_masking` does.
     """
-    check_special_tokens(tokenizer, masking=True)
+    check_masking(tokenizer, settings.get("whole_word_mask", False))
     words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     special = np.isin(np.arange(len(words)), tokenizer.all_special_ids)
     unused = np.array([re.fullmatch(r"\[unused\d+\]", word) is not None for word in words])
@@ -189,7 +161,7 @@ def mask_batch(
     maskable = rule.maskable[input_ids]  # (B, L)
     counts = rule.count(maskable.sum(1))  # (B)
     positions = np.arange(input_ids.shape[1])
-    bits = _continued(_continued(rows, _ORDER)[:, None], positions[None])  # (B, L)
+    bits = continued(continued(rows, _ORDER)[:, None], positions[None])  # (B, L)
     scores = (bits >> np.uint64(16) << np.uint64(16)) | positions.astype(np.uint64)
     if rule.whole_word_mask:
         chosen = _choose_words(rule, input_ids, maskable, scores, counts)
@@ -203,8 +175,8 @@ def mask_batch(
     originals = input_ids[row, column]
     labels = np.full(input_ids.shape, IGNORED, np.int64)
     labels[row, column] = originals
-    kind = uniform(_continued(_continued(rows, _KIND)[row], column))
-    draws = below(_continued(_continued(rows, _REPLACEMENT)[row], column), len(rule.replacements))
+    kind = uniform(continued(continued(rows, _KIND)[row], column))
+    draws = below(continued(continued(rows, _REPLACEMENT)[row], column), len(rule.replacements))
     replaced = np.where(kind < rule.mask_replace_prob + rule.random_replace_prob, rule.replacements[draws], originals)
     masked = input_ids.astype(np.int64)
     masked[row, column] = np.where(kind < rule.mask_replace_prob, rule.mask_token_id, replaced)
@@ -218,6 +190,9 @@ def _choose_words(
 
     Words are tried in the order of the scores of their first pieces; a word that would exceed the count is skipped.
     """
+    # Example: [CLS] un ##like ##ly cat [SEP], count 1. starts are columns 1 and 4, word is 6 0 0 0 1 6, and sizes is
+    # 3 1 0 0 0 0. If `un` has the lowest score, its word is tried first and skipped, because it has 3 pieces; `cat` is
+    # chosen. If no word fits, the first pieces of the word with the lowest score are chosen.
     batch, length = input_ids.shape
     after_maskable = np.zeros_like(maskable)
     after_maskable[:, 1:] = maskable[:, :-1]

@@ -28,6 +28,7 @@ def parts_folder(target: Path, world_size: int, fingerprint: str) -> Path:
 
     fingerprint: of the text and the tokenizer, so that parts of another text are never joined.
     """
+    # The name has been `.shares-` since an earlier version, in which the parts were called shares.
     return target.with_name(f"{target.name}.shares-{world_size}-{fingerprint[:8]}")
 
 

@@ -6,18 +6,18 @@ second case the rest goes back and starts the next instance, so no sentence is l
 
 - Half of the labels are IsNext. Google's generator turns every chunk of one sentence into NotNext, which leaves
   34.3 % IsNext when each paragraph of Wikipedia is a document (length 128). Here a chunk has two sentences as long as
-  its document has two left, and the probability of IsNext is the one that makes half of the labels of the whole
-  corpus IsNext. It is at most 3/4, which is enough unless the corpus has documents of one sentence. Of these, some
-  are left out of each epoch (different ones every time) to balance the labels.
+  its document has two left, and IsNext is drawn with the probability p <= 3/4 that balances the corpus. If chunks of
+  one sentence, such as those of one-sentence documents, still leave too many NotNext, each epoch omits a random part
+  of these chunks.
 - The B of NotNext always comes from another document.
 - The short target length is drawn for each instance, not for each document.
 - If a pair is too long, its segments lose tokens at both ends, in numbers that are divided at random. Google tosses a
   coin for each token, so nearly equal numbers are lost at both ends.
 
-All random numbers are hashes of (seed, variant, first sentence, step): there is no generator with a state, and the
+All random numbers are hashes of (seed, variant, first sentence, turn): there is no generator with a state, and the
 plan does not depend on numpy's version.
 
-Shapes: I instances or chunks, D documents, N pieces of documents.
+Shapes: I instances or chunks, D documents, N stretches of documents.
 """
 
 import itertools
@@ -28,11 +28,11 @@ from typing import NamedTuple
 import numpy as np
 
 from training.pretraining.corpus import Corpus
-from training.pretraining.masking import below, random_bits, uniform
+from training.pretraining.hashed_random import below, random_bits, uniform
 
 IS_NEXT, NOT_NEXT = 0, 1
-# Documents are cut into pieces of this many sentences, so that long and short ones advance together in arrays.
-_PIECE_SENTENCES = 1024
+# Documents are cut into stretches of this many sentences, so that long and short ones advance together in arrays.
+_STRETCH_SENTENCES = 1024
 _BLOCK_SENTENCES = 1 << 20  # bounds the memory of planning
 _PILOT_SENTENCES = 200_000
 _MAX_IS_NEXT = 0.75
@@ -45,7 +45,7 @@ class EpochPlan:
     """Token spans of every instance of an epoch, arrays of shape (I).
 
     A consists of the a_length tokens of the corpus from offset a_start on, and B likewise; label is IS_NEXT or
-    NOT_NEXT. Instances of a single segment have b_length 0 and label 0. sat_out is the number of one-sentence chunks
+    NOT_NEXT. Instances of a single segment have b_length 0 and label 0. left_out is the number of one-sentence chunks
     that are left out of this epoch to balance the labels.
     """
 
@@ -54,7 +54,7 @@ class EpochPlan:
     b_start: np.ndarray
     b_length: np.ndarray
     label: np.ndarray
-    sat_out: int = 0
+    left_out: int = 0
 
     def __len__(self) -> int:
         return len(self.a_start)
@@ -64,15 +64,15 @@ class LabelBalance(NamedTuple):
     """What makes half of the labels IsNext; see `label_balance`.
 
     is_next: probability of IsNext for a chunk of two or more sentences. keep_forced: share of the one-sentence
-    chunks, whose label can only be NotNext, that take part in an epoch.
+    chunks that an epoch uses (they can only be NotNext).
     """
 
     is_next: float
     keep_forced: float
 
 
-class _Pieces(NamedTuple):
-    """Runs of at most `_PIECE_SENTENCES` sentences of one document, (N) each: sentences first .. end - 1."""
+class _Stretches(NamedTuple):
+    """Runs of at most `_STRETCH_SENTENCES` sentences of one document, (N) each: sentences first .. end - 1."""
 
     document: np.ndarray
     first: np.ndarray
@@ -83,11 +83,12 @@ class _Chunks(NamedTuple):
     """Runs of sentences that become one pair each, (I) each.
 
     A is the sentences first .. split - 1. The rest, split .. stop - 1, becomes B (IsNext) or starts the next chunk
-    (NotNext). base: random state; document: number of the document; target: wanted length of the pair in tokens;
-    not_next, forced: bool, where forced means that the chunk has one sentence and can only be NotNext.
+    (NotNext). bits: random bits, of which each draw for the chunk is a hash; document: number of the document; target:
+    wanted length of the pair in tokens; not_next, forced: bool, where forced means that the chunk has one sentence and
+    can only be NotNext.
     """
 
-    base: np.ndarray
+    bits: np.ndarray
     document: np.ndarray
     first: np.ndarray
     split: np.ndarray
@@ -97,65 +98,71 @@ class _Chunks(NamedTuple):
     forced: np.ndarray
 
 
-def _pieces(corpus: Corpus, document: np.ndarray) -> _Pieces:
-    """The pieces of the documents with the given numbers (D)."""
+def _stretches(corpus: Corpus, document: np.ndarray) -> _Stretches:
+    """The stretches of the documents with the given numbers (D)."""
     first, end = corpus.documents[document], corpus.documents[document + 1]
-    counts = -(-(end - first) // _PIECE_SENTENCES)
+    counts = -(-(end - first) // _STRETCH_SENTENCES)
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    start = np.repeat(first, counts) + within * _PIECE_SENTENCES
-    return _Pieces(np.repeat(document, counts), start, np.minimum(start + _PIECE_SENTENCES, np.repeat(end, counts)))
+    start = np.repeat(first, counts) + within * _STRETCH_SENTENCES
+    return _Stretches(
+        np.repeat(document, counts), start, np.minimum(start + _STRETCH_SENTENCES, np.repeat(end, counts))
+    )
 
 
-def _blocks(corpus: Corpus) -> Iterator[_Pieces]:
-    """The pieces of the whole corpus, about `_BLOCK_SENTENCES` sentences at a time."""
+def _blocks(corpus: Corpus) -> Iterator[_Stretches]:
+    """The stretches of the whole corpus, about `_BLOCK_SENTENCES` sentences at a time."""
     marks = np.arange(0, corpus.num_sentences, _BLOCK_SENTENCES)
     bounds = np.unique(np.append(np.searchsorted(corpus.documents, marks), corpus.num_documents))
     for first, last in itertools.pairwise(bounds):
-        yield _pieces(corpus, np.arange(first, last))
+        yield _stretches(corpus, np.arange(first, last))
 
 
-def _targets(base: np.ndarray, capacity: int, short_seq_prob: float) -> np.ndarray:
+def _targets(bits: np.ndarray, capacity: int, short_seq_prob: float) -> np.ndarray:
     """Wanted lengths in tokens: `capacity`, or with probability `short_seq_prob` uniform from 2 to `capacity`."""
-    short = uniform(random_bits(base, _SHORT)) < short_seq_prob
-    return np.where(short, 2 + below(random_bits(base, _TARGET), capacity - 1), capacity)
+    short = uniform(random_bits(bits, _SHORT)) < short_seq_prob
+    return np.where(short, 2 + below(random_bits(bits, _TARGET), capacity - 1), capacity)
 
 
 def _chunk_pairs(
     corpus: Corpus,
-    pieces: _Pieces,
+    stretches: _Stretches,
     seed: int,
     variant: int | np.ndarray,
     capacity: int,
     short_seq_prob: float,
     is_next: float,
 ) -> _Chunks:
-    """Gather the sentences of all pieces into chunks, the n-th chunk of every piece at the same time.
+    """Gather the sentences of all stretches into chunks.
 
-    variant: a number, or one for each piece.
+    Vectorised over stretches: pass n of the loop makes chunk n of every stretch.
+    variant: a number, or one for each stretch.
     """
-    document, position, end = pieces
+    document, position, end = stretches
     offsets = corpus.sentences
-    # The number of its first sentence identifies a piece whatever else is planned beside it: the state depends neither
-    # on the size of the blocks nor on the sample that `label_balance` takes.
+    # The state is seeded by the stretch's first sentence, so it does not depend on the size of the blocks or on the
+    # sample that `label_balance` takes.
     state = random_bits(seed, variant, position)
-    steps: list[_Chunks] = []
-    step = 0
+    # Example: sentences of 5 tokens, position 0, target 12. The first three sentences reach the target, so stop is 3.
+    # split is 1 or 2; let it be 1, so A is sentence 0. If the label is IsNext, B is the sentences 1 and 2, and the next
+    # chunk begins at 3. If it is NotNext, the next chunk begins at 1.
+    turns: list[_Chunks] = []
+    turn = 0
     while len(position):
-        base = random_bits(state, step)
-        target = _targets(base, capacity, short_seq_prob)
+        bits = random_bits(state, turn)
+        target = _targets(bits, capacity, short_seq_prob)
         stop = np.searchsorted(offsets, offsets[position] + target, side="left")
         stop = np.minimum(np.maximum(stop, position + 2), end)
         count = stop - position
-        split = position + 1 + below(random_bits(base, _SPLIT), np.maximum(count - 1, 1))
+        split = position + 1 + below(random_bits(bits, _SPLIT), np.maximum(count - 1, 1))
         forced = count == 1
-        not_next = forced | (uniform(random_bits(base, _LABEL)) >= is_next)
-        steps.append(_Chunks(base, document, position, split, stop, target, not_next, forced))
+        not_next = forced | (uniform(random_bits(bits, _LABEL)) >= is_next)
+        turns.append(_Chunks(bits, document, position, split, stop, target, not_next, forced))
         position = np.where(not_next, split, stop)
         active = position < end
         document, position = document[active], position[active]
         end, state = end[active], state[active]
-        step += 1
-    return _Chunks._make(np.concatenate(column) for column in zip(*steps, strict=True))
+        turn += 1
+    return _Chunks._make(np.concatenate(column) for column in zip(*turns, strict=True))
 
 
 def label_balance(corpus: Corpus, seed: int, variants: int, capacity: int, short_seq_prob: float) -> LabelBalance:
@@ -170,10 +177,10 @@ def label_balance(corpus: Corpus, seed: int, variants: int, capacity: int, short
             "got none such; add text, put blank lines between documents, or use the objective mlm"
         )
     stride = max(1, corpus.num_sentences * variants // _PILOT_SENTENCES)
-    pieces = _pieces(corpus, np.arange(0, corpus.num_documents, stride))
-    # With few but long documents, every `stride`-th of them is still a large sample; a second stride reduces it.
-    stride = max(1, int((pieces.end - pieces.first).sum()) * variants // _PILOT_SENTENCES)
-    sample = _Pieces._make(np.tile(column[::stride], variants) for column in pieces)
+    stretches = _stretches(corpus, np.arange(0, corpus.num_documents, stride))
+    # A few long documents can still exceed the limit; then only every `stride`-th stretch is kept.
+    stride = max(1, int((stretches.end - stretches.first).sum()) * variants // _PILOT_SENTENCES)
+    sample = _Stretches._make(np.tile(column[::stride], variants) for column in stretches)
     variant = np.repeat(np.arange(variants), len(sample.document) // variants)
 
     def surplus(is_next: float) -> tuple[int, int]:
@@ -182,22 +189,22 @@ def label_balance(corpus: Corpus, seed: int, variants: int, capacity: int, short
         drawn_not_next = chunks.not_next & ~chunks.forced
         return int((~chunks.not_next).sum() - drawn_not_next.sum()), int(chunks.forced.sum())
 
-    high, (following, forced) = _MAX_IS_NEXT, surplus(_MAX_IS_NEXT)
-    if following < forced:
-        return LabelBalance(high, max(following, 0) / forced)
-    low, above = 0.5, following - forced
-    following, forced = surplus(low)
-    below_half = following - forced
-    for _ in range(4):  # the surplus is nearly linear in is_next, so the false-position method needs few steps
-        if below_half >= 0 or above <= 0:
+    high, (free_surplus, forced) = _MAX_IS_NEXT, surplus(_MAX_IS_NEXT)
+    if free_surplus < forced:
+        return LabelBalance(high, max(free_surplus, 0) / forced)
+    low, surplus_high = 0.5, free_surplus - forced
+    free_surplus, forced = surplus(low)
+    surplus_low = free_surplus - forced
+    for _ in range(4):  # the surplus is nearly linear in is_next, so the false-position method needs few iterations
+        if surplus_low >= 0 or surplus_high <= 0:
             break
-        middle = low + (high - low) * below_half / (below_half - above)
-        following, forced = surplus(middle)
-        if following < forced:
-            low, below_half = middle, following - forced
+        middle = low + (high - low) * surplus_low / (surplus_low - surplus_high)
+        free_surplus, forced = surplus(middle)
+        if free_surplus < forced:
+            low, surplus_low = middle, free_surplus - forced
         else:
-            high, above = middle, following - forced
-    return LabelBalance(low if -below_half < above else high, 1.0)
+            high, surplus_high = middle, free_surplus - forced
+    return LabelBalance(low if -surplus_low < surplus_high else high, 1.0)
 
 
 def plan_pairs(
@@ -208,31 +215,31 @@ def plan_pairs(
     variant: number of the version of the segments (Google's dupe_factor). capacity: the greatest number of tokens
     in a pair, special tokens not counted.
     """
-    plans, sat_out = [], 0
-    for pieces in _blocks(corpus):
-        chunks = _chunk_pairs(corpus, pieces, seed, variant, capacity, short_seq_prob, balance.is_next)
-        kept = ~chunks.forced | (uniform(random_bits(chunks.base, _KEEP)) < balance.keep_forced)
-        sat_out += int((~kept).sum())
+    plans, left_out = [], 0
+    for stretches in _blocks(corpus):
+        chunks = _chunk_pairs(corpus, stretches, seed, variant, capacity, short_seq_prob, balance.is_next)
+        kept = ~chunks.forced | (uniform(random_bits(chunks.bits, _KEEP)) < balance.keep_forced)
+        left_out += int((~kept).sum())
         plans.append(_spans(corpus, _Chunks._make(column[kept] for column in chunks), capacity))
-    return _joined(plans, sat_out)
+    return _joined(plans, left_out)
 
 
 def _spans(corpus: Corpus, chunks: _Chunks, capacity: int) -> EpochPlan:
     """Token spans of the chunks: B follows A or is drawn from another document, and both are cut to `capacity`."""
-    base, offsets = chunks.base, corpus.sentences
+    bits, offsets = chunks.bits, corpus.sentences
     a_start, a_end = offsets[chunks.first], offsets[chunks.split]
-    other = below(random_bits(base, _DOCUMENT), corpus.num_documents - 1)
+    other = below(random_bits(bits, _DOCUMENT), corpus.num_documents - 1)
     other += other >= chunks.document  # any document but the chunk's own
     other_first, other_end = corpus.documents[other], corpus.documents[other + 1]
-    start = other_first + below(random_bits(base, _START), other_end - other_first)
+    start = other_first + below(random_bits(bits, _START), other_end - other_first)
     wanted = np.maximum(chunks.target - (a_end - a_start), 1)
     end = np.minimum(np.searchsorted(offsets, offsets[start] + wanted, side="left"), other_end)
     b_start = np.where(chunks.not_next, offsets[start], a_end)
     b_end = np.where(chunks.not_next, offsets[end], offsets[chunks.stop])
 
     a_length, b_length = cut_lengths(a_end - a_start, b_end - b_start, capacity)
-    a_start = a_start + below(random_bits(base, _CUT_A), a_end - a_start - a_length + 1)
-    b_start = b_start + below(random_bits(base, _CUT_B), b_end - b_start - b_length + 1)
+    a_start = a_start + below(random_bits(bits, _CUT_A), a_end - a_start - a_length + 1)
+    b_start = b_start + below(random_bits(bits, _CUT_B), b_end - b_start - b_length + 1)
     label = np.where(chunks.not_next, NOT_NEXT, IS_NEXT).astype(np.int8)
     return EpochPlan(a_start, a_length.astype(np.int32), b_start, b_length.astype(np.int32), label)
 
@@ -258,31 +265,31 @@ def plan_packed(corpus: Corpus, seed: int, variant: int, capacity: int, short_se
     """
     offsets = corpus.sentences
     plans = []
-    for pieces in _blocks(corpus):
-        state = random_bits(seed, variant, pieces.first)
-        position, end = offsets[pieces.first], offsets[pieces.end]
-        starts, lengths, step = [], [], 0
+    for stretches in _blocks(corpus):
+        state = random_bits(seed, variant, stretches.first)
+        position, end = offsets[stretches.first], offsets[stretches.end]
+        starts, lengths, turn = [], [], 0
         while len(position):
-            limit = position + _targets(random_bits(state, step), capacity, short_seq_prob)
+            limit = position + _targets(random_bits(state, turn), capacity, short_seq_prob)
             whole = offsets[np.searchsorted(offsets, limit, side="right") - 1]
             stop = np.minimum(np.where(whole > position, whole, limit), end)
             starts.append(position)
             lengths.append(stop - position)
             active = stop < end
             position, end, state = stop[active], end[active], state[active]
-            step += 1
+            turn += 1
         start, length = np.concatenate(starts), np.concatenate(lengths).astype(np.int32)
         none, label = np.zeros_like(length), np.zeros(len(start), np.int8)
         plans.append(EpochPlan(start, length, b_start=start + length, b_length=none, label=label))
     return _joined(plans, 0)
 
 
-def _joined(plans: list[EpochPlan], sat_out: int) -> EpochPlan:
+def _joined(plans: list[EpochPlan], left_out: int) -> EpochPlan:
     return EpochPlan(
         a_start=np.concatenate([plan.a_start for plan in plans]),
         a_length=np.concatenate([plan.a_length for plan in plans]),
         b_start=np.concatenate([plan.b_start for plan in plans]),
         b_length=np.concatenate([plan.b_length for plan in plans]),
         label=np.concatenate([plan.label for plan in plans]),
-        sat_out=sat_out,
+        left_out=left_out,
     )

@@ -42,39 +42,42 @@ def build_model(
     run: Run[FineTuningArguments],
     cls: type[PreTrainedModel],
     config: BertConfig,
-    before: BertConfig,
-    head: tuple[str, ...],
+    checkpoint_config: BertConfig,
+    may_be_new: tuple[str, ...],
     training: bool,
     **more: Any,
 ) -> PreTrainedModel:
-    """The network that the flags ask for. Its head is new unless that of the checkpoint fits; a line is printed.
+    """The network that the flags ask for.
+
+    The checkpoint's head is kept if its classes match and replaced otherwise; a printed line says which.
 
     Args:
         config: the config of the model to build, with the labels of the task.
-        before: the config of the checkpoint.
-        head: prefixes of weights that may be newly initialised.
+        checkpoint_config: the config of the checkpoint.
+        may_be_new: prefixes of weights that may be newly initialised.
         training: whether there is training data.
         more: further arguments of ``cls``.
 
     Raises:
         ValueError: as in ``load_network``; or weights are newly initialised and there is no training data.
     """
-    args, why, names = run.args, "", config_labels(before)
+    args, why, names = run.args, "", config_labels(checkpoint_config)
     config = copy.deepcopy(config)  # saving changes it, and the other runs of a series start from the same one
     if args.config_name:
         model, new = cls(config, **more), ["all weights"]
     else:
         assert args.model_name_or_path is not None  # this flag or --config_name is required
-        model, new, absent = load_network(cls, args.model_name_or_path, head, run, config=config, **more)
+        model, new, absent = load_network(cls, args.model_name_or_path, may_be_new, run, config=config, **more)
         classifier = getattr(model, "classifier", None)
         kept = classifier if "classifier.weight" not in new else None
-        other_classes = names and set(names) != set(config.label2id or {})  # the same number, but different ones
+        other_classes = names and set(names) != set(config.label2id or {})  # as many classes, but other ones
         if isinstance(kept, torch.nn.Linear) and other_classes:
             torch.nn.init.normal_(kept.weight, std=config.initializer_range)
             torch.nn.init.zeros_(kept.bias)
             new += ["classifier.bias", "classifier.weight"]
         if "classifier.weight" in new and "classifier.weight" not in absent:
-            why = f", in place of the checkpoint's head for {', '.join(names or [f'{before.num_labels} classes'])}"
+            classes = names or [f"{checkpoint_config.num_labels} classes"]
+            why = f", in place of the checkpoint's head for {', '.join(classes)}"
     if new and not training:
         raise ValueError(f"newly initialised: {', '.join(new)}; without training data the model cannot be evaluated")
     run.say(f"newly initialised: {', '.join(new)}{why}" if new else "the head is the checkpoint's")
@@ -111,7 +114,7 @@ def fine_tune(
     if train:
         train = train.shuffled(args.seed, group=size if args.group_by_length else 0)
     examples = len(train) if train else 0
-    total_steps = steps_for(args, examples, size) if train else 0
+    total_steps = steps_for(args, size / examples) if train else 0
     origin = _describe(run, model, tokenizer, total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
@@ -126,7 +129,7 @@ def fine_tune(
     last, stopped_early = total_steps, False
     seconds, started = 0.0, time.perf_counter()
     steps = training_steps(
-        run, model, optimizer, scheduler, batches, total_steps, done, origin, max_grad_norm=args.max_grad_norm
+        run, model, optimizer, scheduler, batches, total_steps, done, origin=origin, max_grad_norm=args.max_grad_norm
     )
     for step in steps:
         seconds += time.perf_counter() - started

@@ -21,8 +21,8 @@ from transformers.utils import is_torch_xla_available
 
 from training.arguments import FineTuningArguments
 from training.engine.best import goodness
+from training.engine.finished import changed_flags, read_results
 from training.engine.initial_weights import weights_sha256
-from training.engine.run import changed_flags, read_results
 from training.files.atomic import write_json
 from training.tasks.student_t import mean_interval, t_test
 
@@ -42,13 +42,13 @@ class Setting:
         name: the name of the task or of the data.
         facts: the description of the data, as in run.json; "splits" has an entry for each split.
         metric: the key of the results by which the best run is chosen.
-        constants: for each key of the results that is in the table, the score of a model with constant predictions.
+        baselines: for each key of the results that is in the table, the score of a model with constant predictions.
     """
 
     name: str
     facts: dict
     metric: str
-    constants: dict[str, float]
+    baselines: dict[str, float]
 
 
 def run_all(args: Args, setting: Setting, run_one: Callable[[Args], dict]) -> None:
@@ -56,11 +56,19 @@ def run_all(args: Args, setting: Setting, run_one: Callable[[Args], dict]) -> No
 
     Args:
         run_one: does one run with the flags that it is given, and returns the results.
+
+    Raises:
+        ValueError: as ``run_series`` does; or a single run would go into the folder of a series.
     """
     if args.many_runs:
         run_series(args, setting, run_one)
-    else:
-        run_one(args)
+        return
+    if (Path(args.output_dir) / "summary.json").exists():
+        raise ValueError(
+            f"--output_dir {args.output_dir} holds a series of runs (summary.json), which python -m training report "
+            "would show in place of a single one; give another folder"
+        )
+    run_one(args)
 
 
 def run_series(args: Args, setting: Setting, run_one: Callable[[Args], dict]) -> dict:
@@ -84,7 +92,7 @@ def run_series(args: Args, setting: Setting, run_one: Callable[[Args], dict]) ->
         runs.append({"folder": name, "seed": plan.seed, "learning_rate": plan.learning_rate, "results": results})
     summary = summarise(runs, setting)
     if other:
-        shared = [name for name in setting.constants if name in other["baselines"]]
+        shared = [name for name in setting.baselines if name in other["baselines"]]
         summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], shared)
     if _is_main():
         target = folder / "summary.json"
@@ -156,7 +164,7 @@ def _processes() -> int:
 
 def summarise(runs: list[dict], setting: Setting) -> dict:
     """The content of ``summary.json`` without the comparison."""
-    constant, metric = setting.constants, setting.metric
+    constant, metric = setting.baselines, setting.metric
     settings = []
     for rate in dict.fromkeys(run["learning_rate"] for run in runs):
         group = [run["results"] for run in runs if run["learning_rate"] == rate]
@@ -238,8 +246,8 @@ def _read_other(folder: str, plans: Sequence[FineTuningArguments], setting: Sett
     other = json.loads(path.read_text(encoding="utf-8"))
     if other["validation"] != _validation(setting):
         raise ValueError(f"--compare_to {folder}: it was evaluated on other data, so the runs cannot be compared")
-    if not set(setting.constants) & set(other["baselines"]):
-        names = (", ".join(metrics) for metrics in (other["baselines"], setting.constants))
+    if not set(setting.baselines) & set(other["baselines"]):
+        names = (", ".join(metrics) for metrics in (other["baselines"], setting.baselines))
         raise ValueError(f"--compare_to {folder}: no metric in common; it has {next(names)}, these runs {next(names)}")
     runs = [{"seed": plan.seed, "learning_rate": plan.learning_rate} for plan in plans]
     if not _pairs(runs, other["runs"]):

@@ -68,8 +68,8 @@ class Data:
         """The facts for run.json: sources, counts and hashes."""
         return {"splits": {split: {"examples": len(part)} | part.facts for split, part in self.splits.items()}}
 
-    def constants(self) -> dict[str, float]:
-        """The results of a model that always chooses the ending whose number is right most often."""
+    def baselines(self) -> dict[str, float]:
+        """The results of a model that always chooses the same position: the one that is right most often."""
         labels = self.splits["validation"].labels if "validation" in self.splits else []
         return {"eval_accuracy": max(map(labels.count, labels)) / len(labels)} if labels else {}
 

@@ -26,7 +26,7 @@ from training.engine.batches import Features
 from training.engine.initial_weights import load_network
 from training.engine.predict import predict_alone
 from training.tasks.squad.answers import Answers, find_answers
-from training.tasks.squad.settings import settings_of
+from training.tasks.squad.settings import stored_lengths
 from training.tasks.squad.squad_data import Question, Windows, build_windows, check_lengths
 from training.tasks.squad.threshold import stored_threshold
 
@@ -48,7 +48,7 @@ def ask(
     Raises:
         ValueError: the lengths stored with the model leave no room for context, or the tokenizer is not a fast one.
     """
-    settings = settings_of(model.config)
+    settings = stored_lengths(model.config)
     lengths = (settings["max_seq_length"], settings["doc_stride"], settings["max_query_length"])
     check_lengths(*lengths)
     windows = build_windows(questions, tokenizer, *lengths)

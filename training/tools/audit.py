@@ -20,7 +20,7 @@ from training.engine.batches import IGNORED
 from training.engine.curves import BLUE, VERMILION, dress
 from training.engine.phases import phase_at, phases_of, scheduled
 from training.pretraining.corpus import Corpus
-from training.pretraining.instances import PretrainingInstances, settings_of
+from training.pretraining.instances import PretrainingInstances, instance_settings
 from training.pretraining.masking import continuation_pieces
 from training.pretraining.segments import IS_NEXT, NOT_NEXT, EpochPlan
 
@@ -172,7 +172,7 @@ def _pair_lines(corpus: Corpus, plan: EpochPlan) -> list[Line]:
     cell = np.digitize(plan.a_length, edges) * 16 + np.digitize(plan.b_length, edges)
     table = np.bincount(cell * 2 + plan.label, minlength=512).reshape(-1, 2)
     leak = float(table.max(1).sum() / len(plan))
-    total = len(plan) + plan.sat_out
+    total = len(plan) + plan.left_out
     allowed = 0.01 + 1.5 / len(plan) ** 0.5  # 1 % and three standard deviations
     return [
         Line(
@@ -188,8 +188,8 @@ def _pair_lines(corpus: Corpus, plan: EpochPlan) -> list[Line]:
         ),
         Line(
             "left out",
-            f"{plan.sat_out / total:.2%} of the chunks are left out of an epoch; fine below 5 %",
-            plan.sat_out < 0.05 * total,
+            f"{plan.left_out / total:.2%} of the chunks are left out of an epoch; fine below 5 %",
+            plan.left_out < 0.05 * total,
         ),
     ]
 
@@ -306,7 +306,7 @@ def open_run(folder: Path, flags: dict[str, Any], length: int) -> tuple[Pretrain
     """(training instances of `length` tokens, tokenizer) of the run in `folder`."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     corpus = Corpus.open(folder / "corpus" / "train", tokenizer, verify=False)
-    return PretrainingInstances(corpus, tokenizer, settings_of(flags, length)), tokenizer
+    return PretrainingInstances(corpus, tokenizer, instance_settings(flags, length)), tokenizer
 
 
 def _print_audit(arguments: argparse.Namespace) -> None:

@@ -96,7 +96,17 @@ def test_google_realign_is_write_predictions(tokenizer, vocab):
     questions = random_questions(rng, [*vocab[60:], "Red", "xyz", "caf\u00e9"], 40)
     windows = build_windows(questions, tokenizer, 24, 5, 8)
     start, end = random_logits(rng, windows)
-    answers = find_answers(questions, windows, start, end, 24, 4, True, 1.0, GoogleRealign(tokenizer))
+    answers = find_answers(
+        questions,
+        windows,
+        start,
+        end,
+        n_best_size=24,
+        max_answer_length=4,
+        version_2_with_negative=True,
+        null_score_diff_threshold=1.0,
+        realign=GoogleRealign(tokenizer),
+    )
     for i, question in enumerate(questions):
         rows = np.flatnonzero(windows.question == i)
         expected, odds = google_answers(question, windows, rows, start, end, tokenizer, 24, 4, version_2=True)

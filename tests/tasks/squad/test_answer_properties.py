@@ -52,7 +52,17 @@ def test_what_holds_for_all_answers(tokenizer, alignment):
         size, longest = int(rng.integers(1, 25)), int(rng.integers(1, 8))
         threshold = float(rng.normal())
         for negative in (False, True):
-            answers = find_answers(questions, windows, start, end, size, longest, negative, threshold, realign)
+            answers = find_answers(
+                questions,
+                windows,
+                start,
+                end,
+                n_best_size=size,
+                max_answer_length=longest,
+                version_2_with_negative=negative,
+                null_score_diff_threshold=threshold,
+                realign=realign,
+            )
             for i, question in enumerate(questions):
                 entries = answers.nbest[question.id]
                 texts = [entry["text"] for entry in entries]
@@ -100,11 +110,12 @@ def test_what_does_not_change_the_answers(tokenizer):
     """
     for seed in range(40):
         rng, questions, windows, start, end = random_case(seed, tokenizer)
-        expected = find_answers(questions, windows, start, end, 12, 5, True)
+        options = {"n_best_size": 12, "max_answer_length": 5, "version_2_with_negative": True}
+        expected = find_answers(questions, windows, start, end, **options)
         padded = [np.concatenate([row, rng.normal(size=7) + 99]) for row in start]
-        assert find_answers(questions, windows, padded, end, 12, 5, True) == expected
-        fewer = find_answers(questions, windows, start, end, 3, 5, True)
-        lifted = find_answers(questions, windows, [row + 2**10 for row in start], end, 12, 5, True)
+        assert find_answers(questions, windows, padded, end, **options) == expected
+        fewer = find_answers(questions, windows, start, end, **options | {"n_best_size": 3})
+        lifted = find_answers(questions, windows, [row + 2**10 for row in start], end, **options)
         assert fewer.predictions == expected.predictions == lifted.predictions
         for id_, entries in expected.nbest.items():
             texts = [entry["text"] for entry in entries if entry["text"]]
@@ -113,7 +124,7 @@ def test_what_does_not_change_the_answers(tokenizer):
         alone = build_windows(questions[last:], tokenizer, 64, 8, 6)
         rows = np.flatnonzero(windows.question == last)
         if len(rows) == 1 and len(alone) == 1:
-            single = find_answers(questions[last:], alone, start[rows[0] :], end[rows[0] :], 12, 5, True)
+            single = find_answers(questions[last:], alone, start[rows[0] :], end[rows[0] :], **options)
             assert single.nbest[f"q{last}"] == expected.nbest[f"q{last}"]
 
 
@@ -135,7 +146,9 @@ def test_an_answer_at_every_place_of_every_window(tokenizer):
                 for e in range(s, min(s + 4, count)):
                     start, end = ([np.full(len(row), -9.0) for row in windows.input_ids] for _ in "se")
                     start[w][begin + s] = end[w][begin + e] = 9.0
-                    best = find_answers([question], windows, start, end, 5, 4).nbest["q"][0]
+                    best = find_answers([question], windows, start, end, n_best_size=5, max_answer_length=4).nbest["q"][
+                        0
+                    ]
                     whole = question.context[spans[first + s, 0] : spans[first + e, 1]]
                     if counts[s]:
                         assert (best["text"], best["start_logit"], best["end_logit"]) == (whole, 9.0, 9.0)

@@ -136,7 +136,9 @@ def test_null_score_is_the_smallest_of_the_windows(tokenizer):
     logits = planted(windows, places)
 
     def answer(threshold):
-        return find_answers([question], windows, *logits, 20, 30, True, threshold)
+        return find_answers(
+            [question], windows, *logits, version_2_with_negative=True, null_score_diff_threshold=threshold
+        )
 
     assert answer(0).null_odds == {"q": 1.0}  # This is (2 + 2) - (1.5 + 1.5).
     assert answer(0).predictions == {"q": ""}
@@ -223,7 +225,8 @@ def test_the_best_threshold_is_searched_above_and_below_zero(tokenizer):
     assert (scores["exact_match"], scores["exact"], scores["NoAns_f1"]) == (pytest.approx(100 / 3),) * 2 + (100.0,)
     assert (scores["best_f1"], scores["best_f1_thresh"]) == (100.0, 2.0)
     assert (scores["at_0_f1"], scores["at_best_f1"], scores["at_best_exact"]) == (pytest.approx(100 / 3), 100.0, 100.0)
-    between = find_answers(questions, windows, *planted(windows, places), 20, 30, True, 1.5).score(questions)
+    options = {"version_2_with_negative": True, "null_score_diff_threshold": 1.5}
+    between = find_answers(questions, windows, *planted(windows, places), **options).score(questions)
     assert (between["exact"], between["at_0_exact"]) == (pytest.approx(200 / 3), pytest.approx(100 / 3))
     start, end = planted(windows, places)
     windows = build_windows(questions[:2], tokenizer, 64, 16, 32)
@@ -236,7 +239,9 @@ def test_where_no_answer_at_all_is_best_the_threshold_gives_none(tokenizer):
     question = Question("a", "x", CONTEXT)
     windows = build_windows([question], tokenizer, 64, 16, 32)
     place = int(windows.context_begin[0]) + tokenizer.tokenize(CONTEXT).index("old")
-    answers = find_answers([question], windows, *planted(windows, {(0, place, place): 4.0}), 20, 30, True)
+    answers = find_answers(
+        [question], windows, *planted(windows, {(0, place, place): 4.0}), version_2_with_negative=True
+    )
     scores = answers.score([question])
     assert (scores["best_f1"], scores["best_f1_thresh"], scores["at_0_f1"]) == (100.0, 0.0, 0.0)
     assert scores["at_best_f1"] == 100.0
@@ -273,12 +278,12 @@ def test_logits_that_do_not_fit_are_refused(tokenizer, spoil, message):
         find_answers([question], windows, start, end)
 
 
-@pytest.mark.parametrize("sizes", [(0, 30), (20, 0)])
-def test_sizes_of_zero_are_refused(tokenizer, sizes):
+@pytest.mark.parametrize("size", ["n_best_size", "max_answer_length"])
+def test_sizes_of_zero_are_refused(tokenizer, size):
     question = Question("q", "old", "old")
     windows = build_windows([question], tokenizer, 64, 16, 32)
     with pytest.raises(ValueError, match="must be at least 1"):
-        find_answers([question], windows, *planted(windows, {}), *sizes)
+        find_answers([question], windows, *planted(windows, {}), **{size: 0})
 
 
 # --- Real data -------------------------------------------------------------------------------------------
@@ -287,9 +292,7 @@ def test_sizes_of_zero_are_refused(tokenizer, sizes):
 @pytest.mark.slow
 @pytest.mark.realdata
 def test_perfect_logits_recover_the_dev_answers(real_data):
-    """What cannot be found are answers that begin or end inside a word piece ("8" in "18"), and those of more than 30
-    tokens.
-    """
+    """Not recoverable: answers that cut a word piece ("8" in "18") and answers over 30 tokens."""
     tokenizer = build_tokenizer(str(real_data / "assets" / "uncased_vocab.txt"))
     questions = read_squad(real_data / "squad" / "dev-v1.1.json.xz")
     windows = build_windows(questions, tokenizer, with_answers=True)

@@ -4,6 +4,7 @@ import copy
 import gzip
 import json
 import lzma
+import sys
 
 import datasets
 import numpy as np
@@ -180,6 +181,12 @@ def test_a_data_set_of_the_hub_without_network_is_one_clear_error():
         ValueError, match=r"--dataset_name nobody/nothing, split 'train': cannot be loaded \(.+\); check"
     ):
         read_hub("nobody/nothing", None, "train")
+
+
+def test_a_missing_package_datasets_is_one_clear_error(monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ValueError, match="needs the package datasets: pip install datasets, or give --train_file"):
+        read_hub("some/squad_v2", None, "train")
 
 
 def test_the_command_scores_a_file_of_answers(tmp_path, capsys):

@@ -211,7 +211,7 @@ class Data:
 
     @property
     def to_predict(self) -> list[str]:
-        """The test splits; for a task without training data and without a test split, the splits that it evaluates."""
+        """The test splits. A task without training data (AX) and without a test split predicts what it evaluates."""
         tests = [split for split in self.splits if split.startswith("test")]
         only_evaluates = self.task.files and "train" not in self.task.files
         return tests or ([*self.splits] if only_evaluates else [])
@@ -405,10 +405,14 @@ def server_name(task: Task, split: str = "test") -> str:
 
 
 def write_predictions(folder: Path, data: Data, split: str, logits: np.ndarray) -> Path:
-    """Write a file for the GLUE server with columns `index` and `prediction`; labels are as in the task's files."""
+    """Write a file for the GLUE server with columns `index` and `prediction`; labels are as in the task's files.
+
+    Scores of GLUE have three decimals, as the server's examples do; those of other data keep all digits of a float32.
+    """
     task = data.task
     if task.labels is None:
-        spelled = [f"{score:.3f}" for score in np.clip(logits[:, 0], *task.score_range)]
+        digits = ".3f" if task.files else ".9g"
+        spelled = [f"{score:{digits}}" for score in np.clip(logits[:, 0], *task.score_range)]
     else:
         spelled = [(task.digits or task.labels)[number] for number in logits.argmax(axis=1)]
     rows = [f"{name}\t{prediction}\n" for name, prediction in zip(data.splits[split].index, spelled, strict=True)]

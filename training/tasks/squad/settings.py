@@ -5,33 +5,30 @@ pipeline of ``modeling_bert_repro`` reads both.
 """
 
 from collections.abc import Mapping
+from dataclasses import fields
 
 from transformers import PretrainedConfig
 
 from training.arguments import SquadArguments
 from training.tasks.squad.threshold import store_threshold
 
-DEFAULTS = {  # the defaults of run_squad.py's flags; all are in tokens except n_best_size
-    "max_seq_length": 384,
-    "doc_stride": 128,
-    "max_query_length": 64,
-    "max_answer_length": 30,
-    "n_best_size": 20,
-}
+# All are in tokens except n_best_size.
+STORED = ("max_seq_length", "doc_stride", "max_query_length", "max_answer_length", "n_best_size")
+DEFAULTS: dict[str, int] = {flag.name: flag.default for flag in fields(SquadArguments) if flag.name in STORED}
 
 
 def store_settings(config: PretrainedConfig, args: SquadArguments, results: Mapping[str, float]) -> None:
     """Write to ``config`` how its model was evaluated: the lengths and, in version 2, the threshold.
 
     Args:
-        results: the results of the last evaluation, see ``store_threshold``.
+        results: the results of the kept weights, see ``store_threshold``.
     """
-    config.question_answering = {name: getattr(args, name) for name in DEFAULTS}
+    config.question_answering = {name: getattr(args, name) for name in STORED}
     store_threshold(config, args.version_2_with_negative, results)
 
 
-def settings_of(config: PretrainedConfig) -> dict[str, int]:
-    """The settings stored with a model; for other models ``DEFAULTS``, reduced to the positions that they have."""
+def stored_lengths(config: PretrainedConfig) -> dict[str, int]:
+    """The stored settings; for a model without them ``DEFAULTS``, shortened to its position embeddings."""
     longest = min(DEFAULTS["max_seq_length"], config.max_position_embeddings)
     query = min(DEFAULTS["max_query_length"], longest // 4)
     stride = min(DEFAULTS["doc_stride"], max(1, (longest - query - 3) // 2))

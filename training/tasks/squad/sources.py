@@ -39,7 +39,7 @@ class Data:
         more = ["eval_exact", "eval_best_f1", "eval_best_exact"] if version_2_with_negative else []
         return ["eval_f1", "eval_exact_match", *more], "eval_f1"
 
-    def constants(self) -> dict[str, float]:
+    def baselines(self) -> dict[str, float]:
         """The results of a model that never answers, in per cent."""
         questions = self.questions["validation"]
         none = 100 * sum(not question.answers for question in questions) / len(questions)
@@ -84,11 +84,16 @@ def read_hub(name: str, config_name: str | None, split: str, version_2_with_nega
     """The questions of a data set on the Hub with SQuAD's columns, such as rajpurkar/squad and squad_v2.
 
     Raises:
-        ValueError: it cannot be loaded (no network, no such name), lacks a column, or violates a rule of
-            ``parse_squad``.
+        ValueError: it cannot be loaded (no package datasets, no network, no such name), lacks a column, or violates a
+            rule of ``parse_squad``.
     """
-    import datasets  # imported here because that is slow, and most runs read files
-
+    try:
+        import datasets  # imported here because that is slow, and most runs read files
+    except ImportError:
+        raise ValueError(
+            "--dataset_name needs the package datasets: pip install datasets, or give --train_file and "
+            "--validation_file"
+        ) from None
     try:
         rows = datasets.load_dataset(name, config_name, split=split)
     except Exception as error:  # the errors of datasets, requests and huggingface_hub have no common type

@@ -212,10 +212,11 @@ def window_starts(num_tokens: int, room: int, doc_stride: int) -> range:
 
 
 def max_context(first_token: np.ndarray, num_tokens: np.ndarray) -> list[np.ndarray]:
-    """For each window of one context a bool array: which of its tokens have their largest context in this window.
+    """For each window of one context a bool array: which of its tokens count in this window.
 
-    A token that occurs in several windows counts only in the one in which the smaller of its left and right context is
-    largest; among equal windows, in the longer one, then in the earlier one (Google's ``_check_is_max_context``).
+    A token that occurs in several windows counts only in the one where it is farthest from an edge, that is, where the
+    smaller of its left and right context is largest; among equal windows, in the longer one, then in the earlier one
+    (Google's ``_check_is_max_context``).
     """
     if len(first_token) == 1:
         return [np.ones(num_tokens[0], dtype=bool)]
