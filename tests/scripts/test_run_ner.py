@@ -30,10 +30,9 @@ NAMES = {"LOC": ([["house"], ["river"]], [["old", "city"], ["old", "garden"]]),
 
 
 @pytest.fixture(autouse=True)
-def no_pictures(request, monkeypatch):
-    """Do not draw the training curves, which takes half of the time of a short run. One test draws them."""
-    if "folder" not in request.node.name:
-        monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
+def no_pictures(monkeypatch):
+    """Do not draw the training curves, which takes half of the time of a short run. `finished` draws them."""
+    monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
 
 
 @pytest.fixture(scope="module")

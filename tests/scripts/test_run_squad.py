@@ -32,10 +32,9 @@ from training.tools import ask
 
 
 @pytest.fixture(autouse=True)
-def no_pictures(request, monkeypatch):
-    """Do not draw the training curves, which takes half of the time of a short run. One test draws them."""
-    if "every_reader" not in request.node.name:
-        monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
+def no_pictures(monkeypatch):
+    """Do not draw the training curves, which takes half of the time of a short run. `finished` draws them."""
+    monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
 
 
 LENGTHS = ["--max_seq_length", "24", "--max_query_length", "8", "--doc_stride", "6"]
