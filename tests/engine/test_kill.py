@@ -45,9 +45,10 @@ def records(folder: Path) -> list[dict]:
 
 
 def training_state(folder: Path) -> dict:
-    (checkpoint,) = folder.glob("checkpoint-*")  # --save_total_limit 1, and no draft left
+    (checkpoint,) = folder.glob("checkpoint-*")  # --save_total_limit is 1, and no draft is left.
     state = torch.load(checkpoint / "training_state.pt", weights_only=True)
-    return {name: value for name, value in state.items() if name != "metrics_bytes"}  # the clock's digits
+    # The records contain times, so their length differs from run to run.
+    return {name: value for name, value in state.items() if name != "metrics_bytes"}
 
 
 def assert_equal(a, b):

@@ -156,7 +156,8 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(make_run, small_confi
     with pytest.raises(FloatingPointError) as stop:
         run = make_run(per_device_train_batch_size=4, gradient_accumulation_steps=2)
         optimizer = torch.optim.SGD([model.bert.pooler.dense.weight], lr=0.1)
-        model.cls.predictions.decoder.weight = torch.nn.Parameter(torch.randn(99, 32))  # untied: step 1 stays finite
+        # Without this, the infinite weights of the tied embeddings would make the loss of step 1 infinite.
+        model.cls.predictions.decoder.weight = torch.nn.Parameter(torch.randn(99, 32))
         batches = step_batches(Source(), run, 0, 3)
         schedule = constant_schedule(optimizer)
         for step in training_steps(run, model, optimizer, schedule, batches, 3, origin=UNKNOWN, max_grad_norm=1.0):
