@@ -321,12 +321,19 @@ class BertModel(BertPreTrainedModel):
     _can_record_outputs = {"hidden_states": BertLayer, "attentions": BertSelfAttention}  # noqa: RUF012
 
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True):
-        """Raises ValueError for a config with cross-attention or an initializer_range of 0 or below."""
+        """Raises ValueError for a config with cross-attention, relative positions or an initializer_range below or
+        equal to 0."""
         super().__init__(config)
         if config.add_cross_attention:
             raise ValueError(
                 "expected add_cross_attention=False, got True: BERT here is an encoder (left-to-right with "
                 "is_decoder=True); use transformers' BertModel for cross-attention"
+            )
+        positions = getattr(config, "position_embedding_type", None)
+        if positions not in (None, "absolute"):
+            raise ValueError(
+                f"expected absolute positions, got position_embedding_type={positions!r}: this BERT, like that of "
+                "transformers 5, has no relative ones and would compute something else with such weights"
             )
         if config.initializer_range <= 0:
             raise ValueError(f"expected initializer_range above 0, got {config.initializer_range}: BERT uses 0.02")

@@ -8,7 +8,16 @@ import pytest
 
 from tests.helpers.repository import ROOT
 from training import arguments
-from training.arguments import SCRIPTS, GlueArguments, PretrainingArguments, SharedArguments, SquadArguments, flags_with
+from training.arguments import (
+    SCRIPTS,
+    GlueArguments,
+    NerArguments,
+    PretrainingArguments,
+    SharedArguments,
+    SquadArguments,
+    SwagArguments,
+    flags_with,
+)
 from training.engine.flags import NATURES, flag, natures, parse_arguments
 from training.paper.flags import PaperArguments
 
@@ -76,6 +85,32 @@ def test_refusals_are_one_line_and_status_2(flags, message, capsys):
         parse_arguments(PretrainingArguments, ["--output_dir", "x", *flags])
     assert stop.value.code == 2
     assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("cls", "flags", "message"),
+    [
+        (GlueArguments, "--dataset_config_name en", "has no effect without --dataset_name"),
+        (SwagArguments, "--dataset_config_name en", "has no effect without --dataset_name"),
+        (GlueArguments, "--metric_for_best_model loss", "has no effect without --load_best_model_at_end or a series"),
+        (SquadArguments, "--null_score_diff_threshold -1", "has no effect without --version_2_with_negative"),
+        (NerArguments, "--lstm_size 5", "has no effect without --feature_based"),
+        (NerArguments, "--hub_model_id a/b", "has no effect without --push_to_hub"),
+        (PretrainingArguments, "--hub_private_repo false", "has no effect without --push_to_hub"),
+    ],
+)
+def test_a_flag_that_would_be_ignored_is_refused(cls, flags, message, capsys):
+    weights = [] if cls is PretrainingArguments else ["--model_name_or_path", "m"]
+    with pytest.raises(SystemExit) as stop:
+        parse_arguments(cls, ["--output_dir", "x", *weights, *flags.split()])
+    assert stop.value.code == 2
+    assert f"{flags.split()[0]} {message}" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("flags", ["--load_best_model_at_end", "--seeds 2", "--paper"])
+def test_a_metric_that_decides_is_accepted(flags):
+    given = ["--output_dir", "x", "--model_name_or_path", "m", "--metric_for_best_model", "loss", *flags.split()]
+    assert parse_arguments(GlueArguments, given).metric_for_best_model == "loss"
 
 
 def test_a_stray_args_file_is_not_read(tmp_path, monkeypatch):

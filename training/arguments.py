@@ -6,7 +6,7 @@ Steps are always optimiser steps; lengths include the special tokens.
 from dataclasses import dataclass, field
 from typing import Literal
 
-from training.engine.flags import at_least, flag, in_unit_interval, natures
+from training.engine.flags import at_least, flag, in_unit_interval, natures, refuse_idle
 from training.engine.phases import phases_of
 
 CONFIG_SIZES = {
@@ -89,8 +89,8 @@ class SharedArguments:
             raise ValueError(f"--num_train_epochs must be above 0; got {self.num_train_epochs}")
         if self.push_to_hub and not self.hub_model_id:
             raise ValueError("--push_to_hub needs --hub_model_id USER/NAME")
-        if self.hub_dry_run and not self.push_to_hub:
-            raise ValueError("--hub_dry_run has no effect without --push_to_hub; give both, or neither")
+        hub = ("hub_dry_run", "hub_model_id", "hub_private_repo")
+        refuse_idle(self, (not self.push_to_hub and "without --push_to_hub", hub))
 
 
 @dataclass
@@ -207,21 +207,15 @@ class PretrainingArguments(SharedArguments):
             raise ValueError("give --config_name (new weights) or --model_name_or_path (continue), not both")
         if self.model_name_or_path and not self.tokenizer_name:
             self.tokenizer_name = self.model_name_or_path
-        self._check_idle()
-
-    def _check_idle(self) -> None:
-        """Refuse flags that were given but have no effect in combination with the others."""
         ltr = self.objective == "ltr" and "under --objective ltr, which masks nothing"
-        for reason, names in (
+        refuse_idle(
+            self,
             (not self.dataset_name and "without --dataset_name", ("dataset_config_name", "streaming")),
             (self.tokenizer_name and "with a tokenizer that is given", ("vocab_size", "cased")),
             (self.validation_file and "with --validation_file", ("validation_split",)),
             (ltr, ("mlm_probability", "mask_replace_prob", "random_replace_prob")),
             (ltr, ("whole_word_mask", "max_predictions_per_seq")),
-        ):
-            for name in names:
-                if reason and getattr(self, name) != getattr(type(self), name):
-                    raise ValueError(f"--{name} has no effect {reason}; leave it out")
+        )
 
 
 @dataclass
@@ -279,6 +273,12 @@ class FineTuningArguments(SharedArguments):
             )
         if self.many_runs and self.resume_from_checkpoint not in (None, "auto"):
             raise ValueError("--seeds and --paper resume by themselves; drop --resume_from_checkpoint")
+        chosen = self.load_best_model_at_end or self.many_runs
+        refuse_idle(
+            self,
+            (not self.dataset_name and "without --dataset_name", ("dataset_config_name",)),
+            (not chosen and "without --load_best_model_at_end or a series of runs", ("metric_for_best_model",)),
+        )
 
 
 @dataclass
@@ -348,6 +348,11 @@ class SquadArguments(FineTuningArguments):
     cache_dir: str | None = flag(None, "Folder for tokenised windows. Default: OUTPUT_DIR/features.", "free")
     num_train_epochs: float = flag(2.0, "Passes over the training windows.")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        version_1 = not self.version_2_with_negative and "without --version_2_with_negative"
+        refuse_idle(self, (version_1, ("null_score_diff_threshold",)))
+
 
 TaggerLayers = Literal[
     "embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four", "weighted_sum_all"
@@ -375,6 +380,7 @@ class NerArguments(FineTuningArguments):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least(self, 1, "lstm_size")
+        refuse_idle(self, (not self.feature_based and "without --feature_based", ("lstm_size",)))
 
 
 @dataclass

@@ -200,7 +200,9 @@ def test_grouping_changes_the_order_and_may_not_change_on_the_way(tmp_path, pret
 )
 def test_the_metric_that_decides(glue_files, task, asked, expected, capsys):
     given = ["--output_dir=x", "--model_name_or_path=y", f"--task_name={task}", f"--data_dir={glue_files / task}"]
-    args = parse_arguments(GlueArguments, [*given, *([f"--metric_for_best_model={asked}"] if asked else [])])
+    args = parse_arguments(
+        GlueArguments, [*given, *([f"--metric_for_best_model={asked}", "--load_best_model_at_end"] if asked else [])]
+    )
     data = sources.load_data(args)
     if expected.startswith("eval_"):
         assert deciding_metric(args, *glue.metric_names(data), True) == expected

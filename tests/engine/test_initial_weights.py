@@ -178,6 +178,26 @@ def test_heads_may_be_new_where_the_caller_allows_it(pretrained, tmp_path):
         load_network(modeling_bert_repro.BertForPreTraining, str(bare), ("cls.seq_relationship.",))
 
 
+@pytest.mark.parametrize(
+    "name", ["attention.self.distance_embedding.weight", "attention.output.adapter.down.weight", "rotary.weight"]
+)
+@pytest.mark.parametrize("module", [modeling_bert_repro, transformers])
+def test_weights_of_the_encoder_without_a_place_are_refused(pretrained, tmp_path, name, module):
+    """With relative positions or adapters, a checkpoint computes something else than this network with the rest."""
+    model = copied(pretrained, tmp_path / "model")
+    weights = load_file(model / "model.safetensors")
+    extra = {f"bert.encoder.layer.{number}.{name}": torch.ones(3, 4) for number in range(2)}
+    save_file(weights | extra, model / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=rf"holds 2 weights .* no place for, such as bert\.encoder\.layer\.0\.{name}"):
+        load_network(module.BertForPreTraining, str(model))
+    deeper = {
+        name.replace("layer.0", "layer.2"): tensor.clone() for name, tensor in weights.items() if "layer.0" in name
+    }
+    old = {"bert.embeddings.position_ids": torch.arange(64)[None]}
+    save_file(weights | deeper | old, model / "model.safetensors", metadata={"format": "pt"})
+    assert not load_network(module.BertForPreTraining, str(model)).new  # the first layers of a deeper network
+
+
 def test_damaged_weights_are_refused_with_advice(pretrained, tmp_path):
     model = copied(pretrained, tmp_path / "model")
     (model / "model.safetensors").write_bytes(b"\xff" * 100)

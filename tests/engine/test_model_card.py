@@ -132,6 +132,29 @@ def test_a_baseline_is_called_a_baseline(tmp_path):
     )
 
 
+def test_a_model_that_was_only_evaluated_is_not_said_to_be_trained(tmp_path):
+    facts = records("run_glue.py", model_name_or_path="runs/own", num_train_epochs=3.0)
+    facts |= {"data": {"splits": {"validation": {"examples": 30}}}, "total_steps": 0}
+    made = card(tmp_path, "glue", {"eval_accuracy": 0.5, "train_steps": 0}, ["custom"], facts)
+    assert "with the weights of `runs/own`; nothing was trained here" in made.text
+    assert "- Evaluated on: custom." in made.text and "## Evaluation data" in made.text
+    for claim in ("fine-tuned", "Trained on", "learning_rate", "num_train_epochs", "with one seed", "last step"):
+        assert claim not in made.text, claim
+
+
+def test_the_best_step_is_not_called_the_last(tmp_path):
+    facts = records("run_glue.py", model_name_or_path="runs/first", load_best_model_at_end=True)
+    text = card(tmp_path, "glue", {"eval_accuracy": 0.5, "train_steps": 9, "best_step": 6}, ["custom"], facts).text
+    assert "| on held-out data, step 6 of 9 | |" in text and "last step" not in text
+    assert "after step 6, which was chosen as the best on the same data" in text and "last step" not in text
+
+
+def test_epochs_that_max_steps_overrides_are_not_told(tmp_path):
+    facts = records(max_steps=1000, num_train_epochs=3.0)
+    text = card(tmp_path, "pretraining", PRETRAINING, facts=facts).text
+    assert "| `max_steps` | 1000 |" in text and "num_train_epochs" not in text
+
+
 def test_the_card_names_the_command_the_flags_and_the_versions(tmp_path):
     (tmp_path / "training_curves.png").write_bytes(b"")
     facts = {**records(), "corpus": {"documents": 12000, "tokens": 2000000}}

@@ -23,6 +23,18 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(fake_run):
         check_output_dir(run.args)
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "README.md", "vocab.txt"])
+def test_resuming_overwrites_nothing_that_is_no_run(fake_run, name):
+    """--output_dir may be the folder of the pre-trained model, or one with a README.md of the user's."""
+    run = fake_run(resume_from_checkpoint="auto")
+    check_output_dir(run.args)
+    (run.output_dir / name).write_text("precious")
+    with pytest.raises(ValueError, match=f"holds {name} but no run.json, so there is no run to continue"):
+        check_output_dir(run.args)
+    (run.output_dir / "run.json").write_text("{}")
+    check_output_dir(run.args)
+
+
 def test_records_are_one_object_a_line(fake_run):
     run = fake_run()
     run.log(event="train", step=1, loss=0.5)
@@ -46,6 +58,11 @@ def test_versions_and_commit_are_found():
     assert found["torch"].startswith("2.")
     assert found["python"].startswith("3.")
     assert len(commit().rstrip("+")) == 12 or commit() == "unknown"
+
+
+def test_a_checkout_on_a_machine_without_git(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert commit() == "unknown"
 
 
 def test_a_users_mistake_is_one_line_and_status_2(capsys, monkeypatch):

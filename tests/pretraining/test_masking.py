@@ -33,6 +33,14 @@ def random_rows(rng, batch, length, pieces=0.3):
     return ids
 
 
+def test_whole_words_need_pieces():
+    """A vocabulary of byte pairs has no "##": every piece would be a word of its own, without a word about it."""
+    plain = BertTokenizer(vocab={word: number for number, word in enumerate(VOCAB[:FIRST_PIECE])})
+    assert not masking_rule(plain).continuation.any()
+    with pytest.raises(ValueError, match="--whole_word_mask needs a vocabulary with '##' pieces"):
+        masking_rule(plain, whole_word_mask=True)
+
+
 # --- Random numbers ---------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -297,3 +298,15 @@ def test_two_processes_do_the_runs_one_after_the_other(tmp_path, pretrained, glu
         summaries[processes] = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     losses = [[r["results"]["eval_mnli_m_loss"] for r in s["runs"]] for s in summaries.values()]
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+
+
+def test_a_single_run_does_not_go_into_the_folder_of_a_series(tmp_path):
+    """The report and the submission would read the series instead."""
+    args = SimpleNamespace(output_dir=str(tmp_path), many_runs=False)
+    setting = seeds.Setting("x", {}, "eval_accuracy", {})
+    done: list = []
+    seeds.run_all(args, setting, done.append)
+    (tmp_path / "summary.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds a series of runs"):
+        seeds.run_all(args, setting, done.append)
+    assert done == [args]

@@ -1,6 +1,7 @@
 """Load networks with the weights of a checkpoint and record the hashes of its files; all scripts do it here."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -53,7 +54,8 @@ def load_network(
 ) -> Loaded:
     """The network ``cls`` with the weights of a checkpoint, in float32.
 
-    transformers initialises weights at random if a checkpoint lacks them. Here that is allowed for heads only.
+    transformers initialises at random whatever a checkpoint lacks, and leaves out what the network has no place for.
+    Here, the first is allowed for heads only, and so is the second, besides the last layers of a deeper network.
 
     Args:
         name: a folder, or a name on the Hub.
@@ -62,7 +64,8 @@ def load_network(
         options: passed to ``from_pretrained``.
 
     Raises:
-        ValueError: the checkpoint lacks other weights, holds them in another shape, or its files are damaged.
+        ValueError: the checkpoint lacks other weights, holds them in another shape, holds weights of the encoder that
+            the network has no place for, or its files are damaged.
     """
     options = {"dtype": torch.float32, "ignore_mismatched_sizes": True, "output_loading_info": True} | options
     try:
@@ -76,9 +79,22 @@ def load_network(
             f"{name}: expected weights with transformers' names and the shapes of its config.json; {len(strange)} "
             f"are missing or have another shape, such as {', '.join(strange[:3])}. Give a checkpoint that holds them"
         )
+    if lost := sorted(key for key in info["unexpected_keys"] if _is_needed(key, model.config.num_hidden_layers)):
+        raise ValueError(
+            f"{name}: it holds {len(lost)} weights of the encoder that this network has no place for, such as "
+            f"{lost[0]}; relative positions or adapters, say, compute something else. Give a checkpoint of plain BERT"
+        )
     if run:
         run.facts["initial_weights"] = weights_sha256(name, local_files_only=True)
     return Loaded(model, new, absent)
+
+
+def _is_needed(key: str, num_layers: int) -> bool:
+    """Whether an encoder with this weight computes something else than ``num_layers`` of its layers without it."""
+    if not re.match(r"(bert\.)?(encoder|embeddings)\.", key):
+        return False  # a head or the pooler
+    layer = re.search(r"encoder\.layer\.(\d+)\.", key)
+    return layer is None or int(layer[1]) < num_layers
 
 
 def weights_sha256(name: str, **options: Any) -> dict[str, str]:

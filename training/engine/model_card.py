@@ -21,6 +21,7 @@ HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 BUILTIN = "documentation carried by this Python installation"
 BUILTIN_TASKS = ("builtin_", "embedded_")  # how their names begin; the second is the former spelling
 PAPER = "Devlin et al. 2018"
+EVALUATION_FLAGS = ("model_name_or_path", "task_name", "version_2_with_negative", "max_seq_length")
 SINGLE_SENTENCE_TASKS = ("cola", "sst2", "builtin_classification", "embedded_classification")
 
 # key of the results: (metric type of the Hub, name in words). Other results are in all_results.json only.
@@ -151,11 +152,11 @@ def write_model_card(
     if (folder / "training_curves.png").exists():
         results += "\n\n![training curves](training_curves.png)"
     sections = [
-        f"# {title}\n\n{what_it_is(kind, run)}",
+        f"# {title}\n\n{what_it_is(kind, run, metrics)}",
         f"## Use\n\n```python\n{usage(folder, kind, run, datasets)}```",
-        f"## Training data\n\n{training_data(run, datasets)}",
+        f"## {'Evaluation' if only_evaluated(metrics) else 'Training'} data\n\n{data_used(run, datasets, metrics)}",
         results,
-        f"## Training\n\n{training(run)}",
+        f"## {'Evaluation' if only_evaluated(metrics) else 'Training'}\n\n{command_and_settings(run, metrics)}",
         f"## Limits\n\n{limits(folder, kind, run, metrics)}",
         f"## Versions\n\n{versions(run)}",
     ]
@@ -234,7 +235,12 @@ def metadata(
     )
 
 
-def what_it_is(kind: str, run: dict) -> str:
+def only_evaluated(metrics: dict) -> bool:
+    """Whether the run trained nothing, because it was given no training data."""
+    return metrics.get("train_steps") == 0
+
+
+def what_it_is(kind: str, run: dict, metrics: dict) -> str:
     """The first sentence of the card: the kind of model, its size and its origin."""
     flags = run["flags"]
     size = f"{run['parameters']:,} parameters" if run.get("parameters") else "BERT"
@@ -247,6 +253,9 @@ def what_it_is(kind: str, run: dict) -> str:
             "ltr": "predicting word pieces from left to right",
         }
         return f"A BERT encoder ({size}) trained by {objectives[flags.get('objective', 'mlm_nsp')]}, {origin}."
+    if only_evaluated(metrics):
+        origin = f"with the weights of `{start}`; nothing was trained here"
+        return WHAT_IT_IS[kind].replace(" fine-tuned", "").format(size=size, origin=origin)
     return WHAT_IT_IS[kind].format(size=size, origin=origin)
 
 
@@ -281,9 +290,9 @@ def usage(folder: Path, kind: str, run: dict, datasets: list[str]) -> str:
     return ANSWER.format(model=model, code=code, question=question, context=context)
 
 
-def training_data(run: dict, datasets: list[str]) -> str:
-    """The list of the training data and its size, as far as run.json records it."""
-    lines = [f"Trained on: {', '.join(datasets)}."]
+def data_used(run: dict, datasets: list[str], metrics: dict) -> str:
+    """The list of the data and its size, as far as run.json records it."""
+    lines = [f"{'Evaluated' if only_evaluated(metrics) else 'Trained'} on: {', '.join(datasets)}."]
     for part, name in (("corpus", "Training text"), ("held_out", "Held-out text")):
         if counts := run.get(part):
             lines.append(f"{name}: {counts['documents']:,} documents, {counts['tokens']:,} word pieces.")
@@ -303,7 +312,9 @@ def training_data(run: dict, datasets: list[str]) -> str:
 
 def results_table(metrics: dict, kind: str, run: dict) -> str:
     """The table of those results that RESULTS names; "not defined" stands for results that are not finite."""
-    rows = ["| on held-out data, last step | |", "|---|---|"]
+    best, last = metrics.get("best_step"), metrics.get("train_steps")
+    when = "" if only_evaluated(metrics) else ", last step" if best in (None, last) else f", step {best} of {last}"
+    rows = [f"| on held-out data{when} | |", "|---|---|"]
     for key, (_, words) in RESULTS.items():
         if key not in metrics:
             continue
@@ -323,16 +334,19 @@ def sequences_seen(run: dict) -> int | None:
     return per_process * run.get("processes", 1)
 
 
-def training(run: dict) -> str:
+def command_and_settings(run: dict, metrics: dict) -> str:
     """The command and the table of hyperparameters."""
-    lines = []
+    lines, flags = [], run["flags"]
     if run.get("command"):
         lines += ["```bash", shlex.join(["python", *run["command"]]), "```", ""]
     lines += ["| hyperparameter | value |", "|---|---|"]
-    for name in flags_with("card"):
-        value = run["flags"].get(name)
-        if value is not None and not (name == "max_steps" and value < 0):
-            lines.append(f"| `{name}` | {value} |")
+    shown = [name for name in flags_with("card") if flags.get(name) is not None]
+    if only_evaluated(metrics):  # the others are about training
+        shown = [name for name in shown if name in EVALUATION_FLAGS]
+    by_steps = flags.get("max_steps", -1) > 0
+    for name in shown:
+        if name != ("num_train_epochs" if by_steps else "max_steps"):  # the one that the other overrides
+            lines.append(f"| `{name}` | {flags[name]} |")
     lines += [
         f"| {name} | {run[name]} |"
         for name in ("total_steps", "phases", "processes", "mixed_precision")
@@ -354,10 +368,16 @@ def limits(folder: Path, kind: str, run: dict, metrics: dict) -> str:
                 f"published models, which have seen 256 million of up to 512 ({PAPER}). Do not expect their quality."
             )
         lines += unigram_comparison(folder, metrics)
+    elif only_evaluated(metrics):
+        lines.append("How the weights were trained, and on what, stands in the card of the model that they are from.")
     else:
         lines.append("It was trained once, with one seed; on small data sets, results vary by points between seeds.")
         untested = "" if any(name.startswith("test_") for name in metrics) else " Nothing was measured on a test set."
-        lines.append("The results were measured on validation data, after the last step." + untested)
+        best = metrics.get("best_step")
+        when = "after the last step"
+        if best is not None:
+            when = f"after step {best}, which was chosen as the best on the same data, so they are slightly too good"
+        lines.append(f"The results were measured on validation data, {when}.{untested}")
         if not run["flags"].get("model_name_or_path"):
             lines.append("The encoder was not pre-trained: this is a baseline, not a model to use.")
     lines.append(

@@ -11,6 +11,7 @@ import importlib.util
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import traceback
@@ -223,7 +224,11 @@ def check_launch(accelerator: Accelerator) -> None:
 
 
 def check_output_dir(args: SharedArguments) -> None:
-    """Raise ValueError if --output_dir is a file, or holds a run or a model and no resume was asked for."""
+    """Raise ValueError if --output_dir is a file, or holds something that this command would overwrite.
+
+    That is a run or a model if no resume was asked for; with one, whatever stands there without the run.json of a run
+    that could go on.
+    """
     folder = Path(args.output_dir)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"--output_dir {folder} is a file; give a folder")
@@ -241,6 +246,11 @@ def check_output_dir(args: SharedArguments) -> None:
         raise ValueError(
             f"--output_dir {folder} already holds a run or a model ({taken[0]}); give another folder, "
             "or --resume_from_checkpoint auto to continue that run"
+        )
+    if taken and not (folder / "run.json").is_file():
+        raise ValueError(
+            f"--output_dir {folder} holds {taken[0]} but no run.json, so there is no run to continue, and a new one "
+            "would overwrite what is there; give another folder"
         )
 
 
@@ -315,7 +325,7 @@ def versions() -> dict[str, str]:
 def commit() -> str:
     """The commit of the checkout that contains this file, with '+' if tracked files differ; 'unknown' without one."""
     here = Path(__file__).parents[2]
-    if not (here / ".git").exists():
+    if not (here / ".git").exists() or shutil.which("git") is None:  # images for containers often lack git
         return "unknown"
     git = ["git", "-C", str(here)]
     head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True)

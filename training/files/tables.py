@@ -7,6 +7,7 @@ the texts contain U+2028 and U+0085, at which `str.splitlines` would split.
 
 import csv
 import json
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +41,7 @@ def _tsv_rows(path: Path) -> Iterator[tuple[int, list]]:
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, list]]:
+    csv.field_size_limit(sys.maxsize)  # of 131,072 characters by default; a text may be longer
     reader = csv.reader((line + "\n" for _, line in numbered_lines(path)), strict=True)
     number = 1
     try:

@@ -116,14 +116,24 @@ def continuation_pieces(tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
     return np.array([word.startswith("##") for word in words])
 
 
+def check_masking(tokenizer: PreTrainedTokenizerBase, whole_word_mask: bool) -> None:
+    """Raise ValueError for a vocabulary that lacks a special token or, for whole words, pieces that continue a word."""
+    check_special_tokens(tokenizer, masking=True)
+    if whole_word_mask and not continuation_pieces(tokenizer).any():
+        raise ValueError(
+            "--whole_word_mask needs a vocabulary with '##' pieces, by which the pieces of a word are known; this "
+            "tokenizer has none: leave the flag out, or take a WordPiece tokenizer"
+        )
+
+
 def masking_rule(tokenizer: PreTrainedTokenizerBase, **settings: Any) -> MaskingRule:
     """The rule for the vocabulary of `tokenizer`; `settings` are the last five fields of `MaskingRule`.
 
     Special tokens, including [UNK], are neither chosen nor used as replacements, and [unused] rows are not used as
-    replacements either. Google's generator may replace a token by any row of the vocabulary. Raises ValueError if the
-    tokenizer has no [MASK] or lacks another special token.
+    replacements either. Google's generator may replace a token by any row of the vocabulary. Raises ValueError as
+    `check_masking` does.
     """
-    check_special_tokens(tokenizer, masking=True)
+    check_masking(tokenizer, settings.get("whole_word_mask", False))
     words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     special = np.isin(np.arange(len(words)), tokenizer.all_special_ids)
     unused = np.array([re.fullmatch(r"\[unused\d+\]", word) is not None for word in words])

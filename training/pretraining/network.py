@@ -8,6 +8,7 @@ from training.engine.control import control_of
 from training.engine.initial_weights import load_network
 from training.engine.models import bert_config, check_fit, checkpoint_config, prepare_for_training, set_switches
 from training.engine.run import Run
+from training.pretraining.masking import check_masking
 
 
 def build_model(
@@ -24,7 +25,10 @@ def build_model(
     args = run.args
     left_to_right = args.objective == "ltr"
     assert args.max_seq_length is not None  # the flags get their default when they are parsed
-    check_special_tokens(tokenizer, masking=not left_to_right)
+    if left_to_right:
+        check_special_tokens(tokenizer)
+    else:
+        check_masking(tokenizer, args.whole_word_mask)
     if args.model_name_or_path:
         config = checkpoint_config(args.model_name_or_path)
         check_fit(config, tokenizer, args.max_seq_length)

@@ -56,11 +56,19 @@ def run_all(args: Args, setting: Setting, run_one: Callable[[Args], dict]) -> No
 
     Args:
         run_one: does one run with the flags that it is given, and returns the results.
+
+    Raises:
+        ValueError: as ``run_series`` does; or a single run would go into the folder of a series.
     """
     if args.many_runs:
         run_series(args, setting, run_one)
-    else:
-        run_one(args)
+        return
+    if (Path(args.output_dir) / "summary.json").exists():
+        raise ValueError(
+            f"--output_dir {args.output_dir} holds a series of runs (summary.json), which python -m training report "
+            "would show in place of a single one; give another folder"
+        )
+    run_one(args)
 
 
 def run_series(args: Args, setting: Setting, run_one: Callable[[Args], dict]) -> dict:

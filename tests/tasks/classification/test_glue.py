@@ -222,6 +222,17 @@ def test_features_of_a_pair_worked_by_hand():
     assert short["input_ids"] == [[2, 5, 6, 3, 7, 8, 3]]  # The longer text loses its end.
 
 
+@pytest.mark.parametrize("scale", [1e-9, 1e-3, 1.0, 1e6])
+def test_predicted_scores_of_ones_own_keep_all_their_digits(tmp_path, scale):
+    """The GLUE server takes three decimals, which is nothing of a score of a ten-thousandth."""
+    scores = (np.array([[0.1234567], [0.1234568], [-7.0]]) * scale).astype(np.float32)
+    examples = glue.Examples((["a", "b", "c"],), None, ["0", "1", "2"], str, {}, glue.Columns(("text",), None, None))
+    own = glue.Task("custom", glue.OWN_TEXTS, glue.OWN_LABELS, None, ("pearson",))
+    path = glue.write_predictions(tmp_path, glue.Data("custom", own, {"test": examples}), "test", scores)
+    written = [line.split("\t")[1] for line in path.read_text().splitlines()[1:]]
+    assert np.array_equal(np.array(written, dtype=np.float32), scores[:, 0])
+
+
 def test_the_built_in_tasks_under_their_present_and_former_names(monkeypatch):
     pairs = [{"sentence1": "s", "sentence2": "t", "label": n} for n in (1, 0)]
     kinds = [{"sentence": "s", "label": kind} for kind in ("method", "class", "function")]

@@ -183,6 +183,23 @@ def test_label_names_of_a_users_own_data(tmp_path):
     assert load_data(flags(train_file=path, validation_file=path)).task.labels == ("false", "true")
 
 
+def test_a_long_text_in_a_csv_is_read(tmp_path):
+    """Python's reader refuses fields of more than 131,072 characters unless it is told otherwise."""
+    text = "the old house " * 20_000
+    path = own(tmp_path, f'text,label\n"{text}",a\nb,c\n', "own.csv")
+    data = load_data(flags(train_file=path, validation_file=path))
+    assert data.splits["train"].texts == ([text, "b"],)
+
+
+@pytest.mark.parametrize("label", ["a\tb", "a\nb"])
+def test_a_label_that_would_break_the_predictions_is_refused(tmp_path, label):
+    """They are written as label names in a .tsv."""
+    path = own(tmp_path, f'text,label\nx,a\ny,"{label}"\n', "own.csv")
+    assert "own.csv:3: expected a word or a number in 'label', without tabs" in message(
+        train_file=path, validation_file=path
+    )
+
+
 def test_scores_in_a_users_own_data_make_a_regression(tmp_path):
     path = own(tmp_path, 'text,label\n"a, quoted ""b""\nover two lines",1\nc,2.5\nd,-3e-1\n', "own.csv")
     data = load_data(flags(train_file=path, validation_file=path))

@@ -225,6 +225,10 @@ def test_wrong_combinations_of_sources_are_refused(tmp_path):
     assert "all tags are O" in message(
         train_file=write(tmp_path, "a O\n", "o.txt"), validation_file=write(tmp_path, "a O\n", "o.txt")
     )
+    assert "all tags are O" in message(train_file=write(tmp_path, "a O\n", "o.txt"), validation_file=path)
+    assert "all tags are O" in message(
+        train_file=write(tmp_path, f"a NN O O\n\n{CONLL}", "late.txt"), validation_file=path, max_train_samples=1
+    )
     assert "one column only" in message(train_file=write(tmp_path, "a\n", "one.txt"), validation_file=path)
     assert "must name the tags in id2label" in message(validation_file=path)
     with pytest.raises(ValueError, match=r"words\.txt:6: the model knows no entities of type 'LOC', only O, B-PER"):

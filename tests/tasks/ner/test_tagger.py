@@ -64,6 +64,15 @@ def test_padding_changes_nothing(config):
     assert together.shape == (4, 3)
 
 
+@pytest.mark.parametrize("choice", ["weighted_sum_all", "concat_last_four"])
+def test_it_runs_in_half_precision(config, choice):
+    full = tagger(config, choice)
+    half = tagger(config, choice).to(torch.bfloat16)
+    logits = half(**batch()).logits
+    assert logits.dtype == torch.bfloat16
+    torch.testing.assert_close(logits.float(), full(**batch()).logits, atol=0.02, rtol=0.05)
+
+
 @torch.no_grad()
 def test_loss_is_divided_by_the_items_of_the_step(config):
     model, both = tagger(config), batch()

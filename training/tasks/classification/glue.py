@@ -405,10 +405,14 @@ def server_name(task: Task, split: str = "test") -> str:
 
 
 def write_predictions(folder: Path, data: Data, split: str, logits: np.ndarray) -> Path:
-    """Write a file for the GLUE server with columns `index` and `prediction`; labels are as in the task's files."""
+    """Write a file for the GLUE server with columns `index` and `prediction`; labels are as in the task's files.
+
+    Scores of GLUE have three decimals, as the server's examples do; those of other data keep all digits of a float32.
+    """
     task = data.task
     if task.labels is None:
-        spelled = [f"{score:.3f}" for score in np.clip(logits[:, 0], *task.score_range)]
+        digits = ".3f" if task.files else ".9g"
+        spelled = [f"{score:{digits}}" for score in np.clip(logits[:, 0], *task.score_range)]
     else:
         spelled = [(task.digits or task.labels)[number] for number in logits.argmax(axis=1)]
     rows = [f"{name}\t{prediction}\n" for name, prediction in zip(data.splits[split].index, spelled, strict=True)]

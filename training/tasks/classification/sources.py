@@ -164,6 +164,11 @@ def read_examples(task: Task, path: str | Path, labelled: bool) -> Examples:
                 f"{table.where(row)}: expected a word or a number in {columns.label!r}, without spaces around it, "
                 f"got {label!r}"
             )
+        if {"\t", "\n"} & set(as_text(label)):
+            raise ValueError(
+                f"{table.where(row)}: expected a word or a number in {columns.label!r}, without tabs and line ends, "
+                f"because predictions are written in columns; got {label!r}"
+            )
     index = map(str, table.columns[columns.index] if columns.index else range(len(table)))
     categories = {name: table.columns[name] for name in columns.categories}
     return Examples(texts, labels, list(index), table.where, facts, columns, categories)

@@ -80,6 +80,12 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
     for split, limit in (("train", args.max_train_samples), ("validation", args.max_eval_samples)):
         if split in splits:
             splits[split].sentences = splits[split].sentences[:limit]
+    train = splits.get("train")
+    if train and all(tag == "O" for sentence in train.sentences for tag in sentence.tags or ()):
+        raise ValueError(
+            f"{train.source}: all tags are O; there is nothing to learn. Give sentences with names, or raise "
+            "--max_train_samples"
+        )
     return Data(args.dataset_name or ("custom" if files else BUILTIN), splits, labels)
 
 
@@ -103,8 +109,6 @@ def _labels(splits: dict[str, Split], model_labels: tuple[str, ...] | None) -> t
                     first_places[tag[2:]] = sentence.place(word)
     labels = ("O", *(f"{prefix}-{kind}" for kind in sorted(first_places) for prefix in "BI"))
     if "train" in splits:
-        if len(labels) == 1:
-            raise ValueError(f"{splits['train'].source}: all tags are O; there is nothing to learn")
         return model_labels if model_labels and set(model_labels) == set(labels) else labels
     if not model_labels:
         raise ValueError(

@@ -117,4 +117,5 @@ class BertFeatureTagger(PreTrainedModel):
         layers = states[LAYERS[self.config.feature_based]]
         if self.weights is None:
             return torch.cat(layers, dim=-1)
-        return torch.einsum("n,nblh->blh", self.weights.softmax(0), torch.stack(layers).float())
+        shares = self.weights.float().softmax(0)
+        return torch.einsum("n,nblh->blh", shares, torch.stack(layers).float()).to(self.weights.dtype)
