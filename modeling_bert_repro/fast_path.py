@@ -39,7 +39,7 @@ class Layout(NamedTuple):
     rows: Tensor | None = None  # (R,) the same positions as rows of the flattened hidden states
 
     def all_rows(self) -> "Layout":
-        """The layout of every layer except the last, which computes all rows."""
+        """The layout for the layers before the last; they compute every row."""
         return self._replace(rows=None)
 
     def keep_rows(self, hidden_states: Tensor) -> Tensor:
@@ -159,7 +159,7 @@ def positions_read(model: "BertModel", inputs: Tensor, reads: "HeadReads") -> Te
 
 
 def leaves_layers_alone(model: "BertModel", options: dict[str, Any]) -> bool:
-    """False if the caller asked for something that needs padded shapes in every layer: recorded states or chunking."""
+    """True if no option needs full shapes in every layer (recorded states, chunking), so positions may be skipped."""
     config = model.config
     for name in ("output_hidden_states", "output_attentions"):
         asked = options.get(name)

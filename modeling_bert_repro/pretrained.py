@@ -16,8 +16,8 @@ PLAIN_FILES = ("modeling_bert.py", "pretrained.py", "pretraining_heads.py", "hea
 FAST_FILES = ("fast_path.py", "unpadding.py", "fast_dropout.py")
 # Fields of the config that concern the running process only and are never saved.
 SWITCHES = ("sparse_prediction", "unpad_inputs", "fast_dropout", "keys_to_ignore_at_inference")
-# Every entry names heads.py, which imports all code files directly or indirectly: transformers' module cache contains
-# only what the named file imports, and a model loaded from there must be able to save all files again.
+# All entries name heads.py because transformers copies only what the named file imports, and heads.py imports
+# everything, directly or indirectly. A model loaded from such a copy can therefore save all code files again.
 AUTO_MAP = {
     "AutoModel": "heads.BertModel",
     "AutoModelForPreTraining": "heads.BertForPreTraining",

@@ -48,7 +48,7 @@ class SharedArguments:
     )
     max_grad_norm: float = flag(1.0, "Global gradient norm to clip to; 0: no clipping.", "fixed card")
     mixed_precision: Literal["no", "bf16", "fp16"] | None = flag(
-        None, "Type of autocast. Default: what accelerate launch was configured with, otherwise no."
+        None, "Type of autocast. Default: what accelerate launch was configured with, otherwise 'no' (float32)."
     )
     logging_steps: int = flag(50, "Number of steps between two training records.", "free")
     eval_steps: int = flag(0, "Number of steps between two evaluations; 0: evaluate once per epoch.", "choice")
@@ -64,8 +64,8 @@ class SharedArguments:
     )
     unpad_inputs: Literal["auto", "true", "false"] = flag(
         "auto",
-        "Whether to skip the computation of padding: if that is faster, always, or never. Unless it is 'false', the "
-        "loss of answer spans excludes padding as well.",
+        "auto: skip padding when it is over a tenth of the batch. true: whenever there is any. false: compute it. "
+        "Unless it is 'false', the loss of answer spans excludes padding as well.",
         "fixed",
     )
     fast_dropout: bool = flag(True, "On a CPU, draw fewer random numbers for dropout than torch does.", "fixed")
@@ -140,9 +140,11 @@ class PretrainingArguments(SharedArguments):
         "128:0.9:32,512:0.1:8x4.",
     )
     mlm_probability: float = flag(0.15, "Share of the tokens to predict.", "fixed card instance")
-    mask_replace_prob: float = flag(0.8, "Share of these tokens to replace with [MASK].", "fixed instance")
+    mask_replace_prob: float = flag(0.8, "Share of the predicted tokens to replace with [MASK].", "fixed instance")
     random_replace_prob: float = flag(
-        0.1, "Share of these tokens to replace with a random token; the rest are not replaced.", "fixed instance"
+        0.1,
+        "Share of the predicted tokens to replace with a random one; the remainder stay as they are.",
+        "fixed instance",
     )
     whole_word_mask: bool = flag(False, "Mask all pieces of a word together.", "fixed card instance")
     short_seq_prob: float = flag(0.1, "Share of the instances with a random shorter length.", "fixed instance")

@@ -259,7 +259,7 @@ def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, co
         ("rte", {"validation": {"validation": {key: rte.get(key) for key in ours["validation"]["validation"]}}},
          "it was evaluated on other data"),
         ("seeds", {"runs": [run | {"seed": 100} for run in ours["runs"]]},
-         "it has no run of the same seed and learning rate"),
+         "it has no run with the same seed and learning rate"),
         ("metrics", {"baselines": {"eval_pearson": 0.0}}, "it has eval_pearson, these runs eval_matthews_correlation"),
     ]:  # fmt: skip
         if change:

@@ -68,7 +68,10 @@ class Features:
         return len(self.lengths)
 
     def shuffled(self, seed: int, group: int = 0) -> "Features":
-        """The same rows, not copied, in the order of another seed; ``group`` is the ``size`` of ``group_by_length``."""
+        """The same rows, not copied, in the order of another seed.
+
+        ``group``: rows per optimiser step to group by length (``group_by_length``); 0 does not group.
+        """
         other = copy.copy(self)
         other.seed, other.group, other._order_epoch = seed, group, None
         return other
@@ -112,7 +115,7 @@ def group_by_length(
     """Rearrange the order of an epoch so that rows of similar length share an optimiser step.
 
     Stretches of ``STRETCH`` steps are sorted by length and cut into steps, and all steps of the epoch are shuffled.
-    Rows at both ends that belong to a step with rows of another epoch keep their places.
+    Rows in a step shared with the previous or the next epoch are not moved.
 
     Args:
         order: (N,) the row numbers of a shuffled epoch.
@@ -137,11 +140,11 @@ def steps_for(args: SharedArguments, num_examples: int, global_batch_size: float
 
 
 def dealt(batches: Sequence[Batch], run: Run[SharedArguments]) -> list[tuple[Batch, bool]]:
-    """This process's batches of an evaluation, dealt to the processes in turn, and whether each of them counts.
+    """This process's batches of an evaluation, dealt to the processes in turn, as pairs (batch, counts).
 
     Every process gets the same number of batches, because a wrapped network communicates with the other processes in
     every forward pass, also in evaluation, and would wait forever for a process without a batch. If there are too few
-    batches, the last one is repeated, and the outputs of its repetitions do not count.
+    batches, the last one is repeated as a filler: ``counts`` is False for a filler, whose outputs do not count.
     """
     total, last = math.ceil(len(batches) / run.world_size) * run.world_size, len(batches) - 1
     return [(batches[min(number, last)], number <= last) for number in range(run.rank, total, run.world_size)]

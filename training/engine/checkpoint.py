@@ -274,7 +274,8 @@ def _cut_metrics(run: Run[SharedArguments], size: int) -> None:
 def _drop_old(run: Run[SharedArguments], step: int) -> None:
     """Delete the oldest checkpoints beyond the limit, and drafts of a process that was killed.
 
-    Checkpoints later than ``step`` do not count: they are damaged, and complete ones must not be deleted for them.
+    Checkpoints after ``step`` do not use up the limit: the run resumed before them, because they are damaged or
+    because an earlier one was named.
     """
     for path in run.output_dir.glob("checkpoint-*.incomplete"):
         shutil.rmtree(path)

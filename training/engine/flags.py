@@ -17,7 +17,7 @@ NATURES = {
     "free": "may differ between two starts of a run, because the finished model does not depend on it",
     "card": "is listed among the hyperparameters of the model card",
     "instance": "decides, with the seed and the corpus, what the instances of pre-training are",
-    # The natures below tell the report which runs may be averaged: flags with none of them must be equal in all.
+    # The report averages runs only if all flags agree that are neither "free" nor of one of the following natures.
     "start": "says from which weights and which tokenizer a run started; the report has a column for each such start",
     "data": "says where the data is; whether two runs have the same data is decided by its hash",
     "later": "concerns a finished run, or data on which the run is neither trained nor scored",

@@ -37,7 +37,7 @@ class Loaded(NamedTuple):
 
     Attributes:
         new: names of the weights that were newly initialised.
-        absent: names of those new weights that the checkpoint lacks; it has the others in another shape.
+        absent: those of ``new`` that the checkpoint lacks; the rest of ``new`` had another shape.
     """
 
     model: PreTrainedModel

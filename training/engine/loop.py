@@ -65,8 +65,8 @@ def training_steps(
 
     Args:
         model, optimizer: prepared by Accelerate; ``scheduler`` is not.
-        batches: this process's micro-batches, one list per optimiser step. A generator (``step_batches``) is closed
-            before the process exits, because its workers would outlive it.
+        batches: this process's micro-batches, one list per optimiser step. If it is a generator (``step_batches``),
+            it is closed on a stop signal, which ends its workers.
         total_steps, start_step: optimiser steps; the first one done here is ``start_step + 1``.
         origin: recorded in the checkpoint that is written on a signal.
         explain: returns the message of the FloatingPointError.
@@ -89,7 +89,7 @@ def training_steps(
             counts = window_counts(window, accelerator)
             losses = _forward_backward(run, model, window, counts)
             grad_norm = float(accelerator.clip_grad_norm_(model.parameters(), max_grad_norm or float("inf")))
-            # A signal may reach one process only, or the processes in different steps, so they have to agree.
+            # A signal may reach only some processes: the flag is summed with the loss, so all stop after the same step.
             values = _global_sums(losses, signals.asked, accelerator)
             # Under fp16 the gradient scaler handles gradients that overflow: it skips the step.
             if not (np.isfinite(values["loss"]) and (np.isfinite(grad_norm) or accelerator.scaler)):

@@ -99,7 +99,7 @@ def set_switches(config: PretrainedConfig, args: SharedArguments) -> None:
 
 
 def prepare_for_training(model: PreTrainedModel, args: SharedArguments) -> None:
-    """Apply the flags that change how a network of either implementation computes, but not what it computes."""
+    """Apply --gradient_checkpointing and --torch_compile, which change results by rounding at most."""
     if args.gradient_checkpointing:
         # transformers 5.23 deprecates the older name; 5.17 has only that one.
         enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable

@@ -49,7 +49,7 @@ class Run(Generic[Args_co]):
         rank: number of this process, from 0.
         world_size: number of processes.
         facts: the content of run.json.
-        saved_step: optimiser step of the last checkpoint that this process knows; 0 without one.
+        saved_step: optimiser step of the last checkpoint written by this start; 0 before the first.
         unconfirmed: whether run.json was written by an earlier start, and this start may still be refused.
     """
 

@@ -3,8 +3,7 @@
 The exit status is ``STOPPED``, so that a script of the batch system can distinguish "stopped with a checkpoint, start
 again" from success (0), a mistake of the user's (2), a crash (1) and death by the signal itself (128 + its number):
 
-    python run_pretraining.py ... --resume_from_checkpoint auto
-    while [ $? = 75 ]; do python run_pretraining.py ... --resume_from_checkpoint auto; done
+    until python run_pretraining.py ... --resume_from_checkpoint auto; do [ $? = 75 ] || break; done
 
 A signal that arrives between two steps, for example during an evaluation, ends the run after the next step. torchrun
 forwards a signal to its processes and gives them 30 seconds; its own exit status is 1.

@@ -31,8 +31,8 @@ from training.pretraining.masking import MaskingRule, mask_batch, masking_rule, 
 from training.pretraining.segments import EpochPlan, LabelBalance, label_balance, plan_packed, plan_pairs
 
 OBJECTIVES = ("mlm_nsp", "mlm", "ltr")
-# As in Google's generator (dupe_factor), there are ten versions of the segments, which are repeated. The sizes of ten
-# epochs therefore tell where any later epoch begins. Order and masks are new in every epoch.
+# Segments come in ten versions used in turn (Google's dupe_factor), so the sizes of ten epochs locate any position.
+# Order and masks are new in every epoch.
 VARIANTS = 10
 _SEGMENT_STREAM, _SHUFFLE_STREAM, _MASK_STREAM = 1, 2, 3
 

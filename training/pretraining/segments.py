@@ -6,9 +6,9 @@ second case the rest goes back and starts the next instance, so no sentence is l
 
 - Half of the labels are IsNext. Google's generator turns every chunk of one sentence into NotNext, which leaves
   34.3 % IsNext when each paragraph of Wikipedia is a document (length 128). Here a chunk has two sentences as long as
-  its document has two left, and the probability of IsNext is the one that makes half of the labels of the whole
-  corpus IsNext. It is at most 3/4, which is enough unless the corpus has documents of one sentence. Of these, some
-  are left out of each epoch (different ones every time) to balance the labels.
+  its document has two left, and IsNext is drawn with the probability p <= 3/4 that balances the corpus. If chunks of
+  one sentence, such as those of one-sentence documents, still leave too many NotNext, each epoch omits a random part
+  of these chunks.
 - The B of NotNext always comes from another document.
 - The short target length is drawn for each instance, not for each document.
 - If a pair is too long, its segments lose tokens at both ends, in numbers that are divided at random. Google tosses a
@@ -129,14 +129,14 @@ def _chunk_pairs(
     short_seq_prob: float,
     is_next: float,
 ) -> _Chunks:
-    """Gather the sentences of all pieces into chunks, the n-th chunk of every piece at the same time.
+    """Gather the sentences of all pieces into chunks.
 
-    variant: a number, or one for each piece.
+    Vectorised over pieces: pass n of the loop makes chunk n of every piece. variant: a number, or one for each piece.
     """
     document, position, end = pieces
     offsets = corpus.sentences
-    # The number of its first sentence identifies a piece whatever else is planned beside it: the state depends neither
-    # on the size of the blocks nor on the sample that `label_balance` takes.
+    # The state is seeded by the piece's first sentence, so it does not depend on the size of the blocks or on the
+    # sample that `label_balance` takes.
     state = random_bits(seed, variant, position)
     steps: list[_Chunks] = []
     step = 0
@@ -171,7 +171,7 @@ def label_balance(corpus: Corpus, seed: int, variants: int, capacity: int, short
         )
     stride = max(1, corpus.num_sentences * variants // _PILOT_SENTENCES)
     pieces = _pieces(corpus, np.arange(0, corpus.num_documents, stride))
-    # With few but long documents, every `stride`-th of them is still a large sample; a second stride reduces it.
+    # A few long documents can still exceed the limit; then only every `stride`-th piece is kept.
     stride = max(1, int((pieces.end - pieces.first).sum()) * variants // _PILOT_SENTENCES)
     sample = _Pieces._make(np.tile(column[::stride], variants) for column in pieces)
     variant = np.repeat(np.arange(variants), len(sample.document) // variants)

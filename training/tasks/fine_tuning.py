@@ -47,7 +47,9 @@ def build_model(
     training: bool,
     **more: Any,
 ) -> PreTrainedModel:
-    """The network that the flags ask for. Its head is new unless that of the checkpoint fits; a line is printed.
+    """The network that the flags ask for.
+
+    The checkpoint's head is kept if its classes match and replaced otherwise; a printed line says which.
 
     Args:
         config: the config of the model to build, with the labels of the task.

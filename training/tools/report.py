@@ -121,7 +121,7 @@ def read_run(folder: Path) -> Finished:
 
 
 def compared(runs: list[Finished]) -> list[Finished]:
-    """The fine-tuning runs; differences in settings are added to ``task`` and ``start`` of runs that have them equal.
+    """The fine-tuning runs; where two have equal ``task`` or ``start`` but other settings, the difference is appended.
 
     Raises:
         ValueError: two runs have equal settings and seeds, so that a mean would count one result twice.

@@ -58,8 +58,8 @@ class Answers:
         In version 2, the best scores over all thresholds are computed from ``spans``, because the search can empty an
         answer but cannot restore one that ``threshold`` emptied. ``null_score_diff_threshold`` is the threshold to
         store with the model (``threshold.threshold_to_use``); ``at_best_...`` are the scores with it and
-        ``at_0_...`` those with 0. ``at_best_f1`` is below ``best_f1`` if the official search, whose threshold is
-        ``best_f1_thresh``, stops among questions with equal null odds.
+        ``at_0_...`` those with 0. ``at_best_f1`` is below ``best_f1`` when the official search stops between questions
+        of equal null odds, which no threshold can separate.
         """
         gold = {question.id: [text for text, _ in question.answers] for question in questions}
         if not self.null_odds:

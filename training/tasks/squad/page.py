@@ -107,9 +107,7 @@ def _kind(question: Question, windows: Windows, rows: range, answers: Answers) -
 
 
 def _window_of(windows: Windows, rows: range, character: int) -> tuple[int, int]:
-    """The window in which the token at ``character`` has its largest context: its first character and the one after
-    its last.
-    """
+    """(first character, end) of the window that gives the token at ``character`` its largest context."""
     spans = windows.offsets[windows.question[rows[0]]]
     token = int(np.searchsorted(spans[:, 0], character))
     firsts, counts = windows.first_token[rows], windows.num_tokens[rows]

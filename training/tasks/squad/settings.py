@@ -24,14 +24,14 @@ def store_settings(config: PretrainedConfig, args: SquadArguments, results: Mapp
     """Write to ``config`` how its model was evaluated: the lengths and, in version 2, the threshold.
 
     Args:
-        results: the results of the last evaluation, see ``store_threshold``.
+        results: the results of the kept weights, see ``store_threshold``.
     """
     config.question_answering = {name: getattr(args, name) for name in DEFAULTS}
     store_threshold(config, args.version_2_with_negative, results)
 
 
 def settings_of(config: PretrainedConfig) -> dict[str, int]:
-    """The settings stored with a model; for other models ``DEFAULTS``, reduced to the positions that they have."""
+    """The stored settings; for a model without them ``DEFAULTS``, shortened to its position embeddings."""
     longest = min(DEFAULTS["max_seq_length"], config.max_position_embeddings)
     query = min(DEFAULTS["max_query_length"], longest // 4)
     stride = min(DEFAULTS["doc_stride"], max(1, (longest - query - 3) // 2))

@@ -6,13 +6,15 @@ stages:
 
 1. Applied in an evaluation: ``--null_score_diff_threshold`` (0 by default) decides which answers run_squad.py
    writes to predictions.json, and ``apply_threshold`` does the same to scores.
-2. Found after the last evaluation. ``find_best_threshold`` is the search of the official script and gives the
-   reported ``best_exact``, ``best_f1`` and their ``..._thresh``. ``threshold_to_use`` finds the threshold to store,
-   for F1; its docstring names the cases in which the two differ. Both searches need the answers before any threshold
-   is applied, because they can empty an answer but not restore one. The threshold is chosen on the questions that it
-   is then measured on, so the scores with it are slightly too good.
-3. Stored by run_squad.py: ``store_threshold`` writes it to the model's config, under the name of Google's flag,
-   ``null_score_diff_threshold``. A model that was last fine-tuned on SQuAD 1.1 has none.
+2. Found in every evaluation, by ``Answers.score``; the one of the kept weights is stored. ``find_best_threshold`` is
+   the search of the official script and gives the reported ``best_exact``, ``best_f1`` and their ``..._thresh``.
+   ``threshold_to_use`` finds the threshold to store, for F1; its docstring names the cases in which the two differ.
+   Both searches need the answers before any threshold is applied, because they can empty an answer but not restore
+   one. The threshold is chosen on the questions that it is then measured on, so the scores with it are slightly too
+   good.
+3. Stored by ``settings.store_settings`` (called by run_squad.py), through ``store_threshold``: in the model's config,
+   under the name of Google's flag, ``null_score_diff_threshold``. A model that was last fine-tuned on SQuAD 1.1 has
+   none.
 4. Read when the model is asked: ``stored_threshold`` for ``python -m training ask``. The question-answering pipeline
    of ``modeling_bert_repro`` reads the same field of the config by itself, since it imports nothing of ``training``.
 
@@ -93,11 +95,10 @@ def threshold_to_use(
 def store_threshold(config: PretrainedConfig, version_2_with_negative: bool, results: Mapping[str, float]) -> None:
     """Write the threshold that the evaluation found to ``config``.
 
-    In version 1.1, the threshold of an earlier fine-tuning is removed, with which the model would leave questions
-    unanswered.
+    For version 1.1, a threshold left by an earlier fine-tuning is removed; with it the model would refuse to answer.
 
     Args:
-        results: the results of the last evaluation, in version 2 with ``eval_null_score_diff_threshold``.
+        results: the results of the kept weights, in version 2 with ``eval_null_score_diff_threshold``.
     """
     vars(config).pop(FIELD, None)
     if version_2_with_negative:
