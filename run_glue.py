@@ -98,7 +98,7 @@ def build_network(run: Run[GlueArguments], config: BertConfig, before: BertConfi
         vars(config).pop("auto_map", None)  # that of the checkpoint; a saved model writes its own
         more = {"encoder_class": module.BertModel}
         return build_model(run, BertBiLSTMForTokenClassification, config, before, new, training, **more)
-    cls = modeling_bert_repro.BertForSequenceClassification
+    cls: type[PreTrainedModel] = modeling_bert_repro.BertForSequenceClassification
     if args.label_token == "last":
         cls = modeling_bert_repro.BertForTokenClassification
     return build_model(run, cls, config, before, new, training)

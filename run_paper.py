@@ -34,6 +34,7 @@ from training.paper.scales import DATA
 
 def main(argv: list[str] | None = None) -> None:
     args = parse_arguments(PaperArguments, argv)
+    assert args.jobs is not None  # the flags get their default when they are parsed
     folder = Path(args.output_dir)
     scale = scale_of(args)
     # All mistakes in the data are found here, before any run.

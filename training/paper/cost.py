@@ -67,8 +67,7 @@ def measured_speed(plan: Plan, scale: Scale, start: Callable[..., None] = budget
     phases = [_timed(phase, size) for phase in phases_of(flags)]
     more = ["--mixed_precision", scale.pretraining["mixed_precision"]] if "mixed_precision" in scale.pretraining else []
     with tempfile.TemporaryDirectory() as folder:
-        heads = {"num_attention_heads": size.heads}
-        BertConfig(**vars(shape), **heads, pad_token_id=0).save_pretrained(folder)
+        BertConfig(**vars(shape), num_attention_heads=size.heads, pad_token_id=0).save_pretrained(folder)
         records, _, facts = budget.timed_run(folder, scale.vocab_size, phases, more, start)
     operations = seconds = 0.0
     for phase in phases:

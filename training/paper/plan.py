@@ -123,8 +123,8 @@ def starts_of(table: str, scale: Scale) -> list[Start]:
     """The rows of a table."""
     if table == "5":
         trained = {name: Pretraining(name, scale.size, {"objective": o}) for name, o in OBJECTIVES.items()}
-        ltr, squad = trained["ltr"], {"run_squad.py": BILSTM}
-        bilstm: dict[str, Flags] = {"run_glue.py": LABEL_AT_THE_END | BILSTM} | squad
+        ltr = trained["ltr"]
+        bilstm: dict[str, Flags] = {"run_glue.py": LABEL_AT_THE_END | BILSTM, "run_squad.py": BILSTM}
         rows = [Start("bert", trained["bert"]), Start("no_nsp", trained["no_nsp"])]
         return [*rows, Start("ltr", ltr, {"run_glue.py": LABEL_AT_THE_END}), Start("ltr_bilstm", ltr, bilstm)]
     if table == "6":
