@@ -34,10 +34,11 @@ from tokenization.bert_tokenizer import write_vocab
 from training.arguments import GlueArguments
 from training.engine.batches import Features
 from training.engine.best import deciding_metric
+from training.engine.finished import already_finished
 from training.engine.flags import parse_arguments
 from training.engine.models import config_labels, load_config
 from training.engine.predict import predict
-from training.engine.run import Run, already_finished, check_output_dir, report_errors, start_run
+from training.engine.run import Run, check_output_dir, report_errors, start_run
 from training.tasks.bilstm import BertBiLSTMForTokenClassification
 from training.tasks.classification import glue, submission
 from training.tasks.classification.last_token import check_classes, read_at_the_end, with_labels_at_the_end
@@ -100,7 +101,7 @@ def build_network(
         vars(config).pop("auto_map", None)  # that of the checkpoint; a saved model writes its own
         more = {"encoder_class": module.BertModel}
         return build_model(run, BertBiLSTMForTokenClassification, config, checkpoint_config, new, training, **more)
-    cls = modeling_bert_repro.BertForSequenceClassification
+    cls: type[PreTrainedModel] = modeling_bert_repro.BertForSequenceClassification
     if args.label_token == "last":
         cls = modeling_bert_repro.BertForTokenClassification
     return build_model(run, cls, config, checkpoint_config, new, training)

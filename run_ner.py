@@ -41,10 +41,11 @@ from tokenization.bert_tokenizer import write_vocab
 from training.arguments import NerArguments
 from training.engine.batches import Features
 from training.engine.best import deciding_metric
+from training.engine.finished import already_finished
 from training.engine.flags import parse_arguments
 from training.engine.models import config_labels, load_config
 from training.engine.predict import predict
-from training.engine.run import Run, already_finished, check_output_dir, report_errors, start_run
+from training.engine.run import Run, check_output_dir, report_errors, start_run
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.ner import tagged_text
 from training.tasks.ner.sources import Data, load_data

@@ -33,23 +33,24 @@ from training.paper.scales import DATA
 
 
 def main(argv: list[str] | None = None) -> None:
+    """Plan the runs of a table, do those that are not finished, and write the report."""
     args = parse_arguments(PaperArguments, argv)
-    folder = Path(args.output_dir)
+    folder, jobs = Path(args.output_dir), args.jobs or (2 if args.scale == "builtin" else 1)
     scale = scale_of(args)
     # All mistakes in the data are found here, before any run.
     tasks, text = find_tasks(args, scale), find_text(args, scale)
     plan = make_plan(args.table, scale, tasks, text, args.seeds)
     if args.dry_run:
-        with threads_of(args.jobs):
+        with threads_of(jobs):
             speed, device = measured_speed(plan, scale)
-        print(dry_run(plan, folder, costs(plan, scale.vocab_size, speed), device, args.jobs))
+        print(dry_run(plan, folder, costs(plan, scale.vocab_size, speed), device, jobs))
         return
 
     claim_folder(folder, plan, checksums_of(cell.flags for cell in plan.cells))
     builtin = any(value.startswith(f"{DATA}/") for cell in plan.cells for value in cell.flags.values())
     with only_one(folder):
         prepare(folder, args, scale, text, plan.sizes(), builtin)
-        run_cells(folder, plan, args.jobs)
+        run_cells(folder, plan, jobs)
         found = write_report(folder, plan)
     print(verdicts(found))
     print(f"table, claims and picture: {folder / 'report.md'}")

@@ -34,13 +34,14 @@ from training.arguments import PretrainingArguments
 from training.engine.checkpoint import Origin, resume, save_checkpoint, save_model_folder
 from training.engine.curves import draw_curves
 from training.engine.divergence import explain_divergence
+from training.engine.finished import already_finished
 from training.engine.flags import parse_arguments
 from training.engine.invariance import verify_invariance
 from training.engine.loop import training_steps
 from training.engine.model_card import write_model_card
 from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.phases import Phase, described, phase_at
-from training.engine.run import Run, already_finished, report_errors, start_run
+from training.engine.run import Run, report_errors, start_run
 from training.engine.throughput import Throughput
 from training.pretraining import evaluation
 from training.pretraining.corpora import build_corpora
@@ -90,7 +91,16 @@ def main(argv: list[str] | None = None) -> None:
     batches = phase_batches(run, phases, train, done)
     explain = partial(explain_divergence, phases=phases, folder=run.output_dir)
     steps = training_steps(
-        run, model, optimizer, scheduler, batches, total_steps, done, origin, explain, max_grad_norm=args.max_grad_norm
+        run,
+        model,
+        optimizer,
+        scheduler,
+        batches,
+        total_steps,
+        done,
+        explain,
+        origin=origin,
+        max_grad_norm=args.max_grad_norm,
     )
     for step in speed.timed(steps):
         length = phase_at(phases, step.index).length

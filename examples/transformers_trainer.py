@@ -20,7 +20,6 @@ def main(folder: str, new_folder: str) -> None:
         per_device_train_batch_size=4,
         gradient_accumulation_steps=4,
         max_steps=8,
-        learning_rate=1e-4,
         logging_steps=2,
         save_strategy="no",
         report_to=[],

@@ -122,7 +122,7 @@ def text_file(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def fake_run(tmp_path):
+def make_run(tmp_path):
     """A function that makes a ``Run`` on the CPU with the given flags, without a script around it."""
     from accelerate import Accelerator
 

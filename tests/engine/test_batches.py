@@ -62,26 +62,26 @@ def seen(run, source, start, stop):
     ]
 
 
-def test_a_step_sees_the_same_data_however_it_is_cut(fake_run):
+def test_a_step_sees_the_same_data_however_it_is_cut(make_run):
     source = features(50)
-    whole = seen(fake_run(per_device_train_batch_size=12), source, 0, 6)
-    assert seen(fake_run(per_device_train_batch_size=3, gradient_accumulation_steps=4), source, 0, 6) == whole
+    whole = seen(make_run(per_device_train_batch_size=12), source, 0, 6)
+    assert seen(make_run(per_device_train_batch_size=3, gradient_accumulation_steps=4), source, 0, 6) == whole
     ranks = []
     for rank in range(2):
-        run = fake_run(per_device_train_batch_size=3, gradient_accumulation_steps=2)
+        run = make_run(per_device_train_batch_size=3, gradient_accumulation_steps=2)
         run.rank, run.world_size = rank, 2
         ranks.append(seen(run, source, 0, 6))
     assert [sorted(a + b) for a, b in zip(*ranks)] == whole
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_resumed_run_sees_the_data_of_the_following_steps(fake_run, workers):
+def test_a_resumed_run_sees_the_data_of_the_following_steps(make_run, workers):
     source = features(50)
-    whole = seen(fake_run(), source, 0, 8)
-    assert seen(fake_run(dataloader_num_workers=workers), source, 5, 8) == whole[5:]
+    whole = seen(make_run(), source, 0, 8)
+    assert seen(make_run(dataloader_num_workers=workers), source, 5, 8) == whole[5:]
 
 
-def test_a_resumed_run_reads_no_earlier_data(fake_run):
+def test_a_resumed_run_reads_no_earlier_data(make_run):
     asked = []
 
     class Source:
@@ -89,18 +89,18 @@ def test_a_resumed_run_reads_no_earlier_data(fake_run):
             asked.append((start, stop))
             return {"x": torch.zeros(stop - start)}
 
-    next(step_batches(Source(), fake_run(), 1_000_000, 1_000_001))
+    next(step_batches(Source(), make_run(), 1_000_000, 1_000_001))
     assert asked == [(4_000_000, 4_000_004)]
 
 
-def test_steps_cover_every_example(fake_run):
-    args = fake_run(num_train_epochs=3.0).args
-    assert steps_for(args, 10, 4) == 8  # 30 examples make 8 batches of 4; the last one is filled up.
-    assert steps_for(args, 8, 4) == 6
-    assert steps_for(args, 1, 64) == 1
+def test_steps_cover_every_example(make_run):
+    args = make_run(num_train_epochs=3.0).args
+    assert steps_for(args, 4 / 10) == 8  # 30 examples make 8 batches of 4; the last one is filled up.
+    assert steps_for(args, 4 / 8) == 6
+    assert steps_for(args, 64 / 1) == 1
     args.max_steps = 5
-    assert steps_for(args, 10, 4) == 5
-    assert np.ceil(0.1 * 1000 / 10) == steps_for(fake_run(num_train_epochs=0.1).args, 1000, 10)
+    assert steps_for(args, 4 / 10) == 5
+    assert np.ceil(0.1 * 1000 / 10) == steps_for(make_run(num_train_epochs=0.1).args, 10 / 1000)
 
 
 def test_another_order_of_rows_that_were_already_read():
@@ -146,15 +146,15 @@ def test_steps_of_like_length_in_every_epoch():
     assert np.abs(np.corrcoef(longest[:-1], longest[1:])[0, 1]) < 0.3  # Short and long steps come in random order.
 
 
-def test_grouped_steps_see_the_same_data_however_they_are_cut(fake_run):
+def test_grouped_steps_see_the_same_data_however_they_are_cut(make_run):
     source = features(50).shuffled(0, group=12)
-    whole = seen(fake_run(per_device_train_batch_size=12), source, 0, 6)
-    assert seen(fake_run(per_device_train_batch_size=3, gradient_accumulation_steps=4), source, 0, 6) == whole
-    assert seen(fake_run(per_device_train_batch_size=12), source, 4, 6) == whole[4:]
+    whole = seen(make_run(per_device_train_batch_size=12), source, 0, 6)
+    assert seen(make_run(per_device_train_batch_size=3, gradient_accumulation_steps=4), source, 0, 6) == whole
+    assert seen(make_run(per_device_train_batch_size=12), source, 4, 6) == whole[4:]
 
 
-def test_evaluation_is_due_at_the_end_of_epochs_or_every_so_many_steps(fake_run):
-    run = fake_run(per_device_train_batch_size=4)
+def test_evaluation_is_due_at_the_end_of_epochs_or_every_so_many_steps(make_run):
+    run = make_run(per_device_train_batch_size=4)
     assert [step for step in range(1, 11) if evaluation_due(run, step, 10)] == [3, 5, 8, 10]
     run.args.eval_steps = 4
     assert [step for step in range(1, 11) if evaluation_due(run, step, 10)] == [4, 8]

@@ -27,8 +27,8 @@ def no_pictures(monkeypatch):
     short_runs.no_pictures(monkeypatch)
 
 
-def best_of(fake_run, **flags) -> Best:
-    run = fake_run()
+def best_of(make_run, **flags) -> Best:
+    run = make_run()
     run.args.load_best_model_at_end, run.args.early_stopping_patience = True, flags.pop("patience", 0)
     run.output_dir.mkdir(exist_ok=True)
     return Best(run, flags.pop("metric", "eval_accuracy"))
@@ -60,8 +60,8 @@ def add_all(best: Best, values: list, steps=None) -> list[bool]:
         ("eval_spearmanr", [None, None], 1),
     ],
 )
-def test_the_best_evaluation_is_restored(fake_run, metric, values, expected):
-    best = best_of(fake_run, metric=metric)
+def test_the_best_evaluation_is_restored(make_run, metric, values, expected):
+    best = best_of(make_run, metric=metric)
     assert add_all(best, values) == [False] * len(values)
     model = Model()
     assert best.restore(model) == {metric: values[expected - 1], "best_step": expected}
@@ -71,21 +71,21 @@ def test_the_best_evaluation_is_restored(fake_run, metric, values, expected):
     assert not list(best.run.output_dir.glob("checkpoint-*"))
 
 
-def test_patience_counts_evaluations_since_the_best(fake_run):
-    assert add_all(best_of(fake_run, patience=2), [0.5, 0.4, 0.6, 0.6, 0.5]) == [False] * 4 + [True]
-    assert add_all(best_of(fake_run, patience=1), [0.5, 0.4]) == [False, True]
+def test_patience_counts_evaluations_since_the_best(make_run):
+    assert add_all(best_of(make_run, patience=2), [0.5, 0.4, 0.6, 0.6, 0.5]) == [False] * 4 + [True]
+    assert add_all(best_of(make_run, patience=1), [0.5, 0.4]) == [False, True]
 
 
-def test_nothing_is_kept_unless_it_is_asked_for(fake_run):
-    best = best_of(fake_run, patience=1)
+def test_nothing_is_kept_unless_it_is_asked_for(make_run):
+    best = best_of(make_run, patience=1)
     best.wanted = False
     assert add_all(best, [0.5, 0.4]) == [False, False]
     assert not list(best.run.output_dir.iterdir())
 
 
-def test_what_was_the_best_at_the_newest_checkpoint_stays(fake_run):
+def test_what_was_the_best_at_the_newest_checkpoint_stays(make_run):
     """A run that is resumed from checkpoint-4 must find the weights of step 3, although step 6 was better."""
-    best = best_of(fake_run)
+    best = best_of(make_run)
     add_all(best, [0.1, 0.2, 0.3])
     (best.run.output_dir / "checkpoint-4").mkdir()
     add_all(best, [0.4, 0.5], steps=[5, 6])
@@ -103,8 +103,8 @@ def test_what_was_the_best_at_the_newest_checkpoint_stays(fake_run):
         Best(best.run, "eval_accuracy")
 
 
-def test_best_weights_are_sealed_and_damaged_ones_refused(fake_run):
-    best = best_of(fake_run)
+def test_best_weights_are_sealed_and_damaged_ones_refused(make_run):
+    best = best_of(make_run)
     add_all(best, [0.1, 0.2])
     records = best.run.output_dir / "metrics.jsonl"
     records.write_text('{"event": "eval", "step": 2, "eval_accuracy": 0.2}\n')
@@ -120,8 +120,8 @@ def test_best_weights_are_sealed_and_damaged_ones_refused(fake_run):
         Best(best.run, "eval_accuracy")  # A resumed run says so before it trains.
 
 
-def test_best_weights_reach_the_disk_before_they_count(fake_run, monkeypatch):
-    best, events = best_of(fake_run), []
+def test_best_weights_reach_the_disk_before_they_count(make_run, monkeypatch):
+    best, events = best_of(make_run), []
     sync, replace = atomic.sync, os.replace
     monkeypatch.setattr(atomic, "sync", lambda path: (events.append(path.name), sync(path)))
     monkeypatch.setattr(os, "replace", lambda a, b: (events.append("rename"), replace(a, b)))

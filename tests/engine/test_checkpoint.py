@@ -13,6 +13,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from modeling_bert_repro import BertForSequenceClassification
 from training.engine.checkpoint import (
+    UNKNOWN,
     Origin,
     find_checkpoint,
     load_checkpoint,
@@ -43,10 +44,10 @@ def take_a_step(model, optimizer, scheduler):
     optimizer.zero_grad()
 
 
-def test_model_optimizer_and_schedule_are_restored(fake_run, parts):
-    run, old = fake_run(), parts()
+def test_model_optimizer_and_schedule_are_restored(make_run, parts):
+    run, old = make_run(), parts()
     take_a_step(*old)
-    folder = save_checkpoint(run, 7, 20, *old)
+    folder = save_checkpoint(run, 7, 20, *old, UNKNOWN)
     run.args.resume_from_checkpoint = "auto"
     assert find_checkpoint(run) == folder
     new = parts(seed=1)
@@ -59,33 +60,41 @@ def test_model_optimizer_and_schedule_are_restored(fake_run, parts):
     assert old[2].get_last_lr() == new[2].get_last_lr()
 
 
-def test_a_checkpoint_is_a_model_folder(fake_run, parts):
-    folder = save_checkpoint(fake_run(), 7, 20, *parts())
+def test_a_checkpoint_is_a_model_folder(make_run, parts):
+    folder = save_checkpoint(make_run(), 7, 20, *parts(), UNKNOWN)
     model = BertForSequenceClassification.from_pretrained(folder)
     assert torch.equal(model.classifier.weight, parts()[0].classifier.weight)
 
 
-def test_the_oldest_is_removed_only_after_the_newest_is_complete(fake_run, parts, monkeypatch):
-    run, state = fake_run(save_total_limit=2), parts()
+def test_the_oldest_is_removed_only_after_the_newest_is_complete(make_run, parts, monkeypatch):
+    run, state, removed = make_run(save_total_limit=2), parts(), []
+    remove = shutil.rmtree
+
+    def noted(folder, **options):
+        removed.append((folder.name, damage(run.output_dir / "checkpoint-10")))
+        remove(folder, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", noted)
     for step in (2, 9, 10):
-        save_checkpoint(run, step, 20, *state)
+        save_checkpoint(run, step, 20, *state, UNKNOWN)
+    assert [one for one in removed if one[0] == "checkpoint-2"] == [("checkpoint-2", None)]  # None: no damage.
     kept = sorted(p.name for p in run.output_dir.glob("checkpoint-*"))
     assert kept == ["checkpoint-10", "checkpoint-9"]
 
 
-def test_a_later_damaged_checkpoint_removes_no_other(fake_run, parts):
-    run, state = fake_run(save_total_limit=1), parts()
+def test_a_later_damaged_checkpoint_removes_no_other(make_run, parts):
+    run, state = make_run(save_total_limit=1), parts()
     (run.output_dir / "checkpoint-12").mkdir()
     for step in (9, 10):
-        save_checkpoint(run, step, 20, *state)
+        save_checkpoint(run, step, 20, *state, UNKNOWN)
         assert sorted(p.name for p in run.output_dir.iterdir()) == sorted([f"checkpoint-{step}", "checkpoint-12"])
 
 
-def test_what_a_kill_left_behind_is_removed_on_resuming(fake_run, parts):
+def test_what_a_kill_left_behind_is_removed_on_resuming(make_run, parts):
     """The kill came after the new checkpoint was complete and before the old one was removed, or inside a new one."""
-    run, state = fake_run(save_total_limit=0), parts()
+    run, state = make_run(save_total_limit=0), parts()
     for step in (3, 6, 9):
-        save_checkpoint(run, step, 20, *state)
+        save_checkpoint(run, step, 20, *state, UNKNOWN)
     (run.output_dir / "checkpoint-12.incomplete").mkdir()
     run.args.save_total_limit = 1
     run.args.resume_from_checkpoint = str(run.output_dir / "checkpoint-6")
@@ -115,9 +124,9 @@ WRITERS = {  # the functions that write, each with what it does when the disk is
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_a_full_disk_leaves_the_last_checkpoint(fake_run, parts, monkeypatch, writer):
-    run, state = fake_run(save_total_limit=1), parts()
-    save_checkpoint(run, 10, 20, *state)
+def test_a_full_disk_leaves_the_last_checkpoint(make_run, parts, monkeypatch, writer):
+    run, state = make_run(save_total_limit=1), parts()
+    save_checkpoint(run, 10, 20, *state, UNKNOWN)
     with monkeypatch.context() as patch:
         patch.setattr(writer, WRITERS[writer])
         message = (
@@ -125,23 +134,23 @@ def test_a_full_disk_leaves_the_last_checkpoint(fake_run, parts, monkeypatch, wr
             r"the newest checkpoint is checkpoint-10\. Free some space"
         )
         with pytest.raises(OSError, match=message):
-            save_checkpoint(run, 11, 20, *state)
+            save_checkpoint(run, 11, 20, *state, UNKNOWN)
     assert [path.name for path in run.output_dir.glob("checkpoint-*")] == ["checkpoint-10"]
     assert damage(run.output_dir / "checkpoint-10") is None
     assert run.saved_step == 10
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "training_state.pt"])
-def test_a_file_that_the_system_cuts_short(fake_run, parts, name):
+def test_a_file_that_the_system_cuts_short(make_run, parts, name):
     """Here nothing is simulated: the system limits the size of files, so that safetensors, torch or Python fail."""
-    run, state = fake_run(), parts()
+    run, state = make_run(), parts()
     take_a_step(*state)
-    size = (save_checkpoint(run, 10, 20, *state) / name).stat().st_size
+    size = (save_checkpoint(run, 10, 20, *state, UNKNOWN) / name).stat().st_size
     earlier = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1, earlier[1]))
     try:
         with pytest.raises(OSError, match=r"checkpoint-11 could not be written .*newest checkpoint is checkpoint-10"):
-            save_checkpoint(run, 11, 20, *state)
+            save_checkpoint(run, 11, 20, *state, UNKNOWN)
         if name == "model.safetensors":
             with pytest.raises(OSError, match="model could not be written"):
                 save_model_folder(run, state[0])
@@ -151,25 +160,25 @@ def test_a_file_that_the_system_cuts_short(fake_run, parts, name):
     assert damage(run.output_dir / "checkpoint-10") is None
 
 
-def test_everything_is_synced_before_it_counts(fake_run, parts, monkeypatch):
+def test_everything_is_synced_before_it_counts(make_run, parts, monkeypatch):
     """After a power cut a checkpoint is whole or absent. Files, manifest and folder are synced before the rename, and
     the folder above after it.
     """
-    run, events = fake_run(), []
+    run, events = make_run(), []
     run.log(event="train", step=1)
     sync, replace = atomic.sync, os.replace
     monkeypatch.setattr(atomic, "sync", lambda path: (events.append(path.name), sync(path)))
     monkeypatch.setattr(os, "replace", lambda a, b: (events.append("rename"), replace(a, b)))
-    folder = save_checkpoint(run, 7, 20, *parts())
+    folder = save_checkpoint(run, 7, 20, *parts(), UNKNOWN)
     files = {path.name for path in folder.iterdir()}
     assert files | {"checkpoint-7.incomplete", "metrics.jsonl"} <= set(events[:-2])
     assert events[-2:] == ["rename", "run"]
 
 
-def test_drafts_of_a_killed_run_are_removed(fake_run, parts):
-    run = fake_run()
+def test_drafts_of_a_killed_run_are_removed(make_run, parts):
+    run = make_run()
     (run.output_dir / "checkpoint-5.incomplete").mkdir()
-    save_checkpoint(run, 7, 20, *parts())
+    save_checkpoint(run, 7, 20, *parts(), UNKNOWN)
     assert [path.name for path in run.output_dir.iterdir()] == ["checkpoint-7"]
 
 
@@ -189,10 +198,10 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("message", FAULTS)
-def test_a_damaged_checkpoint_is_passed_over_and_refused_by_name(fake_run, parts, message):
-    run, state = fake_run(), parts()
-    good = save_checkpoint(run, 1, 20, *state)
-    bad = save_checkpoint(run, 2, 20, *state)
+def test_a_damaged_checkpoint_is_passed_over_and_refused_by_name(make_run, parts, message):
+    run, state = make_run(), parts()
+    good = save_checkpoint(run, 1, 20, *state, UNKNOWN)
+    bad = save_checkpoint(run, 2, 20, *state, UNKNOWN)
     FAULTS[message](bad)
     run.args.resume_from_checkpoint = "auto"
     assert find_checkpoint(run) == good
@@ -201,18 +210,18 @@ def test_a_damaged_checkpoint_is_passed_over_and_refused_by_name(fake_run, parts
         find_checkpoint(run)
 
 
-def test_half_a_checkpoint_is_not_found(fake_run, parts):
-    run = fake_run(resume_from_checkpoint="auto")
+def test_half_a_checkpoint_is_not_found(make_run, parts):
+    run = make_run(resume_from_checkpoint="auto")
     assert find_checkpoint(run) is None
-    whole = save_checkpoint(run, 3, 20, *parts())
+    whole = save_checkpoint(run, 3, 20, *parts(), UNKNOWN)
     shutil.copytree(whole, run.output_dir / "checkpoint-9.incomplete")
     (run.output_dir / "checkpoint-12").mkdir()
     assert find_checkpoint(run) == whole
 
 
-def test_another_run_is_refused(fake_run, parts):
-    run, state = fake_run(), parts()
-    folder = save_checkpoint(run, 7, 20, *state)
+def test_another_run_is_refused(make_run, parts):
+    run, state = make_run(), parts()
+    folder = save_checkpoint(run, 7, 20, *state, UNKNOWN)
     with pytest.raises(ValueError, match="total_steps 20 -> 30"):
         load_checkpoint(run, folder, 30, *state)
     run.args.learning_rate = 1.0
@@ -231,8 +240,8 @@ def test_another_run_is_refused(fake_run, parts):
         ("initial_weights", "a run from other weights; resume with the --model_name_or_path that it was started with"),
     ],
 )
-def test_another_start_is_refused(fake_run, parts, name, message):
-    run, state = fake_run(), parts()
+def test_another_start_is_refused(make_run, parts, name, message):
+    run, state = make_run(), parts()
     folder = save_checkpoint(run, 7, 20, *state, Origin(**{name: "abc"}))
     assert load_checkpoint(run, folder, 20, *state, Origin(**{name: "abc"})) == 7
     for other in (Origin(**{name: "xyz"}), Origin()):
@@ -244,9 +253,9 @@ def test_another_start_is_refused(fake_run, parts, name, message):
     assert load_checkpoint(run, folder, 20, *state, Origin(**{name: "xyz"})) == 7
 
 
-def test_other_data_and_phases_are_refused(fake_run, parts):
+def test_other_data_and_phases_are_refused(make_run, parts):
     """The values that are passed count; what else run.json says does not."""
-    run, state = fake_run(), parts()
+    run, state = make_run(), parts()
     origin = Origin(data={"train": {"sha256": "abc", "rows": 3}}, phases="9 steps of 4 x 128, 1 steps of 4 x 512")
     folder = save_checkpoint(run, 7, 20, *state, origin)
     run.facts["data"] = {"train": {"sha256": "xyz"}}
@@ -257,9 +266,9 @@ def test_other_data_and_phases_are_refused(fake_run, parts):
         load_checkpoint(run, folder, 20, *state, replace(origin, phases=None))
 
 
-def test_another_model_is_refused(fake_run, parts, small_config):
-    run = fake_run()
-    folder = save_checkpoint(run, 7, 20, *parts())
+def test_another_model_is_refused(make_run, parts, small_config):
+    run = make_run()
+    folder = save_checkpoint(run, 7, 20, *parts(), UNKNOWN)
     small_config.num_hidden_layers = 3
     with pytest.raises(ValueError, match="holds another model: it lacks"):
         load_checkpoint(run, folder, 20, *parts())
@@ -272,10 +281,10 @@ def test_another_model_is_refused(fake_run, parts, small_config):
         load_checkpoint(run, folder, 20, *parts())
 
 
-def test_records_after_the_checkpoint_are_made_again(fake_run, parts):
-    run, state = fake_run(), parts()
+def test_records_after_the_checkpoint_are_made_again(make_run, parts):
+    run, state = make_run(), parts()
     run.log(event="train", step=6)
-    folder = save_checkpoint(run, 7, 20, *state)
+    folder = save_checkpoint(run, 7, 20, *state, UNKNOWN)
     run.log(event="train", step=8)
     load_checkpoint(run, folder, 20, *state)
     lines = (run.output_dir / "metrics.jsonl").read_text().splitlines()

@@ -25,7 +25,7 @@ def test_batches_are_dealt_in_equal_numbers(world_size, count):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-def test_two_processes_find_what_one_finds(fake_run, tmp_path, case):
+def test_two_processes_find_what_one_finds(make_run, tmp_path, case):
     """Of 1 batch the second process gets none, of 3 it gets one less. The first process must not wait for it."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     done = subprocess.run(
@@ -38,7 +38,7 @@ def test_two_processes_find_what_one_finds(fake_run, tmp_path, case):
     )
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "result.json").read_text())
-    expected = CASES[case](fake_run(per_device_eval_batch_size=BATCH))
+    expected = CASES[case](make_run(per_device_eval_batch_size=BATCH))
     for one, two in zip(expected, found, strict=True):
         logits = one.pop("logits", []), two.pop("logits", [])
         for a, b in zip(*logits, strict=True):

@@ -164,10 +164,10 @@ def test_accumulation_asked_of_the_launcher_is_seen(surroundings, monkeypatch):
     assert Accelerator(cpu=True).gradient_accumulation_steps == 4
 
 
-def test_processes_that_see_different_checkpoints_stop(fake_run, small_config, monkeypatch):
+def test_processes_that_see_different_checkpoints_stop(make_run, small_config, monkeypatch):
     """If --output_dir is on a disk of each machine's own, only the machine of the main process has the checkpoint."""
     model = torch.nn.Linear(2, 2)
-    run = fake_run(resume_from_checkpoint="auto")
+    run = make_run(resume_from_checkpoint="auto")
     monkeypatch.setattr("training.engine.checkpoint.gather_object", lambda names: [*names, "checkpoint-7"])
     with pytest.raises(ValueError, match=r"different checkpoints .None, checkpoint-7.; --output_dir must be on a file"):
         resume(run, 5, model, None, None)

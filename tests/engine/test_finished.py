@@ -1,4 +1,4 @@
-"""A finished run that is started again is not changed."""
+"""training/engine/finished.py: a finished run that is started again is not changed."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers import short_runs
 from tests.helpers.repository import ROOT
-from training.engine import run
+from training.engine import finished
 from training.engine.run import report_errors
 
 AUTO = ("--resume_from_checkpoint", "auto")
@@ -109,7 +109,7 @@ def test_a_finished_folder_may_be_uploaded(pretrained, data, tmp_path, monkeypat
     given = short_runs.flags("run_glue", data, folder, pretrained)
     short_runs.start("run_glue", given)
     before = content(folder)
-    monkeypatch.setattr(run, "upload", lambda folder, name, *how: uploaded.append((folder, name)))
+    monkeypatch.setattr(finished, "upload", lambda folder, name, *how: uploaded.append((folder, name)))
     short_runs.start("run_glue", [*given, *AUTO, "--push_to_hub", "--hub_model_id", "someone/small"])
     public = ["--hub_private_repo", "false", "--hub_dry_run"]  # These flags do not change the result.
     short_runs.start("run_glue", [*given, *AUTO, "--push_to_hub", "--hub_model_id", "someone/small", *public])

@@ -73,11 +73,11 @@ def sees_later_tokens(model) -> bool:
 @pytest.mark.parametrize("objective", ["ltr", "mlm"])
 @pytest.mark.parametrize("before", [False, True])
 def test_the_objective_decides_the_attention(
-    pretrained, data, tmp_path, fake_run, capsys, objective, model_impl, before
+    pretrained, data, tmp_path, make_run, capsys, objective, model_impl, before
 ):
     model = copied(pretrained, tmp_path / "model", is_decoder=before)
     given = short_runs.flags("run_pretraining", data, tmp_path / "run", model, "--objective", objective)
-    run = fake_run()
+    run = make_run()
     run.args = parse_arguments(PretrainingArguments, [*given, "--model_impl", model_impl])
     network = build_model(run, modeling_bert_repro.BertForMaskedLM, AutoTokenizer.from_pretrained(pretrained))
     assert sees_later_tokens(network) == (objective == "mlm")

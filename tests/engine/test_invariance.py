@@ -19,10 +19,10 @@ def differences(output: str) -> list[float]:
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "bert_adamw"])
-def test_every_division_into_micro_batches_gives_the_same_step(fake_run, capsys, optimizer):
+def test_every_division_into_micro_batches_gives_the_same_step(make_run, capsys, optimizer):
     model, optimizer, _ = prepared(optimizer, shard=False)
     verify_invariance(
-        fake_run(per_device_train_batch_size=4, gradient_accumulation_steps=6), model, optimizer, Source()
+        make_run(per_device_train_batch_size=4, gradient_accumulation_steps=6), model, optimizer, Source()
     )
     output = capsys.readouterr().out
     for cut in ("1 x 16 x 1", "1 x 8 x 2", "1 x 4 x 4", "1 x 2 x 8", "1 x 1 x 16"):
@@ -30,19 +30,19 @@ def test_every_division_into_micro_batches_gives_the_same_step(fake_run, capsys,
     assert all(found < bound for found, bound in zip(differences(output), (1e-5, 1e-5, 1e-2)))
 
 
-def test_the_batch_is_no_larger_than_a_step(fake_run, capsys):
+def test_the_batch_is_no_larger_than_a_step(make_run, capsys):
     model, optimizer, _ = prepared("adamw", shard=False)
-    verify_invariance(fake_run(per_device_train_batch_size=6), model, optimizer, Source())
+    verify_invariance(make_run(per_device_train_batch_size=6), model, optimizer, Source())
     cuts = re.findall(r"micro-batches (\d+ x \d+ x \d+)", capsys.readouterr().out)
     assert cuts == ["1 x 6 x 1", "1 x 3 x 2", "1 x 2 x 3", "1 x 1 x 6"]
 
 
-def test_a_mean_of_means_is_refused(fake_run):
+def test_a_mean_of_means_is_refused(make_run):
     """transformers' heads average over each micro-batch. As our control they do not."""
     torch.manual_seed(0)
     config = prepared("adamw", shard=False)[0].config
     stock = transformers.BertForPreTraining(config)
-    run = fake_run(per_device_train_batch_size=16)
+    run = make_run(per_device_train_batch_size=16)
     optimizer = create_optimizer(stock, 1e-3, 0.01)
     with pytest.raises(ValueError, match=r"depends on how its batch is split: loss \d\.\de[-+]0\d"):
         verify_invariance(run, stock, optimizer, Source())
@@ -50,11 +50,11 @@ def test_a_mean_of_means_is_refused(fake_run):
     verify_invariance(run, exact, optimizer, Source())
 
 
-def test_the_check_leaves_everything_as_it_was(fake_run):
+def test_the_check_leaves_everything_as_it_was(make_run):
     """Weights, optimiser, learning rate and random numbers are restored: the training after the check is bit-equal to
     one without it.
     """
-    run = fake_run()
+    run = make_run()
     model, optimizer, _ = prepared("adamw", shard=False)
     model.bert.embeddings.dropout.p = 0.25
     model(**Source().batch(0, 2)).loss.backward()
@@ -73,8 +73,8 @@ def test_the_check_leaves_everything_as_it_was(fake_run):
     assert all(p.grad is None for p in model.parameters())
 
 
-def test_half_precision_is_refused(fake_run):
-    run = fake_run()
+def test_half_precision_is_refused(make_run):
+    run = make_run()
     run.accelerator.state._mixed_precision = "bf16"
     with pytest.raises(ValueError, match="run it with --mixed_precision no"):
         verify_invariance(run, *prepared("adamw", shard=False)[:2], Source())

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -87,19 +86,6 @@ def test_killed_anywhere_and_resumed_is_bit_equal(flags, tmp_path, points):
         assert open_run(whole, run_flags, length)[0].epoch_size(0) < 8 * steps, "expected more than one epoch"
     for number in range(points):
         assert_same_run(whole, tmp_path / f"killed-{number}")
-
-
-@pytest.mark.slow
-def test_a_build_killed_at_any_line_of_its_end_encodes_nothing_again(tmp_path, text_file, tokenizer_folder):
-    """At its end, a build counts, hashes, writes the manifest and renames. What was encoded before is kept, and the
-    corpus is the same.
-    """
-    shutil.copy(text_file, tmp_path / "text.txt")
-    shutil.copytree(tokenizer_folder, tmp_path / "tokenizer")
-    driver = [sys.executable, ROOT / "tests/helpers/killed_builds.py", tmp_path]
-    done = subprocess.run(driver, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 50
 
 
 @pytest.mark.slow

@@ -10,12 +10,12 @@ from torch.optim.lr_scheduler import LambdaLR
 
 import modeling_bert_repro
 from training.engine.batches import Features, step_batches
+from training.engine.checkpoint import UNKNOWN
 from training.engine.control import control_of, with_exact_losses
 from training.engine.divergence import explain_divergence
 from training.engine.loop import training_steps, window_counts
 from training.engine.models import prepare_for_training
 from training.engine.phases import Phase
-from training.engine.predict import predict
 
 CUTS = [(16, 1), (4, 4), (8, 2), (1, 16)]
 
@@ -49,7 +49,7 @@ def constant_schedule(optimizer):
 def train(run, model, source, steps, start=0):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     batches = step_batches(source, run, start, steps)
-    settings = {"max_grad_norm": run.args.max_grad_norm}
+    settings = {"origin": UNKNOWN, "max_grad_norm": run.args.max_grad_norm}
     return list(training_steps(run, model, optimizer, constant_schedule(optimizer), batches, steps, start, **settings))
 
 
@@ -59,7 +59,7 @@ def new_model(config, cls=modeling_bert_repro.BertForPreTraining, dropout=0.0):
     return cls(config)
 
 
-def test_accumulation_is_exact(fake_run, small_config):
+def test_accumulation_is_exact(make_run, small_config):
     """A global batch of 16 gives the same loss, gradient norm and weights, however it is divided.
 
     In float64 only the order of additions makes a difference, below 1e-12. A mean of means would be wrong by more than
@@ -68,7 +68,7 @@ def test_accumulation_is_exact(fake_run, small_config):
     outcomes = []
     for size, count in CUTS:
         model = new_model(small_config).double()
-        run = fake_run(per_device_train_batch_size=size, gradient_accumulation_steps=count)
+        run = make_run(per_device_train_batch_size=size, gradient_accumulation_steps=count)
         steps = train(run, model, PretrainingSource(), 2)
         weights = torch.cat([p.detach().flatten() for p in model.parameters()])
         outcomes.append((steps, weights))
@@ -79,7 +79,7 @@ def test_accumulation_is_exact(fake_run, small_config):
         torch.testing.assert_close(weights, outcomes[0][1], rtol=0, atol=1e-12)
 
 
-def test_loss_is_the_sum_over_labels_over_their_count(fake_run, small_config):
+def test_loss_is_the_sum_over_labels_over_their_count(make_run, small_config):
     """It is compared with the cross-entropy of the logits of the whole global batch."""
     model = new_model(small_config)
     batch = PretrainingSource().batch(0, 16)
@@ -87,45 +87,45 @@ def test_loss_is_the_sum_over_labels_over_their_count(fake_run, small_config):
         out = model(**{k: v for k, v in batch.items() if "label" not in k})
     mlm = torch.nn.functional.cross_entropy(out.prediction_logits.flatten(0, 1), batch["labels"].flatten())
     nsp = torch.nn.functional.cross_entropy(out.seq_relationship_logits, batch["next_sentence_label"])
-    step = train(fake_run(per_device_train_batch_size=4, gradient_accumulation_steps=4), model, PretrainingSource(), 1)
+    step = train(make_run(per_device_train_batch_size=4, gradient_accumulation_steps=4), model, PretrainingSource(), 1)
     assert step[0].loss == pytest.approx(float(mlm + nsp), rel=1e-5)
     assert step[0].parts == pytest.approx({"mlm_loss": float(mlm), "nsp_loss": float(nsp)}, rel=1e-5)
     assert step[0].tokens == 16 * 24
 
 
-def test_dropout_depends_on_the_step_not_on_the_past(fake_run, small_config):
+def test_dropout_depends_on_the_step_not_on_the_past(make_run, small_config):
     """A run that starts at step 3 draws the random numbers that an uninterrupted run draws there."""
     model = new_model(small_config, dropout=0.3)
-    whole = train(fake_run(), model, PretrainingSource(), 2)
+    whole = train(make_run(), model, PretrainingSource(), 2)
     copy = new_model(small_config, dropout=0.3)
     copy.load_state_dict(model.state_dict())
-    third = train(fake_run(), model, PretrainingSource(), 3, start=2)
+    third = train(make_run(), model, PretrainingSource(), 3, start=2)
     torch.rand(7)
-    again = train(fake_run(), copy, PretrainingSource(), 3, start=2)
+    again = train(make_run(), copy, PretrainingSource(), 3, start=2)
     assert [s.index for s in whole + third] == [1, 2, 3]
     assert third[0].loss == again[0].loss
-    other_seed = train(fake_run(seed=1), copy, PretrainingSource(), 3, start=2)
+    other_seed = train(make_run(seed=1), copy, PretrainingSource(), 3, start=2)
     assert other_seed[0].loss != again[0].loss
 
 
-def test_each_step_and_process_draws_its_own_masks(fake_run, small_config):
+def test_each_step_and_process_draws_its_own_masks(make_run, small_config):
     class Same:
         def batch(self, start, stop):
             return PretrainingSource().batch(0, 4)
 
     def loss(start, rank):
-        run = fake_run()
+        run = make_run()
         run.rank = rank
         return train(run, new_model(small_config, dropout=0.3), Same(), start + 1, start)[0].loss
 
     assert len({loss(0, 0), loss(1, 0), loss(0, 1)}) == 3
 
 
-def test_gradients_are_clipped_unless_the_limit_is_0(fake_run, small_config):
+def test_gradients_are_clipped_unless_the_limit_is_0(make_run, small_config):
     def moved(limit):
         model = new_model(small_config)
         before = torch.cat([p.detach().flatten().clone() for p in model.parameters()])
-        step = train(fake_run(max_grad_norm=limit), model, PretrainingSource(), 1)[0]
+        step = train(make_run(max_grad_norm=limit), model, PretrainingSource(), 1)[0]
         after = torch.cat([p.detach().flatten() for p in model.parameters()])
         return step.grad_norm, float((after - before).norm())
 
@@ -136,7 +136,7 @@ def test_gradients_are_clipped_unless_the_limit_is_0(fake_run, small_config):
     assert clipped == pytest.approx(0.05 * norm, rel=1e-3)
 
 
-def test_a_loss_that_is_not_finite_stops_before_the_update(fake_run, small_config):
+def test_a_loss_that_is_not_finite_stops_before_the_update(make_run, small_config):
     """In step 2 of 4 x 2 instances, position 13 contains a token with infinite weights, and only 13 is named."""
     model = new_model(small_config)
     poisoned = 98
@@ -154,11 +154,12 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(fake_run, small_confi
 
     seen = {}
     with pytest.raises(FloatingPointError) as stop:
-        run = fake_run(per_device_train_batch_size=4, gradient_accumulation_steps=2)
+        run = make_run(per_device_train_batch_size=4, gradient_accumulation_steps=2)
         optimizer = torch.optim.SGD([model.bert.pooler.dense.weight], lr=0.1)
         model.cls.predictions.decoder.weight = torch.nn.Parameter(torch.randn(99, 32))  # untied: step 1 stays finite
         batches = step_batches(Source(), run, 0, 3)
-        for step in training_steps(run, model, optimizer, constant_schedule(optimizer), batches, 3, max_grad_norm=1.0):
+        schedule = constant_schedule(optimizer)
+        for step in training_steps(run, model, optimizer, schedule, batches, 3, origin=UNKNOWN, max_grad_norm=1.0):
             seen[step.index] = model.bert.pooler.dense.weight.detach().clone()
     assert list(seen) == [1] and torch.equal(seen[1], model.bert.pooler.dense.weight)
     message = str(stop.value)
@@ -166,33 +167,30 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(fake_run, small_confi
     assert "positions 8 to 15 of the data (no finite loss by itself: 13)" in message
 
 
-def test_a_gradient_that_is_not_finite_stops_before_the_update(fake_run, small_config):
+def test_a_gradient_that_is_not_finite_stops_before_the_update(make_run, small_config):
     """The instances of the step are named although every loss is finite. Their positions are those of the phase."""
     model = new_model(small_config)
     model.bert.pooler.dense.bias.register_hook(lambda gradient: gradient * float("inf"))
     before = model.bert.pooler.dense.weight.detach().clone()
-    run = fake_run(per_device_train_batch_size=8)
+    run = make_run(per_device_train_batch_size=8)
     phases = [Phase(16, 0.5, 4, 1, start=0, stop=2), Phase(24, 0.5, 4, 2, start=2, stop=4)]
     explain = partial(explain_divergence, phases=phases, folder=run.output_dir)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     batches = step_batches(PretrainingSource(), run, 1, 2, 4, 2)
+    schedule, settings = constant_schedule(optimizer), {"origin": UNKNOWN, "max_grad_norm": 1.0}
     with pytest.raises(FloatingPointError, match=r"the gradient norm (inf|nan)") as stop:
-        next(
-            training_steps(
-                run, model, optimizer, constant_schedule(optimizer), batches, 4, 3, explain=explain, max_grad_norm=1.0
-            )
-        )
+        next(training_steps(run, model, optimizer, schedule, batches, 4, 3, explain, **settings))
     assert torch.equal(before, model.bert.pooler.dense.weight)
     assert "positions 8 to 15 of the data of length 24 (each of them by itself has a finite loss)" in str(stop.value)
     assert f"python -m training show {run.output_dir} --step 4 prints them" in str(stop.value)
 
 
 @pytest.mark.parametrize("implementation", ["repro", "transformers"])
-def test_gradient_checkpointing_changes_nothing_but_memory(fake_run, small_config, implementation):
+def test_gradient_checkpointing_changes_nothing_but_memory(make_run, small_config, implementation):
     """The layer that is computed again draws the same dropout masks. Losses, norms and weights are bit-equal."""
 
     def outcome(again):
-        run = fake_run(gradient_accumulation_steps=2, gradient_checkpointing=again)
+        run = make_run(gradient_accumulation_steps=2, gradient_checkpointing=again)
         model = new_model(small_config, dropout=0.2)
         model = control_of(model) if implementation == "transformers" else model
         prepare_for_training(model, run.args)
@@ -222,11 +220,11 @@ HEADS = [
 
 
 @pytest.mark.parametrize(("name", "labels", "dtype", "num_labels"), HEADS)
-def test_control_takes_the_same_steps(fake_run, small_config, name, labels, dtype, num_labels):
+def test_control_takes_the_same_steps(make_run, small_config, name, labels, dtype, num_labels):
     """transformers' network in our loop, with accumulation, has the same losses and gradient norms."""
     small_config.num_labels = num_labels
     source = features(40, dtype, labels)
-    run = fake_run(gradient_accumulation_steps=3)
+    run = make_run(gradient_accumulation_steps=3)
     ours = new_model(small_config, getattr(modeling_bert_repro, name))
     theirs = new_model(small_config, getattr(transformers, name))
     theirs.load_state_dict(ours.state_dict())
@@ -235,8 +233,8 @@ def test_control_takes_the_same_steps(fake_run, small_config, name, labels, dtyp
         assert (a.loss, a.grad_norm) == pytest.approx((b.loss, b.grad_norm), rel=1e-4)
 
 
-def test_control_takes_the_same_pretraining_steps(fake_run, small_config):
-    run = fake_run(gradient_accumulation_steps=3)
+def test_control_takes_the_same_pretraining_steps(make_run, small_config):
+    run = make_run(gradient_accumulation_steps=3)
     ours = new_model(small_config)
     theirs = with_exact_losses(new_model(small_config, transformers.BertForPreTraining))
     theirs.load_state_dict(ours.state_dict())
@@ -246,32 +244,9 @@ def test_control_takes_the_same_pretraining_steps(fake_run, small_config):
         assert a.parts == pytest.approx(b.parts, rel=1e-4)
 
 
-def test_counts_cover_all_micro_batches_of_a_step(fake_run):
-    run = fake_run()
+def test_counts_cover_all_micro_batches_of_a_step(make_run):
+    run = make_run()
     window = [PretrainingSource().batch(0, 3), PretrainingSource().batch(3, 6)]
     counts = window_counts(window, run.accelerator)
     items = 1 + 2 + 3 + 4 + 5 + 6
     assert counts == {"num_items_in_batch": items, "num_sequences_in_batch": 6, "sequences": 6, "tokens": 6 * 24}
-
-
-@pytest.mark.parametrize("batch_size", [1, 5, 64])
-def test_predictions_come_in_order_and_do_not_depend_on_the_batch(fake_run, small_config, batch_size):
-    small_config.num_labels = 3
-    source = features(13, int, ["labels"])
-    model = new_model(small_config, modeling_bert_repro.BertForSequenceClassification)
-    found = predict(fake_run(), model, source, batch_size)
-    model.eval()
-    for i in range(13):
-        with torch.no_grad():
-            alone = model(input_ids=torch.tensor([source.columns["input_ids"][i]])).logits[0]
-        np.testing.assert_allclose(found["logits"][i], alone.numpy(), atol=1e-5)
-    expected = torch.nn.functional.cross_entropy(torch.tensor(found["logits"]), torch.tensor(source.columns["labels"]))
-    assert found["loss"] == pytest.approx(float(expected), rel=1e-5)
-
-
-def test_token_outputs_are_cut_to_their_rows(fake_run, small_config):
-    source = features(7, int, [])
-    model = new_model(small_config, modeling_bert_repro.BertForQuestionAnswering)
-    found = predict(fake_run(), model, source, 4, per_token=True)
-    assert [len(row) for row in found["start_logits"]] == source.lengths.tolist()
-    assert "loss" not in found

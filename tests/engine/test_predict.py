@@ -1,4 +1,4 @@
-"""Prediction in batches sorted by length: its three callers use one loop and get the same bits."""
+"""training/engine/predict.py: its outputs come in order, and its three callers use one loop and get the same bits."""
 
 import ast
 from types import SimpleNamespace
@@ -8,6 +8,7 @@ import pytest
 import torch
 import transformers
 
+import modeling_bert_repro
 from tests.helpers.repository import ROOT
 from training.engine import predict
 from training.engine.batches import Features
@@ -24,20 +25,41 @@ def rows() -> list[list[int]]:
     return [rng.integers(5, 50, length).tolist() for length in rng.integers(3, 20, 11)]
 
 
-def network(name: str):
+def network(name: str, library=transformers, **more):
     torch.manual_seed(0)
-    config = transformers.BertConfig(vocab_size=50, max_position_embeddings=32, **SIZES)
-    return getattr(transformers, name)(config)
+    config = transformers.BertConfig(vocab_size=50, max_position_embeddings=32, **SIZES, **more)
+    return getattr(library, name)(config)
 
 
 def columns(rows: list[list[int]]) -> dict:
     return {"input_ids": rows, "token_type_ids": [[0] * len(row) for row in rows]}
 
 
+@pytest.mark.parametrize("batch_size", [1, 5, 64])
+def test_predictions_come_in_order_and_do_not_depend_on_the_batch(make_run, rows, batch_size):
+    labels = [number % 3 for number in range(len(rows))]
+    model = network("BertForSequenceClassification", modeling_bert_repro, num_labels=3)
+    found = predict.predict(make_run(), model, Features(columns(rows) | {"labels": labels}, 0), batch_size)
+    model.eval()
+    for row, logits in zip(rows, found["logits"], strict=True):
+        with torch.no_grad():
+            alone = model(input_ids=torch.tensor([row])).logits[0]
+        np.testing.assert_allclose(logits, alone.numpy(), atol=1e-5)
+    expected = torch.nn.functional.cross_entropy(torch.tensor(found["logits"]), torch.tensor(labels))
+    assert found["loss"] == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_token_outputs_are_cut_to_their_rows(make_run, rows):
+    model = network("BertForQuestionAnswering", modeling_bert_repro)
+    found = predict.predict(make_run(), model, Features(columns(rows), 0), 4, per_token=True)
+    assert [len(row) for row in found["start_logits"]] == [len(row) for row in rows]
+    assert "loss" not in found
+
+
 @pytest.mark.parametrize("batch_size", [1, 4, 64])
-def test_questions_are_asked_with_the_logits_of_the_evaluation(fake_run, rows, batch_size):
+def test_questions_are_asked_with_the_logits_of_the_evaluation(make_run, rows, batch_size):
     model = network("BertForQuestionAnswering")
-    expected = predict.predict(fake_run(), model, Features(columns(rows), 0), batch_size, per_token=True)
+    expected = predict.predict(make_run(), model, Features(columns(rows), 0), batch_size, per_token=True)
     model.train()  # `window_logits` must switch dropout off.
     windows = SimpleNamespace(columns=lambda: columns(rows))
     found = ask.window_logits(model, windows, pad_token_id=0, batch_size=batch_size)

@@ -5,11 +5,12 @@ import sys
 
 import pytest
 
-from training.engine.run import check_output_dir, commit, report_errors, versions
+from training.engine.run import check_output_dir, report_errors
+from training.engine.versions import commit, versions
 
 
-def test_a_folder_that_holds_a_run_is_not_overwritten(fake_run):
-    run = fake_run()
+def test_a_folder_that_holds_a_run_is_not_overwritten(make_run):
+    run = make_run()
     check_output_dir(run.args)
     (run.output_dir / "notes.txt").write_text("mine")
     check_output_dir(run.args)
@@ -24,9 +25,9 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(fake_run):
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "README.md", "vocab.txt"])
-def test_resuming_overwrites_nothing_that_is_no_run(fake_run, name):
+def test_resuming_overwrites_nothing_that_is_no_run(make_run, name):
     """--output_dir may be the folder of the pre-trained model, or one with a README.md of the user's."""
-    run = fake_run(resume_from_checkpoint="auto")
+    run = make_run(resume_from_checkpoint="auto")
     check_output_dir(run.args)
     (run.output_dir / name).write_text("precious")
     with pytest.raises(ValueError, match=f"holds {name} but no run.json, so there is no run to continue"):
@@ -35,8 +36,8 @@ def test_resuming_overwrites_nothing_that_is_no_run(fake_run, name):
     check_output_dir(run.args)
 
 
-def test_records_are_one_object_a_line(fake_run):
-    run = fake_run()
+def test_records_are_one_object_a_line(make_run):
+    run = make_run()
     run.log(event="train", step=1, loss=0.5)
     run.log(event="eval", step=1)
     lines = (run.output_dir / "metrics.jsonl").read_text().splitlines()
@@ -46,8 +47,8 @@ def test_records_are_one_object_a_line(fake_run):
     ]
 
 
-def test_facts_are_added_to_those_of_run_json(fake_run):
-    run = fake_run()
+def test_facts_are_added_to_those_of_run_json(make_run):
+    run = make_run()
     run.describe(a=1, b=2)
     run.describe(b=3)
     assert json.loads((run.output_dir / "run.json").read_text()) == {"a": 1, "b": 3}
@@ -90,9 +91,9 @@ def test_divergence_is_one_line_and_status_1(capsys):
     assert capsys.readouterr().err.endswith(": error: step 3: the loss is nan\n")
 
 
-def test_the_other_processes_exit_quietly_if_the_main_process_fails(fake_run, monkeypatch):
+def test_the_other_processes_exit_quietly_if_the_main_process_fails(make_run, monkeypatch):
     """The main process does the work first, and a broadcast tells the others whether it succeeded."""
-    run, calls, sent = fake_run(), [], []
+    run, calls, sent = make_run(), [], []
     monkeypatch.setattr("training.engine.run.broadcast_object_list", lambda objects: sent.append(objects[0]))
 
     def work():

@@ -25,7 +25,7 @@ def records(folder: Path) -> list[dict]:
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "bert_adamw"])
-def test_a_sharded_network_trains_and_saves_as_one(fake_run, tmp_path, optimizer):
+def test_a_sharded_network_trains_and_saves_as_one(make_run, tmp_path, optimizer):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     done = subprocess.run(
         [*torchrun, "tests/helpers/sharded_training.py", tmp_path, optimizer],
@@ -37,7 +37,7 @@ def test_a_sharded_network_trains_and_saves_as_one(fake_run, tmp_path, optimizer
     )
     assert done.returncode == 0, done.stderr
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"
-    run = fake_run(output_dir=str(tmp_path / "alone"), per_device_train_batch_size=8, seed=0)
+    run = make_run(output_dir=str(tmp_path / "alone"), per_device_train_batch_size=8, seed=0)
     train(run, optimizer, shard=False)
     for one, two in zip(records(run.output_dir), records(whole), strict=True):
         assert two == pytest.approx(one, rel=1e-5)

@@ -46,15 +46,15 @@ def train(run, config, total=5, then=lambda index: None):
 
 @pytest.mark.parametrize("number", signals.SIGNALS)
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_signal_finishes_the_step_and_saves(fake_run, small_config, tmp_path, number, workers):
-    whole = train(fake_run(output_dir=str(tmp_path / "whole")), small_config)
+def test_a_signal_finishes_the_step_and_saves(make_run, small_config, tmp_path, number, workers):
+    whole = train(make_run(output_dir=str(tmp_path / "whole")), small_config)
     flags = {"output_dir": str(tmp_path / "cut"), "dataloader_num_workers": workers}
 
     def at_step_2(index):
         if index == 2:
             os.kill(os.getpid(), number)
 
-    run = fake_run(**flags)
+    run = make_run(**flags)
     with pytest.raises(SystemExit) as exit_status:
         train(run, small_config, then=at_step_2)
     assert exit_status.value.code == STOPPED == os.EX_TEMPFAIL
@@ -62,22 +62,22 @@ def test_a_signal_finishes_the_step_and_saves(fake_run, small_config, tmp_path, 
     assert [path.name for path in run.output_dir.glob("checkpoint-*")] == ["checkpoint-3"]
     assert damage(run.output_dir / "checkpoint-3") is None
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL and signal.getsignal(number) != StopSignals._note
-    resumed = train(fake_run(**flags, resume_from_checkpoint="auto"), small_config)
+    resumed = train(make_run(**flags, resume_from_checkpoint="auto"), small_config)
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
     records = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("whole", "cut")]
     assert records[0] == records[1]
 
 
-def test_batches_may_be_a_list(fake_run, small_config):
-    run, parts = fake_run(), prepared(small_config)
+def test_batches_may_be_a_list(make_run, small_config):
+    run, parts = make_run(), prepared(small_config)
     with pytest.raises(SystemExit):
         for _ in training_steps(run, *parts, list(step_batches(source(), run, 0, 3)), 3, max_grad_norm=1.0):
             os.kill(os.getpid(), signal.SIGTERM)
     assert (run.output_dir / "checkpoint-2").is_dir()
 
 
-def test_a_checkpoint_of_the_step_is_not_written_twice(fake_run, small_config, monkeypatch):
-    run, parts = fake_run(), prepared(small_config)
+def test_a_checkpoint_of_the_step_is_not_written_twice(make_run, small_config, monkeypatch):
+    run, parts = make_run(), prepared(small_config)
     saved = []
 
     def stop_and_save(index):
@@ -89,9 +89,9 @@ def test_a_checkpoint_of_the_step_is_not_written_twice(fake_run, small_config, m
     assert len(saved) == 2 and (run.output_dir / "checkpoint-2").stat().st_ino == saved[1]
 
 
-def test_if_one_process_is_asked_to_stop_all_stop(fake_run, small_config, monkeypatch):
+def test_if_one_process_is_asked_to_stop_all_stop(make_run, small_config, monkeypatch):
     """The request of the other process arrives together with the sums of the losses."""
-    run = fake_run()
+    run = make_run()
     reduce = run.accelerator.reduce
 
     def with_another_process(values, how):

@@ -36,11 +36,11 @@ def test_flops_are_those_of_torchs_counter(small_config):
     assert counter.get_total_flops() == pytest.approx(counted, rel=0.005)
 
 
-def test_the_clock_counts_the_steps_alone(fake_run, small_config, monkeypatch):
+def test_the_clock_counts_the_steps_alone(make_run, small_config, monkeypatch):
     """The test sets the clock: a step takes 0.05 s, and what the script does between two steps takes 0.1 s."""
     now = [0.0]
     monkeypatch.setattr(throughput.time, "perf_counter", lambda: now[0])
-    run = fake_run()
+    run = make_run()
     run.args.peak_tflops = 2.0
     clock = throughput.Throughput(run, small_config, 4)
     assert clock.peak == pytest.approx(2e12)
@@ -76,11 +76,11 @@ def test_the_measured_peak_is_that_of_the_largest_product(monkeypatch, precision
 
 @pytest.mark.parametrize("phases", [None, "128:0.9,512:0.1"])
 @pytest.mark.parametrize(("start", "total"), [(0, 1000), (500, 1000), (0, 20), (0, 5)])
-def test_the_first_steps_tell_the_time_left(fake_run, small_config, monkeypatch, capsys, phases, start, total):
+def test_the_first_steps_tell_the_time_left(make_run, small_config, monkeypatch, capsys, phases, start, total):
     """The test sets the clock: a step takes half a second. The first one takes a minute, as with --torch_compile, and
     does not count.
     """
-    run = fake_run()
+    run = make_run()
     run.args.peak_tflops, run.args.phases = 2.0, phases
     clock = throughput.Throughput(run, small_config, total)
     now = [0.0]

@@ -23,7 +23,7 @@ from transformers import BertConfig
 from modeling_bert_repro import BertForPreTraining
 from training.arguments import SharedArguments
 from training.engine.batches import step_batches
-from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
+from training.engine.checkpoint import UNKNOWN, resume, save_checkpoint, save_model_folder
 from training.engine.loop import training_steps
 from training.engine.optimizer import create_optimizer
 from training.engine.run import Run
@@ -72,10 +72,11 @@ def prepared(optimizer_name: str, shard: bool):
 def train(run: Run, optimizer_name: str, shard: bool) -> None:
     parts = prepared(optimizer_name, shard)
     done = resume(run, TOTAL, *parts)
-    for step in training_steps(run, *parts, step_batches(Source(), run, done, TOTAL), TOTAL, done, max_grad_norm=1.0):
+    batches = step_batches(Source(), run, done, TOTAL)
+    for step in training_steps(run, *parts, batches, TOTAL, done, origin=UNKNOWN, max_grad_norm=1.0):
         run.log(event="train", step=step.index, loss=step.loss, grad_norm=step.grad_norm)
         if step.index == 2:
-            save_checkpoint(run, 2, TOTAL, *parts)
+            save_checkpoint(run, 2, TOTAL, *parts, UNKNOWN)
     save_model_folder(run, parts[0])
 
 

@@ -150,6 +150,7 @@ def test_a_changed_corpus_is_refused(tmp_path, monkeypatch, text_file):
     config = BertConfig.from_pretrained(tmp_path / "sizes/L1_H32_A2")
     vocabulary = (tmp_path / "vocabulary/vocab.txt").read_text().splitlines()
     assert (config.vocab_size, config.hidden_size, config.intermediate_size) == (len(vocabulary), 32, 128)
+    assert vocabulary[config.pad_token_id] == "[PAD]"
     data.prepare(*arguments)
     with open(tmp_path / "data/corpus.txt", "a") as file:
         file.write("One more line.\n")

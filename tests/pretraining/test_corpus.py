@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 
@@ -432,3 +433,16 @@ def test_wrong_arguments_of_build_corpus_are_refused(tmp_path, tokenizer):
         build_corpus([["fine. It is."], ["not \ud800"]], tokenizer, tmp_path / "c")
     with pytest.raises(ValueError, match="holds no text that the tokenizer turns into tokens"):
         build_corpus([["\u200b"]], tokenizer, tmp_path / "c", need_pairs=False)
+
+
+@pytest.mark.slow
+def test_a_build_killed_at_any_line_of_its_end_encodes_nothing_again(tmp_path, text_file, tokenizer_folder):
+    """At its end, a build counts, hashes, writes the manifest and renames. What was encoded before is kept, and the
+    corpus is the same.
+    """
+    shutil.copy(text_file, tmp_path / "text.txt")
+    shutil.copytree(tokenizer_folder, tmp_path / "tokenizer")
+    driver = [sys.executable, ROOT / "tests/helpers/killed_builds.py", tmp_path]
+    done = subprocess.run(driver, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 50

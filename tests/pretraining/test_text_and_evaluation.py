@@ -102,13 +102,13 @@ def test_static_shapes_never_change(pretrained, text_file, tmp_path, monkeypatch
     assert (max(map(len, shapes.values())) == 1) == static
 
 
-def test_evaluation_equals_that_of_transformers_in_one_batch(pretrained, text_file, fake_run, tmp_path):
+def test_evaluation_equals_that_of_transformers_in_one_batch(pretrained, text_file, make_run, tmp_path):
     """An evaluation in batches of 5, of a network with dropout, equals one batch of all instances."""
     tokenizer = AutoTokenizer.from_pretrained(pretrained)
     corpus = build_corpus([text_file], tokenizer, tmp_path / "corpus")
     held_out = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=0, fixed=True, max_seq_length=32))
     config = BertConfig.from_pretrained(pretrained, hidden_dropout_prob=0.5)
-    run = fake_run(per_device_eval_batch_size=5)
+    run = make_run(per_device_eval_batch_size=5)
     run.args.max_eval_instances = 1000
     model = BertForPreTraining.from_pretrained(pretrained, config=config).train()
     model.config.sparse_prediction = True

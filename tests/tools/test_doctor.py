@@ -115,8 +115,8 @@ def test_the_diagnosis_names_the_line_and_the_likely_causes(corpus):
     assert "none of the usual causes applies" in doctor.diagnosis(FACTS, stuck, corpus)
 
 
-def test_the_diagnosis_is_repeated_only_when_the_run_is_twice_as_old(corpus, fake_run, capsys):
-    run = fake_run()
+def test_the_diagnosis_is_repeated_only_when_the_run_is_twice_as_old(corpus, make_run, capsys):
+    run = make_run()
     run.facts |= FACTS
     metrics = run.output_dir / "metrics.jsonl"
     spoken = []

@@ -132,11 +132,14 @@ def group_by_length(
     return np.concatenate([order[:head], steps.ravel(), order[tail:]])
 
 
-def steps_for(args: SharedArguments, num_examples: int, global_batch_size: float) -> int:
-    """Optimiser steps of the run: ``--max_steps``, or as many as ``--num_train_epochs`` need, rounded up."""
+def steps_for(args: SharedArguments, epochs_per_step: float) -> int:
+    """Optimiser steps of the run: ``--max_steps``, or as many as ``--num_train_epochs`` need, rounded up.
+
+    ``epochs_per_step``: the share of the training data that a step takes.
+    """
     if args.max_steps > 0:
         return args.max_steps
-    return max(1, math.ceil(args.num_train_epochs * num_examples / global_batch_size - 1e-9))
+    return max(1, math.ceil(args.num_train_epochs / epochs_per_step - 1e-9))
 
 
 def dealt(batches: Sequence[Batch], run: Run[SharedArguments]) -> list[tuple[Batch, bool]]:

@@ -64,7 +64,7 @@ def save_checkpoint(
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
     scheduler: LRScheduler,
-    origin: Origin = UNKNOWN,
+    origin: Origin,
 ) -> Path:
     """Write ``checkpoint-<step>``, then delete the oldest beyond ``--save_total_limit``. All processes call it.
 

@@ -19,6 +19,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from training.arguments import SharedArguments
 from training.engine.batches import TrainingData, step_batches
+from training.engine.checkpoint import UNKNOWN
 from training.engine.loop import training_steps
 from training.engine.run import Run
 
@@ -119,7 +120,8 @@ def _loop_step(
     split_run = Run(own_flags, run.accelerator)
     batches = step_batches(_OneBatch(batch), split_run, 0, 1, size, accumulation)
     schedule, limit = _Constant(run.args.learning_rate), run.args.max_grad_norm
-    step = next(training_steps(split_run, model, optimizer, schedule, batches, 1, max_grad_norm=limit))
+    steps = training_steps(split_run, model, optimizer, schedule, batches, 1, origin=UNKNOWN, max_grad_norm=limit)
+    step = next(steps)
     return step.loss, step.grad_norm
 
 

@@ -17,7 +17,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from training.arguments import SharedArguments
 from training.engine.batches import IGNORED
-from training.engine.checkpoint import UNKNOWN, Origin, save_checkpoint
+from training.engine.checkpoint import Origin, save_checkpoint
 from training.engine.divergence import Divergence, explain_divergence
 from training.engine.run import Run
 from training.engine.signals import STOPPED, StopSignals
@@ -56,9 +56,9 @@ def training_steps(
     batches: Iterable[list[dict[str, torch.Tensor]]],
     total_steps: int,
     start_step: int = 0,
-    origin: Origin = UNKNOWN,
     explain: Callable[[Divergence], str] = explain_divergence,
     *,
+    origin: Origin,
     max_grad_norm: float,
 ) -> Iterator[Step]:
     """Train, and yield once per optimiser step.
@@ -68,8 +68,8 @@ def training_steps(
         batches: this process's micro-batches, one list per optimiser step. If it is a generator (``step_batches``),
             it is closed on a stop signal, which ends its workers.
         total_steps, start_step: optimiser steps; the first one done here is ``start_step + 1``.
-        origin: recorded in the checkpoint that is written on a signal.
         explain: returns the message of the FloatingPointError.
+        origin: recorded in the checkpoint that is written on a signal.
         max_grad_norm: gradients with a larger norm are scaled down to it; 0 means that they are not.
 
     Raises:

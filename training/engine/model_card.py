@@ -172,6 +172,7 @@ def hub_name(name: str | None) -> str | None:
 
 
 def is_builtin(datasets: list[str]) -> bool:
+    """Whether one of the data sets, given in words, is the built-in corpus or one of its tasks."""
     return any(BUILTIN in name or name.startswith(BUILTIN_TASKS) for name in datasets)
 
 

@@ -6,13 +6,9 @@ event. Every process has a ``Run``, but only the main process writes files.
 
 import dataclasses
 import datetime
-import importlib.metadata
 import importlib.util
 import json
 import os
-import platform
-import shutil
-import subprocess
 import sys
 import traceback
 from collections.abc import Callable
@@ -25,11 +21,11 @@ from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast_
 from tqdm import tqdm
 from transformers.utils import is_torch_xla_available, logging
 
-from training.arguments import SharedArguments, flags_with
+from training.arguments import SharedArguments
+from training.engine.versions import commit, device_name, versions
 from training.files.atomic import write_json
 from training.files.hub_upload import check_access, upload
 
-PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "datasets", "numpy", "safetensors")
 # Set by torchrun, MPI's launchers and Slurm's srun. The first one counts, because srun may have started torchrun.
 PROCESS_COUNTS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 
@@ -252,92 +248,6 @@ def check_output_dir(args: SharedArguments) -> None:
             f"--output_dir {folder} holds {taken[0]} but no run.json, so there is no run to continue, and a new one "
             "would overwrite what is there; give another folder"
         )
-
-
-def already_finished(args: SharedArguments) -> bool:
-    """Whether the run that ``--resume_from_checkpoint`` asks to resume is finished; if so, print a line.
-
-    No file of its folder is changed; with ``--push_to_hub`` the folder is uploaded.
-
-    Raises:
-        ValueError: the finished run had other flags, or a checkpoint was named from which it would be trained again.
-    """
-    folder = Path(args.output_dir)
-    if not args.resume_from_checkpoint or read_results(folder) is None:
-        return False
-    other = f"give another --output_dir; with --model_name_or_path {folder} that run starts from these weights"
-    if not (folder / "run.json").is_file():
-        raise ValueError(f"{folder} holds a finished run but no run.json with its flags; {other}")
-    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    if changed := changed_flags(facts["flags"], args):
-        raise ValueError(
-            f"{folder} holds a finished run with other flags ({', '.join(changed)}); give the same flags, or {other}"
-        )
-    if args.resume_from_checkpoint != "auto":
-        raise ValueError(
-            f"{folder} holds a finished run, which is not trained again from {args.resume_from_checkpoint}; give "
-            "another --output_dir for that, or --resume_from_checkpoint auto"
-        )
-    if os.environ.get("RANK", "0") == "0":
-        print(f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed", flush=True)
-        if args.push_to_hub:
-            assert args.hub_model_id is not None  # --push_to_hub is refused without it
-            upload(folder, args.hub_model_id, args.hub_private_repo, args.hub_dry_run, print)
-    return True
-
-
-def changed_flags(then: dict[str, Any], args: SharedArguments) -> list[str]:
-    """The flags that differ from those in a run.json, except those of nature "free", each as "name then -> now"."""
-    now = {name: value for name, value in dataclasses.asdict(args).items() if name not in flags_with("free")}
-    # A flag that an older version did not know counts as unchanged.
-    return [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
-
-
-def read_results(folder: Path) -> dict | None:
-    """The content of ``all_results.json``, or None if the run in the folder is not finished.
-
-    Raises:
-        ValueError: the file is damaged.
-    """
-    path = folder / "all_results.json"
-    if not path.is_file():
-        return None
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(
-            f"{path}: damaged ({error}); delete it and give --resume_from_checkpoint auto to finish the run again"
-        ) from None
-
-
-def versions() -> dict[str, str]:
-    """Python's version and those of ``PACKAGES``, for run.json."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    found["torch"] = torch.__version__  # unlike the package's version, it names the build: +cpu, +cu130
-    return found
-
-
-def commit() -> str:
-    """The commit of the checkout that contains this file, with '+' if tracked files differ; 'unknown' without one."""
-    here = Path(__file__).parents[2]
-    if not (here / ".git").exists() or shutil.which("git") is None:  # images for containers often lack git
-        return "unknown"
-    git = ["git", "-C", str(here)]
-    head = subprocess.run([*git, "rev-parse", "--short=12", "HEAD"], capture_output=True, text=True)
-    changed = subprocess.run([*git, "diff", "--quiet", "HEAD"], capture_output=True)
-    return head.stdout.strip() + ("+" if changed.returncode == 1 else "") if head.returncode == 0 else "unknown"
-
-
-def device_name(device: torch.device) -> str:
-    """The name of a GPU; for other devices their type, the architecture and the number of threads."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{device.type}, {platform.machine()}, {torch.get_num_threads()} threads"
 
 
 def report_errors(main: Callable[[], None]) -> int:

@@ -69,6 +69,17 @@ def draft_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """An empty draft folder to write files in; afterwards it takes the place of ``path``, an empty folder or none."""
+    with draft_folder(path) as draft:
+        yield draft
+        for file in (*draft.iterdir(), draft):
+            sync(file)
+        os.replace(draft, path)
+    sync(path.parent)
+
+
+@contextmanager
 def sealed_folder(path: Path) -> Iterator[Path]:
     """Yield an empty draft folder to write in, which then replaces ``path``.
 

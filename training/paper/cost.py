@@ -12,10 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
-from transformers import BertConfig
-
 from training.engine.phases import Phase, phases_of, scheduled
 from training.engine.throughput import training_flops
+from training.paper.data import config_of
 from training.paper.plan import CELLS, Cell, Plan, is_finished
 from training.paper.scales import Scale, Size
 from training.tools import budget
@@ -67,8 +66,7 @@ def measured_speed(plan: Plan, scale: Scale, start: Callable[..., None] = budget
     phases = [_timed(phase, size) for phase in phases_of(flags)]
     more = ["--mixed_precision", scale.pretraining["mixed_precision"]] if "mixed_precision" in scale.pretraining else []
     with tempfile.TemporaryDirectory() as folder:
-        heads = {"num_attention_heads": size.heads}
-        BertConfig(**vars(shape), **heads, pad_token_id=0).save_pretrained(folder)
+        config_of(size, scale.vocab_size).save_pretrained(folder)
         records, _, facts = budget.timed_run(folder, scale.vocab_size, phases, more, start)
     operations = seconds = 0.0
     for phase in phases:

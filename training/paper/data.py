@@ -163,17 +163,21 @@ def prepare(
             train_wordpiece(lines, scale.vocab_size, output_dir=draft, do_lower_case=args.table not in scale.cased)
     tokenizer = AutoTokenizer.from_pretrained(folder / VOCABULARY)
     for size in sizes:
-        config = BertConfig(
-            vocab_size=len(tokenizer),
-            num_hidden_layers=size.layers,
-            hidden_size=size.hidden,
-            num_attention_heads=size.heads,
-            intermediate_size=4 * size.hidden,
-            pad_token_id=tokenizer.pad_token_id,
-        )
         place = folder / "sizes" / size.name
         place.mkdir(parents=True, exist_ok=True)
-        write_json(place / "config.json", json.loads(config.to_json_string()))
+        write_json(place / "config.json", json.loads(config_of(size, len(tokenizer)).to_json_string()))
+
+
+def config_of(size: Size, vocab_size: int) -> BertConfig:
+    """The configuration of a network with new weights, for a vocabulary that begins with [PAD]."""
+    return BertConfig(
+        vocab_size=vocab_size,
+        num_hidden_layers=size.layers,
+        hidden_size=size.hidden,
+        num_attention_heads=size.heads,
+        intermediate_size=4 * size.hidden,
+        pad_token_id=0,
+    )
 
 
 def _whole(folder: Path) -> bool:

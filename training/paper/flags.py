@@ -31,8 +31,8 @@ class PaperArguments:
 
     def __post_init__(self) -> None:
         at_least(self, 2, "seeds")
-        self.jobs = (2 if self.scale == "builtin" else 1) if self.jobs is None else self.jobs
-        at_least(self, 1, "jobs")
+        if self.jobs is not None:
+            at_least(self, 1, "jobs")
         if self.scale == "builtin" and self.data_dir:
             raise ValueError("--data_dir has no effect at the built-in scale; add --scale small, or leave it out")
         if self.scale != "builtin" and self.smoke:

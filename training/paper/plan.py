@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from training.engine.run import read_results
+from training.engine.finished import read_results
 from training.files.atomic import write_json
 from training.paper.data import VOCABULARY
 from training.paper.published import CHECKPOINTS, CHOICES, LADDER, MIXES
@@ -123,8 +123,8 @@ def starts_of(table: str, scale: Scale) -> list[Start]:
     """The rows of a table."""
     if table == "5":
         trained = {name: Pretraining(name, scale.size, {"objective": o}) for name, o in OBJECTIVES.items()}
-        ltr, squad = trained["ltr"], {"run_squad.py": BILSTM}
-        bilstm: dict[str, Flags] = {"run_glue.py": LABEL_AT_THE_END | BILSTM} | squad
+        ltr = trained["ltr"]
+        bilstm: dict[str, Flags] = {"run_glue.py": LABEL_AT_THE_END | BILSTM, "run_squad.py": BILSTM}
         rows = [Start("bert", trained["bert"]), Start("no_nsp", trained["no_nsp"])]
         return [*rows, Start("ltr", ltr, {"run_glue.py": LABEL_AT_THE_END}), Start("ltr_bilstm", ltr, bilstm)]
     if table == "6":

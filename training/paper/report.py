@@ -18,7 +18,7 @@ from training.paper.verdicts import Judged, Scores, judge
 from training.tasks.student_t import mean_interval
 
 SCALES = {
-    "smoke": "a smoke test: a few steps of tiny networks, whose numbers and verdicts mean nothing",
+    "smoke": "the scale of a smoke test: a few steps of tiny networks, whose numbers and verdicts mean nothing",
     "builtin": "the built-in scale: very small networks on the documentation of one Python installation",
     "small": "the small scale: small networks, few steps, real text",
     "paper": "the paper's scale",

@@ -40,7 +40,7 @@ def run_cells(folder: Path, plan: Plan, jobs: int) -> None:
         SystemExit: a signal asked to stop; all cells have saved a checkpoint.
     """
     waiting = {cell.name: cell for cell in plan.cells if not is_finished(folder, cell)}
-    total, running = len(plan.cells), {}
+    total, running = len(plan.cells), dict[str, tuple[Cell, Any, float]]()
     (folder / CELLS).mkdir(exist_ok=True)
     with threads_of(jobs), StopSignals() as signals:
         context = _server()

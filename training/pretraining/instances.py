@@ -27,7 +27,8 @@ from tokenization.special_tokens import check_special_tokens
 from training.arguments import flags_with
 from training.engine.batches import IGNORED
 from training.pretraining.corpus import Corpus
-from training.pretraining.masking import MaskingRule, mask_batch, masking_rule, random_bits
+from training.pretraining.hashed_random import random_bits
+from training.pretraining.masking import MaskingRule, mask_batch, masking_rule
 from training.pretraining.segments import EpochPlan, LabelBalance, label_balance, plan_packed, plan_pairs
 
 OBJECTIVES = ("mlm_nsp", "mlm", "ltr")

@@ -21,46 +21,7 @@ from transformers import PreTrainedTokenizerBase
 
 from tokenization.special_tokens import check_special_tokens
 from training.engine.batches import IGNORED
-
-# --- Counter-based random numbers ---------------------------------------------------------------------------
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_MIX1, _MIX2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_S30, _S27, _S31, _S11 = (np.uint64(bits) for bits in (30, 27, 31, 11))
-
-
-def random_bits(*counters: int | np.ndarray) -> np.ndarray:
-    """64 random bits (uint64) for each element of the broadcast `counters`, which are integers of up to 64 bits.
-
-    The bits are a hash of all counters in their order: each one goes through the generator splitmix64 (Steele, Lea,
-    Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
-    """
-    state = np.zeros((), np.uint64)
-    for counter in counters:
-        state = _continued(state, counter)
-    return state
-
-
-def _continued(state: np.ndarray, counter: int | np.ndarray) -> np.ndarray:
-    """`random_bits(..., counter)`, given the bits `state` of the counters before it."""
-    # numpy refuses to convert a negative Python int to uint64, but not an int64.
-    counter = np.asarray(counter, np.int64).astype(np.uint64)
-    with np.errstate(over="ignore"):
-        mixed = (state + counter + np.uint64(1)) * _GOLDEN
-        mixed = (mixed ^ (mixed >> _S30)) * _MIX1
-        mixed = (mixed ^ (mixed >> _S27)) * _MIX2
-        return mixed ^ (mixed >> _S31)
-
-
-def uniform(bits: np.ndarray) -> np.ndarray:
-    """float64 in [0, 1) from the upper 53 of 64 random bits."""
-    return (bits >> _S11).astype(np.float64) * 2.0**-53
-
-
-def below(bits: np.ndarray, bound: int | np.ndarray) -> np.ndarray:
-    """int64 in [0, bound); the probabilities differ from uniform by at most a factor of 1 + bound / 2**53."""
-    return (uniform(bits) * bound).astype(np.int64)
-
+from training.pretraining.hashed_random import below, continued, random_bits, uniform
 
 # --- The rule -----------------------------------------------------------------------------------------------
 
@@ -200,7 +161,7 @@ def mask_batch(
     maskable = rule.maskable[input_ids]  # (B, L)
     counts = rule.count(maskable.sum(1))  # (B)
     positions = np.arange(input_ids.shape[1])
-    bits = _continued(_continued(rows, _ORDER)[:, None], positions[None])  # (B, L)
+    bits = continued(continued(rows, _ORDER)[:, None], positions[None])  # (B, L)
     scores = (bits >> np.uint64(16) << np.uint64(16)) | positions.astype(np.uint64)
     if rule.whole_word_mask:
         chosen = _choose_words(rule, input_ids, maskable, scores, counts)
@@ -214,8 +175,8 @@ def mask_batch(
     originals = input_ids[row, column]
     labels = np.full(input_ids.shape, IGNORED, np.int64)
     labels[row, column] = originals
-    kind = uniform(_continued(_continued(rows, _KIND)[row], column))
-    draws = below(_continued(_continued(rows, _REPLACEMENT)[row], column), len(rule.replacements))
+    kind = uniform(continued(continued(rows, _KIND)[row], column))
+    draws = below(continued(continued(rows, _REPLACEMENT)[row], column), len(rule.replacements))
     replaced = np.where(kind < rule.mask_replace_prob + rule.random_replace_prob, rule.replacements[draws], originals)
     masked = input_ids.astype(np.int64)
     masked[row, column] = np.where(kind < rule.mask_replace_prob, rule.mask_token_id, replaced)

@@ -33,11 +33,11 @@ def planned_phases(args: PretrainingArguments, train: dict[int, PretrainingInsta
     train: instances by length. ValueError if a phase would have no step.
     """
     phases = phases_of(vars(args))
-    epochs_a_step = 1.0
+    epochs_per_step = 1.0
     if args.max_steps < 0:
         sizes = {phase: phase.size * phase.accumulation * world_size for phase in phases}
-        epochs_a_step = sum(phase.share * size / train[phase.length].epoch_size(0) for phase, size in sizes.items())
-    return scheduled(phases, steps_for(args, 1, epochs_a_step))
+        epochs_per_step = sum(phase.share * size / train[phase.length].epoch_size(0) for phase, size in sizes.items())
+    return scheduled(phases, steps_for(args, epochs_per_step))
 
 
 def phase_batches(

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import numpy as np
 
 from training.pretraining.corpus import Corpus
-from training.pretraining.masking import below, random_bits, uniform
+from training.pretraining.hashed_random import below, random_bits, uniform
 
 IS_NEXT, NOT_NEXT = 0, 1
 # Documents are cut into stretches of this many sentences, so that long and short ones advance together in arrays.

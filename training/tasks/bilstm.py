@@ -10,7 +10,7 @@ This file is copied into saved models, which `trust_remote_code=True` then opens
 Without that flag transformers refuses such a folder: its own heads read H values of a token, these read 2H.
 """
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +36,7 @@ class BertBiLSTM(PreTrainedModel):
 
     def __init__(self, config: BertConfig, encoder_class: type = BertModel) -> None:
         super().__init__(config)
-        self.num_labels = config.num_labels
+        self.num_labels = cast("int", config.num_labels)  # transformers declares that it may be None
         self.bert = encoder_class(config, add_pooling_layer=False)
         size, dropout = config.hidden_size, config.hidden_dropout_prob
         self.lstm = nn.LSTM(size, size, 2, batch_first=True, dropout=dropout, bidirectional=True)
@@ -66,7 +66,7 @@ class BertBiLSTMForTokenClassification(BertBiLSTM):
 
     def __init__(self, config: BertConfig, encoder_class: type = BertModel) -> None:
         super().__init__(config, encoder_class)
-        self.classifier = nn.Linear(2 * config.hidden_size, config.num_labels)
+        self.classifier = nn.Linear(2 * config.hidden_size, self.num_labels)
         self.post_init()
 
     def forward(

@@ -114,7 +114,7 @@ def fine_tune(
     if train:
         train = train.shuffled(args.seed, group=size if args.group_by_length else 0)
     examples = len(train) if train else 0
-    total_steps = steps_for(args, examples, size) if train else 0
+    total_steps = steps_for(args, size / examples) if train else 0
     origin = _describe(run, model, tokenizer, total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
@@ -129,7 +129,7 @@ def fine_tune(
     last, stopped_early = total_steps, False
     seconds, started = 0.0, time.perf_counter()
     steps = training_steps(
-        run, model, optimizer, scheduler, batches, total_steps, done, origin, max_grad_norm=args.max_grad_norm
+        run, model, optimizer, scheduler, batches, total_steps, done, origin=origin, max_grad_norm=args.max_grad_norm
     )
     for step in steps:
         seconds += time.perf_counter() - started

@@ -21,8 +21,8 @@ from transformers.utils import is_torch_xla_available
 
 from training.arguments import FineTuningArguments
 from training.engine.best import goodness
+from training.engine.finished import changed_flags, read_results
 from training.engine.initial_weights import weights_sha256
-from training.engine.run import changed_flags, read_results
 from training.files.atomic import write_json
 from training.tasks.student_t import mean_interval, t_test
 

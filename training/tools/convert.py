@@ -12,7 +12,6 @@ tensor that is neither stops the conversion.
 
 import argparse
 import json
-import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +22,7 @@ from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedT
 from tokenization import build_tokenizer, load_vocab, write_vocab
 from training.engine.models import check_fit
 from training.engine.old_checkpoints import OldCheckpoint, read_old_checkpoint
-from training.files.atomic import draft_folder, sync
+from training.files.atomic import whole_folder
 from training.files.hashing import sha256
 
 CLASSIFIERS = {
@@ -170,7 +169,7 @@ def save(converted: Converted, old: OldCheckpoint, out: Path) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not an empty folder; give another")
     out.parent.mkdir(parents=True, exist_ok=True)
-    with draft_folder(out) as draft:
+    with whole_folder(out) as draft:
         converted.model.save_pretrained(draft)
         converted.tokenizer.save_pretrained(draft)
         write_vocab(converted.tokenizer, draft)
@@ -179,10 +178,6 @@ def save(converted: Converted, old: OldCheckpoint, out: Path) -> None:
         card = ["---", "library_name: transformers", "---", "", f"# {out.name}", "", f"A {name}, converted from files"]
         card += ["with these SHA-256 sums:", "", *lines, "", *(f"- {note}" for note in converted.notes)]
         (draft / "README.md").write_text("\n".join(card) + "\n", encoding="utf-8")
-        for path in (*draft.iterdir(), draft):
-            sync(path)
-        os.replace(draft, out)
-    sync(out.parent)
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -292,9 +292,7 @@ def test_sizes_of_zero_are_refused(tokenizer, size):
 @pytest.mark.slow
 @pytest.mark.realdata
 def test_perfect_logits_recover_the_dev_answers(real_data):
-    """What cannot be found are answers that begin or end inside a word piece ("8" in "18"), and those of more than 30
-    tokens.
-    """
+    """Not recoverable: answers that cut a word piece ("8" in "18") and answers over 30 tokens."""
     tokenizer = build_tokenizer(str(real_data / "assets" / "uncased_vocab.txt"))
     questions = read_squad(real_data / "squad" / "dev-v1.1.json.xz")
     windows = build_windows(questions, tokenizer, with_answers=True)

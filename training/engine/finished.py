@@ -1,0 +1,66 @@
+"""Finished runs: what a folder with ``all_results.json`` holds, and what happens when its command is given again."""
+
+import dataclasses
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from training.arguments import SharedArguments, flags_with
+from training.files.hub_upload import upload
+
+
+def already_finished(args: SharedArguments) -> bool:
+    """Whether the run that ``--resume_from_checkpoint`` asks to resume is finished; if so, print a line.
+
+    No file of its folder is changed; with ``--push_to_hub`` the folder is uploaded.
+
+    Raises:
+        ValueError: the finished run had other flags, or a checkpoint was named from which it would be trained again.
+    """
+    folder = Path(args.output_dir)
+    if not args.resume_from_checkpoint or read_results(folder) is None:
+        return False
+    other = f"give another --output_dir; with --model_name_or_path {folder} that run starts from these weights"
+    if not (folder / "run.json").is_file():
+        raise ValueError(f"{folder} holds a finished run but no run.json with its flags; {other}")
+    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    if changed := changed_flags(facts["flags"], args):
+        raise ValueError(
+            f"{folder} holds a finished run with other flags ({', '.join(changed)}); give the same flags, or {other}"
+        )
+    if args.resume_from_checkpoint != "auto":
+        raise ValueError(
+            f"{folder} holds a finished run, which is not trained again from {args.resume_from_checkpoint}; give "
+            "another --output_dir for that, or --resume_from_checkpoint auto"
+        )
+    if os.environ.get("RANK", "0") == "0":
+        print(f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed", flush=True)
+        if args.push_to_hub:
+            assert args.hub_model_id is not None  # --push_to_hub is refused without it
+            upload(folder, args.hub_model_id, args.hub_private_repo, args.hub_dry_run, print)
+    return True
+
+
+def changed_flags(then: dict[str, Any], args: SharedArguments) -> list[str]:
+    """The flags that differ from those in a run.json, except those of nature "free", each as "name then -> now"."""
+    now = {name: value for name, value in dataclasses.asdict(args).items() if name not in flags_with("free")}
+    # A flag that an older version did not know counts as unchanged.
+    return [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
+
+
+def read_results(folder: Path) -> dict | None:
+    """The content of ``all_results.json``, or None if the run in the folder is not finished.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    path = folder / "all_results.json"
+    if not path.is_file():
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(
+            f"{path}: damaged ({error}); delete it and give --resume_from_checkpoint auto to finish the run again"
+        ) from None
