@@ -14,7 +14,9 @@ from safetensors.torch import load_file
 from transformers import BertConfig, pipeline
 
 import run_glue
-from tests.helpers.glue_runs import events, train
+from tests.helpers import short_runs
+from tests.helpers.glue_runs import train
+from tests.helpers.records import events
 from tests.helpers.repository import ROOT
 from training.arguments import GlueArguments
 from training.builtin_data import documentation
@@ -42,7 +44,7 @@ ALWAYS = {"train_runtime", "train_samples_per_second", "train_steps"}
 def no_pictures(request, monkeypatch):
     """Do not draw the training curves, which takes half of the time of a short run. One test draws them."""
     if "picture" not in request.node.name:
-        monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
+        short_runs.no_pictures(monkeypatch)
 
 
 @pytest.fixture(scope="session")

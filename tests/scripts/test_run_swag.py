@@ -16,6 +16,8 @@ from transformers import AutoModelForMultipleChoice, AutoTokenizer, BertConfig
 
 import modeling_bert_repro
 import run_swag
+from tests.helpers import short_runs
+from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
 from training.arguments import SwagArguments
 from training.engine.flags import parse_arguments
@@ -32,7 +34,7 @@ WORDS = ("red", "green", "blue", "old")
 def no_pictures(request, monkeypatch):
     """Do not draw the training curves, which takes half of the time of a short run. One test draws them."""
     if "folder" not in request.node.name:
-        monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
+        short_runs.no_pictures(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -75,13 +77,8 @@ def flags(checkpoint, files, output_dir, *more: str) -> list[str]:
     ]
 
 
-def read(folder, name: str):
-    return json.loads((folder / name).read_text(encoding="utf-8"))
-
-
 def losses(folder) -> list[float]:
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [event["loss"] for event in map(json.loads, lines) if event["event"] == "train"]
+    return [event["loss"] for event in events(folder, "train")]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""python -m training convert: from checkpoints of TensorFlow and older programs to a folder of today."""
+"""python -m training convert: checkpoints of TensorFlow and older programs become folders of current transformers."""
 
 import json
 import pickle
