@@ -9,13 +9,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import run_glue
-from tests.helpers.glue_runs import events, train
+from tests.helpers import short_runs
+from tests.helpers.glue_runs import train
+from tests.helpers.records import events
 from training.arguments import GlueArguments
 from training.engine.best import Best, deciding_metric
 from training.engine.flags import parse_arguments
 from training.files import atomic
 from training.files.atomic import damage
-from training.tasks import fine_tuning
 from training.tasks.classification import glue, sources
 
 KEEP = ("--load_best_model_at_end", "--eval_steps=2", "--learning_rate=3e-3")
@@ -23,7 +24,7 @@ KEEP = ("--load_best_model_at_end", "--eval_steps=2", "--learning_rate=3e-3")
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch):
-    monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
+    short_runs.no_pictures(monkeypatch)
 
 
 def best_of(make_run, **flags) -> Best:

@@ -1,4 +1,4 @@
-"""Short runs of run_glue.py on the files of official_files.py, and the records in their folders."""
+"""Short runs of run_glue.py on the files of official_files.py."""
 
 import json
 from pathlib import Path
@@ -12,8 +12,3 @@ def train(folder: Path, model: Path, files: Path, task: str, *more: str) -> dict
         "--max_seq_length=32", "--per_device_train_batch_size=8", "--save_steps=0", "--logging_steps=1", *more,
     ])  # fmt: skip
     return json.loads((folder / "all_results.json").read_text(encoding="utf-8"))
-
-
-def events(folder: Path, kind: str) -> list[dict]:
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [event for event in map(json.loads, lines) if event["event"] == kind]

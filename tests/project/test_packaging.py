@@ -1,13 +1,11 @@
 """What a release contains, its version, and the files that contributors rely on."""
 
 import ast
-import json
 import re
 import shutil
 import subprocess
 import sys
 import tarfile
-import tomllib
 import zipfile
 from pathlib import Path
 
@@ -19,7 +17,7 @@ import training
 from tests.helpers.repository import ROOT
 
 PACKAGES = ("modeling_bert_repro", "tokenization", "training")
-STRICT = ("modeling_bert_repro", "tokenization")  # packages whose types and docstrings are complete
+DESCRIBED = ("modeling_bert_repro", "tokenization")  # packages whose public names have docstrings
 SCRIPTS = sorted(path.name for path in (*ROOT.glob("run_*.py"), ROOT / "extract_features.py"))
 # This runs in a process of its own, because setuptools changes the state of the process.
 BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, sys.argv[1])(sys.argv[2]))"
@@ -138,17 +136,6 @@ def test_every_requirement_is_pinned():
     assert names - pinned == set()
 
 
-def test_types_are_checked_strictly():
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]
-    assert settings["strict"] is True and {*settings["files"]} >= {*STRICT}
-    relaxed = [module for entry in settings["overrides"] for module in entry["module"] if "strict_equality" in entry]
-    assert not [name for name in relaxed if name.startswith(STRICT)]
-    files = [path for package in STRICT for path in (ROOT / package).glob("*.py")]
-    ignores = {path.name: path.read_text().count("type: ignore") for path in files}
-    assert sum(ignores.values()) <= 1, json.dumps(ignores)
-    assert "\t$(BIN)/mypy\n" in (ROOT / "Makefile").read_text()
-
-
 def described(tree: ast.Module | ast.ClassDef, prefix: str = "") -> dict[str, bool]:
     """Whether each public class, function and method has a docstring."""
     found = {}
@@ -160,7 +147,7 @@ def described(tree: ast.Module | ast.ClassDef, prefix: str = "") -> dict[str, bo
     return found
 
 
-@pytest.mark.parametrize("package", STRICT)
+@pytest.mark.parametrize("package", DESCRIBED)
 def test_public_names_have_docstrings(package):
     names = {path.name: described(ast.parse(path.read_text())) for path in (ROOT / package).glob("*.py")}
     assert sum(map(len, names.values())) > 20

@@ -14,7 +14,8 @@ from safetensors.torch import load_file
 from transformers import BertConfig, pipeline
 
 import run_glue
-from tests.helpers.glue_runs import events, train
+from tests.helpers.glue_runs import train
+from tests.helpers.records import events
 from tests.helpers.repository import ROOT
 from training.arguments import GlueArguments
 from training.builtin_data import documentation

@@ -1,6 +1,5 @@
 """run_ner.py from its flags to its folder, on tiny networks."""
 
-import json
 import os
 import shlex
 import subprocess
@@ -14,6 +13,7 @@ from transformers import AutoModelForTokenClassification, AutoTokenizer, BertCon
 
 import modeling_bert_repro
 import run_ner
+from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
 from tests.helpers.tagged_text import CONLL, write
 from training.arguments import NerArguments
@@ -81,15 +81,6 @@ def flags(checkpoint, files, output_dir, *more: str) -> list[str]:
         *("--train_file", str(files / "train.txt"), "--validation_file", str(files / "dev.txt"), "--max_steps", "4"),
         *("--per_device_train_batch_size", "8", "--save_steps", "0", "--logging_steps", "1", *more),
     ]
-
-
-def read(folder, name: str):
-    return json.loads((folder / name).read_text(encoding="utf-8"))
-
-
-def events(folder, kind: str) -> list[dict]:
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [event for event in map(json.loads, lines) if event["event"] == kind]
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer, BertConfi
 import modeling_bert_repro
 import run_squad
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
+from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
 from tests.helpers.squad_examples import squad_content
 from training.__main__ import main as run_command
@@ -75,15 +76,6 @@ def flags(checkpoint, files, output_dir, *more: str, negative: bool = False) -> 
         *(["--version_2_with_negative"] if negative else []),
         *more,
     ]
-
-
-def read(folder, name: str):
-    return json.loads((folder / name).read_text(encoding="utf-8"))
-
-
-def events(folder, kind: str) -> list[dict]:
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [event for event in map(json.loads, lines) if event["event"] == kind]
 
 
 @pytest.fixture(scope="module")
@@ -505,16 +497,17 @@ def test_mistakes_end_in_one_line_before_any_work(checkpoint, files, tmp_path, m
 
 
 def test_other_mistakes_are_refused(checkpoint, files, finished, tmp_path, capsys):
-    argv = flags(checkpoint, files, tmp_path / "run")
+    model, output = ("--model_name_or_path", str(checkpoint)), ("--output_dir", str(tmp_path / "run"))
     with pytest.raises(ValueError, match="--train_file needs --validation_file"):
-        run_squad.main([*argv[:10], *argv[10:12]])
+        run_squad.main([*model, *output, *LENGTHS, "--train_file", str(files / "train.json")])
     with pytest.raises(ValueError, match="already holds a run"):
         run_squad.main(flags(checkpoint, files, finished))
     with pytest.raises(ValueError, match=r"newly initialised: qa_outputs\.bias, .*cannot be evaluated"):
-        run_squad.main([*argv[:10], *argv[12:14]])
+        run_squad.main([*model, *output, *LENGTHS, "--validation_file", str(files / "dev.json")])
+    argv = flags(checkpoint, files, tmp_path / "run")
     run_squad.main([*argv, "--max_steps", "1"])  # A second run with correct flags may use the same folder.
     with pytest.raises(ValueError, match="--dataset_name nobody/none, split 'train': cannot be loaded"):
-        run_squad.main([*argv[:2], *LENGTHS, "--dataset_name", "nobody/none", "--output_dir", str(tmp_path / "hub")])
+        run_squad.main([*model, *LENGTHS, "--dataset_name", "nobody/none", "--output_dir", str(tmp_path / "hub")])
     with pytest.raises(SystemExit, match="2"):
         run_squad.main([*argv, "--doc_strides", "3"])
     assert "did you mean --doc_stride?" in capsys.readouterr().err

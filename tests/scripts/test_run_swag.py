@@ -16,6 +16,7 @@ from transformers import AutoModelForMultipleChoice, AutoTokenizer, BertConfig
 
 import modeling_bert_repro
 import run_swag
+from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
 from training.arguments import SwagArguments
 from training.engine.flags import parse_arguments
@@ -74,13 +75,8 @@ def flags(checkpoint, files, output_dir, *more: str) -> list[str]:
     ]
 
 
-def read(folder, name: str):
-    return json.loads((folder / name).read_text(encoding="utf-8"))
-
-
 def losses(folder) -> list[float]:
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [event["loss"] for event in map(json.loads, lines) if event["event"] == "train"]
+    return [event["loss"] for event in events(folder, "train")]
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import run_glue
+from tests.helpers import short_runs
 from tests.helpers.glue_runs import train
 from tests.helpers.repository import ROOT
 from training.arguments import GlueArguments
 from training.engine.flags import parse_arguments
-from training.tasks import fine_tuning, seeds
+from training.tasks import seeds
 from training.tasks.classification.glue import baselines
 from training.tasks.classification.sources import load_data
 
@@ -28,7 +29,7 @@ QUICK = ("--max_steps=2", "--learning_rate=1e-3")
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch):
-    monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
+    short_runs.no_pictures(monkeypatch)
 
 
 @pytest.fixture

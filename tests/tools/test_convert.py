@@ -1,4 +1,4 @@
-"""training/tools/convert.py turns checkpoints of TensorFlow and older programs into folders of transformers."""
+"""python -m training convert: checkpoints of TensorFlow and older programs become folders of current transformers."""
 
 import json
 import pickle

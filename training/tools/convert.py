@@ -95,7 +95,7 @@ def find_class(tensors: dict[str, torch.Tensor], config: BertConfig, head: str |
     name = known.get(frozenset(heads))
     if name is None:
         raise ValueError(f"expected the heads of one class of BERT, found tensors of {', '.join(sorted(heads))}")
-    stated = (config.architectures or [None])[0]
+    stated = config.architectures[0] if config.architectures else ""
     if name == CLASSIFIERS["sequence"]:
         return CLASSIFIERS[head] if head else stated if stated in CLASSIFIERS.values() else name
     if head:

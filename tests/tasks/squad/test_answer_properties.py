@@ -146,9 +146,8 @@ def test_an_answer_at_every_place_of_every_window(tokenizer):
                 for e in range(s, min(s + 4, count)):
                     start, end = ([np.full(len(row), -9.0) for row in windows.input_ids] for _ in "se")
                     start[w][begin + s] = end[w][begin + e] = 9.0
-                    best = find_answers([question], windows, start, end, n_best_size=5, max_answer_length=4).nbest["q"][
-                        0
-                    ]
+                    answers = find_answers([question], windows, start, end, n_best_size=5, max_answer_length=4)
+                    best = answers.nbest["q"][0]
                     whole = question.context[spans[first + s, 0] : spans[first + e, 1]]
                     if counts[s]:
                         assert (best["text"], best["start_logit"], best["end_logit"]) == (whole, 9.0, 9.0)

@@ -45,11 +45,8 @@ def answered(tokenizer, cases: list[tuple[Question, str]], negative: bool, lengt
                 places[w, 0, 0] = 9.0
             elif windows.first_token[w] <= first and last < windows.first_token[w] + windows.num_tokens[w]:
                 places[w, first + shift, last + shift] = 9.0
-    return (
-        questions,
-        windows,
-        find_answers(questions, windows, *planted(windows, places), version_2_with_negative=negative),
-    )
+    answers = find_answers(questions, windows, *planted(windows, places), version_2_with_negative=negative)
+    return questions, windows, answers
 
 
 def test_kinds_of_errors_worked_by_hand(tokenizer):
@@ -89,11 +86,8 @@ def random_answers(tokenizer, count: int, negative: bool):
         questions.append(Question(f"q{i}", "what ?", CONTEXT, () if negative and i % 3 == 0 else gold(text)))
     windows = build_windows(questions, tokenizer, 15, 5, 2)
     logits = [[rng.normal(size=len(ids)).astype(np.float32) * 3 for ids in windows.input_ids] for _ in "se"]
-    return (
-        questions,
-        windows,
-        find_answers(questions, windows, *logits, max_answer_length=3, version_2_with_negative=negative),
-    )
+    answers = find_answers(questions, windows, *logits, max_answer_length=3, version_2_with_negative=negative)
+    return questions, windows, answers
 
 
 def test_the_curve_is_the_official_score_at_every_threshold(tokenizer):

@@ -5,7 +5,6 @@ pipeline of ``modeling_bert_repro`` reads both.
 """
 
 from collections.abc import Mapping
-from dataclasses import fields
 
 from transformers import PretrainedConfig
 
@@ -14,7 +13,7 @@ from training.tasks.squad.threshold import store_threshold
 
 # All are in tokens except n_best_size.
 STORED = ("max_seq_length", "doc_stride", "max_query_length", "max_answer_length", "n_best_size")
-DEFAULTS: dict[str, int] = {flag.name: flag.default for flag in fields(SquadArguments) if flag.name in STORED}
+DEFAULTS: dict[str, int] = {name: getattr(SquadArguments, name) for name in STORED}
 
 
 def store_settings(config: PretrainedConfig, args: SquadArguments, results: Mapping[str, float]) -> None:
