@@ -33,7 +33,7 @@ def folder(tmp_path, tokenizer_folder, vocab) -> Path:
 
 
 def run_example(name: str, *arguments, monkeypatch, capsys) -> str:
-    assert len((EXAMPLES / name).read_text().splitlines()) < 40
+    assert len((EXAMPLES / name).read_text().splitlines()) <= 40
     monkeypatch.setattr(sys, "argv", [name, *map(str, arguments)])
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
     return capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The format of TensorFlow's checkpoints: files that TensorFlow wrote, and files that are damaged or hostile."""
+"""TensorFlow's checkpoints are read as TensorFlow wrote them, and damaged or hostile files are refused."""
 
 import itertools
 import json
@@ -20,7 +20,7 @@ FOLDERS = ("pretrained", "several_files", "in_parts")
 
 
 def content(folder: Path) -> dict[str, np.ndarray]:
-    """Every variable but those of the optimiser."""
+    """All variables except those of the optimiser."""
     checkpoint = TensorFlowCheckpoint(folder / "bert_model.ckpt")
     wanted = [name for name in checkpoint.variables if "adam" not in name and name != "global_step"]
     return {name: checkpoint.read(name) for name in wanted}
@@ -28,7 +28,7 @@ def content(folder: Path) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_values_are_those_that_tensorflow_stored(folder):
-    """The sums are TensorFlow's; the three folders hold the same variables in one file, in three, and in parts."""
+    """TensorFlow computed the sums. Three folders have the same variables: in one file, in three files and in parts."""
     found, sums = content(WRITTEN / folder), json.loads((WRITTEN / "sums.json").read_text())
     assert found.keys() == sums.keys()
     for name, total in sums.items():
@@ -56,9 +56,10 @@ def test_the_package_for_checksums_is_asked_for(monkeypatch):
 
 @pytest.mark.parametrize("seed", range(100))
 def test_damage_is_found(tmp_path, seed):
-    """One flipped bit, a cut, foreign bytes, or two files exchanged: an error that names the file, or no effect.
+    """A bit is changed, the end is cut off, other bytes are written, or two files are exchanged. Either this has no
+    effect, or an error names the file.
 
-    The footer has padding, so that a bit there may mean nothing.
+    It may have no effect because the footer contains padding.
     """
     random = np.random.default_rng(seed)
     folder = tmp_path / "copy"
@@ -94,7 +95,7 @@ def test_damage_is_found(tmp_path, seed):
 
 
 def varint(number: int) -> bytes:
-    """A number of a protocol buffer or a LevelDB table."""
+    """The bytes of a number in a protocol buffer or a LevelDB table."""
     out = b""
     while number > 127:
         out, number = out + bytes([number & 127 | 128]), number >> 7
@@ -102,14 +103,14 @@ def varint(number: int) -> bytes:
 
 
 def field(number: int, value: int | bytes) -> bytes:
-    """A field of a protocol buffer."""
+    """The bytes of a field in a protocol buffer."""
     if isinstance(value, bytes):
         return varint(number << 3 | 2) + varint(len(value)) + value
     return varint(number << 3) + varint(value)
 
 
 def entry(dtype=1, shape=(2, 2), shard=0, offset=0, size=16, more=b"") -> bytes:
-    """What an index says of a variable; the checksum is that of 16 zeros."""
+    """The entry of a variable in an index, with the checksum of 16 zeros."""
     dims = b"".join(field(2, field(1, length)) for length in shape)
     crc = varint(6 << 3 | 5) + struct.pack("<I", masked_crc32c(bytes(16)))
     return field(1, dtype) + field(2, dims) + field(3, shard) + field(4, offset) + field(5, size) + crc + more
@@ -122,7 +123,7 @@ def block(pairs: list[tuple[bytes, bytes]], kind: int = 0, restarts: int = 1, sh
 
 
 def write(folder: Path, pairs: list[tuple[bytes, bytes]], header: bytes | None = None, **how) -> Path:
-    """An index with correct checksums and whatever content, beside 16 zeros of data."""
+    """Write an index with the given content and correct checksums, and a data file of 16 zeros."""
     data = block([(b"", field(1, 1) if header is None else header), *pairs], **how)
     index = block([(b"\xff", varint(0) + varint(len(data) - 5))])
     places = varint(0) + varint(0) + varint(len(data)) + varint(len(index) - 5)
@@ -133,7 +134,7 @@ def write(folder: Path, pairs: list[tuple[bytes, bytes]], header: bytes | None =
 
 
 def test_what_the_helper_writes_can_be_read(tmp_path):
-    """Otherwise the next test would prove nothing."""
+    """If it could not be read, the next test would prove nothing."""
     checkpoint = TensorFlowCheckpoint(write(tmp_path, [(b"a", entry())]))
     assert np.array_equal(checkpoint.read("a"), np.zeros((2, 2), np.float32))
 
@@ -169,7 +170,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_indices_are_refused(tmp_path, name):
-    """The checksums are right, the content is not; nothing of the size it claims is allocated."""
+    """The checksums are right but the content is wrong. No memory of the size that it claims is allocated."""
     pairs, how, message = HOSTILE[name]
     prefix = write(tmp_path, pairs, **how)
     tracemalloc.start()
@@ -183,7 +184,7 @@ def test_hostile_indices_are_refused(tmp_path, name):
 
 
 @pytest.mark.parametrize("size", [0, 10, FOOTER])
-def test_a_file_that_is_no_table(tmp_path, size):
+def test_a_file_that_is_not_a_table_is_refused(tmp_path, size):
     (tmp_path / "x.index").write_bytes(bytes(size))
     with pytest.raises(ValueError, match=r"x\.index: damaged"):
         TensorFlowCheckpoint(tmp_path / "x")
@@ -191,17 +192,17 @@ def test_a_file_that_is_no_table(tmp_path, size):
 
 def test_an_index_that_is_too_large_is_not_read(tmp_path):
     with open(tmp_path / "x.index", "wb") as file:
-        file.truncate(1 << 33)  # a hole; no disk is used
+        file.truncate(1 << 33)  # The file has a hole, which takes no space on the disk.
     with pytest.raises(ValueError, match="8,589,934,592 bytes are too many"):
         TensorFlowCheckpoint(tmp_path / "x")
 
 
 @pytest.mark.realdata
 def test_the_index_of_a_published_checkpoint(real_data):
-    """Google's Chinese BERT-Base: all block checksums hold, and its variables are those of the network."""
+    """In Google's Chinese BERT-Base all checksums of blocks are right, and the variables are those of the network."""
     checkpoint = TensorFlowCheckpoint(real_data / "assets" / "chinese_L-12_H-768_A-12.bert_model.ckpt")
     assert len(checkpoint.variables) == 206
     variable = checkpoint.variables["bert/embeddings/word_embeddings"]
     assert variable.shape == (21128, 768) and variable.size == 21128 * 768 * 4
     ends = sorted((v.offset, v.offset + v.size) for v in checkpoint.variables.values())
-    assert all(end == start for (_, end), (start, _) in itertools.pairwise(ends))  # no gap, no overlap
+    assert all(end == start for (_, end), (start, _) in itertools.pairwise(ends))  # There is no gap and no overlap.

@@ -1,10 +1,10 @@
-"""Writes the checkpoints of tests/data/tensorflow with TensorFlow itself; the tests only read them.
+"""Write the checkpoints of tests/data/tensorflow with TensorFlow itself. The tests only read them.
 
     python -m venv tf && tf/bin/pip install tensorflow-cpu==2.21.0
     tf/bin/python tests/helpers/write_tensorflow_checkpoints.py tests/data/tensorflow
 
-The variables have the names and the layout of google-research/bert, and random values. `expected.json` holds what
-TensorFlow computes with those of `pretrained`, by the formulas of the paper.
+The variables have the names and the layout of google-research/bert, and random values. `expected.json` contains what
+TensorFlow computes with the variables of `pretrained`, with the formulas of the paper.
 """
 
 import json
@@ -79,7 +79,7 @@ def values(shapes: dict[str, tuple[int, ...]], seed: int) -> dict[str, np.ndarra
 
 
 def initialiser(array: np.ndarray):
-    """Gives each part of a partitioned variable its rows."""
+    """A function that gives each part of a partitioned variable its rows."""
 
     def make(shape, dtype=None, partition_info=None):
         start = partition_info.var_offset if partition_info else [0] * array.ndim
@@ -99,7 +99,7 @@ def save(
 ) -> None:
     """Save the variables as google-research/bert does, with its vocabulary and config beside them.
 
-    parts: matrices are stored in so many parts. devices: their variables are stored in a file each.
+    parts: the number of parts in which a matrix is stored. devices: the number of devices, which have a file each.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "bert_config.json").write_text(json.dumps(CONFIG, indent=2) + "\n")
@@ -120,7 +120,7 @@ def save(
 
 
 def outputs(w: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """BERT without dropout (Devlin et al. 2018, Vaswani et al. 2017), in TensorFlow's operations."""
+    """The outputs of BERT without dropout (Devlin et al. 2018, Vaswani et al. 2017), with TensorFlow's operations."""
     heads, size = CONFIG["num_attention_heads"], H // CONFIG["num_attention_heads"]
 
     def project(x, name):

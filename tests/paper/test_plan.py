@@ -1,4 +1,4 @@
-"""The plan of a table, its cost, its folder and its report, without a single run."""
+"""training/paper/plan.py: the plan of a table, its cost, its folder and its report. No run is made."""
 
 import dataclasses
 import json
@@ -30,7 +30,7 @@ def planned(table: str, scale: str = "builtin", seeds: int = 2, **more) -> Plan:
 
 @pytest.fixture
 def data_dir(tmp_path) -> Path:
-    """Real text of two lines, MRPC and SST-2."""
+    """A data folder with a real text of two lines, MRPC and SST-2."""
     (tmp_path / "data/text").mkdir(parents=True)
     (tmp_path / "data/text/wiki.txt").write_text("a\nb\n\nc\nd\n")
     (tmp_path / "data/text/wiki_heldout.txt").write_text("e\nf\n")
@@ -102,7 +102,7 @@ def test_the_small_scale_takes_what_is_there(data_dir):
         (["--table", "5", "--scale", "small", "--data_dir", "d", "--smoke"], "--smoke tries the built-in scale"),
     ],
 )
-def test_flags_are_refused_in_one_line(flags, told, capsys):
+def test_wrong_flags_are_refused_in_one_line(flags, told, capsys):
     with pytest.raises(SystemExit) as stop:
         run_paper.main([*flags, "--output_dir", "out"])
     assert stop.value.code == 2 and told in capsys.readouterr().err.splitlines()[-1]
@@ -140,7 +140,7 @@ def test_a_folder_keeps_to_its_plan(tmp_path):
 
 def test_a_changed_corpus_is_refused(tmp_path, monkeypatch, text_file):
     def write_files(folder, packages):
-        assert packages is False  # a smoke run reads the standard library alone
+        assert packages is False  # A smoke run reads the standard library only.
         shutil.copy(text_file, folder / "corpus.txt")
 
     monkeypatch.setattr(data.documentation, "write_files", write_files)
@@ -158,13 +158,14 @@ def test_a_changed_corpus_is_refused(tmp_path, monkeypatch, text_file):
         data.prepare(*arguments)
 
 
-# --- cost ------------------------------------------------------------------------------------------------
+# --- The cost --------------------------------------------------------------------------------------------
 
 
 def test_costs_follow_the_operations():
     plan = planned("5")
     found = cost.costs(plan, 4096, 1e9)
-    # 8 H^2 + 4 H I + 4 n H a layer and token; head: 2 H^2 + 2 H V a prediction; pooler 2 H^2; three times for training
+    # A layer costs 8 H^2 + 4 H I + 4 n H a token, the head 2 H^2 + 2 H V a prediction, the pooler 2 H^2 a sequence.
+    # Training costs three times as much.
     tokens, sequences, layer = 1200 * 32 * 64, 1200 * 32, 24 * 128**2 + 4 * 64 * 128
     for name, share in (("bert", 0.15), ("ltr", 1.0)):
         head = share * tokens * (2 * 128**2 + 2 * 128 * 4096)
@@ -210,11 +211,11 @@ def test_the_dry_run_prints_every_run(monkeypatch, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-# --- report ----------------------------------------------------------------------------------------------
+# --- The report ------------------------------------------------------------------------------------------
 
 
 def plant(folder: Path, plan: Plan) -> None:
-    """Finished cells. Their scores tell the row (60, 59, ...) and the seed: 0.2, 0.3, ..., more in later rows."""
+    """Write finished cells. A score is 60, 59, ... for the row, plus a multiple of the seed that rises with the row."""
     rows = [row.name for row in published.PUBLISHED[plan.table].rows]
     for cell in plan.cells:
         if cell.task is None:
@@ -233,7 +234,7 @@ def plant(folder: Path, plan: Plan) -> None:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_report_from_planted_results(table, tmp_path):
+def test_the_report_shows_the_planted_results(table, tmp_path):
     plan = planned(table, seeds=3)
     plant(tmp_path, plan)
     assert all(is_finished(tmp_path, cell) for cell in plan.cells)
@@ -258,7 +259,7 @@ def test_report_from_planted_results(table, tmp_path):
 
 
 def test_verdicts_of_planted_results(tmp_path):
-    """Table 5 with every row about one point below the one before; in the paper the BiLSTM beats the third."""
+    """In this Table 5 every row is about one point below the row before. In the paper the BiLSTM is above the third."""
     plan = planned("5", seeds=3)
     plant(tmp_path, plan)
     verdicts = [claim["verdict"] for claim in report.write_report(tmp_path, plan)["claims"]]

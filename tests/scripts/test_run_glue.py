@@ -14,13 +14,12 @@ from safetensors.torch import load_file
 from transformers import BertConfig, pipeline
 
 import run_glue
-from tests.helpers import short_runs
 from tests.helpers.glue_runs import train
 from tests.helpers.records import events
 from tests.helpers.repository import ROOT
 from training.arguments import GlueArguments
 from training.builtin_data import documentation
-from training.engine import checkpoint
+from training.engine import checkpoint, curves
 from training.engine.flags import parse_arguments
 from training.engine.run import report_errors
 from training.tasks import fine_tuning
@@ -41,10 +40,9 @@ ALWAYS = {"train_runtime", "train_samples_per_second", "train_steps"}
 
 
 @pytest.fixture(autouse=True)
-def no_pictures(request, monkeypatch):
+def no_pictures(monkeypatch):
     """Do not draw the training curves, which takes half of the time of a short run. One test draws them."""
-    if "picture" not in request.node.name:
-        short_runs.no_pictures(monkeypatch)
+    monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
 
 
 @pytest.fixture(scope="session")
@@ -184,7 +182,8 @@ def test_a_head_for_other_classes_is_replaced_even_if_there_are_as_many(tmp_path
 # --- The finished folder ---------------------------------------------------------------------------------
 
 
-def test_the_picture_of_the_curves_is_drawn(tmp_path, pretrained, files):
+def test_the_curves_are_drawn(tmp_path, pretrained, files, monkeypatch):
+    monkeypatch.setattr(fine_tuning, "draw_curves", curves.draw_curves)
     train(tmp_path / "run", pretrained, files, "sst2", "--max_steps=2")
     assert (tmp_path / "run" / "training_curves.png").stat().st_size > 10_000
 

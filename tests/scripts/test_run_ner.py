@@ -13,7 +13,6 @@ from transformers import AutoModelForTokenClassification, AutoTokenizer, BertCon
 
 import modeling_bert_repro
 import run_ner
-from tests.helpers import short_runs
 from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
 from tests.helpers.tagged_text import CONLL, write
@@ -31,10 +30,9 @@ NAMES = {"LOC": ([["house"], ["river"]], [["old", "city"], ["old", "garden"]]),
 
 
 @pytest.fixture(autouse=True)
-def no_pictures(request, monkeypatch):
-    """Do not draw the training curves, which takes half of the time of a short run. One test draws them."""
-    if "folder" not in request.node.name:
-        short_runs.no_pictures(monkeypatch)
+def no_pictures(monkeypatch):
+    """Do not draw the training curves, which takes half of the time of a short run. `finished` draws them."""
+    monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
 
 
 @pytest.fixture(scope="module")

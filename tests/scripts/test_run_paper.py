@@ -1,4 +1,4 @@
-"""run_paper.py from its command to its report, and after kills."""
+"""run_paper.py from its command to its report, also after it was killed."""
 
 import json
 import os
@@ -18,7 +18,7 @@ KILLS = 5
 
 
 def start(table: str, folder: Path) -> subprocess.Popen:
-    """A smoke run in a process group of its own."""
+    """Start a smoke run in a process group of its own."""
     flags = ["--table", table, "--smoke", "--seeds", "2", "--jobs", "2", "--output_dir", str(folder)]
     command = [sys.executable, str(ROOT / "run_paper.py"), *flags]
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
@@ -32,20 +32,22 @@ def finish(process: subprocess.Popen) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("table", ["5", "6", "7", "8", "figure5"])
-def test_smoke(table, tmp_path):
+def test_a_smoke_run_makes_every_table(table, tmp_path):
     finish(start(table, tmp_path / "out"))
     found = json.loads((tmp_path / "out/report.json").read_text())
     assert found["table"] == table and found["seeds"] == [42, 43]
     assert all(claim["contrasts"] for claim in found["claims"])
     assert (tmp_path / "out/report.md").read_text().count("\n| ") > len(found["rows"]) + len(found["claims"])
     assert (tmp_path / "out/report.png").is_file()
-    finish(start(table, tmp_path / "out"))  # everything is there: the report is made again
+    finish(start(table, tmp_path / "out"))  # All runs are there, and only the report is made again.
     assert json.loads((tmp_path / "out/report.json").read_text()) == found
 
 
 @pytest.mark.slow
 def test_killed_at_random_the_same_table_comes_out(tmp_path):
-    """Killed with all that it started, or alone: then its runs go on without it, and the next start waits for them."""
+    """It is killed together with the runs that it started, or alone. In the second case the runs go on, and the next
+    start waits for them.
+    """
     begun = time.time()
     finish(start("7", tmp_path / "whole"))
     length, draw = time.time() - begun, random.Random(7)

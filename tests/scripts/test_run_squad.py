@@ -18,7 +18,6 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer, BertConfi
 import modeling_bert_repro
 import run_squad
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
-from tests.helpers import short_runs
 from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
 from tests.helpers.squad_examples import squad_content
@@ -34,10 +33,9 @@ from training.tools import ask
 
 
 @pytest.fixture(autouse=True)
-def no_pictures(request, monkeypatch):
-    """Do not draw the training curves, which takes half of the time of a short run. One test draws them."""
-    if "every_reader" not in request.node.name:
-        short_runs.no_pictures(monkeypatch)
+def no_pictures(monkeypatch):
+    """Do not draw the training curves, which takes half of the time of a short run. `finished` draws them."""
+    monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
 
 
 LENGTHS = ["--max_seq_length", "24", "--max_query_length", "8", "--doc_stride", "6"]

@@ -1,4 +1,4 @@
-"""A label read from the last token, and the BiLSTM on top: what left-to-right networks need (paper, section 5.1)."""
+"""Left-to-right networks read the label from the last token, or get a BiLSTM on top (section 5.1 of the paper)."""
 
 import json
 import shutil
@@ -61,9 +61,9 @@ def test_everything_is_trained_and_the_bilstm_sees_both_sides(cls, config):
     other = inputs | {"input_ids": inputs["input_ids"].clone()}
     other["input_ids"][0, 5] = 30
     first, second = (next(iter(model(**one).values()))[0, 1] for one in (inputs, other))
-    assert not torch.allclose(first, second)  # the second token has seen the last one
+    assert not torch.allclose(first, second)  # With the BiLSTM, the second token has seen the last one.
     hidden = [model.bert(**one).last_hidden_state[0, 1] for one in (inputs, other)]
-    torch.testing.assert_close(*hidden)  # without the BiLSTM it has not
+    torch.testing.assert_close(*hidden)  # Without it, the second token has not.
 
 
 @torch.no_grad()
@@ -96,7 +96,7 @@ def test_a_saved_folder_opens_with_its_code_and_is_refused_without(cls, auto, st
         stock.from_pretrained(tmp_path / "model")
 
 
-def test_labels_at_the_end():
+def test_labels_may_be_read_at_the_end():
     columns = {"input_ids": [[2, 5, 3], [2, 3]], "token_type_ids": [[0, 0, 0], [0, 0]], "labels": [1, 0]}
     rows = with_labels_at_the_end(Features(columns, pad_token_id=0))
     assert rows.collate([0, 1])["labels"].tolist() == [[IGNORED, IGNORED, 1], [IGNORED, 0, IGNORED]]
@@ -106,7 +106,7 @@ def test_labels_at_the_end():
 
 @pytest.fixture
 def left_to_right(tmp_path, pretrained) -> Path:
-    """The checkpoint of the tests, as if it had been pre-trained left to right."""
+    """A copy of the checkpoint of the tests whose configuration says that it attends left to right."""
     shutil.copytree(pretrained, tmp_path / "ltr")
     config = json.loads((tmp_path / "ltr/config.json").read_text()) | {"is_decoder": True}
     (tmp_path / "ltr/config.json").write_text(json.dumps(config))
@@ -116,7 +116,7 @@ def left_to_right(tmp_path, pretrained) -> Path:
 @pytest.mark.parametrize("more", [[], ["--bilstm_on_top"]])
 def test_run_glue_reads_the_last_token(left_to_right, tmp_path, more, monkeypatch):
     monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
-    # Only the last word tells the label, which [CLS] of a left-to-right network cannot see.
+    # Only the last word decides the label, and [CLS] of a left-to-right network cannot see it.
     rows = [f"the old {word},{label}\n" for word, label in (("house", "x"), ("river", "y"))] * 8
     (tmp_path / "a.csv").write_text("sentence,label\n" + "".join(rows))
     file, out = str(tmp_path / "a.csv"), tmp_path / "out"

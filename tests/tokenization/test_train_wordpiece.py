@@ -313,7 +313,7 @@ def test_module_runs_and_is_quiet_where_there_is_no_terminal(tmp_path):
 
 def test_the_example_learns_a_vocabulary(tmp_path):
     script = ROOT / "examples" / "learn_a_vocabulary.py"
-    assert len(script.read_text().splitlines()) < 40
+    assert len(script.read_text().splitlines()) <= 40
     done = subprocess.run(
         [sys.executable, script, tmp_path / "out"], cwd=tmp_path, capture_output=True, text=True, check=True
     )

@@ -32,7 +32,7 @@ def pretrained(tmp_path) -> Path:
 
 @pytest.mark.parametrize("package", [transformers, modeling_bert_repro])
 def test_outputs_are_those_of_tensorflow(tmp_path, capsys, package):
-    """The same inputs through TensorFlow's operations (tests/helpers/write_tensorflow_checkpoints.py) and here."""
+    """tests/helpers/write_tensorflow_checkpoints.py computed the outputs for these inputs with TensorFlow."""
     main([str(WRITTEN / "pretrained"), str(tmp_path / "new")])
     recorded = json.loads((WRITTEN / "expected.json").read_text())
     model = package.BertForPreTraining.from_pretrained(tmp_path / "new").eval()
@@ -63,7 +63,7 @@ def test_the_folder_opens_everywhere(tmp_path):
 
 
 @pytest.mark.parametrize("folder", ["several_files", "in_parts"])
-def test_files_and_parts_do_not_matter(folder):
+def test_the_number_of_files_and_parts_does_not_matter(folder):
     one = read_old_checkpoint(WRITTEN / "pretrained").tensors
     other = read_old_checkpoint(WRITTEN / folder).tensors
     assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
@@ -166,7 +166,7 @@ def test_the_scripts_name_the_command(source):
         check_model_name(str(WRITTEN / source))
 
 
-def test_nothing_is_overwritten(tmp_path):
+def test_no_file_is_overwritten(tmp_path):
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "thesis.txt").write_text("work of years")
     with pytest.raises(ValueError, match="new is not an empty folder"):
@@ -200,7 +200,7 @@ def nvidia_names(name: str) -> str:
     return name
 
 
-def test_older_pytorch_names(tmp_path):
+def test_older_names_of_pytorch_are_converted(tmp_path):
     state, _ = state_and_config()
     stored = {old_names(name): tensor for name, tensor in state.items()}
     stored["module.bert.embeddings.position_ids"] = torch.arange(12)[None]
@@ -209,7 +209,7 @@ def test_older_pytorch_names(tmp_path):
     assert all(torch.equal(converted.model.state_dict()[name], tensor) for name, tensor in state.items())
 
 
-def test_nvidia_file_in_half_precision_with_padded_rows(tmp_path):
+def test_a_file_of_nvidia_in_half_precision_with_padded_rows_is_converted(tmp_path):
     state, _ = state_and_config()
     state = dict(state)
     for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias"):
@@ -223,7 +223,7 @@ def test_nvidia_file_in_half_precision_with_padded_rows(tmp_path):
 
 
 @pytest.mark.parametrize("path", ["0_Transformer", ""])
-def test_folder_of_sentence_transformers(tmp_path, path):
+def test_a_folder_of_sentence_transformers_is_converted(tmp_path, path):
     state, _ = state_and_config()
     encoder = {name.removeprefix("bert."): tensor for name, tensor in state.items() if name.startswith("bert.")}
     saved_as(tmp_path / "st" / (path or "0_Transformer"), encoder)
@@ -242,7 +242,7 @@ def test_folder_of_sentence_transformers(tmp_path, path):
 
 
 class Payload:
-    """A pickle that would create a file."""
+    """An object that would create a file when it is unpickled."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -299,7 +299,7 @@ def test_a_lower_cased_multilingual_vocabulary_gets_a_warning(pretrained, monkey
 
 @pytest.mark.realdata
 def test_the_variables_of_a_published_checkpoint_are_those_of_the_network(real_data):
-    """Google's Chinese BERT-Base: every variable has a place, and every place of BertForPreTraining a variable."""
+    """Every variable of Google's Chinese BERT-Base has a place in BertForPreTraining, and every place a variable."""
     name = "chinese_L-12_H-768_A-12"
     checkpoint = TensorFlowCheckpoint(real_data / "assets" / f"{name}.bert_model.ckpt")
     config = BertConfig.from_json_file(real_data / "assets" / f"{name}.bert_config.json")
