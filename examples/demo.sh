@@ -7,8 +7,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 OUT=${DEMO_DIR:-demo} STEPS=${DEMO_STEPS:-2000} EXAMPLES=${DEMO_EXAMPLES:-4000}
 export HF_HUB_OFFLINE=1 TOKENIZERS_PARALLELISM=true TRANSFORMERS_VERBOSITY=error
-# How long a thread that has finished its part spins before it sleeps: short, so that the demo does not take time from
-# other programs that the machine runs (benchmarks/results/waiting_policy.json).
+# How long a thread that has finished its part spins before it sleeps. Short spinning costs nothing on an idle machine
+# and slows the training less beside other programs (benchmarks/results/waiting_policy.json).
 export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-1000}
 
 part() { # part NAME SCRIPT FLAGS...: run the script with $OUT/NAME as its output folder, unless that run is finished

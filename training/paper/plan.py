@@ -6,7 +6,7 @@ folder says so, as after any other run of its script.
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from training.engine.finished import read_results
@@ -183,8 +183,7 @@ def _mix(mask: int, same: int, random: int) -> Flags:
 
 def _with_features(task: Task, flags: Flags) -> Task:
     own = {**task.flags, **flags}
-    more = {"kind": "features", "key": f"{task.key}_features", "title": f"{task.title}, features", "flags": own}
-    return Task(**{**vars(task), **more})
+    return replace(task, kind="features", key=f"{task.key}_features", title=f"{task.title}, features", flags=own)
 
 
 def _title(column: Column, task: Task | None, steps: int) -> str:
@@ -203,7 +202,10 @@ def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
         ValueError: it holds another plan, or other data than the plan began with.
     """
     content = {
-        **{"table": plan.table, "scale": plan.scale, "seeds": list(plan.seeds), "files": checksums},
+        "table": plan.table,
+        "scale": plan.scale,
+        "seeds": list(plan.seeds),
+        "files": checksums,
         "cells": {cell.name: [cell.script, *cell.command] for cell in plan.cells},
     }
     path = folder / PLAN
