@@ -272,8 +272,10 @@ FIGURE_5 = Published(
             (
                 Contrast(
                     (
-                        *((1, "mlm", f"*@{CHECKPOINTS}"), (-1, "mlm", "*@1")),
-                        *((-1, "ltr", f"*@{CHECKPOINTS}"), (1, "ltr", "*@1")),
+                        (1, "mlm", f"*@{CHECKPOINTS}"),
+                        (-1, "mlm", "*@1"),
+                        (-1, "ltr", f"*@{CHECKPOINTS}"),
+                        (1, "ltr", "*@1"),
                     )
                 ),
             ),

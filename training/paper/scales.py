@@ -95,35 +95,71 @@ def limited(task: Task, examples: int, evaluated: int) -> Task:
     return replace(task, examples=examples, evaluated=evaluated, flags={**task.flags, **limits})
 
 
+def builtin_task(task: Task, suffix: str) -> Task:
+    """The task with the flags of the two files that ``python -m training builtin_data`` writes for it."""
+    files = {"train_file": f"{DATA}/{task.key}_train.{suffix}"}
+    files |= {"validation_file": f"{DATA}/{task.key}_validation.{suffix}"}
+    return replace(task, flags={**files, **task.flags})
+
+
 BUILTIN_TASKS = {
-    task.key: task
-    for task in (
+    "pair": builtin_task(
         Task(
-            *("pair", "pairs of the documentation", "pair", "run_glue.py", "eval_accuracy", 50.0),
-            {"train_file": f"{DATA}/pair_train.tsv", "validation_file": f"{DATA}/pair_validation.tsv"}
-            | fine_tuning(96, 32, 3, "3e-4", save_steps="0"),
-            *(22_000, 2_000),
+            key="pair",
+            title="pairs of the documentation",
+            kind="pair",
+            script="run_glue.py",
+            metric="eval_accuracy",
+            constant=50.0,
+            flags=fine_tuning(96, 32, 3, "3e-4", save_steps="0"),
+            examples=22_000,
+            evaluated=2_000,
         ),
+        "tsv",
+    ),
+    "kind": builtin_task(
         Task(
-            *("kind", "kinds of documentation", "classification", "run_glue.py", "eval_accuracy", 100 / 3),
-            {"train_file": f"{DATA}/kind_train.tsv", "validation_file": f"{DATA}/kind_validation.tsv"}
-            | fine_tuning(80, 32, 3, "3e-4", save_steps="0"),
-            *(5_700, 500),
+            key="kind",
+            title="kinds of documentation",
+            kind="classification",
+            script="run_glue.py",
+            metric="eval_accuracy",
+            constant=100 / 3,
+            flags=fine_tuning(80, 32, 3, "3e-4", save_steps="0"),
+            examples=5_700,
+            evaluated=500,
         ),
+        "tsv",
+    ),
+    "qa": builtin_task(
         Task(
-            *("qa", "questions on the documentation, F1", "qa", "run_squad.py", "eval_f1", 0.0),
-            {"train_file": f"{DATA}/qa_train.json", "validation_file": f"{DATA}/qa_validation.json"}
-            | fine_tuning(128, 32, 3, "3e-4", save_steps="0", max_query_length="24", doc_stride="64"),
-            *(15_000, 1_300),
+            key="qa",
+            title="questions on the documentation, F1",
+            kind="qa",
+            script="run_squad.py",
+            metric="eval_f1",
+            constant=0.0,
+            flags=fine_tuning(128, 32, 3, "3e-4", save_steps="0", max_query_length="24", doc_stride="64"),
+            examples=15_000,
+            evaluated=1_300,
             factor=1.0,
         ),
+        "json",
+    ),
+    "code": builtin_task(
         Task(
-            *("code", "words marked as code, F1", "tags", "run_ner.py", "eval_f1", 0.0),
-            {"train_file": f"{DATA}/code_train.txt", "validation_file": f"{DATA}/code_validation.txt"}
-            | fine_tuning(96, 32, 3, "3e-4", save_steps="0", context="sentence"),
-            *(5_000, 500),
+            key="code",
+            title="words marked as code, F1",
+            kind="tags",
+            script="run_ner.py",
+            metric="eval_f1",
+            constant=0.0,
+            flags=fine_tuning(96, 32, 3, "3e-4", save_steps="0", context="sentence"),
+            examples=5_000,
+            evaluated=500,
         ),
-    )
+        "txt",
+    ),
 }
 
 BUILTIN = Scale(
