@@ -37,7 +37,7 @@ from training.engine.divergence import explain_divergence
 from training.engine.finished import already_finished
 from training.engine.flags import parse_arguments
 from training.engine.invariance import verify_invariance
-from training.engine.loop import training_steps
+from training.engine.loop import Step, training_steps
 from training.engine.model_card import write_model_card
 from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.phases import Phase, described, phase_at
@@ -106,16 +106,7 @@ def main(argv: list[str] | None = None) -> None:
         length = phase_at(phases, step.index).length
         last = step.index == total_steps
         if step.index % args.logging_steps == 0 or step.index == 1 or last:
-            run.log(
-                event="train",
-                step=step.index,
-                loss=step.loss,
-                **step.parts,
-                learning_rate=step.lr,
-                grad_norm=step.grad_norm,
-                max_seq_length=length,
-                **speed.record(),
-            )
+            log_step(run, step, length, speed)
         if args.eval_steps and step.index % args.eval_steps == 0 and not last:
             evaluate(run, step.index, model, held_out, length, speed)
             doctor.consult(run, train_corpus)
@@ -167,6 +158,13 @@ def describe(
         f"parameters; {plan}"
     )
     return Origin(text.sources, tokenizer, run.facts["initial_weights"], plan if run.args.phases else None)
+
+
+def log_step(run: Run[PretrainingArguments], step: Step, length: int, speed: Throughput) -> None:
+    """Record a training step in metrics.jsonl."""
+    losses = {"loss": step.loss, **step.parts}
+    rates = {"learning_rate": step.lr, "grad_norm": step.grad_norm, "max_seq_length": length}
+    run.log(event="train", step=step.index, **losses, **rates, **speed.record())
 
 
 def evaluate(
