@@ -48,6 +48,20 @@ def test_padding_changes_nothing(cls, config):
 
 
 @pytest.mark.parametrize("cls", TWO)
+def test_the_lstm_computes_in_float32_under_autocast(cls, config):
+    """oneDNN has no mixed-precision LSTM for processors without bfloat16 arithmetic: torch raises an error there."""
+    model, seen = network(cls, config), []
+    model.lstm.register_forward_pre_hook(
+        lambda module, inputs: seen.append((inputs[0].data.dtype, torch.is_autocast_enabled("cpu")))
+    )
+    with torch.autocast("cpu", torch.bfloat16):
+        model(**batch())
+    assert seen == [(torch.float32, False)]
+    model.to(torch.bfloat16)(**batch())
+    assert seen[1] == (torch.bfloat16, False)
+
+
+@pytest.mark.parametrize("cls", TWO)
 def test_everything_is_trained_and_the_bilstm_sees_both_sides(cls, config):
     config.is_decoder = True
     model, inputs = network(cls, config), batch()

@@ -53,10 +53,13 @@ class BertBiLSTM(PreTrainedModel):
     def read(self, input_ids: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None) -> Tensor:
         """The BiLSTM's outputs (B, L, 2H), 0 at padding, which must be on the right."""
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        hidden = self.bert(input_ids, mask, token_type_ids).last_hidden_state
+        hidden = self.bert(input_ids, mask, token_type_ids).last_hidden_state.to(self.lstm.weight_ih_l0.dtype)
         packed = pack_padded_sequence(hidden, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
-        outputs, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=input_ids.shape[1])
-        return self.dropout(outputs)
+        # Without autocast, because torch has no mixed-precision LSTM for processors that do not compute in bfloat16.
+        with torch.autocast(input_ids.device.type, enabled=False):
+            outputs, _ = self.lstm(packed)
+        padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=input_ids.shape[1])
+        return self.dropout(padded)
 
 
 class BertBiLSTMForTokenClassification(BertBiLSTM):

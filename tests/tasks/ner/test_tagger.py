@@ -55,6 +55,18 @@ def test_features_are_those_layers_of_transformers_bert(config, choice, layers):
     torch.testing.assert_close(model.features(**batch())[real], wanted[real], atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("choice", ["weighted_sum_all", "last"])
+def test_the_lstm_computes_in_float32_under_autocast(config, choice):
+    """oneDNN has no mixed-precision LSTM for processors without bfloat16 arithmetic: torch raises an error there."""
+    model, seen = tagger(config, choice), []
+    model.lstm.register_forward_pre_hook(
+        lambda module, inputs: seen.append((inputs[0].data.dtype, torch.is_autocast_enabled("cpu")))
+    )
+    with torch.autocast("cpu", torch.bfloat16):
+        model(**batch())
+    assert seen == [(torch.float32, False)]
+
+
 def test_padding_changes_nothing(config):
     """Otherwise the backward direction of the LSTM would begin in the padding."""
     model, both = tagger(config), batch()

@@ -97,10 +97,12 @@ class BertFeatureTagger(PreTrainedModel):
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
         lengths = attention_mask.sum(1).cpu()
-        packed = pack_padded_sequence(
-            self.features(input_ids, attention_mask, token_type_ids), lengths, batch_first=True, enforce_sorted=False
-        )
-        hidden, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=input_ids.shape[1])
+        features = self.features(input_ids, attention_mask, token_type_ids).to(self.classifier.weight.dtype)
+        packed = pack_padded_sequence(features, lengths, batch_first=True, enforce_sorted=False)
+        # Without autocast, because torch has no mixed-precision LSTM for processors that do not compute in bfloat16.
+        with torch.autocast(input_ids.device.type, enabled=False):
+            outputs = self.lstm(packed)[0]
+        hidden, _ = pad_packed_sequence(outputs, batch_first=True, total_length=input_ids.shape[1])
         logits = self.classifier(self.dropout(hidden))
         loss = None
         if labels is not None:
