@@ -31,11 +31,11 @@ from tqdm import tqdm
 from transformers import AutoTokenizer
 
 import modeling_bert_repro
-from training.arguments import FeatureArguments
-from training.engine.flags import parse_arguments
-from training.engine.initial_weights import load_network
-from training.engine.models import check_fit, checkpoint_config
 from training.engine.run import report_errors
+from training.flags.feature_extraction import FeatureArguments
+from training.flags.parsing import parse_arguments
+from training.networks.configuration import check_fit, checkpoint_config
+from training.networks.initial_weights import load_network
 from training.tasks import feature_extraction
 
 IMPLEMENTATIONS = {"repro": modeling_bert_repro, "transformers": transformers}

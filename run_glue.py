@@ -31,14 +31,14 @@ from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedT
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
-from training.arguments import GlueArguments
 from training.engine.batches import Features
 from training.engine.best import deciding_metric
 from training.engine.finished import already_finished
-from training.engine.flags import parse_arguments
-from training.engine.models import config_labels, load_config
 from training.engine.predict import predict
 from training.engine.run import Run, check_output_dir, report_errors, start_run
+from training.flags.fine_tuning import GlueArguments
+from training.flags.parsing import parse_arguments
+from training.networks.configuration import config_labels, load_config
 from training.tasks.bilstm import BertBiLSTMForTokenClassification
 from training.tasks.classification import glue, submission
 from training.tasks.classification.last_token import check_classes, read_at_the_end, with_labels_at_the_end

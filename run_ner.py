@@ -38,14 +38,14 @@ from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedT
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
-from training.arguments import NerArguments
 from training.engine.batches import Features
 from training.engine.best import deciding_metric
 from training.engine.finished import already_finished
-from training.engine.flags import parse_arguments
-from training.engine.models import config_labels, load_config
 from training.engine.predict import predict
 from training.engine.run import Run, check_output_dir, report_errors, start_run
+from training.flags.fine_tuning import NerArguments
+from training.flags.parsing import parse_arguments
+from training.networks.configuration import config_labels, load_config
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.ner import tagged_text
 from training.tasks.ner.sources import Data, load_data

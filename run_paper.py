@@ -21,8 +21,8 @@ claims by a rule that training/paper/verdicts.py states. docs/paper.md explains 
 import sys
 from pathlib import Path
 
-from training.engine.flags import parse_arguments
 from training.engine.run import report_errors
+from training.flags.parsing import parse_arguments
 from training.paper.cost import costs, dry_run, measured_speed
 from training.paper.data import checksums_of, find_tasks, find_text, prepare, scale_of
 from training.paper.flags import PaperArguments

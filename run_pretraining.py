@@ -30,19 +30,17 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tokenization.bert_tokenizer import write_vocab
 from tokenization.train_wordpiece import train_wordpiece
-from training.arguments import PretrainingArguments
 from training.engine.checkpoint import Origin, resume, save_checkpoint, save_model_folder
-from training.engine.curves import draw_curves
 from training.engine.divergence import explain_divergence
 from training.engine.finished import already_finished
-from training.engine.flags import parse_arguments
 from training.engine.invariance import verify_invariance
 from training.engine.loop import Step, training_steps
-from training.engine.model_card import write_model_card
 from training.engine.optimizer import create_optimizer, linear_schedule
-from training.engine.phases import Phase, described, phase_at
 from training.engine.run import Run, report_errors, start_run
 from training.engine.throughput import Throughput
+from training.flags.parsing import parse_arguments
+from training.flags.phases import Phase, described, phase_at
+from training.flags.pretraining import PretrainingArguments
 from training.pretraining import evaluation
 from training.pretraining.corpora import build_corpora
 from training.pretraining.corpus import Corpus
@@ -51,6 +49,8 @@ from training.pretraining.instances import PretrainingInstances
 from training.pretraining.network import build_model
 from training.pretraining.phased_batches import instances_by_length, phase_batches, planned_phases
 from training.pretraining.text import Text, checked_text
+from training.records.curves import draw_curves
+from training.records.model_card import write_model_card
 from training.tools import doctor
 
 # Only BertForPreTraining has a pooler, which would not be trained without next sentence prediction.

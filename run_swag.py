@@ -30,13 +30,13 @@ from transformers import AutoTokenizer, BertConfig, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
-from training.arguments import SwagArguments
 from training.engine.best import deciding_metric
 from training.engine.finished import already_finished
-from training.engine.flags import parse_arguments
-from training.engine.models import load_config
 from training.engine.predict import predict
 from training.engine.run import Run, check_output_dir, report_errors, start_run
+from training.flags.fine_tuning import SwagArguments
+from training.flags.parsing import parse_arguments
+from training.networks.configuration import load_config
 from training.tasks import swag
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.seeds import Setting, run_all

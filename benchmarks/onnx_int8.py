@@ -25,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.provenance import provenance
 from examples.export_onnx import main as export
 from modeling_bert_repro import BertForSequenceClassification
-from training.arguments import GlueArguments
 from training.engine.batches import Features
-from training.engine.initial_weights import load_network
+from training.flags.fine_tuning import GlueArguments
+from training.networks.initial_weights import load_network
 from training.tasks.classification import glue
 from training.tasks.classification.sources import load_data
 

@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.provenance import provenance
 from modeling_bert_repro import BertForMaskedLM
 from training.engine.batches import IGNORED
-from training.engine.initial_weights import load_network
 from training.files.atomic import write_json
+from training.networks.initial_weights import load_network
 from training.pretraining.corpus import Corpus
 from training.pretraining.instances import InstanceSettings, PretrainingInstances
 

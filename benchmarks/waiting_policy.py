@@ -30,8 +30,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.provenance import provenance
 from benchmarks.workloads import Setting, make_sides, pretraining_batch
-from training.engine.models import bert_config
 from training.files.atomic import write_json
+from training.networks.configuration import bert_config
 
 RESULTS = Path(__file__).parent / "results" / "waiting_policy.json"
 THREADS = 2

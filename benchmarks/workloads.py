@@ -18,8 +18,8 @@ from transformers import BertConfig
 
 import modeling_bert_repro
 from training.engine.batches import IGNORED
-from training.engine.models import bert_config
 from training.engine.optimizer import create_optimizer
+from training.networks.configuration import bert_config
 
 LENGTHS = Path(__file__).parent / "results" / "lengths.json"
 VOCAB_SIZE = 30522

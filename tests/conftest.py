@@ -126,8 +126,8 @@ def make_run(tmp_path):
     """A function that makes a ``Run`` on the CPU with the given flags, without a script around it."""
     from accelerate import Accelerator
 
-    from training.arguments import SharedArguments
     from training.engine.run import Run
+    from training.flags.shared import SharedArguments
 
     def make(**flags) -> Run:
         flags = {"output_dir": str(tmp_path / "run"), "per_device_train_batch_size": 4, **flags}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from .packed_files import decoded_lines, kind_of, unpacked
+from .compressed_files import decoded_lines, kind_of, unpacked
 
 FORMS = ".txt, .jsonl, .txt.xz, .txt.gz, .jsonl.xz, .jsonl.gz or .parquet"
 

@@ -12,7 +12,7 @@ COMMANDS = {
     "audit": ("training.tools.audit", "measure the training data of a run, with a verdict on each line"),
     "show": ("training.tools.audit", "print the instances of one optimiser step as the network saw them"),
     "doctor": ("training.tools.doctor", "say why a pre-training loss does not fall"),
-    "curves": ("training.engine.curves", "draw the training curves of a run"),
+    "curves": ("training.records.curves", "draw the training curves of a run"),
     "report": ("training.tools.report", "put finished runs side by side in a table and a picture"),
     "score": ("training.tools.score", "score a file of answers with the official SQuAD metrics"),
     "submission": ("training.tasks.classification.submission", "make or check a zip for the GLUE server"),

@@ -18,7 +18,7 @@ from benchmarks.workloads import (
     stored_lengths,
     with_padding,
 )
-from training.engine.models import bert_config
+from training.networks.configuration import bert_config
 
 CPU = Setting(torch.device("cpu"), torch.float32, vocab_size=500)
 

@@ -12,11 +12,11 @@ import run_glue
 from tests.helpers import short_runs
 from tests.helpers.glue_runs import train
 from tests.helpers.records import events
-from training.arguments import GlueArguments
 from training.engine.best import Best, deciding_metric
-from training.engine.flags import parse_arguments
 from training.files import atomic
 from training.files.atomic import damage
+from training.flags.fine_tuning import GlueArguments
+from training.flags.parsing import parse_arguments
 from training.tasks.classification import glue, sources
 
 KEEP = ("--load_best_model_at_end", "--eval_steps=2", "--learning_rate=3e-3")

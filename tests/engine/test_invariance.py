@@ -8,9 +8,9 @@ import torch
 import transformers
 
 from tests.helpers.sharded_training import Source, prepared
-from training.engine.control import with_exact_losses
 from training.engine.invariance import verify_invariance
 from training.engine.optimizer import create_optimizer
+from training.networks.control import with_exact_losses
 
 
 def differences(output: str) -> list[float]:

@@ -11,11 +11,11 @@ from torch.optim.lr_scheduler import LambdaLR
 import modeling_bert_repro
 from training.engine.batches import Features, step_batches
 from training.engine.checkpoint import UNKNOWN
-from training.engine.control import control_of, with_exact_losses
 from training.engine.divergence import explain_divergence
 from training.engine.loop import training_steps, window_counts
-from training.engine.models import prepare_for_training
-from training.engine.phases import Phase
+from training.flags.phases import Phase
+from training.networks.configuration import prepare_for_training
+from training.networks.control import control_of, with_exact_losses
 
 CUTS = [(16, 1), (4, 4), (8, 2), (1, 16)]
 

@@ -21,11 +21,11 @@ from transformers import BertConfig
 
 import modeling_bert_repro
 from tests.helpers.sharded_training import Source, prepared
-from training.arguments import SharedArguments
 from training.engine.batches import Features
-from training.engine.control import control_of
 from training.engine.predict import predict
 from training.engine.run import Run
+from training.flags.shared import SharedArguments
+from training.networks.control import control_of
 from training.pretraining.evaluation import evaluate
 
 BATCH = 4

@@ -21,12 +21,12 @@ from torch.optim.lr_scheduler import LambdaLR
 from transformers import BertConfig
 
 from modeling_bert_repro import BertForPreTraining
-from training.arguments import SharedArguments
 from training.engine.batches import step_batches
 from training.engine.checkpoint import UNKNOWN, resume, save_checkpoint, save_model_folder
 from training.engine.loop import training_steps
 from training.engine.optimizer import create_optimizer
 from training.engine.run import Run
+from training.flags.shared import SharedArguments
 
 TOTAL = 4
 

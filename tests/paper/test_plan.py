@@ -11,8 +11,8 @@ from transformers import BertConfig
 
 import run_paper
 from tests.helpers.official_files import write_task
-from training.arguments import SCRIPTS
-from training.engine.flags import parse_arguments
+from training.flags.parsing import parse_arguments
+from training.flags.scripts import SCRIPTS
 from training.paper import cost, data, published, report
 from training.paper.data import find_tasks, find_text, scale_of
 from training.paper.flags import PaperArguments

@@ -11,8 +11,8 @@ from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig
 
 import run_pretraining
 from modeling_bert_repro import BertForPreTraining
-from training.arguments import PretrainingArguments
-from training.engine.flags import parse_arguments
+from training.flags.parsing import parse_arguments
+from training.flags.pretraining import PretrainingArguments
 from training.pretraining import phased_batches
 from training.pretraining.build_corpus import build_corpus
 from training.pretraining.corpora import build_corpora

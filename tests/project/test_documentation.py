@@ -25,14 +25,17 @@ from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
 from tests.helpers.figures import PAGES
 from tests.helpers.repository import ROOT
 from tokenization import build_tokenizer
-from training import arguments
 from training.__main__ import COMMANDS
-from training.arguments import flags_with
-from training.engine.flags import parse_arguments
+from training.flags.feature_extraction import FeatureArguments
+from training.flags.fine_tuning import GlueArguments
+from training.flags.natures import FIXED
+from training.flags.parsing import parse_arguments
+from training.flags.scripts import SCRIPTS, flags_with
 from training.paper.flags import PaperArguments
 from training.tasks.classification import glue
 from training.tasks.classification.sources import load_data
 
+FLAGS = {**SCRIPTS, "extract_features.py": FeatureArguments, "run_paper.py": PaperArguments}
 SCRIPTS = sorted({*ROOT.glob("*.py")} - {ROOT / "setup.py"})
 SOURCES = [
     *SCRIPTS,
@@ -121,9 +124,7 @@ def flags_of_parsers(paths) -> set[str]:
 
 
 def flags_of_scripts() -> set[str]:
-    classes = [c for c in vars(arguments).values() if isinstance(c, type) and c.__name__.endswith("Arguments")]
-    classes.append(PaperArguments)
-    return {f"--{field.name}" for c in classes for field in fields(c)}
+    return {f"--{field.name}" for cls in FLAGS.values() for field in fields(cls)}
 
 
 def unknown_flags(text: str) -> list[str]:
@@ -167,9 +168,8 @@ def bad_module(name: str, words: list[str], command: str) -> list[str]:
 
 def refused(script: str, words: list[str], command: str) -> list[str]:
     """An error if the script has no such flags or does not accept their values. Nothing is run."""
-    cls = re.search(r"parse_arguments\((\w+)", (ROOT / script).read_text(encoding="utf-8")).group(1)
     try:
-        parse_arguments(vars(arguments).get(cls) or PaperArguments, words)
+        parse_arguments(FLAGS[script], words)
     except SystemExit:
         return [f"{command}: refused by {script}"]
     return []
@@ -268,7 +268,7 @@ def test_the_task_of_contributing_can_be_trained(tmp_path, monkeypatch):
     for file in ("train.tsv", "dev.tsv"):
         (tmp_path / file).write_text(lines)
     flags = {"task_name": name, "data_dir": str(tmp_path), "model_name_or_path": "m", "output_dir": "o"}
-    data = load_data(arguments.GlueArguments(**flags))
+    data = load_data(GlueArguments(**flags))
     assert data.splits["validation"].texts == (["a b", "c"], ["b a", "c"])
     assert data.splits["train"].labels == [0, 1]
 
@@ -312,7 +312,7 @@ def test_the_table_of_tensors_is_what_a_model_saves(tiny_model):
 def test_the_list_of_what_must_not_change_is_complete():
     text = CHECKPOINTS.read_text().partition("<!-- fixed -->\n")[2].partition("\n\n")[0]
     counted = {"max_steps", "num_train_epochs", "phases", "per_device_train_batch_size", "gradient_accumulation_steps"}
-    assert set(re.findall(r"--(\w+)", text)) - counted == set(flags_with("fixed"))
+    assert set(re.findall(r"--(\w+)", text)) - counted == set(flags_with(FIXED))
 
 
 def test_the_code_files_of_a_folder_are_all_named():

@@ -12,21 +12,24 @@ from tests.helpers.repository import ROOT
 
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "run_paper", "extract_features")
 # What each part may import of the project, besides itself.
-NETWORK, TOKENIZATION, ARGUMENTS = "modeling_bert_repro", "tokenization", "training.arguments"
-FILES, ENGINE = "training.files", "training.engine"
+NETWORK, TOKENIZATION = "modeling_bert_repro", "tokenization"
+FLAGS, FILES, RECORDS = "training.flags", "training.files", "training.records"
+ENGINE, NETWORKS = "training.engine", "training.networks"
 BUILTIN, PRETRAINING, TASKS = "training.builtin_data", "training.pretraining", "training.tasks"
 TOOLS = "training.tools"
 FLOORS = {
     NETWORK: set(),
     TOKENIZATION: set(),
+    FLAGS: set(),
     FILES: {TOKENIZATION},
-    ARGUMENTS: {ENGINE},
-    ENGINE: {TOKENIZATION, FILES, ARGUMENTS},
+    RECORDS: {FLAGS, FILES},
+    ENGINE: {TOKENIZATION, FLAGS, FILES},
+    NETWORKS: {TOKENIZATION, FLAGS, FILES, ENGINE},
     BUILTIN: {TOKENIZATION, FILES},
-    PRETRAINING: {TOKENIZATION, FILES, ENGINE, ARGUMENTS, BUILTIN},
-    TASKS: {TOKENIZATION, FILES, ENGINE, ARGUMENTS, BUILTIN},
-    TOOLS: {TOKENIZATION, FILES, ENGINE, ARGUMENTS, BUILTIN, PRETRAINING, TASKS},
-    "training.paper": {TOKENIZATION, FILES, ENGINE, ARGUMENTS, BUILTIN, PRETRAINING, TASKS, TOOLS},
+    PRETRAINING: {TOKENIZATION, FLAGS, FILES, RECORDS, ENGINE, NETWORKS, BUILTIN},
+    TASKS: {TOKENIZATION, FLAGS, FILES, RECORDS, ENGINE, NETWORKS, BUILTIN},
+    TOOLS: {TOKENIZATION, FLAGS, FILES, RECORDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS},
+    "training.paper": {TOKENIZATION, FLAGS, FILES, RECORDS, ENGINE, NETWORKS, BUILTIN, PRETRAINING, TASKS, TOOLS},
 }
 
 

@@ -14,9 +14,9 @@ from transformers import AutoTokenizer, BertConfig
 
 import extract_features
 import modeling_bert_repro
-from training.arguments import FeatureArguments
-from training.engine.flags import parse_arguments
 from training.engine.run import report_errors
+from training.flags.feature_extraction import FeatureArguments
+from training.flags.parsing import parse_arguments
 from training.tasks.feature_extraction import Row, parse_layers, read_lines
 
 TEXTS = "the old house .\n\nred ||| the blue river\n  garden [SEP] xyz \na ||| b ||| the window\n"

@@ -17,11 +17,12 @@ import run_glue
 from tests.helpers.glue_runs import train
 from tests.helpers.records import events
 from tests.helpers.repository import ROOT
-from training.arguments import GlueArguments
 from training.builtin_data import documentation
-from training.engine import checkpoint, curves
-from training.engine.flags import parse_arguments
+from training.engine import checkpoint
 from training.engine.run import report_errors
+from training.flags.fine_tuning import GlueArguments
+from training.flags.parsing import parse_arguments
+from training.records import curves
 from training.tasks import fine_tuning
 from training.tasks.classification import submission
 

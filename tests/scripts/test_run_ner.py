@@ -16,9 +16,9 @@ import run_ner
 from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
 from tests.helpers.tagged_text import CONLL, write
-from training.arguments import NerArguments
-from training.engine.flags import parse_arguments
 from training.engine.run import report_errors
+from training.flags.fine_tuning import NerArguments
+from training.flags.parsing import parse_arguments
 from training.tasks import fine_tuning
 from training.tasks.ner import tagged_text
 from training.tasks.ner.metrics import span_scores

@@ -22,10 +22,10 @@ from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
 from tests.helpers.squad_examples import squad_content
 from training.__main__ import main as run_command
-from training.arguments import SquadArguments
 from training.builtin_data import documentation
-from training.engine.flags import parse_arguments
 from training.engine.run import report_errors
+from training.flags.fine_tuning import SquadArguments
+from training.flags.parsing import parse_arguments
 from training.tasks import fine_tuning
 from training.tasks.squad import squad_data, window_cache
 from training.tasks.squad.metrics import score

@@ -13,8 +13,8 @@ from transformers import AutoModelForQuestionAnswering, AutoModelForTokenClassif
 import modeling_bert_repro
 import run_glue
 import run_squad
-from training.arguments import GlueArguments
 from training.engine.batches import IGNORED, Features
+from training.flags.fine_tuning import GlueArguments
 from training.tasks import fine_tuning
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
 from training.tasks.classification.last_token import read_at_the_end, with_labels_at_the_end

@@ -17,8 +17,8 @@ import run_glue
 from tests.helpers import short_runs
 from tests.helpers.glue_runs import train
 from tests.helpers.repository import ROOT
-from training.arguments import GlueArguments
-from training.engine.flags import parse_arguments
+from training.flags.fine_tuning import GlueArguments
+from training.flags.parsing import parse_arguments
 from training.tasks import seeds
 from training.tasks.classification.glue import baselines
 from training.tasks.classification.sources import load_data

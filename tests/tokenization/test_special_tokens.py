@@ -7,7 +7,7 @@ import run_glue
 import run_pretraining
 from tokenization import build_tokenizer
 from tokenization.special_tokens import check_special_tokens
-from training.engine.models import check_fit
+from training.networks.configuration import check_fit
 from training.pretraining.build_corpus import build_corpus
 from training.pretraining.instances import InstanceSettings, PretrainingInstances
 from training.pretraining.masking import masking_rule

@@ -8,8 +8,8 @@ import torch
 from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
 
 from tests.helpers.repository import ROOT
-from training.arguments import SquadArguments
 from training.engine.run import report_errors
+from training.flags.fine_tuning import SquadArguments
 from training.tasks.squad.settings import DEFAULTS, store_settings, stored_lengths
 from training.tasks.squad.squad_data import Question
 from training.tasks.squad.threshold import stored_threshold

@@ -10,7 +10,7 @@ import pytest
 from transformers import BertConfig
 
 import run_pretraining
-from training.engine.phases import phases_of
+from training.flags.phases import phases_of
 from training.tools import budget
 
 FLAGS = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1}

@@ -13,10 +13,10 @@ from transformers import AutoTokenizer, BertConfig, pipeline
 
 import modeling_bert_repro
 from tests.helpers.repository import ROOT
-from training.engine import old_checkpoints
-from training.engine.models import check_model_name
-from training.engine.old_checkpoints import _tensorflow_target, read_old_checkpoint
 from training.files.tensorflow_checkpoint import TensorFlowCheckpoint
+from training.networks import old_checkpoints
+from training.networks.configuration import check_model_name
+from training.networks.old_checkpoints import _tensorflow_target, read_old_checkpoint
 from training.tools.convert import convert, main
 
 pytest.importorskip("google_crc32c")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from transformers import BertTokenizer
 
-from training.engine.curves import draw_curves
-from training.engine.reference_curves import comparable, references, settings_of
 from training.pretraining.build_corpus import build_corpus
+from training.records.curves import draw_curves
+from training.records.reference_curves import comparable, references, settings_of
 from training.tools import doctor
 from training.tools.audit import SETTINGS
 
@@ -166,7 +166,7 @@ def test_the_reference_is_drawn_and_a_reference_can_be_made(tmp_path, monkeypatc
     events.append({"event": "eval", "step": 1000, "eval_mlm_loss": 6.0})
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
     drawn = []
-    monkeypatch.setattr("training.engine.curves.label_ends", lambda axis, ends: drawn.extend(end[2] for end in ends))
+    monkeypatch.setattr("training.records.curves.label_ends", lambda axis, ends: drawn.extend(end[2] for end in ends))
     draw_curves(tmp_path)
     assert "reference mini" in drawn
     monkeypatch.setattr(doctor, "FILE", tmp_path / "references.json")

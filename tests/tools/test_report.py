@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from training.engine.curves import canvas
+from training.records.curves import canvas
 from training.tools import report
 from training.tools.report import main, read_runs, tables
 

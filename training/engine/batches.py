@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from training.arguments import SharedArguments
 from training.engine.run import Run
 from training.engine.signals import only_parent_ends_me
+from training.flags.shared import SharedArguments
 
 # Label of a position or item that the loss excludes: torch's default `ignore_index`. The network has the same constant
 # in modeling_bert_repro/losses.py, which training does not import.

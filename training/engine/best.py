@@ -14,11 +14,11 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from training.arguments import FineTuningArguments
 from training.engine.checkpoint import disk_errors_explained
 from training.engine.fsdp import full_weights, is_sharded, load_full_weights
 from training.engine.run import Run
 from training.files.atomic import damage, sealed_folder
+from training.flags.fine_tuning import FineTuningArguments
 
 
 class Best:

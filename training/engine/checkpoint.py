@@ -21,12 +21,14 @@ from safetensors.torch import load_file
 from torch.optim.lr_scheduler import LRScheduler
 from transformers import PreTrainedModel
 
-from training.arguments import SharedArguments, flags_with
 from training.engine.fsdp import full_optimizer_state, full_weights, is_sharded, load_full_state
 from training.engine.run import Run
 from training.files import atomic
 from training.files.atomic import damage
 from training.files.hashing import checksums
+from training.flags.natures import FIXED
+from training.flags.scripts import flags_with
+from training.flags.shared import SharedArguments
 
 # Fields of ``Origin`` that must not change either, and the part of the error message that describes a difference.
 STARTED_WITH = {
@@ -82,7 +84,7 @@ def save_checkpoint(
             "total_steps": total_steps,
             "global_batch_size": origin.phases or run.global_batch_size,
             "sharded": is_sharded(model),
-            "flags": {name: getattr(run.args, name) for name in flags_with("fixed") if hasattr(run.args, name)},
+            "flags": {name: getattr(run.args, name) for name in flags_with(FIXED) if hasattr(run.args, name)},
             "data_sha256": checksums(origin.data),
             **{name: getattr(origin, name) for name in STARTED_WITH},
             "metrics_bytes": _size(run.output_dir / "metrics.jsonl"),

@@ -17,8 +17,8 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
-from training.arguments import SharedArguments
 from training.engine.run import Run
+from training.flags.shared import SharedArguments
 
 WHOLE_ON_CPU = StateDictOptions(full_state_dict=True, cpu_offload=True)
 

@@ -17,11 +17,11 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
-from training.arguments import SharedArguments
 from training.engine.batches import TrainingData, step_batches
 from training.engine.checkpoint import UNKNOWN
 from training.engine.loop import training_steps
 from training.engine.run import Run
+from training.flags.shared import SharedArguments
 
 SEQUENCES = 16
 # Relative differences of the loss and of the gradient norm: even a thousand rounding errors of equal sign stay below.

@@ -15,12 +15,12 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch.optim.lr_scheduler import LRScheduler
 
-from training.arguments import SharedArguments
 from training.engine.batches import IGNORED
 from training.engine.checkpoint import Origin, save_checkpoint
 from training.engine.divergence import Divergence, explain_divergence
 from training.engine.run import Run
 from training.engine.signals import STOPPED, StopSignals
+from training.flags.shared import SharedArguments
 
 
 @dataclass

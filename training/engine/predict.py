@@ -14,10 +14,10 @@ import torch
 from accelerate.utils import gather_object
 from transformers.utils import ModelOutput
 
-from training.arguments import SharedArguments
 from training.engine.batches import Features, dealt
 from training.engine.loop import labelled_items
 from training.engine.run import Run
+from training.flags.shared import SharedArguments
 
 
 @torch.no_grad()

@@ -21,10 +21,10 @@ from accelerate.utils import DistributedType, InitProcessGroupKwargs, broadcast_
 from tqdm import tqdm
 from transformers.utils import is_torch_xla_available, logging
 
-from training.arguments import SharedArguments
 from training.engine.versions import commit, device_name, versions
 from training.files.atomic import write_json
 from training.files.hub_upload import check_access, upload
+from training.flags.shared import SharedArguments
 
 # Set by torchrun, MPI's launchers and Slurm's srun. The first one counts, because srun may have started torchrun.
 PROCESS_COUNTS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")

@@ -22,9 +22,9 @@ from typing import Any
 
 import torch
 
-from training.arguments import PretrainingArguments
 from training.engine.loop import Step
 from training.engine.run import Run
+from training.flags.pretraining import PretrainingArguments
 
 _MEASURED_SECONDS = 0.15
 FIRST_STEPS = 20  # the number of steps after which the time left is estimated

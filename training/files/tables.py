@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tokenization.packed_files import kind_of, numbered_lines
+from tokenization.compressed_files import kind_of, numbered_lines
 
 
 @dataclass

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
-from training.engine.phases import Phase, phases_of, scheduled
 from training.engine.throughput import training_flops
+from training.flags.phases import Phase, phases_of, scheduled
 from training.paper.data import config_of
 from training.paper.plan import CELLS, Cell, Plan, is_finished
 from training.paper.scales import Scale, Size

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from training.engine.flags import at_least, flag
+from training.flags.checks import at_least
+from training.flags.natures import flag
 
 
 @dataclass

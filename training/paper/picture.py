@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from training.engine.curves import BLUE, DPI, GREEN, GREY, ORANGE, PURPLE, VERMILION, canvas, dress
 from training.paper.plan import Plan
 from training.paper.published import PUBLISHED
 from training.paper.verdicts import Column, Scores
+from training.records.curves import BLUE, DPI, GREEN, GREY, ORANGE, PURPLE, VERMILION, canvas, dress
 from training.tasks.student_t import mean_interval
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, GREY)

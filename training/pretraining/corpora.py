@@ -8,8 +8,8 @@ from typing import Any
 from accelerate.utils import gather_object
 from transformers import PreTrainedTokenizerBase
 
-from training.arguments import PretrainingArguments
 from training.engine.run import Run
+from training.flags.pretraining import PretrainingArguments
 from training.pretraining.build_corpus import build_corpus, encode_part
 from training.pretraining.corpus import Corpus
 from training.pretraining.text import Text, is_held_out

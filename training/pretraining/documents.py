@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from tokenization.packed_files import DAMAGE, PACKED, damaged, decoded_lines, kind_of, open_packed
+from tokenization.compressed_files import DAMAGE, PACKED, damaged, decoded_lines, kind_of, open_packed
 
 _KINDS = (".txt", ".jsonl", ".parquet")
 

@@ -1,9 +1,9 @@
 """The checks that come before the text is read and a vocabulary is learnt, which may take hours."""
 
-from training.arguments import PretrainingArguments
 from training.engine.checkpoint import named_checkpoint
-from training.engine.models import bert_config, check_length, check_model_name
-from training.engine.phases import phases_of
+from training.flags.phases import phases_of
+from training.flags.pretraining import PretrainingArguments
+from training.networks.configuration import bert_config, check_length, check_model_name
 from training.pretraining.build_corpus import check_text
 
 

@@ -8,9 +8,9 @@ import torch
 from torch.nn import functional as F
 from transformers.utils import ModelOutput
 
-from training.arguments import PretrainingArguments
 from training.engine.batches import IGNORED, dealt
 from training.engine.run import Run
+from training.flags.pretraining import PretrainingArguments
 from training.pretraining.instances import PretrainingInstances
 
 

@@ -24,8 +24,9 @@ from transformers import PreTrainedTokenizerBase
 
 from tokenization.fingerprint import tokenizer_sha256
 from tokenization.special_tokens import check_special_tokens
-from training.arguments import flags_with
 from training.engine.batches import IGNORED
+from training.flags.natures import INSTANCE
+from training.flags.scripts import flags_with
 from training.pretraining.corpus import Corpus
 from training.pretraining.hashed_random import random_bits
 from training.pretraining.masking import MaskingRule, mask_batch, masking_rule
@@ -85,7 +86,7 @@ def instance_settings(flags: Mapping[str, Any], max_seq_length: int, held_out: b
 
     held_out: the settings for its held-out text, whose instances do not depend on the seed and never change.
     """
-    shared = {name: flags[name] for name in flags_with("instance") if name != "max_seq_length"}
+    shared = {name: flags[name] for name in flags_with(INSTANCE) if name != "max_seq_length"}
     seed = 0 if held_out else flags["seed"]
     return InstanceSettings(seed=seed, max_seq_length=max_seq_length, fixed=held_out, **shared)
 

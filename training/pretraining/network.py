@@ -3,11 +3,17 @@
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization.special_tokens import check_special_tokens
-from training.arguments import PretrainingArguments
-from training.engine.control import control_of
-from training.engine.initial_weights import load_network
-from training.engine.models import bert_config, check_fit, checkpoint_config, prepare_for_training, set_switches
 from training.engine.run import Run
+from training.flags.pretraining import PretrainingArguments
+from training.networks.configuration import (
+    bert_config,
+    check_fit,
+    checkpoint_config,
+    prepare_for_training,
+    set_switches,
+)
+from training.networks.control import control_of
+from training.networks.initial_weights import load_network
 from training.pretraining.masking import check_masking
 
 

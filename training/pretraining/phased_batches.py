@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from training.arguments import PretrainingArguments
 from training.engine.batches import step_batches, steps_for
-from training.engine.phases import Phase, phases_of, scheduled
 from training.engine.run import Run
+from training.flags.phases import Phase, phases_of, scheduled
+from training.flags.pretraining import PretrainingArguments
 from training.pretraining.corpus import Corpus
 from training.pretraining.instances import PretrainingInstances, instance_settings
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from training.arguments import PretrainingArguments
 from training.builtin_data import documentation
 from training.engine.run import Run
 from training.files.hashing import sha256
+from training.flags.pretraining import PretrainingArguments
 from training.pretraining.documents import check_files, read_documents
 from training.pretraining.sentences import split_sentences
 

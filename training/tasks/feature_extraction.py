@@ -23,7 +23,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 from transformers.utils import ModelOutput
 
-from tokenization.packed_files import numbered_lines
+from tokenization.compressed_files import numbered_lines
 from training.engine.batches import Features
 from training.engine.predict import predict_alone
 from training.files.atomic import whole_file

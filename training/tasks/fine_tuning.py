@@ -10,18 +10,18 @@ import torch
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization.fingerprint import tokenizer_sha256
-from training.arguments import FineTuningArguments
 from training.engine.batches import Features, evaluation_due, step_batches, steps_for
 from training.engine.best import Best
 from training.engine.checkpoint import Origin, resume, save_checkpoint, save_model_folder
-from training.engine.control import control_of
-from training.engine.curves import draw_curves
-from training.engine.initial_weights import load_network
 from training.engine.loop import training_steps
-from training.engine.model_card import write_model_card
-from training.engine.models import config_labels, prepare_for_training, set_switches
 from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.run import Run
+from training.flags.fine_tuning import FineTuningArguments
+from training.networks.configuration import config_labels, prepare_for_training, set_switches
+from training.networks.control import control_of
+from training.networks.initial_weights import load_network
+from training.records.curves import draw_curves
+from training.records.model_card import write_model_card
 
 Outcome = TypeVar("Outcome")
 Evaluate = Callable[[torch.nn.Module, int], tuple[dict, Outcome]]

@@ -19,11 +19,11 @@ import numpy as np
 import torch
 from transformers.utils import is_torch_xla_available
 
-from training.arguments import FineTuningArguments
 from training.engine.best import goodness
 from training.engine.finished import changed_flags, read_results
-from training.engine.initial_weights import weights_sha256
 from training.files.atomic import write_json
+from training.flags.fine_tuning import FineTuningArguments
+from training.networks.initial_weights import weights_sha256
 from training.tasks.student_t import mean_interval, t_test
 
 PAPER_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # section 4.1, with batches of 32 and 3 epochs

@@ -21,11 +21,11 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from training.arguments import SwagArguments
 from training.engine.batches import Features
 from training.files.hashing import digest, sha256
 from training.files.hub_datasets import load_from_hub
 from training.files.tables import read_table
+from training.flags.fine_tuning import SwagArguments
 from training.tasks.classification.metrics import accuracy
 
 CONTEXT, START, LABEL = "sent1", "sent2", "label"

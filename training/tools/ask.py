@@ -20,11 +20,11 @@ from pathlib import Path
 import numpy as np
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from tokenization.packed_files import read_text
+from tokenization.compressed_files import read_text
 from tokenization.special_tokens import check_special_tokens
 from training.engine.batches import Features
-from training.engine.initial_weights import load_network
 from training.engine.predict import predict_alone
+from training.networks.initial_weights import load_network
 from training.tasks.squad.answers import Answers, find_answers
 from training.tasks.squad.settings import stored_lengths
 from training.tasks.squad.squad_data import Question, Windows, build_windows, check_lengths

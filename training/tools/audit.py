@@ -15,19 +15,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from training.arguments import flags_with
 from training.engine.batches import IGNORED
-from training.engine.curves import BLUE, VERMILION, dress
-from training.engine.phases import phase_at, phases_of, scheduled
+from training.flags.natures import INSTANCE
+from training.flags.phases import phase_at, phases_of, scheduled
+from training.flags.scripts import flags_with
 from training.pretraining.corpus import Corpus
 from training.pretraining.instances import PretrainingInstances, instance_settings
 from training.pretraining.masking import continuation_pieces
 from training.pretraining.segments import IS_NEXT, NOT_NEXT, EpochPlan
+from training.records.curves import BLUE, VERMILION, dress
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SETTINGS = flags_with("instance")
+SETTINGS = flags_with(INSTANCE)
 _SAMPLE = 200_000  # the largest number of documents, sentences or instances that is inspected
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from transformers import BertTokenizer
 
-from training.engine.phases import Phase, described, phases_of, scheduled
+from training.flags.phases import Phase, described, phases_of, scheduled
 
 SCRIPT = Path(__file__).parents[2] / "run_pretraining.py"
 TIMED_STEPS = 4  # in each phase; the first of them is ignored

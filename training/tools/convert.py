@@ -20,10 +20,10 @@ import transformers
 from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization import build_tokenizer, load_vocab, write_vocab
-from training.engine.models import check_fit
-from training.engine.old_checkpoints import OldCheckpoint, read_old_checkpoint
 from training.files.atomic import whole_folder
 from training.files.hashing import sha256
+from training.networks.configuration import check_fit
+from training.networks.old_checkpoints import OldCheckpoint, read_old_checkpoint
 
 CLASSIFIERS = {
     "sequence": "BertForSequenceClassification",

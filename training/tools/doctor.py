@@ -15,13 +15,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from training.arguments import PretrainingArguments
-from training.engine.curves import read_events, series
-from training.engine.phases import phase_at, phases_of, scheduled
-from training.engine.reference_curves import FILE, references, settings_of
 from training.engine.run import Run
 from training.files.atomic import write_json
+from training.flags.phases import phase_at, phases_of, scheduled
+from training.flags.pretraining import PretrainingArguments
 from training.pretraining.corpus import Corpus
+from training.records.curves import read_events, series
+from training.records.reference_curves import FILE, references, settings_of
 from training.tools.audit import Line, read_run, repeated_share
 
 MARGIN = 0.25  # nats

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from training.engine.curves import (
+from training.records.curves import (
     BLUE,
     DPI,
     GREEN,

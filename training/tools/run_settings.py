@@ -8,7 +8,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from training.arguments import SCRIPTS, flags_with
+from training.flags.natures import CHOICE, DATA, FREE, LATER, SERIES, START
+from training.flags.scripts import SCRIPTS, flags_with
 
 WORDS: dict[str, Callable[[Any], str]] = {
     "learning_rate": lambda value: f"learning rate {short(value)}",
@@ -32,12 +33,12 @@ def shape(facts: dict) -> dict[str, Any]:
         facts: the content of the run's run.json.
     """
     flags = _flags(facts)
-    others = {name for nature in ("free", "start", "data", "later", "series") for name in flags_with(nature)}
+    others = flags_with(FREE | START | DATA | LATER | SERIES)
     settings = {name: value for name, value in flags.items() if name not in others}
     if settings.get("max_steps", -1) > 0:
         del settings["num_train_epochs"]
     if not settings.get("load_best_model_at_end") and not settings.get("early_stopping_patience"):
-        settings = {name: value for name, value in settings.items() if name not in flags_with("choice")}
+        settings = {name: value for name, value in settings.items() if name not in flags_with(CHOICE)}
     settings["mixed_precision"] = facts.get("mixed_precision") or settings.get("mixed_precision") or "no"
     settings["processes"] = facts.get("processes", 1)
     return settings | _data(facts, flags)
@@ -96,7 +97,7 @@ def _data(facts: dict, flags: dict[str, Any]) -> dict[str, str]:
         known = [str(part.get("sha256") or part.get("fingerprint") or "")[:8] for part in parts]
         found[title] = " and ".join(known)
     if not all(found.values()):
-        found |= {name: flags[name] for name in sorted(flags_with("data")) if flags.get(name) is not None}
+        found |= {name: flags[name] for name in sorted(flags_with(DATA)) if flags.get(name) is not None}
     return found
 
 

@@ -98,7 +98,7 @@ def test_a_score_out_of_range_is_refused(tmp_path):
     )
 
 
-def test_damaged_packed_files_are_refused(tmp_path):
+def test_damaged_compressed_files_are_refused(tmp_path):
     content = b"sentence\tlabel\n" + b"".join(b"row %d\t%d\n" % (i, i % 2) for i in range(2000))
     for name, packed in (("a.tsv.xz", lzma.compress(content)), ("a.tsv.gz", gzip.compress(content))):
         for broken in (packed[: len(packed) // 2], b"not packed at all", packed[:100] + b"\xff" * 50 + packed[150:]):

@@ -74,7 +74,7 @@ def test_words_of_strange_characters_are_words(tmp_path):
     assert split.sentences[0].words == [*(f"a{word}" for word in odd), "\x00"]
 
 
-def test_packed_files_and_files_without_tags(tmp_path):
+def test_compressed_files_and_files_without_tags(tmp_path):
     path = tmp_path / "words.txt.gz"
     path.write_bytes(gzip.compress(b"Anna\nmet\n\nClara\n"))
     split = read_conll(path)

@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForTokenClassification, BertConfig
 
 import modeling_bert_repro
-from training.arguments import TaggerLayers
+from training.flags.fine_tuning import TaggerLayers
 from training.tasks.ner.tagger import LAYERS, BertFeatureTagger
 
 

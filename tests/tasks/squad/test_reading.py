@@ -30,7 +30,7 @@ def qa(id_: str = "q0", question: str = "what ?", answers=(("small red house", 2
     }
 
 
-def test_plain_and_packed_files_are_read(tmp_path):
+def test_plain_and_compressed_files_are_read(tmp_path):
     text = json.dumps(document(qa(), qa("q1", answers=(("river", 47), ("the river", 43))))).encode()
     files = {"a.json": text, "b.json": b"\xef\xbb\xbf" + text, "c.json.xz": lzma.compress(text)}
     files["d.json.gz"] = gzip.compress(text)

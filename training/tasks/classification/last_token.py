@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from training.arguments import GlueArguments
 from training.engine.batches import IGNORED, Features
+from training.flags.fine_tuning import GlueArguments
 from training.tasks.classification.glue import Task
 
 

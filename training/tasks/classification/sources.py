@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from training.arguments import GlueArguments
 from training.builtin_data import documentation
 from training.files.hashing import digest, sha256
 from training.files.tables import read_table
+from training.flags.fine_tuning import GlueArguments
 from training.tasks.classification.glue import (
     ACCURACY,
     BUILTIN_TASKS,

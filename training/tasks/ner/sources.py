@@ -4,10 +4,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from training.arguments import NerArguments
 from training.builtin_data import documentation
 from training.files.hashing import digest, sha256
 from training.files.hub_datasets import load_from_hub
+from training.flags.fine_tuning import NerArguments
 from training.tasks.ner.tagged_text import Sentence, Split, one_document_each, read_conll, to_bio
 
 WORDS, TAGS, DOCUMENTS = ("tokens", "words"), ("ner_tags", "tags", "ner", "labels"), ("document_id", "doc_id")

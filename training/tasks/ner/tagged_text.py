@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from tokenization.packed_files import numbered_lines
-from training.arguments import NerArguments
+from tokenization.compressed_files import numbered_lines
 from training.engine.batches import IGNORED, Features
+from training.flags.fine_tuning import NerArguments
 from training.tasks.ner.metrics import span_scores
 from training.tasks.overlapping_rows import rows_around
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tokenization.packed_files import read_text
+from tokenization.compressed_files import read_text
 from training.tasks.squad.threshold import apply_threshold, find_best_threshold
 
 if TYPE_CHECKING:  # machines that only train may lack this package

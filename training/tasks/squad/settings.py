@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from transformers import PretrainedConfig
 
-from training.arguments import SquadArguments
+from training.flags.fine_tuning import SquadArguments
 from training.tasks.squad.threshold import store_threshold
 
 # All are in tokens except n_best_size.

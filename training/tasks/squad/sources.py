@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.arguments import SquadArguments
 from training.builtin_data import documentation
 from training.files.hashing import digest, sha256
+from training.flags.fine_tuning import SquadArguments
 from training.tasks.squad.squad_data import Question, parse_squad, read_squad
 
 SPLITS = ("train", "validation")

@@ -21,7 +21,7 @@ from typing import TypeVar
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from tokenization.packed_files import read_text
+from tokenization.compressed_files import read_text
 
 Value = TypeVar("Value")
 

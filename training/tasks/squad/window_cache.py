@@ -15,9 +15,9 @@ import numpy as np
 import tokenizers
 from transformers import PreTrainedTokenizerBase
 
-from training.arguments import SquadArguments
 from training.engine.run import Run
 from training.files.atomic import whole_file
+from training.flags.fine_tuning import SquadArguments
 from training.tasks.squad import squad_data
 from training.tasks.squad.squad_data import Question, Windows, build_windows
 

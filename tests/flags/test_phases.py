@@ -1,13 +1,13 @@
-"""training/engine/phases.py: the flag --phases, the steps of each phase, and the batches that they see."""
+"""training/flags/phases.py: the flag --phases, the steps of each phase, and the batches that they see."""
 
 import itertools
 from types import SimpleNamespace
 
 import pytest
 
-from training.arguments import PretrainingArguments
-from training.engine.flags import parse_arguments
-from training.engine.phases import Phase, described, phase_at, phases_of, scheduled
+from training.flags.parsing import parse_arguments
+from training.flags.phases import Phase, described, phase_at, phases_of, scheduled
+from training.flags.pretraining import PretrainingArguments
 from training.pretraining.phased_batches import phase_batches, planned_phases
 
 FLAGS = {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 2, "max_seq_length": 128}

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
-from training.arguments import flags_with
-from training.engine.curves import read_events
-from training.engine.phases import phases_of, scheduled
 from training.files.atomic import write_text
+from training.flags.natures import CARD
+from training.flags.phases import phases_of, scheduled
+from training.flags.scripts import flags_with
+from training.records.curves import read_events
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 BUILTIN = "documentation carried by this Python installation"
@@ -341,7 +342,7 @@ def command_and_settings(run: dict, metrics: dict) -> str:
     if run.get("command"):
         lines += ["```bash", shlex.join(["python", *run["command"]]), "```", ""]
     lines += ["| hyperparameter | value |", "|---|---|"]
-    shown = [name for name in flags_with("card") if flags.get(name) is not None]
+    shown = [name for name in flags_with(CARD) if flags.get(name) is not None]
     if only_evaluated(metrics):  # the others are about training
         shown = [name for name in shown if name in EVALUATION_FLAGS]
     by_steps = flags.get("max_steps", -1) > 0

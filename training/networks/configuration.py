@@ -6,14 +6,9 @@ from typing import Any
 from transformers import AutoConfig, BertConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization.special_tokens import check_special_tokens
-from training.arguments import (
-    CONFIG_SIZES,
-    GlueArguments,
-    NerArguments,
-    SharedArguments,
-    SquadArguments,
-    SwagArguments,
-)
+from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from training.flags.pretraining import CONFIG_SIZES
+from training.flags.shared import SharedArguments
 
 
 def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:

@@ -16,9 +16,9 @@ from transformers.utils import (
     cached_file,
 )
 
-from training.arguments import SharedArguments
 from training.engine.run import Run
 from training.files.hashing import sha256
+from training.flags.shared import SharedArguments
 
 # The names are in the order in which transformers looks for them. An index lists the files of a sharded checkpoint.
 WEIGHT_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHTS_INDEX_NAME)

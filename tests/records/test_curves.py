@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from training.engine.curves import draw_curves, read_events, running_mean, scores, series
+from training.records.curves import draw_curves, read_events, running_mean, scores, series
 
 PRETRAINING = [
     {"event": "corpus", "unigram_entropy": 6.4},
@@ -63,12 +63,12 @@ def test_every_kind_of_run_has_a_picture(tmp_path, events):
 
 
 def texts_and_lines(monkeypatch, folder):
-    import training.engine.curves
+    import training.records.curves
 
     made = []
-    canvas = training.engine.curves.canvas
+    canvas = training.records.curves.canvas
     monkeypatch.setattr(
-        training.engine.curves, "canvas", lambda *args, **more: made.append(canvas(*args, **more)) or made[0]
+        training.records.curves, "canvas", lambda *args, **more: made.append(canvas(*args, **more)) or made[0]
     )
     draw_curves(folder)
     (_, axes), *_ = made

@@ -1,4 +1,4 @@
-"""training/engine/models.py: where a left-to-right network is accepted."""
+"""training/networks/configuration.py: where a left-to-right network is accepted."""
 
 import shutil
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ from transformers import AutoTokenizer, BertConfig
 import run_glue
 import run_swag
 from modeling_bert_repro import BertForSequenceClassification
-from training.engine.models import load_config
+from training.networks.configuration import load_config
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""training/arguments.py: the flags, their checks, and that every flag is read."""
+"""training/flags: the flags, their checks, and that every flag is read."""
 
 import ast
 import dataclasses
@@ -7,18 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.repository import ROOT
-from training import arguments
-from training.arguments import (
-    SCRIPTS,
-    GlueArguments,
-    NerArguments,
-    PretrainingArguments,
-    SharedArguments,
-    SquadArguments,
-    SwagArguments,
-    flags_with,
-)
-from training.engine.flags import NATURES, flag, natures, parse_arguments
+from training.flags.feature_extraction import FeatureArguments
+from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from training.flags.natures import CARD, FIXED, FREE, INSTANCE, Nature, natures
+from training.flags.parsing import parse_arguments
+from training.flags.pretraining import PretrainingArguments
+from training.flags.scripts import SCRIPTS, flags_with
+from training.flags.shared import SharedArguments
 from training.paper.flags import PaperArguments
 
 SHARED_FLAGS = (  # Other people's scripts rely on these flags.
@@ -157,45 +152,38 @@ def flags_read(path: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("script", "cls"),
     [
-        ("run_pretraining.py", "PretrainingArguments"),
-        ("run_glue.py", "GlueArguments"),
-        ("run_squad.py", "SquadArguments"),
-        ("run_ner.py", "NerArguments"),
-        ("run_swag.py", "SwagArguments"),
-        ("extract_features.py", "FeatureArguments"),
-        ("run_paper.py", "PaperArguments"),
+        ("run_pretraining.py", PretrainingArguments),
+        ("run_glue.py", GlueArguments),
+        ("run_squad.py", SquadArguments),
+        ("run_ner.py", NerArguments),
+        ("run_swag.py", SwagArguments),
+        ("extract_features.py", FeatureArguments),
+        ("run_paper.py", PaperArguments),
     ],
 )
 def test_a_script_accepts_no_flag_that_it_never_reads(script, cls):
-    files = imported_files(ROOT / script, set()) - {ROOT / "training" / "arguments.py"}
+    files = imported_files(ROOT / script, set()) - set((ROOT / "training" / "flags").glob("*.py"))
     read = set().union(*map(flags_read, files))
     if ROOT / "training" / "pretraining" / "instances.py" in files:
         # They are read there by that name; tests/pretraining/test_text_and_evaluation.py tests that they arrive.
-        read |= set(flags_with("instance"))
-    assert {field.name for field in dataclasses.fields(vars(arguments).get(cls) or PaperArguments)} - read == set()
+        read |= set(flags_with(INSTANCE))
+    assert {field.name for field in dataclasses.fields(cls)} - read == set()
 
 
 def test_a_flag_has_one_nature_in_all_scripts():
-    """The nature "instance" is left out: it concerns pre-training only, and fine-tuning has a --max_seq_length too."""
+    """INSTANCE is left out: it concerns pre-training only, and fine-tuning has a --max_seq_length too."""
     found: dict[str, set] = {}
     for cls in SCRIPTS.values():
-        for name, words in natures(cls).items():
-            found.setdefault(name, set()).add(frozenset(words - {"instance"}))
+        for name, nature in natures(cls).items():
+            found.setdefault(name, set()).add(nature & ~INSTANCE)
     assert {name: kinds for name, kinds in found.items() if len(kinds) > 1} == {}
-    assert all(flags_with(nature) for nature in NATURES)
-    assert not set(flags_with("fixed")) & set(flags_with("free"))
+    assert all(flags_with(nature) for nature in Nature)
+    assert not set(flags_with(FIXED)) & set(flags_with(FREE))
 
 
 def test_a_redefined_flag_keeps_the_nature_of_its_base():
-    assert (
-        natures(PretrainingArguments)["learning_rate"] == natures(SharedArguments)["learning_rate"] == {"fixed", "card"}
-    )
-    assert natures(PretrainingArguments)["max_eval_instances"] == set()
-
-
-def test_an_unknown_nature_is_refused():
-    with pytest.raises(ValueError, match=r"'Help\.': expected natures out of fixed, free, .*; got fxied"):
-        flag(1, "Help.", "fxied card")
+    assert natures(PretrainingArguments)["learning_rate"] == natures(SharedArguments)["learning_rate"] == FIXED | CARD
+    assert natures(PretrainingArguments)["max_eval_instances"] is Nature.NONE
 
 
 def test_nobody_changes_the_flags_once_they_are_parsed():

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from training.engine.reference_curves import comparable
+from training.records.reference_curves import comparable
 
 if TYPE_CHECKING:  # a run does without matplotlib
     from matplotlib.axes import Axes

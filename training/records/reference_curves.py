@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from training.engine.phases import phases_of
+from training.flags.phases import phases_of
 
 FILE = Path(__file__).with_name("reference_curves.json")
 # The settings that must be equal for two curves to be comparable step by step.

@@ -17,11 +17,11 @@ import modeling_bert_repro
 import run_pretraining
 from tests.helpers import short_runs
 from tests.helpers.repository import ROOT
-from training.arguments import PretrainingArguments
-from training.engine.flags import parse_arguments
-from training.engine.initial_weights import load_network, weights_sha256
 from training.engine.run import report_errors
 from training.files.hashing import sha256
+from training.flags.parsing import parse_arguments
+from training.flags.pretraining import PretrainingArguments
+from training.networks.initial_weights import load_network, weights_sha256
 from training.pretraining.network import build_model
 from training.tools import ask
 
@@ -227,7 +227,7 @@ def test_networks_are_loaded_in_one_place_only():
                 owner = ast.unparse(node.func.value)
                 if owner not in TOKENIZER_OR_SHAPE and not owner.endswith("config)"):
                     found.append(f"{path.relative_to(ROOT)}: {owner}")
-    assert found == ["training/engine/initial_weights.py: cls"]
+    assert found == ["training/networks/initial_weights.py: cls"]
 
 
 # --- The origin of the weights ----------------------------------------------------------------------------

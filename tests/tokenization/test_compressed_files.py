@@ -14,7 +14,7 @@ import pytest
 
 from tests.helpers.repository import ROOT
 from tokenization import build_tokenizer
-from tokenization.packed_files import kind_of, numbered_lines, open_packed, read_text
+from tokenization.compressed_files import kind_of, numbered_lines, open_packed, read_text
 from tokenization.text_files import read_texts
 from training.files.tables import read_table
 from training.pretraining import documents
@@ -182,4 +182,4 @@ def test_only_one_file_imports_the_libraries_that_unpack():
         names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 0}
         if names := names & {"lzma", "gzip", "bz2", "tarfile"}:
             found[str(path.relative_to(ROOT))] = sorted(names)
-    assert found == {"tokenization/packed_files.py": ["gzip", "lzma"]}
+    assert found == {"tokenization/compressed_files.py": ["gzip", "lzma"]}

@@ -1,0 +1,185 @@
+"""The flags of the fine-tuning scripts."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from training.flags.checks import at_least, refuse_idle
+from training.flags.natures import CARD, CHOICE, DATA, FIXED, FREE, LATER, SERIES, START, flag
+from training.flags.shared import SharedArguments
+
+
+@dataclass
+class FineTuningArguments(SharedArguments):
+    """The flags of all fine-tuning scripts."""
+
+    model_name_or_path: str | None = flag(None, "A pre-trained checkpoint: folder or Hub name.", CARD | START)
+    config_name: str | None = flag(None, "For random weights: a size, or a folder with config.json.", CARD | START)
+    tokenizer_name: str | None = flag(None, "Folder or Hub name of the tokenizer; default: the model's.", START)
+    dataset_name: str | None = flag(None, "A data set of the Hub.", DATA)
+    dataset_config_name: str | None = flag(None, "Configuration of that data set.", DATA)
+    train_file: str | None = flag(None, "Your own training data.", DATA)
+    validation_file: str | None = flag(None, "Your own validation data.", DATA)
+    max_train_samples: int | None = flag(None, "Use only this many training examples, the first ones.", FIXED)
+    max_eval_samples: int | None = flag(None, "Use only this many validation examples, the first ones.")
+    group_by_length: bool = flag(False, "Fill each optimiser step with examples of similar length.", FIXED)
+    load_best_model_at_end: bool = flag(False, "Keep the weights of the best evaluation instead of the last.")
+    metric_for_best_model: str | None = flag(
+        None, "Metric that decides which evaluation is the best. Default: the paper's.", CHOICE
+    )
+    early_stopping_patience: int = flag(0, "Evaluations without improvement before training stops; 0: never.")
+    seeds: int | None = flag(
+        None, "Number of runs, with consecutive seeds from --seed on; each has a sub-folder.", SERIES
+    )
+    compare_to: str | None = flag(None, "Folder of another series, to compare run by run.", SERIES)
+
+    @property
+    def many_runs(self) -> bool:
+        """Whether this command is a series of runs."""
+        return self.seeds is not None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if bool(self.model_name_or_path) == bool(self.config_name):
+            raise ValueError(
+                "give --model_name_or_path CHECKPOINT, or --config_name SIZE with --tokenizer_name DIR "
+                "for random weights"
+            )
+        if self.config_name and not self.tokenizer_name:
+            raise ValueError("--config_name (random weights) needs --tokenizer_name DIR")
+        for name in ("max_train_samples", "max_eval_samples"):
+            if getattr(self, name) is not None:
+                at_least(self, 1, name)
+        at_least(self, 0, "early_stopping_patience")
+        if self.early_stopping_patience and not self.load_best_model_at_end:
+            raise ValueError("--early_stopping_patience needs --load_best_model_at_end: the last model is not the best")
+        if self.seeds is not None:
+            at_least(self, 1, "seeds")
+        if self.compare_to and not self.many_runs:
+            raise ValueError("--compare_to compares runs by their seeds: give --seeds or --paper")
+        if self.many_runs and self.push_to_hub:
+            raise ValueError(
+                "--push_to_hub uploads one model; leave it out and upload the folder of the best run "
+                "with python -m training upload"
+            )
+        if self.many_runs and self.resume_from_checkpoint not in (None, "auto"):
+            raise ValueError("--seeds and --paper resume by themselves; drop --resume_from_checkpoint")
+        chosen = self.load_best_model_at_end or self.many_runs
+        refuse_idle(
+            self,
+            (not self.dataset_name and "without --dataset_name", ("dataset_config_name",)),
+            (not chosen and "without --load_best_model_at_end or a series of runs", ("metric_for_best_model",)),
+        )
+
+
+@dataclass
+class GlueArguments(FineTuningArguments):
+    """The flags of run_glue.py."""
+
+    task_name: str | None = flag(
+        None,
+        "A task of GLUE: cola|sst2|mrpc|stsb|qqp|mnli|qnli|rte|wnli|ax; or one made of the documentation of this "
+        "Python installation: builtin_pair (the default without data flags) or builtin_classification.",
+        FIXED | CARD | DATA,
+    )
+    data_dir: str | None = flag(None, "Folder with the official files train.tsv, dev.tsv and test.tsv.", DATA)
+    test_file: str | None = flag(None, "Your own data to predict.", LATER)
+    max_seq_length: int = flag(
+        128, "Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.", FIXED | CARD
+    )
+    label_token: Literal["cls", "last"] = flag(
+        "cls",
+        "Token from which the label is read; in a network that attends left to right only the last sees all.",
+        FIXED | CARD,
+    )
+    bilstm_on_top: bool = flag(False, "Put a new BiLSTM on top of BERT, and train both (paper, 5.1).", FIXED | CARD)
+    do_predict: bool = flag(False, "Write predictions for the test split.", LATER)
+    write_submission: bool = flag(
+        False, "Write the predictions for the GLUE server; see python -m training submission.", LATER
+    )
+    paper: bool = flag(
+        False,
+        "The paper's search: 4 learning rates with --seeds restarts each (default 5); the best run on dev counts.",
+        SERIES,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.write_submission and not self.task_name:
+            raise ValueError("--write_submission needs --task_name: the GLUE server knows only its own tasks")
+        self.do_predict |= self.write_submission
+        if self.bilstm_on_top and self.label_token != "last":
+            raise ValueError("--bilstm_on_top reads the label from the last token: add --label_token last")
+        if self.paper and (self.learning_rate, self.num_train_epochs, self.max_steps) != (5e-5, 3.0, -1):
+            raise ValueError("--paper fixes --learning_rate and 3 epochs; drop those flags, or use --seeds with them")
+
+    @property
+    def many_runs(self) -> bool:
+        """Whether this command is a series of runs: also with --paper."""
+        return self.paper or super().many_runs
+
+
+@dataclass
+class SquadArguments(FineTuningArguments):
+    """The flags of run_squad.py."""
+
+    version_2_with_negative: bool = flag(False, "The data has questions without an answer (SQuAD 2.0).", FIXED | CARD)
+    max_seq_length: int = flag(384, "Tokens of a window: question, part of the context, special tokens.", FIXED | CARD)
+    doc_stride: int = flag(128, "Tokens from the start of one window to the start of the next.", FIXED | CARD)
+    max_query_length: int = flag(64, "Longest question in tokens; longer ones are cut.", FIXED)
+    max_answer_length: int = flag(30, "Longest answer, in tokens.")
+    n_best_size: int = flag(20, "Number of candidate answers kept per question.")
+    null_score_diff_threshold: float = flag(
+        0.0, "Give no answer if the score of no answer exceeds that of the best answer by more than this."
+    )
+    bilstm_on_top: bool = flag(False, "Put a new BiLSTM on top of BERT, and train both (paper, 5.1).", FIXED | CARD)
+    answer_alignment: Literal["offsets", "google"] = flag(
+        "offsets", "How tokens are mapped back to text: by character offsets, or as google-research/bert does it."
+    )
+    cache_dir: str | None = flag(None, "Folder for tokenised windows. Default: OUTPUT_DIR/features.", FREE)
+    num_train_epochs: float = flag(2.0, "Passes over the training windows.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        version_1 = not self.version_2_with_negative and "without --version_2_with_negative"
+        refuse_idle(self, (version_1, ("null_score_diff_threshold",)))
+
+
+TaggerLayers = Literal[
+    "embeddings", "second_to_last", "last", "weighted_sum_last_four", "concat_last_four", "weighted_sum_all"
+]
+
+
+@dataclass
+class NerArguments(FineTuningArguments):
+    """The flags of run_ner.py."""
+
+    test_file: str | None = flag(None, "Further data to predict; it is scored if it has tags.", LATER)
+    max_seq_length: int = flag(
+        512, "Length of a row in tokens: a sentence and as much of its document around it as fits.", FIXED | CARD
+    )
+    context: Literal["document", "sentence"] = flag("document", "What the model sees around a sentence.", FIXED | CARD)
+    mixed_tags: bool = flag(False, "Accept files in which some entities begin with B- and others with I-.", FIXED)
+    feature_based: TaggerLayers | None = flag(
+        None, "Freeze BERT; train a BiLSTM on these layers (paper, Table 7).", FIXED | CARD
+    )
+    lstm_size: int = flag(768, "Hidden units of that BiLSTM in each direction.", FIXED | CARD)
+    per_device_train_batch_size: int = flag(
+        8, "Rows per device in one forward pass; a row may contain several sentences."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least(self, 1, "lstm_size")
+        refuse_idle(self, (not self.feature_based and "without --feature_based", ("lstm_size",)))
+
+
+@dataclass
+class SwagArguments(FineTuningArguments):
+    """The flags of run_swag.py."""
+
+    test_file: str | None = flag(None, "Further data to predict; it is scored if it has labels.", LATER)
+    max_seq_length: int = flag(
+        128, "Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.", FIXED | CARD
+    )
+    per_device_train_batch_size: int = flag(16, "Examples, each with all its choices, per device in one forward pass.")
+    learning_rate: float = flag(2e-5, "Peak learning rate (paper, section 4.4).")

@@ -1,0 +1,64 @@
+"""Parsing of a script's flags into its dataclass; every mistake is one line and status 2."""
+
+import argparse
+import difflib
+import re
+import sys
+from dataclasses import MISSING, Field, fields
+from typing import Any, TypeVar
+
+from transformers import HfArgumentParser
+from transformers.hf_argparser import DataClassType
+
+from training.flags.natures import Dataclass
+
+Flags = TypeVar("Flags", bound=Dataclass)
+
+
+class _Parser(HfArgumentParser):
+    """A parser that accepts the metadata of a flag, of which "nature" is not an option of argparse."""
+
+    def add_argument(self, *names: str, **options: Any) -> argparse.Action:
+        options.pop("nature", None)
+        return super().add_argument(*names, **options)
+
+
+def parse_arguments(cls: type[Flags], argv: list[str] | None = None) -> Flags:
+    """Parse ``argv`` (default: the command line) into ``cls``.
+
+    Exits with status 2 and one line for an unknown flag or a value out of range.
+    """
+    needed = " ".join(f"--{one.name} {one.name.split('_')[-1].upper()}" for one in fields(cls) if _required(one))
+    parser = _Parser(DataClassType(cls), allow_abbrev=False, usage=f"%(prog)s {needed} [flags]; --help lists the flags")
+    try:
+        args, unknown = parser.parse_args_into_dataclasses(
+            _joined(sys.argv[1:] if argv is None else argv), return_remaining_strings=True, look_for_args_file=False
+        )
+    except ValueError as error:
+        parser.error(str(error))
+    if unknown:
+        parser.error(_unknown_flags(cls, unknown))
+    return args
+
+
+def _required(one: Field) -> bool:
+    return one.default is MISSING and one.default_factory is MISSING
+
+
+def _joined(argv: list[str]) -> list[str]:
+    """Join ``--layers -1,-2`` to ``--layers=-1,-2``, because argparse would take the value for another flag."""
+    words: list[str] = []
+    for word in argv:
+        if words and words[-1].startswith("--") and re.fullmatch(r"-\d+(,-?\d+)+", word):
+            words[-1] += f"={word}"
+        else:
+            words.append(word)
+    return words
+
+
+def _unknown_flags(cls: type[Dataclass], unknown: list[str]) -> str:
+    known = [f"--{one.name}" for one in fields(cls)]
+    name = unknown[0].split("=")[0]
+    close = difflib.get_close_matches(name.replace("-", "_").replace("__", "--", 1), known, n=1)
+    hint = f"; did you mean {close[0]}?" if close else "; --help lists the flags"
+    return f"unknown argument {' '.join(unknown)}{hint}"

@@ -1,0 +1,143 @@
+"""The flags of run_pretraining.py."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from training.flags.checks import at_least, in_unit_interval, refuse_idle
+from training.flags.natures import CARD, DATA, FIXED, FREE, INSTANCE, START, flag
+from training.flags.phases import phases_of
+from training.flags.shared import SharedArguments
+
+CONFIG_SIZES = {
+    # name: (num_hidden_layers, hidden_size); heads = hidden_size / 64, intermediate = 4 * hidden_size.
+    # Source: Turc et al. 2019, "Well-Read Students Learn Better", Table 1; for base and large Devlin et al. 2018.
+    "tiny": (2, 128),
+    "mini": (4, 256),
+    "small": (4, 512),
+    "medium": (8, 512),
+    "base": (12, 768),
+    "large": (24, 1024),
+}
+
+
+@dataclass
+class PretrainingArguments(SharedArguments):
+    """The flags of run_pretraining.py."""
+
+    train_file: list[str] = flag(
+        [],
+        "Training text: .txt (blank lines separate documents), .jsonl or .parquet; also .gz and .xz of these.",
+        DATA,
+        nargs="+",
+    )
+    validation_file: list[str] = flag(
+        [], "Held-out text. Default: --validation_split of the documents.", DATA, nargs="+"
+    )
+    validation_split: float = flag(0.02, "Share of the documents to hold out if no --validation_file is given.", FIXED)
+    dataset_name: str | None = flag(None, "A data set of the Hub with a 'text' column and one document per row.", DATA)
+    dataset_config_name: str | None = flag(None, "Configuration of that data set.", DATA)
+    streaming: bool = flag(False, "Stream the data set instead of downloading it.")
+    max_train_documents: int | None = flag(None, "Use only this many documents, the first ones.", FIXED)
+    tokenizer_name: str | None = flag(
+        None, "Folder or Hub name of a tokenizer. Default: a vocabulary is learnt from the training text.", START
+    )
+    vocab_size: int = flag(8192, "Size of the vocabulary that is learnt if no --tokenizer_name is given.")
+    cased: bool = flag(False, "Learn a cased vocabulary, which keeps upper case and accents.")
+    config_name: str | None = flag(
+        None,
+        f"{'|'.join(CONFIG_SIZES)}, or a folder with config.json; the weights are new and random. Default: mini.",
+        CARD | START,
+    )
+    model_name_or_path: str | None = flag(None, "A checkpoint to train further: folder or Hub name.", CARD | START)
+    objective: Literal["mlm_nsp", "mlm", "ltr"] = flag(
+        "mlm_nsp",
+        "mlm_nsp: masked LM and next sentence prediction. mlm: masked LM alone. ltr: left-to-right LM.",
+        FIXED | CARD | INSTANCE,
+    )
+    max_seq_length: int | None = flag(
+        None, "Largest number of tokens of an instance. Default: 128.", FIXED | CARD | INSTANCE
+    )
+    phases: str | None = flag(
+        None,
+        "Lengths of instances, trained one after the other: LENGTH:SHARE[:BATCH[xACCUMULATION]],..., as in "
+        "128:0.9:32,512:0.1:8x4.",
+    )
+    mlm_probability: float = flag(0.15, "Share of the tokens to predict.", FIXED | CARD | INSTANCE)
+    mask_replace_prob: float = flag(0.8, "Share of the predicted tokens to replace with [MASK].", FIXED | INSTANCE)
+    random_replace_prob: float = flag(
+        0.1,
+        "Share of the predicted tokens to replace with a random one; the remainder stay as they are.",
+        FIXED | INSTANCE,
+    )
+    whole_word_mask: bool = flag(False, "Mask all pieces of a word together.", FIXED | CARD | INSTANCE)
+    short_seq_prob: float = flag(0.1, "Share of the instances with a random shorter length.", FIXED | INSTANCE)
+    max_predictions_per_seq: int | None = flag(
+        None, "Largest number of predicted tokens per instance.", FIXED | INSTANCE
+    )
+    max_eval_instances: int = flag(2048, "Held-out instances per evaluation.")
+    static_shapes: bool = flag(
+        False,
+        "Give all batches of a phase the same shape, for compilers that need it (meant for TPUs, not tested there).",
+    )
+    verify_invariance: bool = flag(
+        False,
+        "Before training, compute a step with its batch split in several ways, and stop if the results differ.",
+        FREE,
+    )
+    peak_tflops: float | None = flag(
+        None,
+        "Peak TFLOP/s of one device, for the utilisation (MFU). Default: measured at the start with matrix products.",
+        FREE,
+    )
+
+    num_train_epochs: float = flag(1.0, "Passes over the training text.")
+    learning_rate: float = flag(1e-4, "Peak learning rate (paper, A.2).")
+    warmup_steps: float = flag(
+        0.01, "As a number of steps or, below 1, a share of all steps (paper: 10,000 of 1,000,000)."
+    )
+    eval_steps: int = flag(500, "Number of steps between two evaluations; 0: evaluate only at the end.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        in_unit_interval(self, "mlm_probability", "mask_replace_prob", "random_replace_prob")
+        in_unit_interval(self, "short_seq_prob", "validation_split")
+        at_least(self, 1, "max_eval_instances", "vocab_size")
+        for name in ("max_train_documents", "max_predictions_per_seq"):
+            if getattr(self, name) is not None:
+                at_least(self, 1, name)
+        if not self.validation_file and self.validation_split in (0, 1):
+            raise ValueError("--validation_split must leave text on both sides: above 0 and below 1")
+        if self.mlm_probability == 0:
+            raise ValueError("--mlm_probability must be above 0: without masks there is nothing to predict")
+        if self.mask_replace_prob + self.random_replace_prob > 1 + 1e-9:
+            raise ValueError(
+                "--mask_replace_prob and --random_replace_prob add up to more than 1: "
+                f"{self.mask_replace_prob} + {self.random_replace_prob}"
+            )
+        if self.phases is not None and self.max_seq_length is not None:
+            raise ValueError("give --phases or --max_seq_length, not both")
+        self.max_seq_length = 128 if self.max_seq_length is None else self.max_seq_length
+        self.max_seq_length = max(phase.length for phase in phases_of(vars(self)))
+        if self.max_seq_length < 8:
+            raise ValueError(f"--max_seq_length must be at least 8; got {self.max_seq_length}")
+        if self.peak_tflops is not None and not self.peak_tflops > 0:
+            raise ValueError(f"--peak_tflops must be above 0; got {self.peak_tflops}")
+        if self.static_shapes:
+            if self.unpad_inputs == "true":
+                raise ValueError("--static_shapes computes all padding; drop --unpad_inputs true")
+            self.unpad_inputs = "false"
+        if self.train_file and self.dataset_name:
+            raise ValueError("give --train_file or --dataset_name, not both")
+        if self.config_name and self.model_name_or_path:
+            raise ValueError("give --config_name (new weights) or --model_name_or_path (continue), not both")
+        if self.model_name_or_path and not self.tokenizer_name:
+            self.tokenizer_name = self.model_name_or_path
+        ltr = self.objective == "ltr" and "under --objective ltr, which masks nothing"
+        refuse_idle(
+            self,
+            (not self.dataset_name and "without --dataset_name", ("dataset_config_name", "streaming")),
+            (self.tokenizer_name and "with a tokenizer that is given", ("vocab_size", "cased")),
+            (self.validation_file and "with --validation_file", ("validation_split",)),
+            (ltr, ("mlm_probability", "mask_replace_prob", "random_replace_prob")),
+            (ltr, ("whole_word_mask", "max_predictions_per_seq")),
+        )

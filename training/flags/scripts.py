@@ -1,0 +1,19 @@
+"""The flags of every training script, and those among them that have a nature."""
+
+from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from training.flags.natures import Nature, natures
+from training.flags.pretraining import PretrainingArguments
+
+SCRIPTS = {
+    "run_pretraining.py": PretrainingArguments,
+    "run_glue.py": GlueArguments,
+    "run_squad.py": SquadArguments,
+    "run_ner.py": NerArguments,
+    "run_swag.py": SwagArguments,
+}
+
+
+def flags_with(nature: Nature) -> tuple[str, ...]:
+    """Names of the flags of all ``SCRIPTS`` that have at least one of the natures, in the order of --help."""
+    named = [name for cls in SCRIPTS.values() for name, found in natures(cls).items() if found & nature]
+    return tuple(dict.fromkeys(named))

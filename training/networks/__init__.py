@@ -1,0 +1,1 @@
+"""Networks: their sizes and checks, their initial weights, old checkpoints, and transformers' BERT as a control."""

@@ -1,0 +1,1 @@
+"""What a finished folder shows: its training curves and its model card."""
