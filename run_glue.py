@@ -32,7 +32,6 @@ from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedT
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
 from training.engine.batches import Features
-from training.engine.best import deciding_metric
 from training.engine.finished import already_finished
 from training.engine.predict import predict
 from training.engine.run import Run, check_output_dir, report_errors, start_run
@@ -44,7 +43,8 @@ from training.tasks.classification import glue, submission
 from training.tasks.classification.last_token import check_classes, read_at_the_end, with_labels_at_the_end
 from training.tasks.classification.sources import load_data
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
-from training.tasks.seeds import Setting, run_all
+from training.tasks.seeds import run_all, series_of
+from training.tasks.task_data import announce, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -58,10 +58,9 @@ def main(argv: list[str] | None = None) -> None:
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args, config_labels(config))
     check_classes(args, data.task)
-    metric = deciding_metric(args, *glue.metric_names(data), "train" in data.splits)
-    setting = Setting(data.name, data.describe(), metric, glue.baselines(data))
+    series = series_of(args, data)
     features = glue.features(data, tokenizer, args.max_seq_length)
-    run_all(args, setting, lambda one: run_one(one, tokenizer, config, data, setting, features))
+    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, features))
 
 
 def run_one(
@@ -69,14 +68,14 @@ def run_one(
     tokenizer: PreTrainedTokenizerBase,
     config: BertConfig,
     data: glue.Data,
-    setting: Setting,
+    metric: str,
     features: dict[str, Features],
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_glue.py")
-    model = build_network(run, glue.with_labels(config, data), config, "train" in features)
-    run.describe(data=setting.facts)
-    run.say(data.summary())
+    labelled = with_labels(config, data.label_names, data.problem_type)
+    model = build_network(run, labelled, config, "train" in data.splits)
+    announce(run, data)
 
     def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, None]:
         return evaluate(run, model, data, features, step), None
@@ -84,7 +83,7 @@ def run_one(
     train = features.get("train")
     if train and args.label_token == "last":
         train = with_labels_at_the_end(train)
-    tuned = fine_tune(run, model, tokenizer, train, evaluated, setting.metric)
+    tuned = fine_tune(run, model, tokenizer, train, evaluated, metric)
     write_predictions(run, tuned.model, data, features)
     save_folder(run, tuned, tokenizer, write_vocab, "glue", data.name)
     finish(run, tuned)

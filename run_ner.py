@@ -29,7 +29,6 @@ Without --train_file, a fine-tuned model is only evaluated. --resume_from_checkp
 Whole entities are scored, as by conlleval and seqeval; <split>_predictions.txt contains the predicted tags.
 """
 
-import copy
 import sys
 
 import torch
@@ -39,7 +38,6 @@ from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedT
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
 from training.engine.batches import Features
-from training.engine.best import deciding_metric
 from training.engine.finished import already_finished
 from training.engine.predict import predict
 from training.engine.run import Run, check_output_dir, report_errors, start_run
@@ -50,10 +48,10 @@ from training.tasks.fine_tuning import build_model, fine_tune, finish, save_fold
 from training.tasks.ner import tagged_text
 from training.tasks.ner.sources import Data, load_data
 from training.tasks.ner.tagger import BertFeatureTagger
-from training.tasks.seeds import Setting, run_all
+from training.tasks.seeds import run_all, series_of
+from training.tasks.task_data import announce, with_labels
 
 Tags = list[list[str]]
-METRICS = ("f1", "precision", "recall", "accuracy", "loss")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -66,10 +64,9 @@ def main(argv: list[str] | None = None) -> None:
     config = load_config(args, tokenizer)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args, config_labels(config))
-    metric = deciding_metric(args, [f"eval_{name}" for name in METRICS], "eval_f1", "train" in data.splits)
-    setting = Setting(data.name, data.describe(), metric, {"eval_f1": 0.0})
-    rows, features = tagged_text.tokenized(data, tokenizer, args)
-    run_all(args, setting, lambda one: run_one(one, tokenizer, config, data, setting, rows, features))
+    series = series_of(args, data)
+    rows, features = tagged_text.tokenized(data.splits, data.label_names, tokenizer, args)
+    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, rows, features))
 
 
 def run_one(
@@ -77,20 +74,22 @@ def run_one(
     tokenizer: PreTrainedTokenizerBase,
     config: BertConfig,
     data: Data,
-    setting: Setting,
+    metric: str,
     rows: dict[str, tagged_text.Rows],
     features: dict[str, Features],
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_ner.py")
-    model = tagger(run, config, data)
-    run.describe(data=setting.facts, rows={split: len(part) for split, part in features.items()})
-    run.say(data.summary() + tagged_text.remarks(rows, tokenizer))
+    model = build_network(run, with_labels(config, data.label_names), config, "train" in data.splits)
+    announce(run, data)
+    run.describe(rows={split: len(part) for split, part in features.items()})
+    for line in tagged_text.remarks(rows, tokenizer):
+        run.say(line)
 
     def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, Tags | None]:
         return evaluate(run, model, data, rows, features, step, split) if split in features else ({}, None)
 
-    tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, setting.metric)
+    tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, metric)
     found = {"validation": tuned.outcome}
     if "test" in features:
         results, found["test"] = evaluated(tuned.model, tuned.results["train_steps"], "test")
@@ -104,13 +103,12 @@ def run_one(
     return tuned.results
 
 
-def tagger(run: Run[NerArguments], config: BertConfig, data: Data) -> PreTrainedModel:
+def build_network(
+    run: Run[NerArguments], config: BertConfig, checkpoint_config: BertConfig, training: bool
+) -> PreTrainedModel:
     """The network, which is fine-tuned as a whole or reads features of a frozen BERT (--feature_based)."""
-    checkpoint_config, config = config, copy.deepcopy(config)
     vars(config).pop("auto_map", None)  # it describes the checkpoint's code; a saved model writes its own
-    config.id2label = dict(enumerate(data.labels))
-    config.label2id = {label: number for number, label in enumerate(data.labels)}
-    training, new = "train" in data.splits, ("classifier.", "lstm.", "weights")
+    new = ("classifier.", "lstm.", "weights")
     if run.args.feature_based:
         config.feature_based, config.lstm_size = run.args.feature_based, run.args.lstm_size
     if not getattr(config, "feature_based", None):
@@ -136,7 +134,7 @@ def evaluate(
     """Tag a split; return the scores of its entities ({} if it has no tags) and the predicted tags."""
     part = data.splits[split]
     outputs = predict(run, model, features[split], run.args.per_device_eval_batch_size, per_token=True)
-    predicted = tagged_text.find_tags(part, rows[split], outputs["logits"], data.labels)
+    predicted = tagged_text.find_tags(part, rows[split], outputs["logits"], data.label_names)
     if not part.tagged:
         return {}, predicted
     values = tagged_text.score(part, predicted) | {"loss": outputs["loss"]}

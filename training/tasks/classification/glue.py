@@ -12,18 +12,18 @@ A row of MRPC's dev.tsv (official layout, tab-separated, never quoted) becomes o
 `training.tasks.classification.sources` reads the examples.
 """
 
-import copy
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from transformers import BertConfig, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from training.engine.batches import Features
 from training.tasks.classification.metrics import METRICS
+from training.tasks.task_data import ProblemType
 
 PLAIN_FILES = {"train": "train.tsv", "validation": "dev.tsv", "test": "test.tsv"}
 MNLI_FILES = {
@@ -205,7 +205,7 @@ class Data:
     splits: dict[str, Examples]
 
     @property
-    def problem_type(self) -> Literal["regression", "single_label_classification"]:
+    def problem_type(self) -> ProblemType:
         """The value for `problem_type` in the model's config."""
         return "regression" if self.task.labels is None else "single_label_classification"
 
@@ -215,6 +215,11 @@ class Data:
         tests = [split for split in self.splits if split.startswith("test")]
         only_evaluates = self.task.files and "train" not in self.task.files
         return tests or ([*self.splits] if only_evaluates else [])
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The names that a pipeline prints."""
+        return self.task.labels or ("score",)
 
     def describe(self) -> dict:
         """The facts for run.json: sources, counts, hashes and label names."""
@@ -230,6 +235,21 @@ class Data:
             if broken := examples.facts.get("broken_lines_left_out"):
                 lines.append(f"  left out {len(broken)} broken lines: {', '.join(map(str, broken[:20]))}")
         return "\n".join([*lines, f"labels: {', '.join(self.task.labels or ['scores'])}"])
+
+    def metric_names(self) -> tuple[list[str], str]:
+        """The results by which the best model may be chosen, and the one used by default."""
+        splits = [prefix(split) for split in self.splits if split.startswith("validation")]
+        names = [split + metric for split in splits for metric in (*self.task.metrics, "loss")]
+        return names, splits[0] + self.task.main_metric if splits else ""
+
+    def baselines(self) -> dict[str, float]:
+        """The results of a model that always predicts the most frequent class or the same score."""
+        values: dict[str, float] = {}
+        for split, examples in self.splits.items():
+            if split.startswith("validation"):
+                scores = score_of_constant(self.task, np.asarray(examples.labels))
+                values |= {prefix(split) + name: value for name, value in scores.items()}
+        return values
 
 
 # --- columns ---------------------------------------------------------------------------------------------
@@ -295,16 +315,6 @@ def encode_labels(examples: Examples, task: Task) -> list[int] | list[float]:
     return numbers
 
 
-def with_labels(config: BertConfig, data: Data) -> BertConfig:
-    """A copy of a model's config whose ``id2label`` has the names that a pipeline should print."""
-    names = data.task.labels or ("score",)
-    config = copy.deepcopy(config)
-    config.id2label = dict(enumerate(names))
-    config.label2id = {name: number for number, name in enumerate(names)}
-    config.problem_type = data.problem_type
-    return config
-
-
 def as_text(value: object) -> str:
     """A label as text: True, from JSON, becomes 'true', and 1 becomes '1'."""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -361,28 +371,11 @@ def metric(task: Task, name: str, predictions: np.ndarray, labels: np.ndarray) -
     return METRICS[name](predictions, labels)
 
 
-def metric_names(data: Data) -> tuple[list[str], str]:
-    """The results by which the best model may be chosen, and the one used by default."""
-    splits = [prefix(split) for split in data.splits if split.startswith("validation")]
-    names = [split + metric for split in splits for metric in (*data.task.metrics, "loss")]
-    return names, splits[0] + data.task.main_metric if splits else ""
-
-
-def baselines(data: Data) -> dict[str, float]:
-    """The results of a model that always predicts the most frequent class or the same score."""
-    values: dict[str, float] = {}
-    for split, examples in data.splits.items():
-        if split.startswith("validation"):
-            labels = np.asarray(examples.labels)
-            constant = (
-                np.zeros(len(labels))
-                if data.task.labels is None
-                else np.full_like(labels, np.bincount(labels).argmax())
-            )
-            for name in data.task.metrics:
-                value = metric(data.task, name, constant, labels)
-                values[prefix(split) + name] = 0.0 if np.isnan(value) else value
-    return values
+def score_of_constant(task: Task, labels: np.ndarray) -> dict[str, float]:
+    """The task's metrics if the most frequent class, or one score, is always predicted; 0 where they are undefined."""
+    constant = np.zeros(len(labels)) if task.labels is None else np.full_like(labels, np.bincount(labels).argmax())
+    values = {name: metric(task, name, constant, labels) for name in task.metrics}
+    return {name: 0.0 if np.isnan(value) else value for name, value in values.items()}
 
 
 def score_by_category(data: Data, split: str, logits: np.ndarray) -> dict[str, float | None]:

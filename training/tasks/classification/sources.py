@@ -31,6 +31,7 @@ from training.tasks.classification.glue import (
     encode_labels,
     find_columns,
 )
+from training.tasks.task_data import most_examples, own_files
 
 HUB_NAME = "nyu-mll/glue"
 
@@ -45,10 +46,9 @@ def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) 
     Raises:
         ValueError: flags that contradict each other; a file that is missing or malformed, with file and line.
     """
-    named = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
-    own_files = {split: name for split, name in named.items() if name}
+    files = own_files(args)
     given = [flag for flag, there in (("--data_dir", args.data_dir), ("--dataset_name", args.dataset_name),
-                                      ("--train_file, --validation_file or --test_file", own_files))
+                                      ("--train_file, --validation_file or --test_file", files))
              if there]  # fmt: skip
     if len(given) > 1:
         raise ValueError(f"give only one of {' and '.join(given)}")
@@ -64,8 +64,8 @@ def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) 
     task = tasks[name] if name else Task("custom", OWN_TEXTS, OWN_LABELS, None, ())
     if name in BUILTIN_TASKS:
         read = {split: _builtin(name, split) for split in ("train", "validation")}
-    elif own_files:
-        read = _read_own_files(task, own_files)
+    elif files:
+        read = _read_own_files(task, files)
     elif args.data_dir:
         read = _read_files(task, official_files(task, Path(args.data_dir), args.do_predict))
     else:
@@ -99,8 +99,7 @@ def _check(data: Data, args: GlueArguments) -> Data:
     for split, examples in data.splits.items():
         if examples.labels is not None:
             examples.labels = encode_labels(examples, data.task)
-        limits = {"train": args.max_train_samples, "test": None}
-        data.splits[split] = examples.first(limits.get(split.split("_")[0], args.max_eval_samples))
+        data.splits[split] = examples.first(most_examples(args, split))
     train = data.splits.get("train")
     if train and train.labels and data.task.labels and len(set(train.labels)) == 1:
         raise ValueError(
