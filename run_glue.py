@@ -39,8 +39,9 @@ from training.flags.fine_tuning import GlueArguments
 from training.flags.parsing import parse_arguments
 from training.networks.configuration import config_labels, load_config
 from training.tasks.bilstm import BertBiLSTMForTokenClassification
-from training.tasks.classification import glue, submission
+from training.tasks.classification import labelled_texts, submission
 from training.tasks.classification.last_token import check_classes, read_at_the_end, with_labels_at_the_end
+from training.tasks.classification.scores import prefix, score, score_by_category
 from training.tasks.classification.sources import load_data
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
@@ -59,7 +60,7 @@ def main(argv: list[str] | None = None) -> None:
     data = load_data(args, config_labels(config))
     check_classes(args, data.task)
     series = series_of(args, data)
-    features = glue.features(data, tokenizer, args.max_seq_length)
+    features = labelled_texts.features(data, tokenizer, args.max_seq_length)
     run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, features))
 
 
@@ -67,7 +68,7 @@ def run_one(
     args: GlueArguments,
     tokenizer: PreTrainedTokenizerBase,
     config: BertConfig,
-    data: glue.Data,
+    data: labelled_texts.Data,
     metric: str,
     features: dict[str, Features],
 ) -> dict:
@@ -115,29 +116,30 @@ def logits_of(run: Run[GlueArguments], model: torch.nn.Module, rows: Features) -
 
 
 def evaluate(
-    run: Run[GlueArguments], model: torch.nn.Module, data: glue.Data, features: dict[str, Features], step: int
+    run: Run[GlueArguments], model: torch.nn.Module, data: labelled_texts.Data, features: dict[str, Features], step: int
 ) -> dict:
     """The task's metrics and the loss on every labelled split; the names of MNLI's two validation sets differ."""
     results: dict[str, float | None] = {}
     for split, rows in features.items():
         if split.startswith("validation"):
-            outputs = logits_of(run, model, rows)
-            values = glue.score(data.task, outputs["logits"], rows.columns["labels"])
-            values |= glue.score_by_category(data, split, outputs["logits"]) | {"loss": outputs["loss"]}
-            results |= {glue.prefix(split) + name: value for name, value in values.items()}
+            outputs, labels = logits_of(run, model, rows), rows.columns["labels"]
+            values = score(data.task, outputs["logits"], labels)
+            values |= score_by_category(data.task, outputs["logits"], labels, data.splits[split].categories)
+            values |= {"loss": outputs["loss"]}
+            results |= {prefix(split) + name: value for name, value in values.items()}
     if results:
         run.say(f"step {step}: " + ", ".join(f"{name} {value}" for name, value in results.items()))
     return results
 
 
 def write_predictions(
-    run: Run[GlueArguments], model: torch.nn.Module, data: glue.Data, features: dict[str, Features]
+    run: Run[GlueArguments], model: torch.nn.Module, data: labelled_texts.Data, features: dict[str, Features]
 ) -> None:
     """Write a file for every split to predict; for a submission, print why if the GLUE server would refuse it."""
     for split in data.to_predict:
         logits = logits_of(run, model, features[split])["logits"]
         if run.is_main:
-            path = glue.write_predictions(run.output_dir, data, split, logits)
+            path = labelled_texts.write_predictions(run.output_dir, data, split, logits)
             wrong = submission.problem_of_file(path) if run.args.write_submission else None
             run.say(f"the GLUE server would refuse this: {wrong}" if wrong else f"predictions: {path}")
 

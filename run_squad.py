@@ -46,13 +46,13 @@ from training.networks.configuration import load_config
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
-from training.tasks.squad import squad_data
 from training.tasks.squad.answers import Answers, aligner, find_answers
 from training.tasks.squad.page import write_page
+from training.tasks.squad.questions import Question
 from training.tasks.squad.settings import store_settings
 from training.tasks.squad.sources import Data, load_data
-from training.tasks.squad.squad_data import Question, Windows
 from training.tasks.squad.window_cache import shared_windows
+from training.tasks.squad.windows import Windows, check_lengths
 from training.tasks.task_data import announce, with_labels
 
 
@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> None:
     if already_finished(args):
         return
     check_output_dir(args)
-    squad_data.check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
+    check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.

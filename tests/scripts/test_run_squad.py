@@ -27,8 +27,9 @@ from training.engine.run import report_errors
 from training.flags.fine_tuning import SquadArguments
 from training.flags.parsing import parse_arguments
 from training.tasks import fine_tuning
-from training.tasks.squad import squad_data, window_cache
+from training.tasks.squad import window_cache
 from training.tasks.squad.metrics import score
+from training.tasks.squad.questions import parse_squad, read_squad
 from training.tools import ask
 
 
@@ -165,7 +166,7 @@ def test_version_2_reports_the_official_numbers(finished_2, files, capsys):
 @pytest.mark.parametrize("stored", [None, 0.5])
 def test_the_threshold_in_the_config_decides_wherever_the_model_is_asked(finished_2, files, stored):
     """With the threshold that the run found, and with another one, the folder gives the answers that were scored."""
-    questions = squad_data.read_squad(files / "dev2.json", True)
+    questions = read_squad(files / "dev2.json", True)
     odds, spans = read(finished_2, "null_odds.json"), read(finished_2, "span_predictions.json")
     model, tokenizer = ask.load(str(finished_2))
     results = read(finished_2, "all_results.json")
@@ -226,7 +227,7 @@ def test_the_answers_are_those_of_the_best_weights(checkpoint, files, tmp_path):
     scores = {event["step"]: event["eval_f1"] for event in events(tmp_path / "run", "eval")}
     assert results["best_step"] == max(scores, key=scores.get) == results["train_steps"] - 4 < 8
     assert results["eval_f1"] == scores[results["best_step"]]
-    questions = squad_data.read_squad(files / "dev.json")
+    questions = read_squad(files / "dev.json")
     gold = {question.id: [text for text, _ in question.answers] for question in questions}
     assert score(gold, read(tmp_path / "run", "predictions.json"))["f1"] == results["eval_f1"]
     argv = ["--model_name_or_path", str(tmp_path / "run"), "--output_dir", str(tmp_path / "again"), *LENGTHS]
@@ -453,7 +454,7 @@ def test_without_data_flags_the_built_in_questions_are_used(checkpoint, tmp_path
 @pytest.mark.slow
 def test_the_built_in_questions_are_in_squads_format():
     for split in ("train", "validation"):
-        assert len(squad_data.parse_squad(documentation.question_answering(split), "built-in")) > 50
+        assert len(parse_squad(documentation.question_answering(split), "built-in")) > 50
 
 
 # --- Mistakes --------------------------------------------------------------------------------------------

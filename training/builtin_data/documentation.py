@@ -33,7 +33,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from training.builtin_data.docstrings import Docstring, Parameter, read_files, source_files, tagged_words
+from training.builtin_data.docstrings import Docstring, Parameter, tagged_words
+from training.builtin_data.source_files import read_files, source_files
 
 PACKAGES = (
     "accelerate",

@@ -14,7 +14,8 @@ import numpy as np
 
 from training.tasks.squad import metrics
 from training.tasks.squad.answers import Answers
-from training.tasks.squad.squad_data import Question, Windows, max_context
+from training.tasks.squad.questions import Question
+from training.tasks.squad.windows import Windows, max_context
 
 KINDS = {
     "correct": "an exact match",

@@ -6,7 +6,7 @@ from pathlib import Path
 from training.builtin_data import documentation
 from training.files.hashing import digest, sha256
 from training.flags.fine_tuning import SquadArguments
-from training.tasks.squad.squad_data import Question, parse_squad, read_squad
+from training.tasks.squad.questions import Question, parse_squad, read_squad
 from training.tasks.task_data import files_or_hub, most_examples
 
 SPLITS = ("train", "validation")

@@ -18,8 +18,9 @@ from transformers import PreTrainedTokenizerBase
 from training.engine.run import Run
 from training.files.atomic import whole_file
 from training.flags.fine_tuning import SquadArguments
-from training.tasks.squad import squad_data
-from training.tasks.squad.squad_data import Question, Windows, build_windows
+from training.tasks.squad import windows as windows_module
+from training.tasks.squad.questions import Question
+from training.tasks.squad.windows import Windows, build_windows
 
 ARRAYS = ("question", "context_begin", "first_token", "num_tokens", "start_positions", "end_positions")
 
@@ -87,7 +88,7 @@ def fingerprint(
     for left_by_other_calls in ("truncation", "padding"):
         rules.pop(left_by_other_calls)
     digest = hashlib.sha256()
-    for code in (squad_data.__file__, __file__):
+    for code in (windows_module.__file__, __file__):
         digest.update(Path(code).read_bytes())
     specials = (tokenizer.cls_token_id, tokenizer.sep_token_id)
     for part in (tokenizers.__version__, rules, specials, lengths, with_answers):
