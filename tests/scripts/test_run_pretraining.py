@@ -368,7 +368,7 @@ def test_data_sets_are_read_whole_or_as_a_stream(flags, data_set, tmp_path):
 
 
 def test_data_sets_that_cannot_be_read_are_refused(flags, data_set):
-    with pytest.raises(ValueError, match=r"--dataset_name nobody/nothing: cannot be read .* network, or give files"):
+    with pytest.raises(ValueError, match=r"--dataset_name nobody/nothing: cannot be loaded .* network, or give files"):
         in_process(flags("refused", train_file=None, dataset_name="nobody/nothing"))
     (data_set / "train.jsonl").write_text('{"body": "no text"}\n')
     with pytest.raises(ValueError, match=r"row 1: expected a string in the column `text`, got NoneType; .* are body"):
