@@ -26,7 +26,6 @@ A network that was pre-trained with --objective ltr needs --label_token last, an
 import sys
 
 import torch
-import transformers
 from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
@@ -43,7 +42,7 @@ from training.tasks.classification import labelled_texts, submission
 from training.tasks.classification.last_token import check_classes, read_at_the_end, with_labels_at_the_end
 from training.tasks.classification.scores import prefix, score, score_by_category
 from training.tasks.classification.sources import load_data
-from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
+from training.tasks.fine_tuning import build_model, encoder_class, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
 from training.tasks.task_data import announce, with_labels
 
@@ -61,7 +60,7 @@ def main(argv: list[str] | None = None) -> None:
     check_classes(args, data.task)
     series = series_of(args, data)
     features = labelled_texts.features(data, tokenizer, args.max_seq_length)
-    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, features))
+    run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, features))
 
 
 def run_one(
@@ -97,10 +96,10 @@ def build_network(
     """A network that reads the label from [CLS], or from the last token, there with or without a BiLSTM before it."""
     args, new = run.args, ("classifier.", "bert.pooler.", "lstm.")
     if args.bilstm_on_top:
-        module = transformers if args.model_impl == "transformers" else modeling_bert_repro
-        vars(config).pop("auto_map", None)  # that of the checkpoint; a saved model writes its own
-        more = {"encoder_class": module.BertModel}
-        return build_model(run, BertBiLSTMForTokenClassification, config, checkpoint_config, new, training, **more)
+        encoder = encoder_class(args, modeling_bert_repro.BertModel)
+        return build_model(
+            run, BertBiLSTMForTokenClassification, config, checkpoint_config, new, training, encoder_class=encoder
+        )
     cls: type[PreTrainedModel] = modeling_bert_repro.BertForSequenceClassification
     if args.label_token == "last":
         cls = modeling_bert_repro.BertForTokenClassification

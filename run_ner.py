@@ -32,7 +32,6 @@ Whole entities are scored, as by conlleval and seqeval; <split>_predictions.txt 
 import sys
 
 import torch
-import transformers
 from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
@@ -44,12 +43,12 @@ from training.engine.run import Run, check_output_dir, report_errors, start_run
 from training.flags.fine_tuning import NerArguments
 from training.flags.parsing import parse_arguments
 from training.networks.configuration import config_labels, load_config
-from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
+from training.tasks.fine_tuning import build_model, encoder_class, fine_tune, finish, save_folder
 from training.tasks.ner import tagged_text
 from training.tasks.ner.sources import Data, load_data
 from training.tasks.ner.tagger import BertFeatureTagger
 from training.tasks.seeds import run_all, series_of
-from training.tasks.task_data import announce, with_labels
+from training.tasks.task_data import announce, results_of, with_labels
 
 Tags = list[list[str]]
 
@@ -66,7 +65,7 @@ def main(argv: list[str] | None = None) -> None:
     data = load_data(args, config_labels(config))
     series = series_of(args, data)
     rows, features = tagged_text.tokenized(data.splits, data.label_names, tokenizer, args)
-    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, rows, features))
+    run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, rows, features))
 
 
 def run_one(
@@ -107,7 +106,6 @@ def build_network(
     run: Run[NerArguments], config: BertConfig, checkpoint_config: BertConfig, training: bool
 ) -> PreTrainedModel:
     """The network, which is fine-tuned as a whole or reads features of a frozen BERT (--feature_based)."""
-    vars(config).pop("auto_map", None)  # it describes the checkpoint's code; a saved model writes its own
     new = ("classifier.", "lstm.", "weights")
     if run.args.feature_based:
         config.feature_based, config.lstm_size = run.args.feature_based, run.args.lstm_size
@@ -115,9 +113,8 @@ def build_network(
         return build_model(
             run, modeling_bert_repro.BertForTokenClassification, config, checkpoint_config, new, training
         )
-    module = transformers if run.args.model_impl == "transformers" else modeling_bert_repro
-    more = {"encoder_class": module.BertModel}
-    model = build_model(run, BertFeatureTagger, config, checkpoint_config, new, training, **more)
+    encoder = encoder_class(run.args, modeling_bert_repro.BertModel)
+    model = build_model(run, BertFeatureTagger, config, checkpoint_config, new, training, encoder_class=encoder)
     assert isinstance(model, BertFeatureTagger)
     return model.freeze()
 
@@ -141,7 +138,7 @@ def evaluate(
     run.say(
         f"step {step}, {split}: " + ", ".join(f"{name} {values[name]:.4f}" for name in ("precision", "recall", "f1"))
     )
-    return {f"{'eval' if split == 'validation' else split}_{name}": value for name, value in values.items()}, predicted
+    return results_of(split, values), predicted
 
 
 if __name__ == "__main__":

@@ -31,7 +31,6 @@ import sys
 from pathlib import Path
 
 import torch
-import transformers
 from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
@@ -44,7 +43,7 @@ from training.flags.fine_tuning import SquadArguments
 from training.flags.parsing import parse_arguments
 from training.networks.configuration import load_config
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering
-from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
+from training.tasks.fine_tuning import build_model, encoder_class, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
 from training.tasks.squad.answers import Answers, aligner, find_answers
 from training.tasks.squad.page import write_page
@@ -70,7 +69,7 @@ def main(argv: list[str] | None = None) -> None:
     series = series_of(args, data)
     cache = args.cache_dir or str(Path(args.output_dir) / "features")  # one for all runs of a series
     args = dataclasses.replace(args, cache_dir=cache)
-    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric))
+    run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric))
 
 
 def run_one(
@@ -108,10 +107,10 @@ def build_network(
     new = ("qa_outputs.", "lstm.")
     if not run.args.bilstm_on_top:
         return build_model(run, modeling_bert_repro.BertForQuestionAnswering, config, checkpoint_config, new, training)
-    module = transformers if run.args.model_impl == "transformers" else modeling_bert_repro
-    vars(config).pop("auto_map", None)  # that of the checkpoint; a saved model writes its own
-    more = {"encoder_class": module.BertModel}
-    return build_model(run, BertBiLSTMForQuestionAnswering, config, checkpoint_config, new, training, **more)
+    encoder = encoder_class(run.args, modeling_bert_repro.BertModel)
+    return build_model(
+        run, BertBiLSTMForQuestionAnswering, config, checkpoint_config, new, training, encoder_class=encoder
+    )
 
 
 def evaluate(

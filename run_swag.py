@@ -38,7 +38,7 @@ from training.networks.configuration import load_config
 from training.tasks import swag
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
-from training.tasks.task_data import announce, with_labels
+from training.tasks.task_data import announce, results_of, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> None:
     data = swag.load_data(args)
     series = series_of(args, data)
     features = swag.features(data, tokenizer, args.max_seq_length)
-    run_all(args, series, lambda one: run_one(one, tokenizer, config, data, series.metric, features))
+    run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, features))
 
 
 def run_one(
@@ -103,8 +103,7 @@ def evaluate(
         return {}, outputs["logits"]
     values = swag.score(outputs["logits"], part.labels) | {"loss": outputs["loss"]}
     run.say(f"step {step}, {split}: " + ", ".join(f"{name} {value:.4f}" for name, value in values.items()))
-    results = {f"{'eval' if split == 'validation' else split}_{name}": value for name, value in values.items()}
-    return results, outputs["logits"]
+    return results_of(split, values), outputs["logits"]
 
 
 if __name__ == "__main__":

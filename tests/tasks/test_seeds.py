@@ -200,7 +200,7 @@ def test_another_launch_or_other_weights_in_the_same_folder_are_refused(
 def test_features_are_made_once_for_all_runs(tmp_path, pretrained, glue_files, monkeypatch):
     calls = []
     features = run_glue.labelled_texts.features
-    monkeypatch.setattr(run_glue.glue, "features", lambda *given: calls.append(1) or features(*given))
+    monkeypatch.setattr(run_glue.labelled_texts, "features", lambda *given: calls.append(1) or features(*given))
     run(tmp_path / "s", pretrained, glue_files, "rte", "--seeds=2", *QUICK)
     assert calls == [1]
 

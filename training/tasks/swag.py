@@ -51,11 +51,9 @@ class Examples:
 
     def first(self, count: int | None) -> "Examples":
         """The first ``count`` examples; all of them for None."""
-        cut = slice(count)
-        labels = None if self.labels is None else self.labels[cut]
-        return replace(
-            self, contexts=self.contexts[cut], endings=self.endings[cut], labels=labels, index=self.index[cut]
-        )
+        labels = None if self.labels is None else self.labels[:count]
+        contexts, endings = self.contexts[:count], self.endings[:count]
+        return replace(self, contexts=contexts, endings=endings, labels=labels, index=self.index[:count])
 
 
 @dataclass

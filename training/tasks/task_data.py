@@ -69,6 +69,11 @@ def with_labels(config: BertConfig, names: tuple[str, ...], problem_type: Proble
     return config
 
 
+def results_of(split: str, values: Mapping[str, float]) -> dict[str, float]:
+    """The values with their keys in all_results.json: "eval_..." for the validation split, "test_..." for the test."""
+    return {f"{'eval' if split == 'validation' else split}_{name}": value for name, value in values.items()}
+
+
 # --- the flags that name the data --------------------------------------------------------------------------
 
 

@@ -57,11 +57,10 @@ class Examples:
 
     def first(self, count: int | None) -> "Examples":
         """The first ``count`` examples; all of them for None."""
-        cut = slice(count)
-        labels = None if self.labels is None else self.labels[cut]
-        texts = tuple(column[cut] for column in self.texts)
-        categories = {name: cells[cut] for name, cells in self.categories.items()}
-        return replace(self, texts=texts, labels=labels, index=self.index[cut], categories=categories)
+        labels = None if self.labels is None else self.labels[:count]
+        texts = tuple(column[:count] for column in self.texts)
+        categories = {name: cells[:count] for name, cells in self.categories.items()}
+        return replace(self, texts=texts, labels=labels, index=self.index[:count], categories=categories)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 from training.builtin_data import documentation
 from training.files.hashing import digest, sha256
+from training.files.hub_datasets import from_hub
 from training.files.tables import read_table
 from training.flags.fine_tuning import GlueArguments
 from training.tasks.classification.glue import (
@@ -36,6 +37,7 @@ from training.tasks.classification.labelled_texts import (
 from training.tasks.task_data import most_examples, own_files
 
 HUB_NAME = "nyu-mll/glue"
+FILES = "give the official files with --data_dir FOLDER, or your own with --train_file and --validation_file"
 
 
 def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) -> Data:
@@ -239,23 +241,12 @@ def _builtin(name: str, split: str) -> Examples:
 
 
 def _read_hub(name: str | None, task: Task, args: GlueArguments) -> dict[str, Examples]:
-    try:
-        from datasets import load_dataset
-    except ImportError:
-        raise ValueError(
-            "reading from the Hub needs the package datasets: pip install datasets, or give --data_dir or --train_file"
-        ) from None
     if args.dataset_name:
         dataset_name, config = args.dataset_name, args.dataset_config_name
     else:
         dataset_name, config = HUB_NAME, name
-    try:
-        dataset = load_dataset(dataset_name, config)
-    except Exception as error:  # the errors of datasets, requests and huggingface_hub have no common type
-        raise ValueError(
-            f"{dataset_name} ({config}) cannot be loaded from the Hub: {error}. Offline, give the official files "
-            "with --data_dir FOLDER, or your own with --train_file and --validation_file"
-        ) from error
+    source = dataset_name if args.dataset_name else f"{dataset_name}, which --task_name {name} reads by default"
+    dataset = from_hub(source, FILES, lambda datasets: datasets.load_dataset(dataset_name, config))
     wanted = tuple(task.files) if name else ("train", "validation", "test")
     splits = {}
     for split in wanted:

@@ -5,11 +5,13 @@ from pathlib import Path
 
 from training.builtin_data import documentation
 from training.files.hashing import digest, sha256
+from training.files.hub_datasets import from_hub
 from training.flags.fine_tuning import SquadArguments
 from training.tasks.squad.questions import Question, parse_squad, read_squad
 from training.tasks.task_data import files_or_hub, most_examples
 
 SPLITS = ("train", "validation")
+FILES = "give --train_file and --validation_file"
 
 
 @dataclass
@@ -57,7 +59,7 @@ def load_data(args: SquadArguments) -> Data:
     Raises:
         ValueError: flags contradict each other, or the data violates a rule of ``parse_squad``.
     """
-    given = files_or_hub(args, "give --train_file and --validation_file", "questions")
+    given = files_or_hub(args, FILES, "questions")
     negative = args.version_2_with_negative
     if given:
         files = {split: Path(path) for split, path in given.items()}
@@ -84,21 +86,8 @@ def read_hub(name: str, config_name: str | None, split: str, version_2_with_nega
         ValueError: it cannot be loaded (no package datasets, no network, no such name), lacks a column, or violates a
             rule of ``parse_squad``.
     """
-    try:
-        import datasets  # imported here because that is slow, and most runs read files
-    except ImportError:
-        raise ValueError(
-            "--dataset_name needs the package datasets: pip install datasets, or give --train_file and "
-            "--validation_file"
-        ) from None
-    try:
-        rows = datasets.load_dataset(name, config_name, split=split)
-    except Exception as error:  # the errors of datasets, requests and huggingface_hub have no common type
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(
-            f"--dataset_name {name}, split {split!r}: cannot be loaded ({reason}); check the name and the "
-            "network, or give --train_file and --validation_file"
-        ) from error
+    source = f"{name}, split {split!r}"
+    rows = from_hub(source, FILES, lambda datasets: datasets.load_dataset(name, config_name, split=split))
     missing = {"id", "question", "context", "answers"} - set(rows.column_names)
     if missing:
         raise ValueError(f"--dataset_name {name}: lacks the columns {sorted(missing)}; it has {rows.column_names}")
@@ -110,4 +99,4 @@ def read_hub(name: str, config_name: str | None, split: str, version_2_with_nega
         qas = [{"id": row["id"], "question": row["question"], "answers": gold}]
         paragraphs.append({"context": row["context"], "qas": qas})
     document = {"data": [{"title": "", "paragraphs": paragraphs}]}
-    return parse_squad(document, f"{name}, split {split!r}", version_2_with_negative)
+    return parse_squad(document, source, version_2_with_negative)

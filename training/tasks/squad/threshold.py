@@ -43,7 +43,7 @@ def apply_threshold(
     """
     if null_odds is None or threshold is None:
         return dict(scores)
-    return {id_: float(not has_answer[id_]) if null_odds[id_] > threshold else one for id_, one in scores.items()}
+    return {id_: float(not has_answer[id_]) if null_odds[id_] > threshold else scores[id_] for id_ in scores}
 
 
 def find_best_threshold(

@@ -101,15 +101,15 @@ def fingerprint(
 
 def save_windows(path: Path, windows: Windows) -> None:
     """Write windows to a file that is always complete, even if several processes write it at the same time."""
-    spans = {id(one): one for one in windows.offsets}  # questions about one context share their spans
+    spans = {id(offsets): offsets for offsets in windows.offsets}  # questions about one context share their spans
     numbers = {key: number for number, key in enumerate(spans)}
     columns = {name: array for name in ARRAYS if (array := getattr(windows, name)) is not None}
     columns |= {
         "input_ids": np.concatenate(windows.input_ids),
         "lengths": np.array([len(row) for row in windows.input_ids]),
-        "context": np.array([numbers[id(one)] for one in windows.offsets]),
+        "context": np.array([numbers[id(offsets)] for offsets in windows.offsets]),
         "spans": np.concatenate(list(spans.values())),
-        "span_counts": np.array([len(one) for one in spans.values()]),
+        "span_counts": np.array([len(offsets) for offsets in spans.values()]),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path, shared=True) as draft, open(draft, "wb") as file:
