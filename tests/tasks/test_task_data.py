@@ -1,6 +1,10 @@
 """The four fine-tuning tasks know the same of their data, under the same names."""
 
+import dataclasses
 import importlib
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from transformers import BertConfig
@@ -9,7 +13,7 @@ from tests.helpers import short_runs
 from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from training.flags.parsing import parse_arguments
 from training.tasks.seeds import series_of
-from training.tasks.task_data import files_or_hub, most_examples, own_files, with_labels
+from training.tasks.task_data import announce, files_or_hub, most_examples, own_files, warnings, with_labels
 
 TASKS = {
     "run_glue": (GlueArguments, "training.tasks.classification.sources"),
@@ -63,6 +67,25 @@ def test_the_models_outputs_have_the_names_of_the_data(task):
     assert data.label_names == OUTPUTS.get(script, data.label_names) and len(data.label_names) >= 1
     assert found.problem_type is None
     assert (config.id2label, config.problem_type) == ({0: "old"}, "regression")
+
+
+def test_the_same_content_for_training_and_validation_is_said_in_one_sentence(task, tmp_path):
+    """Whatever its name and its folder are: the content counts."""
+    script, args, data = task
+    assert warnings(data) == [
+        "warning: the splits train and validation have the same content, so the results on validation show what the "
+        "model has memorised, and not how well it does on new data; give another file"
+    ]
+    said, recorded = [], {}
+    announce(SimpleNamespace(say=said.append, describe=recorded.update), data)
+    assert said == [data.summary(), *warnings(data)] and recorded == {"data": data.describe()}
+    original, copy = Path(args.train_file), tmp_path / Path(args.train_file).name
+    shutil.copy(original, copy)
+    load = importlib.import_module(TASKS[script][1]).load_data
+    assert len(warnings(load(dataclasses.replace(args, validation_file=str(copy))))) == 1
+    with open(copy, "a", encoding="utf-8") as file:
+        file.write({".csv": original.read_text().splitlines()[-1] + "\n", ".json": "\n", ".txt": "\n"}[copy.suffix])
+    assert warnings(load(dataclasses.replace(args, validation_file=str(copy)))) == []
 
 
 def test_files_are_those_that_the_flags_name():

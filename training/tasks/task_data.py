@@ -55,9 +55,22 @@ class TaskData(Protocol):
 
 
 def announce(run: Run[FineTuningArguments], data: TaskData) -> None:
-    """Record in run.json what the data is, and print where it was read from."""
+    """Record in run.json what the data is, and print where it was read from, with ``warnings``."""
     run.describe(data=data.describe())
-    run.say(data.summary())
+    for text in (data.summary(), *warnings(data)):
+        run.say(text)
+
+
+def warnings(data: TaskData) -> list[str]:
+    """One sentence for every split whose content is that of the training split, whatever the files are called."""
+    facts = data.describe()["splits"]
+    content = {split: part.get("sha256") or part.get("fingerprint") for split, part in facts.items()}
+    return [
+        f"warning: the splits train and {split} have the same content, so the results on {split} show what the model "
+        "has memorised, and not how well it does on new data; give another file"
+        for split in content
+        if split != "train" and content[split] and content[split] == content.get("train")
+    ]
 
 
 def with_labels(config: BertConfig, names: tuple[str, ...], problem_type: ProblemType | None = None) -> BertConfig:
