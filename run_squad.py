@@ -50,6 +50,7 @@ from training.tasks.squad.page import write_page
 from training.tasks.squad.questions import Question
 from training.tasks.squad.settings import store_settings
 from training.tasks.squad.sources import Data, load_data
+from training.tasks.squad.threshold import threshold_of_evaluation
 from training.tasks.squad.window_cache import shared_windows
 from training.tasks.squad.windows import Windows, check_lengths
 from training.tasks.task_data import announce, with_labels
@@ -84,10 +85,15 @@ def run_one(
     features = {split: Features(part.columns(), tokenizer.pad_token_id) for split, part in windows.items()}
     announce(run, data)
     run.describe(windows={split: len(rows) for split, rows in features.items()})
+    threshold, origin = threshold_of_evaluation(args.null_score_diff_threshold, config)
+    if args.version_2_with_negative:
+        run.describe(null_score_diff_threshold=threshold)
+        run.say(f"no-answer threshold: {threshold:g}, {origin}")
     questions = data.splits["validation"]
 
     def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, Answers]:
-        return evaluate(run, model, tokenizer, questions, windows["validation"], features["validation"], step)
+        rows = features["validation"]
+        return evaluate(run, model, tokenizer, questions, windows["validation"], rows, threshold, step)
 
     tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, metric)
     if run.is_main:
@@ -120,6 +126,7 @@ def evaluate(
     questions: list[Question],
     windows: Windows,
     features: Features,
+    threshold: float,
     step: int,
 ) -> tuple[dict, Answers]:
     """Answer the validation questions; return the official scores and the answers."""
@@ -133,7 +140,7 @@ def evaluate(
         n_best_size=args.n_best_size,
         max_answer_length=args.max_answer_length,
         version_2_with_negative=args.version_2_with_negative,
-        null_score_diff_threshold=args.null_score_diff_threshold,
+        null_score_diff_threshold=threshold,
         realign=aligner(args.answer_alignment, tokenizer),
     )
     results = {f"eval_{name}": value for name, value in answers.score(questions).items()}

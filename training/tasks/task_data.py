@@ -92,7 +92,8 @@ def results_of(split: str, values: Mapping[str, float]) -> dict[str, float]:
 
 def own_files(args: FineTuningArguments) -> dict[str, str]:
     """The user's own files by split: those that --train_file, --validation_file and --test_file name."""
-    named = {split: getattr(args, f"{split}_file", None) for split in ("train", "validation", "test")}
+    test_file = getattr(args, "test_file", None)  # run_squad.py has no such flag
+    named = {"train": args.train_file, "validation": args.validation_file, "test": test_file}
     return {split: path for split, path in named.items() if path}
 
 
