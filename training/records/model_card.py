@@ -23,7 +23,6 @@ BUILTIN = "documentation carried by this Python installation"
 BUILTIN_TASKS = ("builtin_", "embedded_")  # how their names begin; the second is the former spelling
 PAPER = "Devlin et al. 2018"
 EVALUATION_FLAGS = ("model_name_or_path", "task_name", "version_2_with_negative", "max_seq_length")
-SINGLE_SENTENCE_TASKS = ("cola", "sst2", "builtin_classification", "embedded_classification")
 
 # key of the results: (metric type of the Hub, name in words). Other results are in all_results.json only.
 RESULTS = {
@@ -273,13 +272,12 @@ def usage(folder: Path, kind: str, run: dict, datasets: list[str]) -> str:
         template = FEATURES if flags.get("objective") == "ltr" else FILL_MASK
         return template.format(model=model, text=text)
     if kind == "glue":
-        task = flags.get("task_name") or datasets[0]
         pair = {"text": "Return the sum of the elements.", "text_pair": "The sum is taken along the given axis."}
-        single = task in SINGLE_SENTENCE_TASKS or task == "custom"
+        single = len(run.get("text_columns", ())) < 2
         if flags.get("label_token") == "last":
             texts = repr(pair["text"]) if single else ", ".join(map(repr, pair.values()))
             return CLASSIFY_AT_THE_END.format(model=model, code=code, texts=texts)
-        options = ', function_to_apply="none"' if task == "stsb" else ""
+        options = ', function_to_apply="none"' if flags.get("task_name") == "stsb" else ""
         return CLASSIFY.format(model=model, options=options, text=repr(pair["text"] if single else pair))
     if kind == "ner":
         return MARK.format(model=model, code=code)

@@ -91,6 +91,11 @@ class Data:
         return "regression" if self.task.labels is None else "single_label_classification"
 
     @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The columns of the first split that hold the texts: one, or two for pairs."""
+        return next(iter(self.splits.values())).columns.texts
+
+    @property
     def to_predict(self) -> list[str]:
         """The test splits. A task without training data (AX) and without a test split predicts what it evaluates."""
         tests = [split for split in self.splits if split.startswith("test")]
