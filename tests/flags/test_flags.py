@@ -40,6 +40,22 @@ def test_squad_defaults_are_those_of_the_paper():
     assert (args.max_answer_length, args.n_best_size, args.null_score_diff_threshold) == (30, 20, 0.0)
 
 
+def test_the_threshold_is_zero_unless_a_model_is_only_evaluated_on_squad_2():
+    """Then it is None, for the one that the model stores. So run.json of a training says 0, as it always did."""
+
+    def threshold(*more: str) -> float | None:
+        args = parse_arguments(SquadArguments, ["--output_dir", "x", "--model_name_or_path", "m", *more])
+        assert dataclasses.replace(args, cache_dir="c").null_score_diff_threshold == args.null_score_diff_threshold
+        return args.null_score_diff_threshold
+
+    alone, version_2 = ("--validation_file", "v"), "--version_2_with_negative"
+    assert threshold(*alone) == threshold(version_2) == threshold(*alone, "--train_file", "t", version_2) == 0.0
+    assert threshold(version_2, "--dataset_name", "d") == 0.0
+    assert threshold(*alone, version_2) is None
+    assert threshold(*alone, version_2, "--null_score_diff_threshold", "0") == 0.0
+    assert threshold("--null_score_diff_threshold", "0") == 0.0
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

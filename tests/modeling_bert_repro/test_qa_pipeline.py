@@ -19,8 +19,8 @@ from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline, register_
 from tests.helpers.clean_process import run_clean
 from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
+from training.tasks.squad.questions import Question
 from training.tasks.squad.settings import DEFAULTS
-from training.tasks.squad.squad_data import Question
 from training.tools.ask import ask
 
 CONTEXT = "the old doctor opened a small red house by the river ."

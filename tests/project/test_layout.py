@@ -99,7 +99,7 @@ def test_wrong_imports_are_noticed(tmp_path):
     )
     found = wrong_imports(wrong)
     assert {name.split(".")[0] or "." for name in found} == {"conftest", "test_loop", "tests", "."}
-    assert "tests.helpers.words" not in found and "training.tasks.squad.squad_data" not in found
+    assert "tests.helpers.words" not in found and "training.tasks.squad.questions" not in found
 
 
 def test_the_conftest_is_loaded_once(request):

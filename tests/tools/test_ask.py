@@ -10,8 +10,8 @@ from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
 from tests.helpers.repository import ROOT
 from training.engine.run import report_errors
 from training.flags.fine_tuning import SquadArguments
+from training.tasks.squad.questions import Question
 from training.tasks.squad.settings import DEFAULTS, store_settings, stored_lengths
-from training.tasks.squad.squad_data import Question
 from training.tasks.squad.threshold import stored_threshold
 from training.tools import ask
 from training.tools.ask import read_contexts, records
