@@ -1,7 +1,6 @@
 """The parts that all fine-tuning scripts share: building the network, training with evaluations, saving the folder."""
 
 import copy
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -12,7 +11,7 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from tokenization.fingerprint import tokenizer_sha256
 from training.engine.batches import Features, evaluation_due, step_batches, steps_for
 from training.engine.best import Best
-from training.engine.checkpoint import Origin, resume, save_checkpoint, save_model_folder
+from training.engine.checkpoint import Origin, TrainingState, resume, save_checkpoint, save_model_folder
 from training.engine.loop import training_steps
 from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.run import Run
@@ -119,20 +118,16 @@ def fine_tune(
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
+    state = TrainingState(model, optimizer, scheduler, total_steps, origin)
     done = 0
     if train:
-        done = resume(run, total_steps, model, optimizer, scheduler, origin)
+        done = resume(run, state)
     else:
         run.confirm()
     best = Best(run, metric)
     batches = step_batches(train, run, done, total_steps) if train else []
     last, stopped_early = total_steps, False
-    seconds, started = 0.0, time.perf_counter()
-    steps = training_steps(
-        run, model, optimizer, scheduler, batches, total_steps, done, origin=origin, max_grad_norm=args.max_grad_norm
-    )
-    for step in steps:
-        seconds += time.perf_counter() - started
+    for step in training_steps(run, state, batches, done, max_grad_norm=args.max_grad_norm):
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
             record = {"epoch": round(step.index * size / examples, 3), "loss": step.loss}
             run.log(event="train", step=step.index, **record, learning_rate=step.lr, grad_norm=step.grad_norm)
@@ -142,8 +137,7 @@ def fine_tune(
                 last, stopped_early = step.index, True
                 break
         if args.save_steps and step.index % args.save_steps == 0:
-            save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler, origin)
-        started = time.perf_counter()
+            save_checkpoint(run, step.index, state)
     if not stopped_early:
         results, outcome = _evaluated(run, evaluate, model, total_steps)
         best.add(total_steps, results, model)
@@ -151,7 +145,7 @@ def fine_tune(
         results = best.restore(model)
         if best.step != last:
             _, outcome = evaluate(model, best.step)
-    results = results | _speed(seconds, (last - done) * size) | {"train_steps": last}
+    results = results | _speed(state.totals.seconds, last * size) | {"train_steps": last}
     return Tuned(model, results, outcome, bool(train), best)
 
 
@@ -174,7 +168,7 @@ def _evaluated(
 
 
 def _speed(seconds: float, sequences: int) -> dict[str, float]:
-    """The time and the speed of the training steps, without evaluations and checkpoints, since the last start."""
+    """The time and the speed of all training steps, without evaluations and checkpoints."""
     rate = sequences / seconds if seconds else 0
     return {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3)}
 
