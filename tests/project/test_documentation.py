@@ -1,10 +1,10 @@
 """What the documentation names exists: links, files, functions, tests, flags and commands; and its code runs.
 
-Two conventions hold on every page of `PAGES` and in the headers of the scripts:
+Two conventions hold on every page of the documentation and in the headers of the scripts:
 - `training/engine/optimizer.py: create_optimizer` names a function, class or constant of that file.
 - A command that contains ... is a sketch: its flags must exist, but it need not be complete.
 
-tests/project/test_figures.py checks the figures; tests/helpers/figures.py explains how a figure names its record.
+tests/project/test_figures.py checks the figures; training/tools/figures.py explains how a figure names its record.
 """
 
 import ast
@@ -22,7 +22,6 @@ from transformers import BertConfig, dynamic_module_utils
 
 from modeling_bert_repro import BertForPreTraining
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
-from tests.helpers.figures import PAGES
 from tests.helpers.repository import ROOT
 from tokenization import build_tokenizer
 from training.__main__ import COMMANDS
@@ -34,8 +33,10 @@ from training.flags.scripts import SCRIPTS, flags_with
 from training.paper.flags import PaperArguments
 from training.tasks.classification import glue
 from training.tasks.classification.sources import load_data
+from training.tools.figures import pages
 
 FLAGS = {**SCRIPTS, "extract_features.py": FeatureArguments, "run_paper.py": PaperArguments}
+PAGES = pages()
 SCRIPTS = sorted({*ROOT.glob("*.py")} - {ROOT / "setup.py"})
 SOURCES = [
     *SCRIPTS,

@@ -1,9 +1,20 @@
-"""SHA-256 of files and of data, by which resumed runs, corpora and reports recognise the data they were made from."""
+"""SHA-256 of files and of data, by which resumed runs, corpora and reports recognise the data they were made from.
 
+A finished run leaves ``hashes.json`` in its folder, with the SHA-256 of every file that it wrote there. Not covered are
+files that others write (``NOT_OF_THE_RUN``) and checkpoints, which have a ``manifest.json`` of their own.
+"""
+
+import fnmatch
 import hashlib
 import json
 from pathlib import Path
 from typing import Any
+
+HASHES = "hashes.json"
+# Patterns of names of files and folders, at any depth: hidden ones (such as those of git and of the Hub's downloads),
+# what the user redirected into the folder, unfinished drafts, and the records of the tracker, which is closed later.
+NOT_OF_THE_RUN = (".*", "*.log", "*.out", "*.err", "*.tmp", "*.incomplete", "__pycache__", "runs", "events.out.*")
+CHECKPOINTS = "checkpoint-*"
 
 
 def sha256(path: Path) -> str:
@@ -24,3 +35,19 @@ def checksums(data: Any) -> list[str]:
     else:
         parts = [checksums(value) for value in data] if isinstance(data, list | tuple) else []
     return [checksum for part in parts for checksum in part]
+
+
+def hashed_files(folder: Path) -> dict[str, Path]:
+    """The files that ``hashes.json`` covers, by their names relative to the folder, with "/" and in order."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        parts = path.relative_to(folder).parts
+        aside = any(fnmatch.fnmatch(part, pattern) for part in parts for pattern in NOT_OF_THE_RUN)
+        if path.is_file() and not aside and parts != (HASHES,) and not fnmatch.fnmatch(parts[0], CHECKPOINTS):
+            found["/".join(parts)] = path
+    return found
+
+
+def hashes_of(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each of ``hashed_files``."""
+    return {name: sha256(path) for name, path in hashed_files(folder).items()}
