@@ -442,7 +442,7 @@ def test_a_build_killed_at_any_line_of_its_end_encodes_nothing_again(tmp_path, t
     """
     shutil.copy(text_file, tmp_path / "text.txt")
     shutil.copytree(tokenizer_folder, tmp_path / "tokenizer")
-    driver = [sys.executable, ROOT / "tests/helpers/killed_builds.py", tmp_path]
+    driver = [sys.executable, ROOT / "tests/programs/killed_builds.py", tmp_path]
     done = subprocess.run(driver, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 50

@@ -1,7 +1,8 @@
 """The tests stand in rooms like those of the code, and the code that they share is in tests/helpers.
 
 tests/engine has the tests of training/engine, tests/tokenization those of tokenization, and so on. tests/scripts has
-those of the scripts, and tests/project those of the documentation, the packages and the tests themselves.
+those of the scripts, and tests/project those of the documentation, the packages and the tests themselves. The programs
+that tests start are in tests/programs.
 """
 
 import ast
@@ -14,7 +15,7 @@ from tests.helpers.repository import ROOT
 
 TESTS = ROOT / "tests"
 FILES = sorted(TESTS.rglob("*.py"))
-HELPERS = TESTS / "helpers"
+HELPERS, PROGRAMS = TESTS / "helpers", TESTS / "programs"
 ROOMS_OF_THE_CODE = ("modeling_bert_repro", "tokenization", "benchmarks", "examples", "training")
 
 
@@ -36,14 +37,14 @@ def has_tests(path: Path) -> bool:
 
 
 def wrong_imports(path: Path) -> set[str]:
-    """The imports of other test files, of a conftest.py, and of a helper by anything but its full name."""
+    """The imports of other test files, of a conftest.py, and of a helper or a program by anything but its full name."""
     bare = {file.stem for file in FILES} - {"__init__"}
     return {
         name
         for name in imported_modules(path)
         if name.split(".")[0] in bare
         or name.startswith(".")
-        or (name.startswith("tests.") and name.split(".")[1] != "helpers")
+        or (name.startswith("tests.") and name.split(".")[1] not in (HELPERS.name, PROGRAMS.name))
     }
 
 
@@ -76,14 +77,35 @@ def test_every_folder_is_a_package():
 def test_no_test_counts_the_folders_up_to_the_root():
     """tests/helpers/repository.py says where the root is; a test that was moved would otherwise look elsewhere."""
     pattern = re.compile(r"Path\(__file__\)\.(resolve\(\)\.)?parents?\b")
-    assert [path for path in FILES if HELPERS not in path.parents and pattern.search(path.read_text("utf-8"))] == []
+    tests = [path for path in FILES if not {HELPERS, PROGRAMS} & set(path.parents)]
+    assert [path for path in tests if pattern.search(path.read_text("utf-8"))] == []
 
 
 def test_files_beside_the_tests_have_tests_in_them():
-    """A file without tests belongs in tests/helpers; a test in that folder would never be collected."""
-    without = {path.name for path in FILES if not has_tests(path) and HELPERS not in path.parents}
+    """A file without tests belongs in tests/helpers or tests/programs; a test there would never be collected."""
+    rooms_without_tests = {HELPERS, PROGRAMS}
+    without = {path.name for path in FILES if not has_tests(path) and not rooms_without_tests & set(path.parents)}
     assert without <= {"__init__.py", "conftest.py"}
-    assert [path.name for path in HELPERS.rglob("*.py") if has_tests(path)] == []
+    hidden = [path for room in rooms_without_tests for path in room.rglob("*.py") if has_tests(path)]
+    assert hidden == []
+
+
+def test_programs_are_not_among_the_helpers():
+    """A program is a file that does something when it is started; the helpers are imported only."""
+
+    def programs(room: Path) -> set[str]:
+        return {path.name for path in room.rglob("*.py") if 'if __name__ == "__main__":' in path.read_text("utf-8")}
+
+    assert programs(HELPERS) == set()
+    assert programs(PROGRAMS) == {path.name for path in PROGRAMS.rglob("*.py")} - {"__init__.py"}
+
+
+def test_every_program_is_named_by_the_test_that_needs_it():
+    texts = [path.read_text("utf-8") for path in FILES if has_tests(path)]
+    unused = {
+        path.name for path in PROGRAMS.glob("*.py") if not any(f"tests/programs/{path.name}" in text for text in texts)
+    }
+    assert unused == {"__init__.py"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(TESTS)))

@@ -207,7 +207,7 @@ def test_one_run_has_two_phases_and_one_schedule(flags, monkeypatch):
 def test_two_processes_do_what_one_does(flags, tmp_path):
     """Each of the two processes has half of the batch. In float32 only the order of additions makes a difference."""
     more = flags("pair", per_device_train_batch_size=4, verify_invariance=True)
-    pair = launch([str(ROOT / "tests/helpers/forked_runs.py"), "pair", json.dumps({"flags": more})])
+    pair = launch([str(ROOT / "tests/programs/forked_runs.py"), "pair", json.dumps({"flags": more})])
     alone = in_process(flags("alone"))
     output, errors = pair.communicate(timeout=180)
     assert pair.returncode == 0, errors

@@ -2,7 +2,7 @@
 
 tests/engine/test_sharding.py starts this program:
 
-    torchrun --nproc_per_node 2 tests/helpers/sharded_training.py FOLDER OPTIMIZER
+    torchrun --nproc_per_node 2 tests/programs/sharded_training.py FOLDER OPTIMIZER
 
 It saves FOLDER/whole/checkpoint-2, goes on to step 4 and saves the model in FOLDER/whole. Then it resumes from that
 checkpoint and does the same in FOLDER/resumed.
