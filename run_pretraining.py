@@ -30,7 +30,7 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tokenization.bert_tokenizer import write_vocab
 from tokenization.train_wordpiece import train_wordpiece
-from training.engine.checkpoint import Origin, resume, save_checkpoint, save_model_folder
+from training.engine.checkpoint import Origin, TrainingState, resume, save_checkpoint, save_model_folder
 from training.engine.divergence import explain_divergence
 from training.engine.finished import already_finished
 from training.engine.invariance import verify_invariance
@@ -79,7 +79,8 @@ def main(argv: list[str] | None = None) -> None:
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
-    done = resume(run, total_steps, model, optimizer, scheduler, origin)
+    state = TrainingState(model, optimizer, scheduler, total_steps, origin)
+    done = resume(run, state)
     if run.is_main:
         tokenizer.save_pretrained(run.output_dir)
         write_vocab(tokenizer, run.output_dir)
@@ -90,18 +91,7 @@ def main(argv: list[str] | None = None) -> None:
 
     batches = phase_batches(run, phases, train, done)
     explain = partial(explain_divergence, phases=phases, folder=run.output_dir)
-    steps = training_steps(
-        run,
-        model,
-        optimizer,
-        scheduler,
-        batches,
-        total_steps,
-        done,
-        explain,
-        origin=origin,
-        max_grad_norm=args.max_grad_norm,
-    )
+    steps = training_steps(run, state, batches, done, explain, max_grad_norm=args.max_grad_norm)
     for step in speed.timed(steps):
         length = phase_at(phases, step.index).length
         last = step.index == total_steps
@@ -111,7 +101,7 @@ def main(argv: list[str] | None = None) -> None:
             evaluate(run, step.index, model, held_out, length, speed)
             doctor.consult(run, train_corpus)
         if args.save_steps and step.index % args.save_steps == 0:
-            save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler, origin)
+            save_checkpoint(run, step.index, state)
 
     results = evaluate(run, total_steps, model, held_out, phases[-1].length, speed)
     doctor.consult(run, train_corpus)

@@ -15,6 +15,7 @@ from modeling_bert_repro import BertForSequenceClassification
 from training.engine.checkpoint import (
     UNKNOWN,
     Origin,
+    TrainingState,
     find_checkpoint,
     load_checkpoint,
     resume,
@@ -26,48 +27,48 @@ from training.files.atomic import damage
 
 
 @pytest.fixture
-def parts(small_config):
+def new_state(small_config):
     def make(seed=0):
         torch.manual_seed(seed)
         model = BertForSequenceClassification(small_config)
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
         scheduler = LambdaLR(optimizer, lambda step: 1 / (1 + step))
-        return model, optimizer, scheduler
+        return TrainingState(model, optimizer, scheduler, total_steps=20, origin=UNKNOWN)
 
     return make
 
 
-def take_a_step(model, optimizer, scheduler):
-    model(input_ids=torch.arange(5, 13).view(2, 4), labels=torch.tensor([0, 1])).loss.backward()
-    optimizer.step()
-    scheduler.step()
-    optimizer.zero_grad()
+def take_a_step(state):
+    state.model(input_ids=torch.arange(5, 13).view(2, 4), labels=torch.tensor([0, 1])).loss.backward()
+    state.optimizer.step()
+    state.scheduler.step()
+    state.optimizer.zero_grad()
 
 
-def test_model_optimizer_and_schedule_are_restored(make_run, parts):
-    run, old = make_run(), parts()
-    take_a_step(*old)
-    folder = save_checkpoint(run, 7, 20, *old, UNKNOWN)
+def test_model_optimizer_and_schedule_are_restored(make_run, new_state):
+    run, old = make_run(), new_state()
+    take_a_step(old)
+    folder = save_checkpoint(run, 7, old)
     run.args.resume_from_checkpoint = "auto"
     assert find_checkpoint(run) == folder
-    new = parts(seed=1)
-    assert load_checkpoint(run, folder, 20, *new) == 7
-    for model, optimizer, scheduler in (old, new):
-        model.eval()
-        take_a_step(model, optimizer, scheduler)
-    for a, b in zip(old[0].parameters(), new[0].parameters()):
-        assert torch.equal(a, b)
-    assert old[2].get_last_lr() == new[2].get_last_lr()
+    new = new_state(seed=1)
+    assert load_checkpoint(run, folder, new) == 7
+    for state in (old, new):
+        state.model.eval()
+        take_a_step(state)
+    for one, other in zip(old.model.parameters(), new.model.parameters()):
+        assert torch.equal(one, other)
+    assert old.scheduler.get_last_lr() == new.scheduler.get_last_lr()
 
 
-def test_a_checkpoint_is_a_model_folder(make_run, parts):
-    folder = save_checkpoint(make_run(), 7, 20, *parts(), UNKNOWN)
+def test_a_checkpoint_is_a_model_folder(make_run, new_state):
+    folder = save_checkpoint(make_run(), 7, new_state())
     model = BertForSequenceClassification.from_pretrained(folder)
-    assert torch.equal(model.classifier.weight, parts()[0].classifier.weight)
+    assert torch.equal(model.classifier.weight, new_state().model.classifier.weight)
 
 
-def test_the_oldest_is_removed_only_after_the_newest_is_complete(make_run, parts, monkeypatch):
-    run, state, removed = make_run(save_total_limit=2), parts(), []
+def test_the_oldest_is_removed_only_after_the_newest_is_complete(make_run, new_state, monkeypatch):
+    run, state, removed = make_run(save_total_limit=2), new_state(), []
     remove = shutil.rmtree
 
     def noted(folder, **options):
@@ -76,32 +77,32 @@ def test_the_oldest_is_removed_only_after_the_newest_is_complete(make_run, parts
 
     monkeypatch.setattr(shutil, "rmtree", noted)
     for step in (2, 9, 10):
-        save_checkpoint(run, step, 20, *state, UNKNOWN)
+        save_checkpoint(run, step, state)
     assert [one for one in removed if one[0] == "checkpoint-2"] == [("checkpoint-2", None)]  # None: no damage.
     kept = sorted(p.name for p in run.output_dir.glob("checkpoint-*"))
     assert kept == ["checkpoint-10", "checkpoint-9"]
 
 
-def test_a_later_damaged_checkpoint_removes_no_other(make_run, parts):
-    run, state = make_run(save_total_limit=1), parts()
+def test_a_later_damaged_checkpoint_removes_no_other(make_run, new_state):
+    run, state = make_run(save_total_limit=1), new_state()
     (run.output_dir / "checkpoint-12").mkdir()
     for step in (9, 10):
-        save_checkpoint(run, step, 20, *state, UNKNOWN)
+        save_checkpoint(run, step, state)
         assert sorted(p.name for p in run.output_dir.iterdir()) == sorted([f"checkpoint-{step}", "checkpoint-12"])
 
 
-def test_what_a_kill_left_behind_is_removed_on_resuming(make_run, parts):
+def test_what_a_kill_left_behind_is_removed_on_resuming(make_run, new_state):
     """The kill came after the new checkpoint was complete and before the old one was removed, or inside a new one."""
-    run, state = make_run(save_total_limit=0), parts()
+    run, state = make_run(save_total_limit=0), new_state()
     for step in (3, 6, 9):
-        save_checkpoint(run, step, 20, *state, UNKNOWN)
+        save_checkpoint(run, step, state)
     (run.output_dir / "checkpoint-12.incomplete").mkdir()
     run.args.save_total_limit = 1
     run.args.resume_from_checkpoint = str(run.output_dir / "checkpoint-6")
-    assert resume(run, 20, *state) == 6
+    assert resume(run, state) == 6
     assert len(list(run.output_dir.iterdir())) == 4  # A checkpoint that is given by its name removes nothing.
     run.args.resume_from_checkpoint = "auto"
-    assert resume(run, 20, *state) == 9
+    assert resume(run, state) == 9
     assert [path.name for path in run.output_dir.iterdir()] == ["checkpoint-9"]
 
 
@@ -124,9 +125,9 @@ WRITERS = {  # the functions that write, each with what it does when the disk is
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_a_full_disk_leaves_the_last_checkpoint(make_run, parts, monkeypatch, writer):
-    run, state = make_run(save_total_limit=1), parts()
-    save_checkpoint(run, 10, 20, *state, UNKNOWN)
+def test_a_full_disk_leaves_the_last_checkpoint(make_run, new_state, monkeypatch, writer):
+    run, state = make_run(save_total_limit=1), new_state()
+    save_checkpoint(run, 10, state)
     with monkeypatch.context() as patch:
         patch.setattr(writer, WRITERS[writer])
         message = (
@@ -134,33 +135,33 @@ def test_a_full_disk_leaves_the_last_checkpoint(make_run, parts, monkeypatch, wr
             r"the newest checkpoint is checkpoint-10\. Free some space"
         )
         with pytest.raises(OSError, match=message):
-            save_checkpoint(run, 11, 20, *state, UNKNOWN)
+            save_checkpoint(run, 11, state)
     assert [path.name for path in run.output_dir.glob("checkpoint-*")] == ["checkpoint-10"]
     assert damage(run.output_dir / "checkpoint-10") is None
     assert run.saved_step == 10
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "training_state.pt"])
-def test_a_file_that_the_system_cuts_short(make_run, parts, name):
+def test_a_file_that_the_system_cuts_short(make_run, new_state, name):
     """Here nothing is simulated: the system limits the size of files, so that safetensors, torch or Python fail."""
-    run, state = make_run(), parts()
-    take_a_step(*state)
-    size = (save_checkpoint(run, 10, 20, *state, UNKNOWN) / name).stat().st_size
+    run, state = make_run(), new_state()
+    take_a_step(state)
+    size = (save_checkpoint(run, 10, state) / name).stat().st_size
     earlier = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1, earlier[1]))
     try:
         with pytest.raises(OSError, match=r"checkpoint-11 could not be written .*newest checkpoint is checkpoint-10"):
-            save_checkpoint(run, 11, 20, *state, UNKNOWN)
+            save_checkpoint(run, 11, state)
         if name == "model.safetensors":
             with pytest.raises(OSError, match="model could not be written"):
-                save_model_folder(run, state[0])
+                save_model_folder(run, state.model)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, earlier)
     assert [path.name for path in run.output_dir.iterdir()] == ["checkpoint-10"]
     assert damage(run.output_dir / "checkpoint-10") is None
 
 
-def test_everything_is_synced_before_it_counts(make_run, parts, monkeypatch):
+def test_everything_is_synced_before_it_counts(make_run, new_state, monkeypatch):
     """After a power cut a checkpoint is whole or absent. Files, manifest and folder are synced before the rename, and
     the folder above after it.
     """
@@ -169,16 +170,16 @@ def test_everything_is_synced_before_it_counts(make_run, parts, monkeypatch):
     sync, replace = atomic.sync, os.replace
     monkeypatch.setattr(atomic, "sync", lambda path: (events.append(path.name), sync(path)))
     monkeypatch.setattr(os, "replace", lambda a, b: (events.append("rename"), replace(a, b)))
-    folder = save_checkpoint(run, 7, 20, *parts(), UNKNOWN)
+    folder = save_checkpoint(run, 7, new_state())
     files = {path.name for path in folder.iterdir()}
     assert files | {"checkpoint-7.incomplete", "metrics.jsonl"} <= set(events[:-2])
     assert events[-2:] == ["rename", "run"]
 
 
-def test_drafts_of_a_killed_run_are_removed(make_run, parts):
+def test_drafts_of_a_killed_run_are_removed(make_run, new_state):
     run = make_run()
     (run.output_dir / "checkpoint-5.incomplete").mkdir()
-    save_checkpoint(run, 7, 20, *parts(), UNKNOWN)
+    save_checkpoint(run, 7, new_state())
     assert [path.name for path in run.output_dir.iterdir()] == ["checkpoint-7"]
 
 
@@ -198,10 +199,10 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("message", FAULTS)
-def test_a_damaged_checkpoint_is_passed_over_and_refused_by_name(make_run, parts, message):
-    run, state = make_run(), parts()
-    good = save_checkpoint(run, 1, 20, *state, UNKNOWN)
-    bad = save_checkpoint(run, 2, 20, *state, UNKNOWN)
+def test_a_damaged_checkpoint_is_passed_over_and_refused_by_name(make_run, new_state, message):
+    run, state = make_run(), new_state()
+    good = save_checkpoint(run, 1, state)
+    bad = save_checkpoint(run, 2, state)
     FAULTS[message](bad)
     run.args.resume_from_checkpoint = "auto"
     assert find_checkpoint(run) == good
@@ -210,27 +211,27 @@ def test_a_damaged_checkpoint_is_passed_over_and_refused_by_name(make_run, parts
         find_checkpoint(run)
 
 
-def test_half_a_checkpoint_is_not_found(make_run, parts):
+def test_half_a_checkpoint_is_not_found(make_run, new_state):
     run = make_run(resume_from_checkpoint="auto")
     assert find_checkpoint(run) is None
-    whole = save_checkpoint(run, 3, 20, *parts(), UNKNOWN)
+    whole = save_checkpoint(run, 3, new_state())
     shutil.copytree(whole, run.output_dir / "checkpoint-9.incomplete")
     (run.output_dir / "checkpoint-12").mkdir()
     assert find_checkpoint(run) == whole
 
 
-def test_another_run_is_refused(make_run, parts):
-    run, state = make_run(), parts()
-    folder = save_checkpoint(run, 7, 20, *state, UNKNOWN)
+def test_another_run_is_refused(make_run, new_state):
+    run, state = make_run(), new_state()
+    folder = save_checkpoint(run, 7, state)
     with pytest.raises(ValueError, match="total_steps 20 -> 30"):
-        load_checkpoint(run, folder, 30, *state)
+        load_checkpoint(run, folder, replace(state, total_steps=30))
     run.args.learning_rate = 1.0
     with pytest.raises(ValueError, match=r"learning_rate 5e-05 -> 1\.0"):
-        load_checkpoint(run, folder, 20, *state)
+        load_checkpoint(run, folder, state)
     run.args.learning_rate = 5e-5
     run.args.gradient_accumulation_steps = 2
     with pytest.raises(ValueError, match="global_batch_size 4 -> 8"):
-        load_checkpoint(run, folder, 20, *state)
+        load_checkpoint(run, folder, state)
 
 
 @pytest.mark.parametrize(
@@ -240,52 +241,52 @@ def test_another_run_is_refused(make_run, parts):
         ("initial_weights", "a run from other weights; resume with the --model_name_or_path that it was started with"),
     ],
 )
-def test_another_start_is_refused(make_run, parts, name, message):
-    run, state = make_run(), parts()
-    folder = save_checkpoint(run, 7, 20, *state, Origin(**{name: "abc"}))
-    assert load_checkpoint(run, folder, 20, *state, Origin(**{name: "abc"})) == 7
+def test_another_start_is_refused(make_run, new_state, name, message):
+    run, state = make_run(), new_state()
+    folder = save_checkpoint(run, 7, replace(state, origin=Origin(**{name: "abc"})))
+    assert load_checkpoint(run, folder, replace(state, origin=Origin(**{name: "abc"}))) == 7
     for other in (Origin(**{name: "xyz"}), Origin()):
         with pytest.raises(ValueError, match=message):
-            load_checkpoint(run, folder, 20, *state, other)
+            load_checkpoint(run, folder, replace(state, origin=other))
     saved = torch.load(folder / "training_state.pt", weights_only=True)
     del saved[name]  # An older version wrote no such field.
     torch.save(saved, folder / "training_state.pt")
-    assert load_checkpoint(run, folder, 20, *state, Origin(**{name: "xyz"})) == 7
+    assert load_checkpoint(run, folder, replace(state, origin=Origin(**{name: "xyz"}))) == 7
 
 
-def test_other_data_and_phases_are_refused(make_run, parts):
+def test_other_data_and_phases_are_refused(make_run, new_state):
     """The values that are passed count; what else run.json says does not."""
-    run, state = make_run(), parts()
+    run, state = make_run(), new_state()
     origin = Origin(data={"train": {"sha256": "abc", "rows": 3}}, phases="9 steps of 4 x 128, 1 steps of 4 x 512")
-    folder = save_checkpoint(run, 7, 20, *state, origin)
+    folder = save_checkpoint(run, 7, replace(state, origin=origin))
     run.facts["data"] = {"train": {"sha256": "xyz"}}
-    assert load_checkpoint(run, folder, 20, *state, origin) == 7
+    assert load_checkpoint(run, folder, replace(state, origin=origin)) == 7
     with pytest.raises(ValueError, match="a run on other data; resume with the files that it was started with"):
-        load_checkpoint(run, folder, 20, *state, replace(origin, data={"train": {"sha256": "xyz"}}))
+        load_checkpoint(run, folder, replace(state, origin=replace(origin, data={"train": {"sha256": "xyz"}})))
     with pytest.raises(ValueError, match="global_batch_size 9 steps of 4 x 128, 1 steps of 4 x 512 -> 4"):
-        load_checkpoint(run, folder, 20, *state, replace(origin, phases=None))
+        load_checkpoint(run, folder, replace(state, origin=replace(origin, phases=None)))
 
 
-def test_another_model_is_refused(make_run, parts, small_config):
+def test_another_model_is_refused(make_run, new_state, small_config):
     run = make_run()
-    folder = save_checkpoint(run, 7, 20, *parts(), UNKNOWN)
+    folder = save_checkpoint(run, 7, new_state())
     small_config.num_hidden_layers = 3
     with pytest.raises(ValueError, match="holds another model: it lacks"):
-        load_checkpoint(run, folder, 20, *parts())
+        load_checkpoint(run, folder, new_state())
     small_config.num_hidden_layers, small_config.intermediate_size = 2, 41
     with pytest.raises(ValueError, match=r"of another shape: .*bias is \(37,\), expected \(41,\)"):
-        load_checkpoint(run, folder, 20, *parts())
+        load_checkpoint(run, folder, new_state())
     small_config.intermediate_size = 37
     small_config.num_attention_heads, small_config.hidden_act = 8, "relu"  # The shapes of the weights do not change.
     with pytest.raises(ValueError, match=r"another configuration .hidden_act gelu -> relu, num_attention_heads 4 -> 8"):
-        load_checkpoint(run, folder, 20, *parts())
+        load_checkpoint(run, folder, new_state())
 
 
-def test_records_after_the_checkpoint_are_made_again(make_run, parts):
-    run, state = make_run(), parts()
+def test_records_after_the_checkpoint_are_made_again(make_run, new_state):
+    run, state = make_run(), new_state()
     run.log(event="train", step=6)
-    folder = save_checkpoint(run, 7, 20, *state, UNKNOWN)
+    folder = save_checkpoint(run, 7, state)
     run.log(event="train", step=8)
-    load_checkpoint(run, folder, 20, *state)
+    load_checkpoint(run, folder, state)
     lines = (run.output_dir / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == [{"event": "train", "step": 6}]

@@ -17,7 +17,7 @@ from transformers import BertConfig
 
 import run_pretraining
 from tests.helpers.repository import ROOT
-from training.engine.checkpoint import resume
+from training.engine.checkpoint import UNKNOWN, TrainingState, resume
 from training.engine.run import PROCESS_COUNTS, check_launch
 
 TORCHRUN = ("-m", "torch.distributed.run")
@@ -170,4 +170,4 @@ def test_processes_that_see_different_checkpoints_stop(make_run, small_config, m
     run = make_run(resume_from_checkpoint="auto")
     monkeypatch.setattr("training.engine.checkpoint.gather_object", lambda names: [*names, "checkpoint-7"])
     with pytest.raises(ValueError, match=r"different checkpoints .None, checkpoint-7.; --output_dir must be on a file"):
-        resume(run, 5, model, None, None)
+        resume(run, TrainingState(model, None, None, 5, UNKNOWN))

@@ -20,7 +20,8 @@ def differences(output: str) -> list[float]:
 
 @pytest.mark.parametrize("optimizer", ["adamw", "bert_adamw"])
 def test_every_division_into_micro_batches_gives_the_same_step(make_run, capsys, optimizer):
-    model, optimizer, _ = prepared(optimizer, shard=False)
+    state = prepared(optimizer, shard=False)
+    model, optimizer = state.model, state.optimizer
     verify_invariance(
         make_run(per_device_train_batch_size=4, gradient_accumulation_steps=6), model, optimizer, Source()
     )
@@ -31,7 +32,8 @@ def test_every_division_into_micro_batches_gives_the_same_step(make_run, capsys,
 
 
 def test_the_batch_is_no_larger_than_a_step(make_run, capsys):
-    model, optimizer, _ = prepared("adamw", shard=False)
+    state = prepared("adamw", shard=False)
+    model, optimizer = state.model, state.optimizer
     verify_invariance(make_run(per_device_train_batch_size=6), model, optimizer, Source())
     cuts = re.findall(r"micro-batches (\d+ x \d+ x \d+)", capsys.readouterr().out)
     assert cuts == ["1 x 6 x 1", "1 x 3 x 2", "1 x 2 x 3", "1 x 1 x 6"]
@@ -40,7 +42,7 @@ def test_the_batch_is_no_larger_than_a_step(make_run, capsys):
 def test_a_mean_of_means_is_refused(make_run):
     """transformers' heads average over each micro-batch. As our control they do not."""
     torch.manual_seed(0)
-    config = prepared("adamw", shard=False)[0].config
+    config = prepared("adamw", shard=False).model.config
     stock = transformers.BertForPreTraining(config)
     run = make_run(per_device_train_batch_size=16)
     optimizer = create_optimizer(stock, 1e-3, 0.01)
@@ -55,7 +57,8 @@ def test_the_check_leaves_everything_as_it_was(make_run):
     one without it.
     """
     run = make_run()
-    model, optimizer, _ = prepared("adamw", shard=False)
+    state = prepared("adamw", shard=False)
+    model, optimizer = state.model, state.optimizer
     model.bert.embeddings.dropout.p = 0.25
     model(**Source().batch(0, 2)).loss.backward()
     optimizer.step()
@@ -77,4 +80,5 @@ def test_half_precision_is_refused(make_run):
     run = make_run()
     run.accelerator.state._mixed_precision = "bf16"
     with pytest.raises(ValueError, match="run it with --mixed_precision no"):
-        verify_invariance(run, *prepared("adamw", shard=False)[:2], Source())
+        state = prepared("adamw", shard=False)
+        verify_invariance(run, state.model, state.optimizer, Source())

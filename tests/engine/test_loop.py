@@ -10,9 +10,9 @@ from torch.optim.lr_scheduler import LambdaLR
 
 import modeling_bert_repro
 from training.engine.batches import Features, step_batches
-from training.engine.checkpoint import UNKNOWN
+from training.engine.checkpoint import UNKNOWN, TrainingState
 from training.engine.divergence import explain_divergence
-from training.engine.loop import training_steps, window_counts
+from training.engine.loop import step_counts, training_steps
 from training.flags.phases import Phase
 from training.networks.configuration import prepare_for_training
 from training.networks.control import control_of, with_exact_losses
@@ -49,8 +49,8 @@ def constant_schedule(optimizer):
 def train(run, model, source, steps, start=0):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     batches = step_batches(source, run, start, steps)
-    settings = {"origin": UNKNOWN, "max_grad_norm": run.args.max_grad_norm}
-    return list(training_steps(run, model, optimizer, constant_schedule(optimizer), batches, steps, start, **settings))
+    state = TrainingState(model, optimizer, constant_schedule(optimizer), steps, UNKNOWN)
+    return list(training_steps(run, state, batches, start, max_grad_norm=run.args.max_grad_norm))
 
 
 def new_model(config, cls=modeling_bert_repro.BertForPreTraining, dropout=0.0):
@@ -159,8 +159,8 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(make_run, small_confi
         # Without this, the infinite weights of the tied embeddings would make the loss of step 1 infinite.
         model.cls.predictions.decoder.weight = torch.nn.Parameter(torch.randn(99, 32))
         batches = step_batches(Source(), run, 0, 3)
-        schedule = constant_schedule(optimizer)
-        for step in training_steps(run, model, optimizer, schedule, batches, 3, origin=UNKNOWN, max_grad_norm=1.0):
+        state = TrainingState(model, optimizer, constant_schedule(optimizer), 3, UNKNOWN)
+        for step in training_steps(run, state, batches, max_grad_norm=1.0):
             seen[step.index] = model.bert.pooler.dense.weight.detach().clone()
     assert list(seen) == [1] and torch.equal(seen[1], model.bert.pooler.dense.weight)
     message = str(stop.value)
@@ -178,9 +178,9 @@ def test_a_gradient_that_is_not_finite_stops_before_the_update(make_run, small_c
     explain = partial(explain_divergence, phases=phases, folder=run.output_dir)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     batches = step_batches(PretrainingSource(), run, 1, 2, 4, 2)
-    schedule, settings = constant_schedule(optimizer), {"origin": UNKNOWN, "max_grad_norm": 1.0}
+    state = TrainingState(model, optimizer, constant_schedule(optimizer), 4, UNKNOWN)
     with pytest.raises(FloatingPointError, match=r"the gradient norm (inf|nan)") as stop:
-        next(training_steps(run, model, optimizer, schedule, batches, 4, 3, explain, **settings))
+        next(training_steps(run, state, batches, 3, explain, max_grad_norm=1.0))
     assert torch.equal(before, model.bert.pooler.dense.weight)
     assert "positions 8 to 15 of the data of length 24 (each of them by itself has a finite loss)" in str(stop.value)
     assert f"python -m training show {run.output_dir} --step 4 prints them" in str(stop.value)
@@ -247,7 +247,7 @@ def test_control_takes_the_same_pretraining_steps(make_run, small_config):
 
 def test_counts_cover_all_micro_batches_of_a_step(make_run):
     run = make_run()
-    window = [PretrainingSource().batch(0, 3), PretrainingSource().batch(3, 6)]
-    counts = window_counts(window, run.accelerator)
+    micro_batches = [PretrainingSource().batch(0, 3), PretrainingSource().batch(3, 6)]
+    counts = step_counts(micro_batches, run.accelerator)
     items = 1 + 2 + 3 + 4 + 5 + 6
     assert counts == {"num_items_in_batch": items, "num_sequences_in_batch": 6, "sequences": 6, "tokens": 6 * 24}

@@ -16,7 +16,7 @@ from modeling_bert_repro import BertForSequenceClassification
 from tests.helpers.repository import ROOT
 from training.engine import signals
 from training.engine.batches import Features, step_batches
-from training.engine.checkpoint import UNKNOWN, resume, save_checkpoint
+from training.engine.checkpoint import UNKNOWN, TrainingState, resume, save_checkpoint
 from training.engine.loop import training_steps
 from training.engine.run import report_errors
 from training.engine.signals import STOPPED, StopSignals
@@ -28,21 +28,21 @@ def source() -> Features:
     return Features({"input_ids": rows, "token_type_ids": [[0, 0, 0]] * 24, "labels": [i % 2 for i in range(24)]}, 0)
 
 
-def prepared(config):
+def prepared(config, total=5):
     torch.manual_seed(0)
     model = BertForSequenceClassification(config)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    return model, optimizer, LambdaLR(optimizer, lambda step: 1.0)
+    return TrainingState(model, optimizer, LambdaLR(optimizer, lambda step: 1.0), total, UNKNOWN)
 
 
 def train(run, config, total=5, then=lambda index: None):
-    parts = prepared(config)
-    done = resume(run, total, *parts)
+    state = prepared(config, total)
+    done = resume(run, state)
     batches = step_batches(source(), run, done, total)
-    for step in training_steps(run, *parts, batches, total, done, origin=UNKNOWN, max_grad_norm=1.0):
+    for step in training_steps(run, state, batches, done, max_grad_norm=1.0):
         run.log(event="train", step=step.index, loss=step.loss)
         then(step.index)
-    return parts[0].state_dict()
+    return state.model.state_dict()
 
 
 @pytest.mark.parametrize("number", signals.SIGNALS)
@@ -70,21 +70,21 @@ def test_a_signal_finishes_the_step_and_saves(make_run, small_config, tmp_path, 
 
 
 def test_batches_may_be_a_list(make_run, small_config):
-    run, parts = make_run(), prepared(small_config)
+    run, state = make_run(), prepared(small_config, total=3)
     with pytest.raises(SystemExit):
         batches = list(step_batches(source(), run, 0, 3))
-        for _ in training_steps(run, *parts, batches, 3, origin=UNKNOWN, max_grad_norm=1.0):
+        for _ in training_steps(run, state, batches, max_grad_norm=1.0):
             os.kill(os.getpid(), signal.SIGTERM)
     assert (run.output_dir / "checkpoint-2").is_dir()
 
 
 def test_a_checkpoint_of_the_step_is_not_written_twice(make_run, small_config, monkeypatch):
-    run, parts = make_run(), prepared(small_config)
+    run, state = make_run(), prepared(small_config)
     saved = []
 
     def stop_and_save(index):
         os.kill(os.getpid(), signal.SIGTERM) if index == 1 else None
-        saved.append(save_checkpoint(run, index, 5, *parts, UNKNOWN).stat().st_ino)
+        saved.append(save_checkpoint(run, index, state).stat().st_ino)
 
     with pytest.raises(SystemExit):
         train(run, small_config, then=stop_and_save)

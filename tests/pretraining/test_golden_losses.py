@@ -29,7 +29,7 @@ from transformers import BertConfig
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tokenization import build_tokenizer
 from training.engine.batches import step_batches
-from training.engine.checkpoint import UNKNOWN
+from training.engine.checkpoint import UNKNOWN, TrainingState
 from training.engine.loop import training_steps
 from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.run import Run
@@ -113,7 +113,8 @@ def losses(objective: str, folder: Path, **changes) -> list[dict[str, float]]:
     optimizer = create_optimizer(model, learning_rate=2e-3, weight_decay=0.01)
     scheduler = linear_schedule(optimizer, 0.2, STEPS)
     batches = step_batches(source, run, 0, STEPS)
-    steps = training_steps(run, model, optimizer, scheduler, batches, STEPS, origin=UNKNOWN, max_grad_norm=1.0)
+    state = TrainingState(model, optimizer, scheduler, STEPS, UNKNOWN)
+    steps = training_steps(run, state, batches, max_grad_norm=1.0)
     return [{"loss": s.loss, **({} if len(s.parts) < 2 else s.parts), "grad_norm": s.grad_norm} for s in steps]
 
 

@@ -22,7 +22,7 @@ from transformers import BertConfig
 
 from modeling_bert_repro import BertForPreTraining
 from training.engine.batches import step_batches
-from training.engine.checkpoint import UNKNOWN, resume, save_checkpoint, save_model_folder
+from training.engine.checkpoint import UNKNOWN, TrainingState, resume, save_checkpoint, save_model_folder
 from training.engine.loop import training_steps
 from training.engine.optimizer import create_optimizer
 from training.engine.run import Run
@@ -66,18 +66,18 @@ def prepared(optimizer_name: str, shard: bool):
             fully_shard(layer, mesh=mesh)
         fully_shard(model, mesh=mesh)
     optimizer = create_optimizer(model, 1e-3, 0.01, optimizer_name)
-    return model, optimizer, LambdaLR(optimizer, lambda step: 1.0)
+    return TrainingState(model, optimizer, LambdaLR(optimizer, lambda step: 1.0), TOTAL, UNKNOWN)
 
 
 def train(run: Run, optimizer_name: str, shard: bool) -> None:
-    parts = prepared(optimizer_name, shard)
-    done = resume(run, TOTAL, *parts)
+    state = prepared(optimizer_name, shard)
+    done = resume(run, state)
     batches = step_batches(Source(), run, done, TOTAL)
-    for step in training_steps(run, *parts, batches, TOTAL, done, origin=UNKNOWN, max_grad_norm=1.0):
+    for step in training_steps(run, state, batches, done, max_grad_norm=1.0):
         run.log(event="train", step=step.index, loss=step.loss, grad_norm=step.grad_norm)
         if step.index == 2:
-            save_checkpoint(run, 2, TOTAL, *parts, UNKNOWN)
-    save_model_folder(run, parts[0])
+            save_checkpoint(run, 2, state)
+    save_model_folder(run, state.model)
 
 
 def main(folder: str, optimizer_name: str) -> None:

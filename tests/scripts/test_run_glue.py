@@ -251,8 +251,8 @@ def test_resumed_run_equals_the_unbroken_one(tmp_path, pretrained, files, monkey
     given = ("--max_steps=6", "--save_steps=2", "--learning_rate=1e-3")
     unbroken = train(tmp_path / "unbroken", model, files, "rte", *given)
 
-    def save_then_stop(run, step, *state):
-        checkpoint.save_checkpoint(run, step, *state)
+    def save_then_stop(run, step, state):
+        checkpoint.save_checkpoint(run, step, state)
         if step == 4:
             run.log(event="train", step=5, loss=0.0)  # Resuming removes the records after the last checkpoint.
             raise KeyboardInterrupt

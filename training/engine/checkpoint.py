@@ -59,15 +59,25 @@ class Origin:
 UNKNOWN = Origin()
 
 
-def save_checkpoint(
-    run: Run[SharedArguments],
-    step: int,
-    total_steps: int,
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    scheduler: LRScheduler,
-    origin: Origin,
-) -> Path:
+@dataclass(frozen=True)
+class TrainingState:
+    """What the loop advances and a checkpoint preserves.
+
+    Attributes:
+        model, optimizer: prepared by Accelerate.
+        scheduler: not prepared by Accelerate; it counts optimiser steps.
+        total_steps: optimiser steps of the whole run.
+        origin: what the run was started with.
+    """
+
+    model: torch.nn.Module
+    optimizer: torch.optim.Optimizer
+    scheduler: LRScheduler
+    total_steps: int
+    origin: Origin
+
+
+def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) -> Path:
     """Write ``checkpoint-<step>``, then delete the oldest beyond ``--save_total_limit``. All processes call it.
 
     Raises:
@@ -76,26 +86,26 @@ def save_checkpoint(
     """
     target = run.output_dir / f"checkpoint-{step}"
     run.accelerator.wait_for_everyone()
-    weights, moments = full_weights(run, model), full_optimizer_state(model, optimizer)
+    weights, moments = full_weights(run, state.model), full_optimizer_state(state.model, state.optimizer)
     if run.is_main:
-        scaler = run.accelerator.scaler
-        state = {
+        scaler, origin = run.accelerator.scaler, state.origin
+        saved = {
             "step": step,
-            "total_steps": total_steps,
+            "total_steps": state.total_steps,
             "global_batch_size": origin.phases or run.global_batch_size,
-            "sharded": is_sharded(model),
+            "sharded": is_sharded(state.model),
             "flags": {name: getattr(run.args, name) for name in flags_with(FIXED) if hasattr(run.args, name)},
             "data_sha256": checksums(origin.data),
             **{name: getattr(origin, name) for name in STARTED_WITH},
             "metrics_bytes": _size(run.output_dir / "metrics.jsonl"),
             "optimizer": moments,
-            "scheduler": scheduler.state_dict(),
+            "scheduler": state.scheduler.state_dict(),
             "scaler": scaler.state_dict() if scaler else None,
         }
         with disk_errors_explained(run, target.name), atomic.sealed_folder(target) as draft:
-            run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
-            torch.save(state, draft / "training_state.pt")
-            if state["metrics_bytes"]:
+            run.accelerator.unwrap_model(state.model).save_pretrained(draft, state_dict=weights)
+            torch.save(saved, draft / "training_state.pt")
+            if saved["metrics_bytes"]:
                 atomic.sync(run.output_dir / "metrics.jsonl")  # the checkpoint stores its length
         _drop_old(run, step)
     run.saved_step = step
@@ -130,53 +140,39 @@ def named_checkpoint(folder: str) -> Path:
     return Path(folder)
 
 
-def load_checkpoint(
-    run: Run[SharedArguments],
-    folder: Path,
-    total_steps: int,
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    scheduler: LRScheduler,
-    origin: Origin = UNKNOWN,
-) -> int:
+def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingState) -> int:
     """Restore weights, optimiser and schedule, and remove later records from ``metrics.jsonl``; return the step.
 
     Raises:
         ValueError: the checkpoint was made with other flags or data, or contains another model.
     """
-    state = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
+    model = state.model
+    saved = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
     weights = load_file(folder / "model.safetensors")
-    _check_same_run(run, folder, state, total_steps, origin)
+    _check_same_run(run, folder, saved, state)
     _check_same_model(folder, weights, run.accelerator.unwrap_model(model))
-    if state.get("sharded", False) != is_sharded(model):
+    if saved.get("sharded", False) != is_sharded(model):
         how = "without" if is_sharded(model) else "with"
         raise ValueError(f"{folder} was written by a run {how} FSDP; resume it {how} FSDP")
     if is_sharded(model):
-        load_full_state(model, optimizer, weights, state["optimizer"])
+        load_full_state(model, state.optimizer, weights, saved["optimizer"])
     else:
         run.accelerator.unwrap_model(model).load_state_dict(
             weights,
             strict=False,  # tied weights are saved under one name only
         )
-        optimizer.load_state_dict(state["optimizer"])
-    scheduler.load_state_dict(state["scheduler"])
-    if run.accelerator.scaler and state["scaler"]:
-        run.accelerator.scaler.load_state_dict(state["scaler"])
-    if run.is_main and _size(run.output_dir / "metrics.jsonl") < state["metrics_bytes"]:
+        state.optimizer.load_state_dict(saved["optimizer"])
+    state.scheduler.load_state_dict(saved["scheduler"])
+    if run.accelerator.scaler and saved["scaler"]:
+        run.accelerator.scaler.load_state_dict(saved["scaler"])
+    if run.is_main and _size(run.output_dir / "metrics.jsonl") < saved["metrics_bytes"]:
         run.say(f"{run.output_dir}/metrics.jsonl has lost records that were written before {folder.name}")
-    _cut_metrics(run, state["metrics_bytes"])
-    run.say(f"resuming from {folder} after step {state['step']}")
-    return state["step"]
+    _cut_metrics(run, saved["metrics_bytes"])
+    run.say(f"resuming from {folder} after step {saved['step']}")
+    return saved["step"]
 
 
-def resume(
-    run: Run[SharedArguments],
-    total_steps: int,
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    scheduler: LRScheduler,
-    origin: Origin = UNKNOWN,
-) -> int:
+def resume(run: Run[SharedArguments], state: TrainingState) -> int:
     """Load the checkpoint that was asked for, if there is one; return the number of optimiser steps already done.
 
     Raises:
@@ -190,7 +186,7 @@ def resume(
             "system that all machines share"
         )
     if folder:
-        done = load_checkpoint(run, folder, total_steps, model, optimizer, scheduler, origin)
+        done = load_checkpoint(run, folder, state)
         run.confirm()
         if run.is_main and run.args.resume_from_checkpoint == "auto":
             _drop_old(run, done)  # the process may have been killed before it deleted them
@@ -230,19 +226,20 @@ def disk_errors_explained(run: Run[SharedArguments], name: str) -> Iterator[None
         ) from error
 
 
-def _check_same_run(run: Run[SharedArguments], folder: Path, state: dict, total_steps: int, origin: Origin) -> None:
-    now = {"total_steps": total_steps, "global_batch_size": origin.phases or run.global_batch_size}
-    now |= {name: getattr(run.args, name) for name in state["flags"] if hasattr(run.args, name)}
-    then = {name: state[name] for name in ("total_steps", "global_batch_size")} | state["flags"]
+def _check_same_run(run: Run[SharedArguments], folder: Path, saved: dict, state: TrainingState) -> None:
+    origin = state.origin
+    now = {"total_steps": state.total_steps, "global_batch_size": origin.phases or run.global_batch_size}
+    now |= {name: getattr(run.args, name) for name in saved["flags"] if hasattr(run.args, name)}
+    then = {name: saved[name] for name in ("total_steps", "global_batch_size")} | saved["flags"]
     changed = [f"{name} {then[name]} -> {now.get(name)}" for name in then if then[name] != now.get(name)]
     if changed:
         raise ValueError(
             f"{folder} belongs to a run with other settings ({', '.join(changed)}); resume with the same ones"
         )
-    if state["data_sha256"] != checksums(origin.data):
+    if saved["data_sha256"] != checksums(origin.data):
         raise ValueError(f"{folder} belongs to a run on other data; resume with the files that it was started with")
     for name, other in STARTED_WITH.items():
-        if name in state and state[name] != getattr(origin, name):  # older versions did not record these fields
+        if name in saved and saved[name] != getattr(origin, name):  # older versions did not record these fields
             raise ValueError(f"{folder} belongs to a run {other}")
 
 

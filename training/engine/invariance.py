@@ -18,7 +18,7 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from training.engine.batches import TrainingData, step_batches
-from training.engine.checkpoint import UNKNOWN
+from training.engine.checkpoint import UNKNOWN, TrainingState
 from training.engine.loop import training_steps
 from training.engine.run import Run
 from training.flags.shared import SharedArguments
@@ -119,9 +119,8 @@ def _loop_step(
     vars(own_flags)["dataloader_num_workers"] = 0
     split_run = Run(own_flags, run.accelerator)
     batches = step_batches(_OneBatch(batch), split_run, 0, 1, size, accumulation)
-    schedule, limit = _Constant(run.args.learning_rate), run.args.max_grad_norm
-    steps = training_steps(split_run, model, optimizer, schedule, batches, 1, origin=UNKNOWN, max_grad_norm=limit)
-    step = next(steps)
+    state = TrainingState(model, optimizer, _Constant(run.args.learning_rate), 1, UNKNOWN)
+    step = next(training_steps(split_run, state, batches, max_grad_norm=run.args.max_grad_norm))
     return step.loss, step.grad_norm
 
 

@@ -1,22 +1,22 @@
 """The training loop of all scripts.
 
 The loss of a step is the sum over all labelled items of the global batch, divided by their number, for any number of
-micro-batches and processes. The items of all micro-batches of a step (the window) are therefore counted before the
-first forward pass, and the model's heads divide by that count.
+micro-batches and processes. The items of all micro-batches of a step are therefore counted before the first forward
+pass, and the model's heads divide by that count.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from torch.optim.lr_scheduler import LRScheduler
 
 from training.engine.batches import IGNORED
-from training.engine.checkpoint import Origin, save_checkpoint
+from training.engine.checkpoint import TrainingState, save_checkpoint
 from training.engine.divergence import Divergence, explain_divergence
 from training.engine.run import Run
 from training.engine.signals import STOPPED, StopSignals
@@ -50,26 +50,21 @@ class Step:
 
 def training_steps(
     run: Run[SharedArguments],
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    scheduler: LRScheduler,
+    state: TrainingState,
     batches: Iterable[list[dict[str, torch.Tensor]]],
-    total_steps: int,
     start_step: int = 0,
     explain: Callable[[Divergence], str] = explain_divergence,
     *,
-    origin: Origin,
     max_grad_norm: float,
 ) -> Iterator[Step]:
     """Train, and yield once per optimiser step.
 
     Args:
-        model, optimizer: prepared by Accelerate; ``scheduler`` is not.
+        state: the model, its optimiser and its schedule; also what is saved on a signal.
         batches: this process's micro-batches, one list per optimiser step. If it is a generator (``step_batches``),
             it is closed on a stop signal, which ends its workers.
-        total_steps, start_step: optimiser steps; the first one done here is ``start_step + 1``.
+        start_step: optimiser steps already done; the first one done here is ``start_step + 1``.
         explain: returns the message of the FloatingPointError.
-        origin: recorded in the checkpoint that is written on a signal.
         max_grad_norm: gradients with a larger norm are scaled down to it; 0 means that they are not.
 
     Raises:
@@ -77,25 +72,25 @@ def training_steps(
         SystemExit: a signal asked the process to stop (``signals.py``). The step and what the caller does after it
             have been completed, and a checkpoint has been written.
     """
-    accelerator = run.accelerator
-    with StopSignals() as signals, run.progress(total_steps, "training", initial=start_step) as bar:
-        for index, window in enumerate(batches, start_step + 1):
+    accelerator, model = run.accelerator, state.model
+    with StopSignals() as signals, run.progress(state.total_steps, "training", initial=start_step) as bar:
+        for index, micro_batches in enumerate(batches, start_step + 1):
             model.train()
             # Dropout depends only on seed, step and process, so that a resumed run draws the same masks.
             torch.manual_seed(_step_seed(run.seed, index, run.rank))
-            window = [
-                {name: tensor.to(run.device, non_blocking=True) for name, tensor in batch.items()} for batch in window
-            ]
-            counts = window_counts(window, accelerator)
-            losses = _forward_backward(run, model, window, counts)
+            micro_batches = [_on_device(batch, run.device) for batch in micro_batches]
+            counts = step_counts(micro_batches, accelerator)
+            losses = _forward_backward(run, model, micro_batches, counts)
             grad_norm = float(accelerator.clip_grad_norm_(model.parameters(), max_grad_norm or float("inf")))
             # A signal may reach only some processes: the flag is summed with the loss, so all stop after the same step.
             values = _global_sums(losses, signals.asked, accelerator)
             # Under fp16 the gradient scaler handles gradients that overflow: it skips the step.
             if not (np.isfinite(values["loss"]) and (np.isfinite(grad_norm) or accelerator.scaler)):
-                raise FloatingPointError(explain(_divergence(run, model, window, index, values["loss"], grad_norm)))
-            lr = float(scheduler.get_last_lr()[0])
-            _update(optimizer, scheduler, accelerator)
+                raise FloatingPointError(
+                    explain(_divergence(run, model, micro_batches, index, values["loss"], grad_norm))
+                )
+            lr = float(state.scheduler.get_last_lr()[0])
+            _update(state, accelerator)
             loss, stopping = values.pop("loss"), values.pop("stopping")
             bar.update()
             bar.set_postfix(loss=f"{loss:.3f}", lr=f"{lr:.1e}", refresh=False)
@@ -104,24 +99,31 @@ def training_steps(
             if stopping:
                 if isinstance(batches, Generator):
                     batches.close()
-                if run.saved_step != index:
-                    save_checkpoint(run, index, total_steps, model, optimizer, scheduler, origin)
-                run.say(
-                    f"stopped after step {index}; resume with --resume_from_checkpoint auto from checkpoint-{index}"
-                )
-                accelerator.end_training()
-                raise SystemExit(STOPPED)
+                _stop(run, state, index)
+
+
+def _stop(run: Run[SharedArguments], state: TrainingState, step: int) -> NoReturn:
+    """Save a checkpoint of the step, unless the caller has, and end the process."""
+    if run.saved_step != step:
+        save_checkpoint(run, step, state)
+    run.say(f"stopped after step {step}; resume with --resume_from_checkpoint auto from checkpoint-{step}")
+    run.accelerator.end_training()
+    raise SystemExit(STOPPED)
+
+
+def _on_device(batch: dict[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
+    return {name: tensor.to(device, non_blocking=True) for name, tensor in batch.items()}
 
 
 def _forward_backward(
-    run: Run[SharedArguments], model: torch.nn.Module, window: list[dict], counts: dict
+    run: Run[SharedArguments], model: torch.nn.Module, micro_batches: list[dict], counts: dict
 ) -> dict[str, torch.Tensor]:
-    """Compute the gradients of the window; returns this process's share of the loss and of its parts."""
+    """Compute the gradients of all micro-batches; returns this process's share of the loss and of its parts."""
     sums: dict[str, torch.Tensor] = {}
     known = {name: counts[name] for name in ("num_items_in_batch", "num_sequences_in_batch") if name in counts}
-    for number, batch in enumerate(window, 1):
+    for number, batch in enumerate(micro_batches, 1):
         # The processes exchange gradients once, with the last micro-batch.
-        wait = nullcontext() if number == len(window) else run.accelerator.no_sync(model)
+        wait = nullcontext() if number == len(micro_batches) else run.accelerator.no_sync(model)
         with wait:
             outputs = model(**batch, **known)
             # Data parallelism averages gradients over processes, but the loss already has a global divisor.
@@ -133,19 +135,19 @@ def _forward_backward(
     return sums
 
 
-def window_counts(window: list[dict], accelerator: Accelerator) -> dict:
+def step_counts(micro_batches: list[dict], accelerator: Accelerator) -> dict:
     """Labelled items, sequences and real tokens of the global batch, over all micro-batches and processes."""
-    device = window[0]["input_ids"].device
+    device = micro_batches[0]["input_ids"].device
     counts = torch.stack(
         [
-            torch.stack([labelled_items(batch) for batch in window]).sum(),
-            torch.tensor(sum(len(batch["input_ids"]) for batch in window), device=device),
-            sum(batch["attention_mask"].sum() for batch in window),
+            torch.stack([labelled_items(batch) for batch in micro_batches]).sum(),
+            torch.tensor(sum(len(batch["input_ids"]) for batch in micro_batches), device=device),
+            sum(batch["attention_mask"].sum() for batch in micro_batches),
         ]
     )
     items, sequences, tokens = accelerator.reduce(counts, "sum").tolist()
     named = {"num_items_in_batch": items, "tokens": tokens, "sequences": sequences}
-    if any("next_sentence_label" in batch for batch in window):
+    if any("next_sentence_label" in batch for batch in micro_batches):
         named["num_sequences_in_batch"] = sequences
     return named
 
@@ -157,12 +159,12 @@ def labelled_items(batch: dict) -> torch.Tensor:
     return torch.tensor(len(batch["input_ids"]), device=batch["input_ids"].device)
 
 
-def _update(optimizer: torch.optim.Optimizer, scheduler: LRScheduler, accelerator: Accelerator) -> None:
+def _update(state: TrainingState, accelerator: Accelerator) -> None:
     """Step and clear the gradients. A step that the gradient scaler skips does not advance the schedule."""
-    optimizer.step()
+    state.optimizer.step()
     if not accelerator.optimizer_step_was_skipped:
-        scheduler.step()
-    optimizer.zero_grad(set_to_none=True)
+        state.scheduler.step()
+    state.optimizer.zero_grad(set_to_none=True)
 
 
 def _global_sums(sums: dict[str, torch.Tensor], stopping: bool, accelerator: Accelerator) -> dict[str, float]:
@@ -174,18 +176,18 @@ def _global_sums(sums: dict[str, torch.Tensor], stopping: bool, accelerator: Acc
 
 @torch.no_grad()
 def _divergence(
-    run: Run[SharedArguments], model: torch.nn.Module, window: list[dict], step: int, loss: float, norm: float
+    run: Run[SharedArguments], model: torch.nn.Module, micro_batches: list[dict], step: int, loss: float, norm: float
 ) -> Divergence:
     """Compute the loss of every instance of the step alone, on all processes, to find those that are not finite."""
-    unwrapped, size = run.accelerator.unwrap_model(model).eval(), len(window[0]["input_ids"])
+    unwrapped, size = run.accelerator.unwrap_model(model).eval(), len(micro_batches[0]["input_ids"])
     culprits = []
-    for micro, batch in enumerate(window):
+    for micro, batch in enumerate(micro_batches):
         start = (micro * run.world_size + run.rank) * size
         for row in range(size):
             alone = {name: tensor[row : row + 1] for name, tensor in batch.items()}
             if not torch.isfinite(unwrapped(**alone, num_items_in_batch=1).loss):
                 culprits.append(start + row)
-    instances = size * len(window) * run.world_size
+    instances = size * len(micro_batches) * run.world_size
     return Divergence(step, loss, norm, instances, sorted(gather_object(culprits)))
 
 

@@ -12,7 +12,7 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from tokenization.fingerprint import tokenizer_sha256
 from training.engine.batches import Features, evaluation_due, step_batches, steps_for
 from training.engine.best import Best
-from training.engine.checkpoint import Origin, resume, save_checkpoint, save_model_folder
+from training.engine.checkpoint import Origin, TrainingState, resume, save_checkpoint, save_model_folder
 from training.engine.loop import training_steps
 from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.run import Run
@@ -119,19 +119,17 @@ def fine_tune(
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
+    state = TrainingState(model, optimizer, scheduler, total_steps, origin)
     done = 0
     if train:
-        done = resume(run, total_steps, model, optimizer, scheduler, origin)
+        done = resume(run, state)
     else:
         run.confirm()
     best = Best(run, metric)
     batches = step_batches(train, run, done, total_steps) if train else []
     last, stopped_early = total_steps, False
     seconds, started = 0.0, time.perf_counter()
-    steps = training_steps(
-        run, model, optimizer, scheduler, batches, total_steps, done, origin=origin, max_grad_norm=args.max_grad_norm
-    )
-    for step in steps:
+    for step in training_steps(run, state, batches, done, max_grad_norm=args.max_grad_norm):
         seconds += time.perf_counter() - started
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
             record = {"epoch": round(step.index * size / examples, 3), "loss": step.loss}
@@ -142,7 +140,7 @@ def fine_tune(
                 last, stopped_early = step.index, True
                 break
         if args.save_steps and step.index % args.save_steps == 0:
-            save_checkpoint(run, step.index, total_steps, model, optimizer, scheduler, origin)
+            save_checkpoint(run, step.index, state)
         started = time.perf_counter()
     if not stopped_early:
         results, outcome = _evaluated(run, evaluate, model, total_steps)
