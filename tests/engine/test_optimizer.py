@@ -58,6 +58,21 @@ def test_one_step_worked_by_hand():
     assert layer.bias.item() == pytest.approx(3.0 - 0.1, abs=1e-5)
 
 
+@pytest.mark.parametrize(("name", "gradient", "moved"), [("adamw", 1e-6, 0.05), ("bert_adamw", 1e-5, 0.0759747)])
+def test_eps_of_both_optimizers_is_that_of_google(name, gradient, moved):
+    """The first step from 0 is lr * m / (sqrt(v) + 1e-6), with lr 0.1.
+
+    With bias correction m and sqrt(v) are the gradient: 0.1 * 1e-6 / (1e-6 + 1e-6). Without it they are 0.1 and
+    sqrt(0.001) times the gradient: 0.1 * 1e-6 / (3.16228e-7 + 1e-6). torch's eps is 1e-8.
+    """
+    layer = torch.nn.Linear(1, 1).double()
+    torch.nn.init.zeros_(layer.weight)
+    optimizer = create_optimizer(layer, learning_rate=0.1, weight_decay=0.0, name=name)
+    layer.weight.grad = torch.full_like(layer.weight, gradient)
+    optimizer.step()
+    assert layer.weight.item() == pytest.approx(-moved, rel=1e-5)
+
+
 def test_googles_adam_worked_by_hand():
     """Two steps of one weight at lr 0.1, decay 0.01, gradients 2 and -1.
 

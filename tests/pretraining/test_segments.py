@@ -65,6 +65,14 @@ def test_the_rest_of_a_chunk_that_is_not_next_begins_the_following_one(even):
     assert following == 30 and 3 <= len(rows) <= 6
 
 
+def test_the_b_of_another_document_ends_with_it(tmp_path, tokenizer):
+    """A leaves 5 or 10 of the 15 tokens to B, but each of the other documents has one sentence of 5 tokens."""
+    corpus = make_corpus(tmp_path / "c", tokenizer, [[5] * 6] + [[5]] * 20)
+    rows = pairs_of_document_0(corpus, 0.0)
+    assert {a_length for _, a_length, *_ in rows} <= {5, 10}
+    assert {(b_start % 5, b_length) for _, _, b_start, b_length, _ in rows} == {(0, 5)}
+
+
 def test_short_targets_are_uniform(tmp_path, tokenizer):
     """A sentence of 7,000 tokens is cut into segments as long as their targets: 20, or 2 to 20 with probability 0.3."""
     corpus = make_corpus(tmp_path / "c", tokenizer, [[7000]] * 10)

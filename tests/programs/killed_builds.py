@@ -1,6 +1,6 @@
 """Build a corpus again and again, and end the build by SIGKILL at each line of its last part, one after the other.
 
-tests/pretraining/test_corpus.py starts this program:
+tests/pretraining/test_build_corpus.py starts this program:
 
     python tests/programs/killed_builds.py FOLDER
 
