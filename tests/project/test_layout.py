@@ -17,6 +17,62 @@ TESTS = ROOT / "tests"
 FILES = sorted(TESTS.rglob("*.py"))
 HELPERS, PROGRAMS = TESTS / "helpers", TESTS / "programs"
 ROOMS_OF_THE_CODE = ("modeling_bert_repro", "tokenization", "benchmarks", "examples", "training")
+# The tests of training/X/Y.py are in tests/X/test_Y.py. Those of these modules are in other files: a table of flags or
+# of the paper's numbers, a part of one thing that other files test as a whole, or something that only a script shows.
+TESTED_ELSEWHERE = {
+    "training/__main__.py": ("project/test_documentation.py",),
+    "training/builtin_data/documentation.py": (
+        "builtin_data/test_docstrings.py",
+        "builtin_data/test_splits_and_labels.py",
+    ),
+    "training/engine/fsdp.py": ("engine/test_sharding.py",),
+    "training/engine/signals.py": ("engine/test_stopping.py",),
+    "training/engine/versions.py": ("engine/test_run.py",),
+    "training/files/tables.py": ("tasks/classification/test_malformed.py", "tokenization/test_compressed_files.py"),
+    "training/flags/feature_extraction.py": ("flags/test_flags.py", "scripts/test_extract_features.py"),
+    "training/flags/fine_tuning.py": ("flags/test_flags.py",),
+    "training/flags/pretraining.py": ("flags/test_flags.py",),
+    "training/flags/scripts.py": ("flags/test_natures.py",),
+    "training/flags/shared.py": ("flags/test_flags.py",),
+    "training/paper/cost.py": ("paper/test_plan.py",),
+    "training/paper/data.py": ("paper/test_plan.py",),
+    "training/paper/flags.py": ("paper/test_plan.py", "flags/test_flags.py"),
+    "training/paper/picture.py": ("scripts/test_run_paper.py",),
+    "training/paper/published.py": ("paper/test_plan.py", "paper/test_verdicts.py"),
+    "training/paper/report.py": ("paper/test_plan.py",),
+    "training/paper/runner.py": ("scripts/test_run_paper.py",),
+    "training/paper/scales.py": ("paper/test_plan.py",),
+    "training/pretraining/corpora.py": ("pretraining/test_text.py",),
+    "training/pretraining/encoding.py": (
+        "pretraining/test_build_corpus.py",
+        "tokenization/test_special_tokens_in_text.py",
+    ),
+    "training/pretraining/network.py": ("networks/test_initial_weights.py", "scripts/test_run_pretraining.py"),
+    "training/pretraining/parallel_encoding.py": ("pretraining/test_build_corpus.py",),
+    "training/records/reference_curves.py": ("tools/test_doctor.py",),
+    "training/tasks/classification/last_token.py": ("tasks/test_bilstm.py",),
+    "training/tasks/evaluate_metrics.py": ("tasks/classification/test_metrics.py", "tasks/ner/test_metrics.py"),
+    "training/tasks/feature_extraction.py": ("scripts/test_extract_features.py",),
+    "training/tasks/fine_tuning.py": ("scripts/test_run_glue.py", "scripts/test_run_squad.py"),
+    "training/tasks/ner/sources.py": ("tasks/ner/test_tagged_text.py",),
+    "training/tasks/overlapping_rows.py": ("tasks/ner/test_tagged_text.py",),
+    "training/tasks/squad/settings.py": ("scripts/test_run_squad.py", "tools/test_ask.py"),
+    "training/tasks/squad/sources.py": ("tasks/squad/test_reading.py",),
+    "training/tasks/squad/squad_data.py": ("tasks/squad/test_reading.py", "tasks/squad/test_windows.py"),
+    "training/tools/score.py": ("tasks/squad/test_metrics.py", "tasks/squad/test_reading.py"),
+    "tokenization/library_tables.py": ("tokenization/test_wordpiece.py",),
+    "tokenization/text_files.py": ("tokenization/test_compressed_files.py", "tokenization/test_train_wordpiece.py"),
+    "modeling_bert_repro/fast_path.py": ("modeling_bert_repro/test_unpadding.py",),
+    "modeling_bert_repro/heads.py": ("modeling_bert_repro/test_parity.py", "modeling_bert_repro/test_losses.py"),
+    "modeling_bert_repro/pretrained.py": (
+        "modeling_bert_repro/test_saved_folder.py",
+        "modeling_bert_repro/test_outsiders.py",
+    ),
+    "modeling_bert_repro/pretraining_heads.py": (
+        "modeling_bert_repro/test_parity.py",
+        "modeling_bert_repro/test_losses.py",
+    ),
+}
 
 
 def imported_modules(path: Path) -> set[str]:
@@ -56,6 +112,24 @@ def test_every_room_of_the_code_has_its_room_of_tests():
     found = {path.relative_to(TESTS).parent for path in FILES if has_tests(path)}
     assert found - expected == {Path("scripts"), Path("project")}
     assert expected - found == set()
+
+
+def test_every_module_has_its_test_file_or_names_another():
+    """So that the reader of a module finds its tests. A new module needs a file, or a row of TESTED_ELSEWHERE."""
+    modules = {
+        path.relative_to(ROOT).as_posix()
+        for room in ("training", "tokenization", "modeling_bert_repro")
+        for path in (ROOT / room).rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    without = {
+        module
+        for module in modules
+        if not (TESTS / Path(module.removeprefix("training/")).parent / f"test_{Path(module).name}").is_file()
+    }
+    assert without - set(TESTED_ELSEWHERE) == set()
+    assert set(TESTED_ELSEWHERE) - modules == set()
+    assert {name for names in TESTED_ELSEWHERE.values() for name in names if not (TESTS / name).is_file()} == set()
 
 
 def test_the_architecture_names_every_room_of_tests():
