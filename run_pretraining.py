@@ -105,7 +105,8 @@ def main(argv: list[str] | None = None) -> None:
 
     results = evaluate(run, total_steps, model, held_out, phases[-1].length, speed)
     doctor.consult(run, train_corpus)
-    save_results(run, model, text, results | speed.results() | {"train_steps": total_steps})
+    totals = {"train_loss": state.totals.loss / total_steps, "train_runtime": state.totals.seconds}
+    save_results(run, model, text, results | speed.results() | totals | {"train_steps": total_steps})
 
 
 def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokenizerBase:
@@ -178,7 +179,6 @@ def save_results(run: Run[PretrainingArguments], model: torch.nn.Module, text: T
     """Write the finished folder: model, curves, model card and results."""
     save_model_folder(run, model)
     if run.is_main:
-        results["train_loss"] = evaluation.mean_train_loss(run.output_dir / "metrics.jsonl")
         draw_curves(run.output_dir)
         write_model_card(
             run.output_dir, kind="pretraining", datasets=[text.name], metrics=results, held_out=text.held_out_name

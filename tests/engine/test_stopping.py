@@ -69,6 +69,24 @@ def test_a_signal_finishes_the_step_and_saves(make_run, small_config, tmp_path, 
     assert records[0] == records[1]
 
 
+def test_the_totals_include_the_steps_before_the_stop(make_run, small_config, tmp_path):
+    whole, stopped, resumed = (prepared(small_config, total=5) for _ in range(3))
+
+    def steps(state, name, **more):
+        run = make_run(output_dir=str(tmp_path / name), **more)
+        done = resume(run, state)
+        return training_steps(run, state, step_batches(source(), run, done, 5), done, max_grad_norm=1.0)
+
+    losses = [step.loss for step in steps(whole, "whole")]
+    with pytest.raises(SystemExit):
+        for step in steps(stopped, "cut"):
+            os.kill(os.getpid(), signal.SIGTERM) if step.index == 1 else None
+    assert 0 < stopped.totals.loss == sum(losses[:2])
+    list(steps(resumed, "cut", resume_from_checkpoint="auto"))
+    assert resumed.totals.loss == whole.totals.loss == sum(losses)
+    assert resumed.totals.seconds > stopped.totals.seconds > 0
+
+
 def test_batches_may_be_a_list(make_run, small_config):
     run, state = make_run(), prepared(small_config, total=3)
     with pytest.raises(SystemExit):

@@ -204,6 +204,16 @@ def test_one_run_has_two_phases_and_one_schedule(flags, monkeypatch):
         in_process(flags("phases", resume_from_checkpoint="auto", **(more | {"phases": "16:0.5:4,32:0.5:6"})))
 
 
+def test_the_training_loss_is_the_mean_over_all_steps(flags):
+    """It does not depend on how often a record is written."""
+    often, once = (in_process(flags(str(number), eval_steps=0, logging_steps=number)) for number in (1, 100))
+    losses = [event["loss"] for event in events(often, "train")]
+    assert len(losses) == 6 and len(events(once, "train")) == 2
+    for folder in (often, once):
+        results = json.loads((folder / "all_results.json").read_text())
+        assert results["train_loss"] == pytest.approx(np.mean(losses)) and results["train_runtime"] > 0
+
+
 def test_two_processes_do_what_one_does(flags, tmp_path):
     """Each of the two processes has half of the batch. In float32 only the order of additions makes a difference."""
     more = flags("pair", per_device_train_batch_size=4, verify_invariance=True)
@@ -358,7 +368,7 @@ def test_data_sets_are_read_whole_or_as_a_stream(flags, data_set, tmp_path):
 
 
 def test_data_sets_that_cannot_be_read_are_refused(flags, data_set):
-    with pytest.raises(ValueError, match=r"--dataset_name nobody/nothing: cannot be read .* network, or give files"):
+    with pytest.raises(ValueError, match=r"--dataset_name nobody/nothing: cannot be loaded .* network, or give files"):
         in_process(flags("refused", train_file=None, dataset_name="nobody/nothing"))
     (data_set / "train.jsonl").write_text('{"body": "no text"}\n')
     with pytest.raises(ValueError, match=r"row 1: expected a string in the column `text`, got NoneType; .* are body"):

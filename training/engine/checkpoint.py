@@ -10,7 +10,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,19 @@ class Origin:
 UNKNOWN = Origin()
 
 
+@dataclass
+class Totals:
+    """Sums over the steps of the run, including those before it was resumed.
+
+    Attributes:
+        loss: the sum of the losses of the steps.
+        seconds: the time of the steps, without evaluations and checkpoints.
+    """
+
+    loss: float = 0.0
+    seconds: float = 0.0
+
+
 @dataclass(frozen=True)
 class TrainingState:
     """What the loop advances and a checkpoint preserves.
@@ -68,6 +81,7 @@ class TrainingState:
         scheduler: not prepared by Accelerate; it counts optimiser steps.
         total_steps: optimiser steps of the whole run.
         origin: what the run was started with.
+        totals: sums over the steps done so far.
     """
 
     model: torch.nn.Module
@@ -75,6 +89,7 @@ class TrainingState:
     scheduler: LRScheduler
     total_steps: int
     origin: Origin
+    totals: Totals = field(default_factory=Totals)
 
 
 def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) -> Path:
@@ -101,6 +116,7 @@ def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) 
             "optimizer": moments,
             "scheduler": state.scheduler.state_dict(),
             "scaler": scaler.state_dict() if scaler else None,
+            "totals": vars(state.totals).copy(),
         }
         with disk_errors_explained(run, target.name), atomic.sealed_folder(target) as draft:
             run.accelerator.unwrap_model(state.model).save_pretrained(draft, state_dict=weights)
@@ -165,6 +181,7 @@ def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingStat
     state.scheduler.load_state_dict(saved["scheduler"])
     if run.accelerator.scaler and saved["scaler"]:
         run.accelerator.scaler.load_state_dict(saved["scaler"])
+    vars(state.totals).update(saved.get("totals", {}))  # older versions did not save them
     if run.is_main and _size(run.output_dir / "metrics.jsonl") < saved["metrics_bytes"]:
         run.say(f"{run.output_dir}/metrics.jsonl has lost records that were written before {folder.name}")
     _cut_metrics(run, saved["metrics_bytes"])

@@ -5,6 +5,7 @@ micro-batches and processes. The items of all micro-batches of a step are theref
 pass, and the model's heads divide by that count.
 """
 
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -60,7 +61,8 @@ def training_steps(
     """Train, and yield once per optimiser step.
 
     Args:
-        state: the model, its optimiser and its schedule; also what is saved on a signal.
+        state: the model, its optimiser and its schedule; also what is saved on a signal. ``totals`` includes the
+            step that is yielded.
         batches: this process's micro-batches, one list per optimiser step. If it is a generator (``step_batches``),
             it is closed on a stop signal, which ends its workers.
         start_step: optimiser steps already done; the first one done here is ``start_step + 1``.
@@ -74,6 +76,7 @@ def training_steps(
     """
     accelerator, model = run.accelerator, state.model
     with StopSignals() as signals, run.progress(state.total_steps, "training", initial=start_step) as bar:
+        started = time.perf_counter()
         for index, micro_batches in enumerate(batches, start_step + 1):
             model.train()
             # Dropout depends only on seed, step and process, so that a resumed run draws the same masks.
@@ -95,7 +98,10 @@ def training_steps(
             bar.update()
             bar.set_postfix(loss=f"{loss:.3f}", lr=f"{lr:.1e}", refresh=False)
             sizes = (counts["tokens"], counts["sequences"], counts["num_items_in_batch"])
+            state.totals.loss += loss
+            state.totals.seconds += time.perf_counter() - started
             yield Step(index, loss, grad_norm, lr, *sizes, values)
+            started = time.perf_counter()
             if stopping:
                 if isinstance(batches, Generator):
                     batches.close()

@@ -87,7 +87,6 @@ class Throughput:
     def __init__(self, run: Run[PretrainingArguments], config: Any, total_steps: int):
         self.run, self.config, self.device, self.total_steps = run, config, run.device, total_steps
         self.peak = peak_of(run)
-        self.started = time.perf_counter()
         self.all = self.recent = _Work()
         self.index = 0
 
@@ -124,10 +123,9 @@ class Throughput:
         return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
 
     def results(self) -> dict[str, float]:
-        """The entries of all_results.json: train_runtime includes evaluations, the speeds do not."""
+        """The entries of all_results.json about the steps since the last start, without evaluations."""
         seconds = max(self.all.seconds, 1e-9)
         return {
-            "train_runtime": time.perf_counter() - self.started,
             "train_tokens_per_second": self.all.tokens / seconds,
             "train_samples_per_second": self.all.sequences / seconds,
             "train_mfu": self.all.flops / seconds / self.peak,

@@ -1,7 +1,5 @@
 """Losses and accuracies of a pre-training run."""
 
-import json
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -84,10 +82,3 @@ def _loss_and_correct(logits: torch.Tensor, labels: torch.Tensor) -> tuple[float
     """(summed cross-entropy, number of correct predictions) of logits (N, C) and labels (N,)."""
     loss = F.cross_entropy(logits.float(), labels, reduction="sum")
     return float(loss), float((logits.argmax(-1) == labels).sum())
-
-
-def mean_train_loss(metrics: Path) -> float:
-    """Mean over the training records in `metrics`, a metrics.jsonl, across all interruptions; NaN without any."""
-    with open(metrics, encoding="utf-8") as file:
-        losses = [event["loss"] for event in map(json.loads, file) if event["event"] == "train"]
-    return sum(losses) / len(losses) if losses else float("nan")

@@ -2,20 +2,22 @@
 
 import hashlib
 import json
-import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TypeVar
 
 from training.builtin_data import documentation
 from training.engine.run import Run
 from training.files.hashing import sha256
+from training.files.hub_datasets import from_hub
 from training.flags.pretraining import PretrainingArguments
 from training.pretraining.documents import check_files, read_documents
 from training.pretraining.sentences import split_sentences
+
+Result = TypeVar("Result")
 
 
 class Text:
@@ -118,20 +120,9 @@ def _described(path: Path, sha256: str) -> dict[str, str | int]:
     return {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256}
 
 
-def _from_hub(args: PretrainingArguments, work: Callable[[ModuleType], Any]) -> Any:
-    """``work(datasets)``, where every error of the library becomes one ValueError."""
-    try:
-        import datasets  # imported here because it is optional and slow, and most runs read files
-
-        if not sys.stderr.isatty():
-            datasets.disable_progress_bars()
-        return work(datasets)
-    except Exception as error:  # the types are those of datasets, its HTTP library and huggingface_hub
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(
-            f"--dataset_name {args.dataset_name}: cannot be read ({reason}); check the name, --dataset_config_name, "
-            "that it has a split `train`, and the network, or give files with --train_file"
-        ) from error
+def _from_hub(args: PretrainingArguments, work: Callable[[ModuleType], Result]) -> Result:
+    assert args.dataset_name is not None
+    return from_hub(args.dataset_name, "give files with --train_file; it must have a split `train`", work)
 
 
 def _hub_identity(args: PretrainingArguments) -> list[str | None]:

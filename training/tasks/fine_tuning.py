@@ -1,7 +1,6 @@
 """The parts that all fine-tuning scripts share: building the network, training with evaluations, saving the folder."""
 
 import copy
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -128,9 +127,7 @@ def fine_tune(
     best = Best(run, metric)
     batches = step_batches(train, run, done, total_steps) if train else []
     last, stopped_early = total_steps, False
-    seconds, started = 0.0, time.perf_counter()
     for step in training_steps(run, state, batches, done, max_grad_norm=args.max_grad_norm):
-        seconds += time.perf_counter() - started
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
             record = {"epoch": round(step.index * size / examples, 3), "loss": step.loss}
             run.log(event="train", step=step.index, **record, learning_rate=step.lr, grad_norm=step.grad_norm)
@@ -141,7 +138,6 @@ def fine_tune(
                 break
         if args.save_steps and step.index % args.save_steps == 0:
             save_checkpoint(run, step.index, state)
-        started = time.perf_counter()
     if not stopped_early:
         results, outcome = _evaluated(run, evaluate, model, total_steps)
         best.add(total_steps, results, model)
@@ -149,7 +145,7 @@ def fine_tune(
         results = best.restore(model)
         if best.step != last:
             _, outcome = evaluate(model, best.step)
-    results = results | _speed(seconds, (last - done) * size) | {"train_steps": last}
+    results = results | _speed(state.totals.seconds, last * size) | {"train_steps": last}
     return Tuned(model, results, outcome, bool(train), best)
 
 
@@ -172,7 +168,7 @@ def _evaluated(
 
 
 def _speed(seconds: float, sequences: int) -> dict[str, float]:
-    """The time and the speed of the training steps, without evaluations and checkpoints, since the last start."""
+    """The time and the speed of all training steps, without evaluations and checkpoints."""
     rate = sequences / seconds if seconds else 0
     return {"train_runtime": round(seconds, 3), "train_samples_per_second": round(rate, 3)}
 
