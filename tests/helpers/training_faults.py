@@ -116,6 +116,13 @@ _ROWS = {
         "None",
         "engine/checkpoint",
     ),
+    "sums over earlier steps not restored": (
+        CHECKPOINT,
+        "load_checkpoint",
+        'vars(state.totals).update(saved.get("totals", {}))',
+        "None",
+        "engine/stopping",
+    ),
     "scale of the gradients not restored": (
         CHECKPOINT,
         "load_checkpoint",

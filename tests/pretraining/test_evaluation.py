@@ -1,8 +1,5 @@
 """training/pretraining/evaluation.py: the losses and accuracies on held-out text."""
 
-import json
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +7,7 @@ from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig
 
 from modeling_bert_repro import BertForPreTraining
 from training.pretraining.build_corpus import build_corpus
-from training.pretraining.evaluation import evaluate, mean_train_loss
+from training.pretraining.evaluation import evaluate
 from training.pretraining.instances import InstanceSettings, PretrainingInstances
 
 
@@ -41,16 +38,3 @@ def test_evaluation_equals_that_of_transformers_in_one_batch(pretrained, text_fi
     assert found == pytest.approx(expected, rel=1e-5)
     run.args.max_eval_instances = 7
     assert evaluate(run, model, held_out)["eval_mlm_loss"] != found["eval_mlm_loss"]
-
-
-def test_the_mean_training_loss_is_that_of_the_training_records(tmp_path):
-    records = [
-        {"event": "train", "step": 1, "loss": 6.0},
-        {"event": "eval", "step": 1, "loss": 100.0},
-        {"event": "resume"},
-        {"event": "train", "step": 2, "loss": 3.0},
-    ]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    assert mean_train_loss(tmp_path / "metrics.jsonl") == 4.5
-    (tmp_path / "empty.jsonl").write_text("")
-    assert math.isnan(mean_train_loss(tmp_path / "empty.jsonl"))
