@@ -81,9 +81,9 @@ def test_extracted_vectors_are_those_of_the_same_batches(rows, batch_size):
         indices = order[first : first + batch_size]
         with torch.no_grad():
             states = model.eval()(**features.collate(indices), output_hidden_states=True).hidden_states
-        for place, i in enumerate(indices):
-            expected = torch.stack([states[-1][place], states[1][place]], dim=1)[: len(rows[i])]
-            np.testing.assert_allclose(found[i][1], expected.numpy(), rtol=0, atol=1e-6, strict=True)
+        for place, row in enumerate(indices):
+            expected = torch.stack([states[-1][place], states[1][place]], dim=1)[: len(rows[row])]
+            np.testing.assert_allclose(found[row][1], expected.numpy(), rtol=0, atol=1e-6, strict=True)
 
 
 def test_no_other_module_runs_a_network_over_batches_sorted_by_length():

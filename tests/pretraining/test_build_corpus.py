@@ -29,9 +29,9 @@ def tokenizer():
 def test_ids_sentences_and_documents(tmp_path, tokenizer):
     (tmp_path / "a.txt").write_text(TEXT)
     corpus = build_corpus([tmp_path / "a.txt"], tokenizer, tmp_path / "corpus")
-    sentences = [s for document in DOCUMENTS for line in document for s in split_sentences(line)]
+    sentences = [sentence for document in DOCUMENTS for line in document for sentence in split_sentences(line)]
     expected = [tokenizer(sentence, add_special_tokens=False)["input_ids"] for sentence in sentences]
-    found = [corpus.tokens[a:b].tolist() for a, b in zip(corpus.sentences[:-1], corpus.sentences[1:])]
+    found = [corpus.tokens[start:stop].tolist() for start, stop in zip(corpus.sentences[:-1], corpus.sentences[1:])]
     assert found == expected
     assert corpus.documents.tolist() == [0, 3, 5]
     assert corpus.tokens.dtype == np.uint16

@@ -46,7 +46,7 @@ def test_pairs_are_spans_with_the_right_label(corpus, tokenizer):
     instances = instances_of(corpus, tokenizer)
     size = instances.epoch_size(0)
     batch = instances.batch(0, size)
-    assert {name: (tuple(t.shape), t.dtype) for name, t in batch.items()} == {
+    assert {name: (tuple(tensor.shape), tensor.dtype) for name, tensor in batch.items()} == {
         "input_ids": ((size, LENGTH), torch.int64),
         "token_type_ids": ((size, LENGTH), torch.int64),
         "attention_mask": ((size, LENGTH), torch.int64),
@@ -70,7 +70,7 @@ def test_pairs_are_spans_with_the_right_label(corpus, tokenizer):
 def test_masks_are_15_percent_of_the_real_tokens(corpus, tokenizer):
     batch = instances_of(corpus, tokenizer).batch(0, 200)
     ordinary = (torch.from_numpy(originals(batch)) > MASK).sum(1)
-    assert (batch["labels"] != IGNORED).sum(1).tolist() == [max(1, round(0.15 * n)) for n in ordinary.tolist()]
+    assert (batch["labels"] != IGNORED).sum(1).tolist() == [max(1, round(0.15 * count)) for count in ordinary.tolist()]
 
 
 # --- The other objectives -----------------------------------------------------------------------------------
@@ -187,7 +187,10 @@ def test_padding_to_the_longest_row(corpus, tokenizer):
         width = short["input_ids"].shape[1]
         widths.add(width)
         assert width % 8 == 0 and width - long["attention_mask"].sum(1).max() < 8
-        assert_same(short, {n: t[:, :width].contiguous() if t.ndim == 2 else t for n, t in long.items()})
+        assert_same(
+            short,
+            {name: tensor[:, :width].contiguous() if tensor.ndim == 2 else tensor for name, tensor in long.items()},
+        )
     assert len(widths) > 1
 
 
@@ -209,7 +212,9 @@ def test_settings_out_of_range_are_refused(corpus, tokenizer, settings, message)
 
 
 def test_another_tokenizer_and_corpora_without_pairs(tmp_path, corpus, tokenizer):
-    other = BertTokenizer(vocab={w: n for n, w in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"])})
+    other = BertTokenizer(
+        vocab={word: number for number, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"])}
+    )
     with pytest.raises(ValueError, match="was made with another tokenizer"):
         instances_of(corpus, other)
     for number, documents in enumerate(([[5, 5]], [[5], [5], [5]])):

@@ -126,12 +126,12 @@ def test_no_sentence_is_lost(corpus, tokenizer):
 
 def test_nothing_is_lost_when_nothing_is_cut(tmp_path, tokenizer):
     # All sentences have 5 tokens and fill the target of 35 exactly.
-    corpus = make_corpus(tmp_path / "c", tokenizer, [[5] * n for n in (2, 3, 7, 8, 50, 300)])
+    corpus = make_corpus(tmp_path / "c", tokenizer, [[5] * count for count in (2, 3, 7, 8, 50, 300)])
     instances = instances_of(corpus, tokenizer, max_seq_length=38, short_seq_prob=0.0)
     plan = instances.plan(3)
     own = plan.label == IS_NEXT
-    used = [np.arange(s, s + n) for s, n in zip(plan.a_start, plan.a_length)]
-    used += [np.arange(s, s + n) for s, n in zip(plan.b_start[own], plan.b_length[own])]
+    used = [np.arange(start, start + length) for start, length in zip(plan.a_start, plan.a_length)]
+    used += [np.arange(start, start + length) for start, length in zip(plan.b_start[own], plan.b_length[own])]
     assert np.array_equal(np.sort(np.concatenate(used)), np.arange(corpus.num_tokens))
 
 
@@ -160,7 +160,7 @@ def test_cutting_is_that_of_google(a, b, capacity):
             expected_a -= 1
         else:
             expected_b -= 1
-    assert [int(x) for x in cut_lengths(np.array(a), np.array(b), capacity)] == [expected_a, expected_b]
+    assert [int(length) for length in cut_lengths(np.array(a), np.array(b), capacity)] == [expected_a, expected_b]
 
 
 def test_cuts_fall_on_both_ends(tmp_path, tokenizer):
@@ -236,8 +236,8 @@ def test_a_long_document_is_planned_in_pieces_without_loss(tmp_path, tokenizer, 
     corpus = make_corpus(tmp_path / "c", tokenizer, [[5] * 100, [5] * 3, [5] * 45, [5]])
     plan = instances_of(corpus, tokenizer, max_seq_length=128, short_seq_prob=0.0).plan(0)
     own = plan.label == IS_NEXT
-    used = [np.arange(s, s + n) for s, n in zip(plan.a_start, plan.a_length)]
-    used += [np.arange(s, s + n) for s, n in zip(plan.b_start[own], plan.b_length[own])]
+    used = [np.arange(start, start + length) for start, length in zip(plan.a_start, plan.a_length)]
+    used += [np.arange(start, start + length) for start, length in zip(plan.b_start[own], plan.b_length[own])]
     assert np.array_equal(np.sort(np.concatenate(used)), np.arange(corpus.num_tokens))
     assert (document_of(corpus, plan.a_start + 5) != document_of(corpus, plan.b_start + 5))[~own].all()
 
@@ -249,7 +249,7 @@ def test_labels_balance_on_real_paragraphs(tmp_path, real_data):
     text = read_documents([real_data / "text" / "wiki_heldout.txt"])
     corpus = build_corpus([[paragraph] for document in text for paragraph in document], real, tmp_path / "c")
     lengths = np.diff(corpus.sentences)
-    documents = [lengths[a:b] for a, b in zip(corpus.documents[:-1], corpus.documents[1:])]
+    documents = [lengths[first:end] for first, end in zip(corpus.documents[:-1], corpus.documents[1:])]
     assert google_share(documents, 125, np.random.default_rng(0)) == pytest.approx(0.343, abs=0.005)
     instances = instances_of(corpus, real, max_seq_length=128)
     labels = np.concatenate([instances.plan(epoch).label for epoch in range(VARIANTS)])

@@ -44,8 +44,11 @@ def test_held_out_text_is_a_share_of_the_documents_or_a_file(pretrained, tmp_pat
         return
     assert train.num_documents + held_out.num_documents == 80 and 8 < held_out.num_documents < 40
     texts = [
-        {c.tokens[c.sentences[a] : c.sentences[b]].tobytes() for a, b in zip(c.documents[:-1], c.documents[1:])}
-        for c in (train, held_out)
+        {
+            corpus.tokens[corpus.sentences[first] : corpus.sentences[end]].tobytes()
+            for first, end in zip(corpus.documents[:-1], corpus.documents[1:])
+        }
+        for corpus in (train, held_out)
     ]
     assert not texts[0] & texts[1]  # Copies of a document are on the same side.
 

@@ -37,8 +37,10 @@ class Source:
 
     def batch(self, start, stop):
         draws = [torch.Generator().manual_seed(position) for position in range(start, stop)]
-        ids = torch.stack([torch.randint(5, 99, (16,), generator=g) for g in draws])
-        chosen = torch.stack([torch.rand(16, generator=g) < 0.1 + 0.2 * (i % 4) for i, g in enumerate(draws, start)])
+        ids = torch.stack([torch.randint(5, 99, (16,), generator=draw) for draw in draws])
+        chosen = torch.stack(
+            [torch.rand(16, generator=draw) < 0.1 + 0.2 * (position % 4) for position, draw in enumerate(draws, start)]
+        )
         chosen[:, 3] = True
         return {
             "input_ids": ids,

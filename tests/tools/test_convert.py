@@ -164,11 +164,15 @@ def test_a_file_of_nvidia_in_half_precision_with_padded_rows_is_converted(tmp_pa
     state = dict(state)
     for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias"):
         state[name] = torch.nn.functional.pad(state[name], (0, 0, 0, 4) if state[name].ndim == 2 else (0, 4))
-    stored = {"model": {nvidia_names(n): t.half() for n, t in state.items()}, "optimizer": {"state": {}}, "epoch": 3}
+    stored = {
+        "model": {nvidia_names(name): tensor.half() for name, tensor in state.items()},
+        "optimizer": {"state": {}},
+        "epoch": 3,
+    }
     folder = saved_as(tmp_path / "old", stored, "ckpt_8601.pt")
     converted = convert(read_old_checkpoint(folder / "ckpt_8601.pt"))
     assert converted.model.config.vocab_size == 24 and converted.model.dtype == torch.float32
-    assert all(torch.equal(converted.model.state_dict()[n], t.half().float()) for n, t in state.items())
+    assert all(torch.equal(converted.model.state_dict()[name], tensor.half().float()) for name, tensor in state.items())
     assert "vocab_size is 24, the rows of the embeddings; the config said 20" in converted.notes
 
 
@@ -194,12 +198,21 @@ def test_a_folder_of_sentence_transformers_is_converted(tmp_path, path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s: s.pop("cls.predictions.bias"), r"missing: cls\.predictions\.bias"),
-        (lambda s: s.update({"bert.extra": torch.ones(1)}), r"not known to BertForPreTraining: bert\.extra"),
-        (lambda s: s.update({"module.cls.predictions.bias": torch.ones(20)}), "two tensors have the same meaning"),
-        (lambda s: s.update({"cls.predictions.decoder.weight": torch.ones(20, 16)}), "with which BERT shares it"),
-        (lambda s: s.update({"qa_outputs.bias": torch.ones(2)}), "expected the heads of one class of BERT, found"),
-        (lambda s: s.update({"step": 3}), "expected tensors, got a int under 'step'"),
+        (lambda state: state.pop("cls.predictions.bias"), r"missing: cls\.predictions\.bias"),
+        (lambda state: state.update({"bert.extra": torch.ones(1)}), r"not known to BertForPreTraining: bert\.extra"),
+        (
+            lambda state: state.update({"module.cls.predictions.bias": torch.ones(20)}),
+            "two tensors have the same meaning",
+        ),
+        (
+            lambda state: state.update({"cls.predictions.decoder.weight": torch.ones(20, 16)}),
+            "with which BERT shares it",
+        ),
+        (
+            lambda state: state.update({"qa_outputs.bias": torch.ones(2)}),
+            "expected the heads of one class of BERT, found",
+        ),
+        (lambda state: state.update({"step": 3}), "expected tensors, got a int under 'step'"),
     ],
 )
 def test_every_tensor_is_used_once(tmp_path, change, message):
