@@ -51,3 +51,8 @@ def hashed_files(folder: Path) -> dict[str, Path]:
 def hashes_of(folder: Path) -> dict[str, str]:
     """The SHA-256 of each of ``hashed_files``."""
     return {name: sha256(path) for name, path in hashed_files(folder).items()}
+
+
+def hashes_record(hashes: dict[str, str]) -> dict[str, Any]:
+    """The content of ``hashes.json``: the hashes by the names of the files, and a checksum of them all."""
+    return {"sha256": hashes, "checksum": digest(hashes)}

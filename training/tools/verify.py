@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from training.files.hashing import HASHES
+from training.flags.scripts import SCRIPTS
 from training.networks.initial_weights import weights_sha256
 from training.tools import figures, verify_files, verify_records, verify_scores
 from training.tools.findings import (
@@ -144,6 +145,9 @@ def findings(folder: Path, given: list[Path], evaluate: bool = True) -> Iterator
             yield differs(name, f"cannot be read ({shown(str(error))}), so that nothing else can be checked")
             return
     run, results = records
+    if str(run.get("script")) not in SCRIPTS:
+        yield differs("run.json", f"expected a run of {', '.join(SCRIPTS)}; got {shown(run.get('script'))}")
+        return
     yield from guarded("run.json", lambda: verify_files.check_model(folder, run))
     yield from guarded("code files", lambda: verify_files.check_code(folder, run))
     yield from guarded("run.json", lambda: verify_files.initial_weights(run, weights_sha256))
