@@ -56,15 +56,16 @@ def main(argv: list[str] | None = None) -> None:
     check_fit(config, tokenizer, args.max_seq_length)
     layers = feature_extraction.parse_layers(args.layers, config.num_hidden_layers)
     lines = feature_extraction.read_lines(args.input_file, tokenizer, args.max_seq_length, args.long_lines)
-    cls = IMPLEMENTATIONS[args.model_impl].BertModel
-    model: torch.nn.Module = load_network(cls, args.model_name_or_path, config=config, add_pooling_layer=False).model
+    model_class = IMPLEMENTATIONS[args.model_impl].BertModel
+    loaded = load_network(model_class, args.model_name_or_path, config=config, add_pooling_layer=False)
+    model: torch.nn.Module = loaded.model
     target.parent.mkdir(parents=True, exist_ok=True)
     device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     found = feature_extraction.extract(model.to(device), lines, layers, tokenizer.pad_token_id, args.batch_size, device)
-    progress = tqdm(found, total=len(lines), disable=None)  # shows nothing if stderr is not a terminal
-    feature_extraction.write(target, progress, layers, args.pooling, tokenizer.convert_ids_to_tokens)
-    windows = sum(len(rows) > 1 for rows in lines)
-    print(f"{target}: {len(lines):,} lines" + (f", {windows:,} of them in windows" if windows else ""))
+    vectors = tqdm(found, total=len(lines), disable=None)  # shows nothing if stderr is not a terminal
+    feature_extraction.write(target, vectors, layers, args.pooling, tokenizer.convert_ids_to_tokens)
+    split = sum(len(windows) > 1 for windows in lines)
+    print(f"{target}: {len(lines):,} lines" + (f", {split:,} of them in several windows" if split else ""))
 
 
 if __name__ == "__main__":

@@ -30,8 +30,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.provenance import provenance
 from tokenization import build_tokenizer
 from training.tasks.squad.answers import aligner, find_answers
-from training.tasks.squad.squad_data import build_windows, read_squad
+from training.tasks.squad.questions import read_squad
 from training.tasks.squad.window_cache import cached_windows, fingerprint
+from training.tasks.squad.windows import build_windows
 
 RESULTS = Path(__file__).parent / "results" / "squad.json"
 LENGTHS = (384, 128, 64)

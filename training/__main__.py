@@ -4,13 +4,12 @@ import difflib
 import importlib
 import sys
 
-# name: (module whose `main(argv)` is called, what the command does). `audit` and `show` share a module, whose `main`
-# gets the name of the command as well.
+# name: (module whose `main(argv)` is called, what the command does)
 COMMANDS = {
     "builtin_data": ("training.builtin_data.documentation", "write the built-in corpus and its tasks as files"),
     "plan": ("training.tools.budget", "say what pre-training fits into the hours at hand, after a few timed steps"),
     "audit": ("training.tools.audit", "measure the training data of a run, with a verdict on each line"),
-    "show": ("training.tools.audit", "print the instances of one optimiser step as the network saw them"),
+    "show": ("training.tools.show", "print the instances of one optimiser step as the network saw them"),
     "doctor": ("training.tools.doctor", "say why a pre-training loss does not fall"),
     "curves": ("training.records.curves", "draw the training curves of a run"),
     "report": ("training.tools.report", "put finished runs side by side in a table and a picture"),
@@ -48,9 +47,8 @@ def main(argv: list[str] | None = None) -> int:
     from training.engine.run import report_errors
 
     module = importlib.import_module(COMMANDS[name][0])
-    shared = sum(COMMANDS[name][0] == other for other, _ in COMMANDS.values()) > 1
     sys.argv[0] = f"python -m training {name}"  # error messages begin with it
-    return report_errors(lambda: module.main([name, *words] if shared else words))
+    return report_errors(lambda: module.main(words))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """training/paper/plan.py: the plan of a table, its cost, its folder and its report. No run is made."""
 
 import dataclasses
+import hashlib
 import json
 import shutil
 from collections import Counter
@@ -16,7 +17,8 @@ from training.flags.scripts import SCRIPTS
 from training.paper import cost, data, published, report
 from training.paper.data import find_tasks, find_text, scale_of
 from training.paper.flags import PaperArguments
-from training.paper.plan import Plan, claim_folder, is_finished, make_plan, read_scores
+from training.paper.folder import check_finished_cells, claim_folder, is_finished, read_scores
+from training.paper.plan import Plan, make_plan
 from training.paper.scales import Size
 
 TABLES = ("5", "6", "7", "8", "figure5")
@@ -138,6 +140,58 @@ def test_a_folder_keeps_to_its_plan(tmp_path):
         claim_folder(tmp_path / "other", plan, {})
 
 
+def test_a_finished_cell_that_is_another_run_is_refused(tmp_path):
+    """It may have been started by hand, or before its pre-training was repeated."""
+    plan = planned("6")
+    names = ("pretrain-l3_h768_a12-seed-42", "pair-l3_h768_a12-seed-42")
+    pretraining, series = (next(cell for cell in plan.cells if cell.name == name) for name in names)
+    weights = tmp_path / "cells" / pretraining.name / "model.safetensors"
+    checksum = hashlib.sha256(b"weights").hexdigest()
+    runs = [(pretraining, pretraining.name)]
+    runs += [(series, f"{series.name}/seed-{seed}") for seed in range(42, 47)]
+    for cell, folder in runs:
+        args = parse_arguments(SCRIPTS[cell.script], cell.command)
+        flags = dataclasses.asdict(args) | {"output_dir": f"cells/{folder}"}
+        if cell is series:
+            flags |= {"seeds": None, "seed": int(folder[-2:])}
+        place = tmp_path / "cells" / folder
+        place.mkdir(parents=True)
+        facts = {"flags": flags, "initial_weights": {"model.safetensors": checksum} if cell is series else None}
+        (place / "run.json").write_text(json.dumps(facts))
+        (place / "all_results.json").write_text("{}")
+    (tmp_path / "cells" / series.name / "summary.json").write_text("{}")
+    check_finished_cells(tmp_path, plan)  # The weights have been deleted, which contradicts nothing.
+    weights.write_bytes(b"weights")
+    check_finished_cells(tmp_path, plan)
+
+    weights.write_bytes(b"others")
+    with pytest.raises(
+        ValueError, match=rf"seed-42 holds another run .*\(the weights of cells/{names[0]}\); delete it"
+    ):
+        check_finished_cells(tmp_path, plan)
+    weights.unlink()
+    path = tmp_path / "cells" / pretraining.name / "run.json"
+    path.write_text(path.read_text().replace('"max_steps": 500', '"max_steps": 10'))
+    with pytest.raises(ValueError, match=rf"{names[0]} holds another run than the plan asks for \(max_steps 10 -> 500"):
+        check_finished_cells(tmp_path, plan)
+    path.unlink()
+    with pytest.raises(ValueError, match=r"run\.json: not found, but the run is finished"):
+        check_finished_cells(tmp_path, plan)
+
+
+@pytest.mark.parametrize("results", [None, "{}", '{"eval_f1": null}'])
+def test_a_missing_score_is_not_taken_for_a_result(tmp_path, results):
+    plan = planned("7")
+    plant(tmp_path, plan)
+    path = tmp_path / "cells/code-last-seed-43/all_results.json"
+    path.unlink()
+    if results is not None:
+        path.write_text(results)
+    with pytest.raises(ValueError, match=r"code-last-seed-43: expected (a finished run|the result eval_f1)"):
+        report.write_report(tmp_path, plan)
+    assert not (tmp_path / "report.md").exists()
+
+
 def test_a_changed_corpus_is_refused(tmp_path, monkeypatch, text_file):
     def write_files(folder, packages):
         assert packages is False  # A smoke run reads the standard library only.
@@ -191,7 +245,7 @@ def test_the_planner_times_the_first_network():
         (folder / "run.json").write_text('{"device": "cpu"}')
 
     speed, device = cost.measured_speed(planned("5"), scale_of(PaperArguments("5", "o")), start)
-    shape = cost.shape_of(Size(2, 128, 2), 4096)
+    shape = data.config_of(Size(2, 128, 2), 4096)
     assert device == "cpu"
     assert speed == pytest.approx(cost.training_flops(shape, 2048, 32, 0.15 * 2048) / 0.5)
     assert asked[asked.index("--phases") + 1] == "64:1.000000000:32x1"
@@ -253,7 +307,7 @@ def test_the_report_shows_the_planted_results(table, tmp_path):
         assert row["interval"][0] < row["difference"] < row["interval"][1]
     text = (tmp_path / "report.md").read_text()
     for row in published.PUBLISHED[table].rows:
-        assert row.label in text and all(f"{value:g}" in text for value in row.paper.values())
+        assert row.label in text and all(f"{value:g}" in text for value in row.scores)
     for claim in found["claims"]:
         assert f"| {claim['claim']} | {claim['place']} |" in text and f"*{claim['verdict']}*" in text
 

@@ -1,4 +1,4 @@
-"""training/tools/audit.py: findings, drawings and the command; and the example on the page docs/data_pipeline.md."""
+"""training/tools/audit.py and show.py: findings, drawings, the commands, and the example of docs/data_pipeline.md."""
 
 import json
 import re
@@ -14,7 +14,9 @@ from training.__main__ import main as command
 from training.pretraining.build_corpus import build_corpus
 from training.pretraining.instances import InstanceSettings, PretrainingInstances
 from training.pretraining.segments import LabelBalance
-from training.tools.audit import audit, draw_audit, draw_instance, main, step_positions
+from training.tools import show
+from training.tools.audit import audit, draw_audit, main
+from training.tools.show import draw_instance, step_positions
 
 WORDS = [f"word{number}" for number in range(50)]
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -171,11 +173,11 @@ def test_the_command_audit_prints_findings_and_draws_them(run_folder, monkeypatc
 
 
 def test_the_command_show_prints_the_instances_of_a_step(run_folder, capsys, tokenizer):
-    main(["show", str(run_folder), "--step", "5", "--rank", "1"])
+    show.main([str(run_folder), "--step", "5", "--rank", "1"])
     printed = capsys.readouterr().out
     positions = [int(number) for number in re.findall(r"position (\d+)", printed)]
     assert positions == [51, 52, 53, 57, 58, 59]
-    main(["show", str(run_folder), "--step", "5", "--limit", "2", "--seed", "8"])
+    show.main([str(run_folder), "--step", "5", "--limit", "2", "--seed", "8"])
     other = capsys.readouterr().out
     assert "(10 more; --limit shows them)" in other and other.split("\n")[1] != printed.split("\n")[1]
 
@@ -185,11 +187,11 @@ def test_show_and_audit_follow_the_phases(run_folder, capsys):
     facts["flags"] |= {"phases": "16:0.6:3x2,32:0.4:1x3", "max_seq_length": 32}
     (run_folder / "run.json").write_text(json.dumps(facts))
     for step, length, expected in ((12, 16, range(132, 144)), (13, 32, range(6)), (20, 32, range(42, 48))):
-        main(["show", str(run_folder), "--step", str(step)])
+        show.main([str(run_folder), "--step", str(step)])
         printed = capsys.readouterr().out
         assert sorted(int(n) for n in re.findall(r"position (\d+)", printed)) == list(expected)
         assert set(re.findall(r"of length (\d+)", printed)) == {str(length)}
-    main(["audit", str(run_folder)])
+    main([str(run_folder)])
     printed = capsys.readouterr().out
     for length in (16, 32):
         assert f"instances of {length} tokens" in printed and (run_folder / f"data_audit_{length}.png").exists()
@@ -205,11 +207,12 @@ def test_show_and_audit_follow_the_phases(run_folder, capsys):
         (["audit", "OTHER"], "expected a pre-training run, but its flags lack objective"),
     ],
 )
-def test_mistakes_of_the_command_are_refused(run_folder, tmp_path, capsys, arguments, message):
+def test_mistakes_of_the_command_are_refused(run_folder, tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.setattr(sys, "argv", [""])
     (tmp_path / "run.json").write_text("{}")
     names = {"RUN": str(run_folder), "OTHER": str(tmp_path)}
     with pytest.raises(SystemExit) as stop:
-        main([names.get(argument, argument) for argument in arguments])
+        command([names.get(argument, argument) for argument in arguments])
     assert stop.value.code == 2 and message in capsys.readouterr().err
 
 

@@ -1,6 +1,6 @@
 """BERT checkpoints in older forms, read into transformers' names: TensorFlow 1, and pickled files of PyTorch.
 
-Every tensor of a source is used exactly once, or known to be no weight of the network, or the conversion stops.
+Every tensor of a source is used exactly once or is known to be no weight of the network; any other tensor is an error.
 """
 
 import json
@@ -47,6 +47,9 @@ PYTORCH_NAMES = (
 PYTORCH_OTHERS = r"(bert\.)?embeddings\.position_ids"  # a buffer of older versions of transformers
 CONFIG_NAMES = ("config.json", "bert_config.json")
 PICKLES = (".bin", ".pt", ".pth")
+FIRST_VERSION = (
+    "A single .ckpt file without an .index is of the first version of TensorFlow's format, which is not supported"
+)
 
 
 class OldCheckpoint(NamedTuple):
@@ -54,10 +57,10 @@ class OldCheckpoint(NamedTuple):
 
     Attributes:
         tensors: transformers' names -> float32 tensors, with the prefix ``bert.`` for the encoder.
-        config: without the class; ``architectures`` as the source says, if it does.
-        vocabulary: the folder with the vocabulary or the tokenizer, None if there is none.
-        left_out: names of the source that are no weights of the network, such as those of the optimiser.
-        weights: the files the weights came from.
+        config: the config of the source; ``architectures`` is None if the source does not name a class.
+        vocabulary: the folder with the vocabulary or the tokenizer; None if there is none.
+        left_out: the names of tensors that are no weights of the network, such as those of the optimiser.
+        weights: the files that held the weights.
     """
 
     tensors: dict[str, torch.Tensor]
@@ -82,10 +85,14 @@ def read_old_checkpoint(source: str | Path, config_file: str | Path | None = Non
     """
     source = Path(source)
     weights = _find_weights(source)
-    config, folder = _read_config(source, weights.parent, config_file), weights.parent
-    tensorflow = weights.suffix == ".index"
-    tensors, left_out = _read_tensorflow(weights) if tensorflow else _read_pytorch(weights)
-    files = [*sorted(folder.glob(f"{weights.stem}.data-*")), weights] if tensorflow else [weights]
+    folder = weights.parent
+    config = _read_config(source, folder, config_file)
+    if weights.suffix == ".index":
+        tensors, left_out = _read_tensorflow(weights)
+        files = [*sorted(folder.glob(f"{weights.stem}.data-*")), weights]
+    else:
+        tensors, left_out = _read_pytorch(weights)
+        files = [weights]
     has_vocabulary = any((folder / name).is_file() for name in ("vocab.txt", "tokenizer.json"))
     return OldCheckpoint(tensors, config, folder if has_vocabulary else None, left_out, files)
 
@@ -100,22 +107,24 @@ def _find_weights(source: Path) -> Path:
     if source.is_file() or list(source.parent.glob(f"{source.name}.data-*")):
         raise ValueError(
             f"{source}: expected a folder, a TensorFlow checkpoint with an .index file, or a file that ends in "
-            f"{', '.join(PICKLES)}. A single .ckpt file without an .index is of the first version of TensorFlow's "
-            "format, which is not supported"
+            f"{', '.join(PICKLES)}. {FIRST_VERSION}"
         )
     if not source.is_dir():
         raise ValueError(f"{source}: no such file or folder, and no {source.name}.index beside it")
     folder = _transformer_folder(source)
-    for names in (["model.safetensors"], ["pytorch_model.bin"]):
-        if found := [folder / name for name in names if (folder / name).is_file()]:
-            return found[0]
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        if (folder / name).is_file():
+            return folder / name
     indices = sorted(folder.glob("*.index"))
     if len(indices) == 1:
         return indices[0]
-    found_text = f"{len(indices)}: {', '.join(path.stem for path in indices)}; name one" if indices else "none"
+    if indices:
+        prefixes = ", ".join(path.stem for path in indices)
+        found = f"{len(indices)}: {prefixes}; give the path of one of them, such as {folder / indices[0].stem}"
+    else:
+        found = f"none. {FIRST_VERSION}" if list(folder.glob("*.ckpt")) else "none"
     raise ValueError(
-        f"{folder}: expected model.safetensors, pytorch_model.bin or one TensorFlow checkpoint (*.index), found "
-        f"{found_text}"
+        f"{folder}: expected model.safetensors, pytorch_model.bin or one TensorFlow checkpoint (*.index), found {found}"
     )
 
 
@@ -124,25 +133,33 @@ def _transformer_folder(folder: Path) -> Path:
     if not (folder / "modules.json").is_file():
         return folder
     modules = _read_json(folder / "modules.json")
-    kinds = modules if isinstance(modules, list) else []
-    paths = [m.get("path") for m in kinds if isinstance(m, dict) and str(m.get("type", "")).endswith(".Transformer")]
+    paths = []
+    for module in modules if isinstance(modules, list) else []:
+        if isinstance(module, dict) and str(module.get("type", "")).endswith(".Transformer"):
+            paths.append(module.get("path"))
     if len(paths) != 1 or not isinstance(paths[0], str):
         raise ValueError(f"{folder}/modules.json: expected one module of type Transformer, found {len(paths)}")
     return folder / paths[0]
 
 
 def _read_config(source: Path, folder: Path, config_file: str | Path | None) -> BertConfig:
-    named = [Path(config_file)] if config_file else [folder / name for name in CONFIG_NAMES]
-    path = next((path for path in named if path.is_file()), None)
-    if path is None:
-        raise ValueError(f"{source}: expected {' or '.join(map(str, named))}, found neither; give --config_file FILE")
+    """The config in a file or, without one, in ``folder``. Raises ValueError if it is missing or not one of BERT."""
+    if config_file is not None:
+        path = Path(config_file)
+        if not path.is_file():
+            raise ValueError(f"--config_file {path}: no such file")
+    else:
+        paths = [folder / name for name in CONFIG_NAMES if (folder / name).is_file()]
+        if not paths:
+            expected = " or ".join(CONFIG_NAMES)
+            raise ValueError(f"{source}: expected {expected} in {folder}, found neither; give --config_file FILE")
+        path = paths[0]
     fields = _read_json(path)
     if not isinstance(fields, dict):
         raise ValueError(f"{path}: expected a JSON object with the fields of a BERT config")
     if (kind := fields.pop("model_type", "bert")) != "bert":
         raise ValueError(f"{path}: expected a BERT config, got model_type {kind!r}")
-    needed = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-    for name in needed:
+    for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"):
         if not isinstance(fields.get(name), int) or fields[name] <= 0:
             raise ValueError(f"{path}: expected {name} to be a whole number above 0, got {fields.get(name)!r}")
     known = BertConfig().to_dict() | dict.fromkeys(("num_labels", "id2label", "label2id", "architectures"))
@@ -159,6 +176,11 @@ def _read_json(path: Path) -> Any:
 
 
 def _read_tensorflow(index: Path) -> tuple[dict[str, torch.Tensor], list[str]]:
+    """The tensors of a TensorFlow checkpoint by transformers' names, and the names of the variables that are left out.
+
+    Raises:
+        ValueError: the checkpoint is damaged, or a variable has an unknown name.
+    """
     checkpoint = TensorFlowCheckpoint(index.with_suffix(""))
     targets, left_out, unknown = {}, [], []
     for name in checkpoint.variables:
@@ -186,6 +208,11 @@ def _tensorflow_target(name: str) -> str | None:
 
 
 def _read_pytorch(path: Path) -> tuple[dict[str, torch.Tensor], list[str]]:
+    """The tensors of a file of PyTorch by transformers' names, and the names of the tensors that are left out.
+
+    Raises:
+        ValueError: the file cannot be read, holds something other than tensors, or has two tensors of one meaning.
+    """
     stored = _load(path)
     tensors: dict[str, torch.Tensor] = {}
     left_out = []
@@ -220,10 +247,11 @@ def _load(path: Path) -> Mapping[str, Any]:
     return stored
 
 
-def _refuse_unknown(place: Path, unknown: list[str]) -> None:
+def _refuse_unknown(index: Path, unknown: list[str]) -> None:
+    """Raise ValueError with the first variables whose names are unknown."""
     if unknown:
         more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
         raise ValueError(
-            f"{place}: expected variables of google-research/bert, found {len(unknown)} others: "
+            f"{index}: expected variables of google-research/bert, found {len(unknown)} others: "
             f"{', '.join(unknown[:5])}{more}"
         )

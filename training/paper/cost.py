@@ -2,117 +2,155 @@
 
 The planner times a few real steps of the plan's first network on this machine. The floating point operations of every
 other run are counted (`training/engine/throughput.py`) and divided by that speed. A network that is much smaller or
-larger than the timed one is faster or slower for each operation, and starts, tokenisation and pictures are not counted:
-the sum is a guess, good for choosing a scale.
+larger than the timed one needs more or less time for an operation, and the start of a run, its tokenisation and its
+pictures are not counted: the sum is a guess, good for choosing a scale.
 """
 
 import json
+import shlex
+import statistics
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 from training.engine.throughput import training_flops
 from training.flags.phases import Phase, phases_of, scheduled
 from training.paper.data import config_of
-from training.paper.plan import CELLS, Cell, Plan, is_finished
+from training.paper.folder import is_finished
+from training.paper.plan import CELLS, Cell, Plan
 from training.paper.scales import Scale, Size
 from training.tools import budget
 
-FORWARD = 1 / 3  # the share of a forward pass in the operations of a training step
-MASKED = 0.15
+FORWARD = 1 / 3  # the share of the forward pass in the operations of a training step
+MASKED = 0.15  # the share of the tokens that a masked LM predicts
 TIMED_TOKENS = 1024  # of a step of a large network, so that the timing takes a minute and not an hour
-
-
-def shape_of(size: Size, vocab_size: int) -> SimpleNamespace:
-    """The fields of a BertConfig that ``training_flops`` reads."""
-    wide = {"hidden_size": size.hidden, "intermediate_size": 4 * size.hidden}
-    return SimpleNamespace(vocab_size=vocab_size, num_hidden_layers=size.layers, **wide)
+LARGE = 512  # the hidden size from which a network counts as large
+# The flags of run_pretraining.py that ``phases_of`` needs; --phases has its own batches.
+NO_BATCH = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 1}
 
 
 def flops_of(cell: Cell, vocab_size: int) -> float:
-    """The floating point operations of a cell: training and, in fine-tuning, an evaluation after every epoch."""
-    flags, shape = cell.flags, shape_of(cell.size, vocab_size)
-    if cell.task is None:
-        share = 1.0 if flags.get("objective") == "ltr" else MASKED
-        phases = scheduled(phases_of({"per_device_train_batch_size": 1, "gradient_accumulation_steps": 1, **flags}),
-                           int(flags["max_steps"]))  # fmt: skip
-        seen = [((p.stop - p.start) * p.size * p.accumulation, p.length) for p in phases]
-        return sum(training_flops(shape, n * length, n, share * n * length) for n, length in seen)
-    length, batch = int(flags["max_seq_length"]), int(flags["per_device_train_batch_size"])
+    """The floating point operations of a cell."""
+    return _pretraining_flops(cell, vocab_size) if cell.task is None else _fine_tuning_flops(cell, vocab_size)
+
+
+def _pretraining_flops(cell: Cell, vocab_size: int) -> float:
+    config = config_of(cell.size, vocab_size)
+    predicted = 1.0 if cell.flags.get("objective") == "ltr" else MASKED
+    flops = 0.0
+    for phase in scheduled(phases_of(NO_BATCH | cell.flags), int(cell.flags["max_steps"])):
+        sequences = (phase.stop - phase.start) * phase.size * phase.accumulation
+        tokens = sequences * phase.length
+        flops += training_flops(config, tokens, sequences, predicted * tokens)
+    return flops
+
+
+def _fine_tuning_flops(cell: Cell, vocab_size: int) -> float:
+    """Training, and an evaluation after every epoch."""
+    assert cell.task is not None
+    flags, config = cell.flags, config_of(cell.size, vocab_size)
     epochs = float(flags.get("num_train_epochs", 1))
-    trained = int(flags["max_steps"]) * batch if "max_steps" in flags else cell.task.examples * epochs
-    evaluated = cell.task.evaluated * max(1, int(epochs))
-    tokens, read = trained * length, evaluated * length
+    if "max_steps" in flags:
+        trained = float(int(flags["max_steps"]) * int(flags["per_device_train_batch_size"]))
+    else:
+        trained = cell.task.train_examples * epochs
+    evaluated = cell.task.validation_examples * max(1, int(epochs))
+    length = int(flags["max_seq_length"])
     frozen = "feature_based" in flags
-    total = training_flops(shape, tokens, trained, 0) * (FORWARD if frozen else 1)
-    total += training_flops(shape, read, evaluated, 0) * FORWARD
+    flops = training_flops(config, trained * length, trained, 0) * (FORWARD if frozen else 1)
+    flops += training_flops(config, evaluated * length, evaluated, 0) * FORWARD
     if frozen or "bilstm_on_top" in flags:
-        width = cell.size.hidden * (4 if "concat" in flags.get("feature_based", "") else 1)
-        total += lstm_flops(width, int(flags.get("lstm_size", cell.size.hidden))) * (3 * tokens + read)
-    return total * int(flags.get("seeds", 1))
+        layers_read = 4 if "concat" in flags.get("feature_based", "") else 1
+        units = int(flags.get("lstm_size", cell.size.hidden))
+        tokens = trained * length / FORWARD + evaluated * length
+        flops += lstm_flops(layers_read * cell.size.hidden, units) * tokens
+    return flops * int(flags.get("seeds", 1))
 
 
-def lstm_flops(width: int, units: int) -> float:
-    """The operations of a forward pass of the two-layer BiLSTM for one token with ``width`` features."""
-    return 2 * 8 * units * ((width + units) + (2 * units + units))
+def lstm_flops(features: int, units: int) -> float:
+    """The operations of a forward pass of the two-layer BiLSTM for one token.
+
+    Each layer has 4 gates in each of 2 directions, and a product of a matrix with a vector needs 2 operations for each
+    element of the matrix.
+
+    Args:
+        features: the length of the token's vector.
+        units: those of one layer in one direction.
+    """
+    first, second = features + units, 2 * units + units
+    return 2 * 8 * units * (first + second)
 
 
 def measured_speed(plan: Plan, scale: Scale, start: Callable[..., None] = budget.start) -> tuple[float, str]:
-    """(operations per second, name of the device) of the first network of the plan, as the planner measures them."""
+    """(operations per second, name of the device) of the first network of the plan, as the planner measures them.
+
+    Args:
+        start: runs run_pretraining.py; tests replace it.
+    """
     size = plan.cells[0].size
-    shape = shape_of(size, scale.vocab_size)
-    flags = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 1, "phases": scale.phases}
-    phases = [_timed(phase, size) for phase in phases_of(flags)]
-    more = ["--mixed_precision", scale.pretraining["mixed_precision"]] if "mixed_precision" in scale.pretraining else []
+    config = config_of(size, scale.vocab_size)
+    phases = [_timed(phase, size) for phase in phases_of(NO_BATCH | {"phases": scale.phases})]
+    more = []
+    if "mixed_precision" in scale.pretraining:
+        more = ["--mixed_precision", scale.pretraining["mixed_precision"]]
     with tempfile.TemporaryDirectory() as folder:
-        config_of(size, scale.vocab_size).save_pretrained(folder)
+        config.save_pretrained(folder)
         records, _, facts = budget.timed_run(folder, scale.vocab_size, phases, more, start)
     operations = seconds = 0.0
     for phase in phases:
         tokens = phase.size * phase.length
-        own = sorted(r["seconds_per_step"] for r in records if r["max_seq_length"] == phase.length)
-        seconds += phase.share * own[len(own) // 2]
-        operations += phase.share * training_flops(shape, tokens, phase.size, MASKED * tokens)
+        own = [record["seconds_per_step"] for record in records if record["max_seq_length"] == phase.length]
+        seconds += phase.share * statistics.median_high(own)
+        operations += phase.share * training_flops(config, tokens, phase.size, MASKED * tokens)
     return operations / seconds, str(facts["device"])
 
 
 def _timed(phase: Phase, size: Size) -> Phase:
     """The phase with one forward pass a step, of few sequences if the network is large."""
-    most = max(1, TIMED_TOKENS // phase.length) if size.hidden >= 512 else phase.size
-    return Phase(phase.length, phase.share, min(phase.size, most), 1)
+    sequences = phase.size
+    if size.hidden >= LARGE:
+        sequences = min(sequences, max(1, TIMED_TOKENS // phase.length))
+    return Phase(phase.length, phase.share, sequences, 1)
 
 
 def costs(plan: Plan, vocab_size: int, speed: float) -> dict[str, float]:
-    """Name of the cell -> estimated seconds."""
+    """Name of the cell -> estimated seconds, at a speed in operations per second."""
     return {cell.name: flops_of(cell, vocab_size) / speed for cell in plan.cells}
 
 
 def dry_run(plan: Plan, folder: Path, seconds: dict[str, float], device: str, jobs: int) -> str:
-    """Every run with its command and its cost, and the sums. Finished cells show the time that their training took."""
-    lines, left, finished = [], 0.0, 0
+    """Every run with its command and its cost, and the sums. Finished cells show the time that their training took.
+
+    Args:
+        seconds: the estimates that ``costs`` returned.
+        device: the name of the device on which the speed was measured.
+    """
+    lines, remaining, finished = [], 0.0, 0
     for cell in plan.cells:
-        done = folder.is_dir() and is_finished(folder, cell)
-        finished += done
-        left += 0 if done else seconds[cell.name]
-        cost = f"finished{_took(folder / CELLS / cell.name)}" if done else f"about {in_words(seconds[cell.name])}"
-        lines.append(f"{cell.name}: {cost}\n    python {cell.script} {' '.join(cell.command)}")
+        if is_finished(folder, cell):
+            finished += 1
+            cost = f"finished{_training_time(folder / CELLS / cell.name)}"
+        else:
+            remaining += seconds[cell.name]
+            cost = f"about {in_words(seconds[cell.name])}"
+        lines.append(f"{cell.name}: {cost}\n    {shlex.join(['python', cell.script, *cell.command])}")
     lines.append(
-        f"\n{len(plan.cells)} runs, {finished} of them finished; {in_words(left)} of training left on {device}, about "
-        f"{in_words(left / jobs)} with {jobs} side by side"
+        f"\n{len(plan.cells)} runs, {finished} of them finished; {in_words(remaining)} of training left on {device}, "
+        f"about {in_words(remaining / jobs)} with {jobs} side by side"
     )
     return "\n".join(lines)
 
 
 def in_words(seconds: float) -> str:
-    """A duration with two digits: "3.2 minutes"."""
+    """A duration with one decimal place, in the largest fitting unit: "3.2 minutes"."""
     for unit, size in (("years", 31_557_600), ("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= 1.5 * size:
             return f"{seconds / size:,.1f} {unit}"
     return f"{seconds:.1f} seconds"
 
 
-def _took(place: Path) -> str:
-    path = place / "all_results.json"
+def _training_time(cell_folder: Path) -> str:
+    """The time that the training of a finished run took, for the line of the dry run; "" if it is not recorded."""
+    path = cell_folder / "all_results.json"
     runtime = json.loads(path.read_text(encoding="utf-8")).get("train_runtime") if path.is_file() else None
     return "" if runtime is None else f", {in_words(runtime)} of training"

@@ -1,8 +1,9 @@
-"""The data of a scale: what of it the user's folder holds, and the built-in files, the vocabulary and the sizes."""
+"""The data of a scale: the text and the tasks that the flags name, and the files that all runs of a table share."""
 
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from transformers import AutoTokenizer, BertConfig
@@ -16,7 +17,7 @@ from training.paper.scales import (
     BUILTIN_LIMITS,
     BUILTIN_TASKS,
     DATA,
-    OFFICIAL,
+    OFFICIAL_TASKS,
     PAPERS_FINE_TUNING,
     SCALES,
     SMALL_FINE_TUNING,
@@ -33,12 +34,18 @@ from training.pretraining.documents import check_files, read_documents
 from training.tasks.classification.glue import GLUE_TASKS
 from training.tasks.classification.sources import official_files
 
-VOCABULARY = "vocabulary"
+VOCABULARY = "vocabulary"  # the folder of the tokenizer, in the output folder
+SIZES = "sizes"  # the folder with a sub-folder for the config.json of each size
 LAYOUT = (
     "expected text/ with documents (.txt, .jsonl, .parquet, also .xz and .gz; those with heldout in their name are "
-    "held out), and as far as they are at hand glue/MNLI and so on with the official files, squad/train-v1.1*.json and "
+    "held out), and as many as you have of: glue/MNLI and so on with the official files, squad/train-v1.1*.json and "
     "dev-v1.1*.json, conll/eng.train and eng.testa"
 )
+# The names of the files of a task outside GLUE: for training, for validation.
+OFFICIAL_FILES = {
+    "squad": ("squad/train-v1.1*.json*", "squad/dev-v1.1*.json*"),
+    "conll": ("conll/eng.train*", "conll/eng.testa*"),
+}
 
 
 def scale_of(args: PaperArguments) -> Scale:
@@ -50,15 +57,16 @@ def find_tasks(args: PaperArguments, scale: Scale) -> list[Task]:
     """The tasks of the table, in the order of its columns.
 
     Raises:
-        ValueError: the data of a task is missing: at the paper's scale of any, at the small scale of all.
+        ValueError: there is no data of a task (at the paper's scale) or of any task (at the small scale).
     """
-    if args.scale == "builtin":
-        return [_builtin(key, args) for (key,) in scale.tasks[args.table]]
     found, missing = [], []
     for alternatives in scale.tasks[args.table]:
-        tasks = [task for key in alternatives if (task := _official(key, args))]
-        found += tasks[:1]
-        missing += [] if tasks else [alternatives[0]]
+        tasks = (_find_task(key, args) for key in alternatives)
+        task = next((task for task in tasks if task is not None), None)
+        if task is None:
+            missing.append(alternatives[0])
+        else:
+            found.append(task)
     if missing and (scale.name == "paper" or not found):
         raise ValueError(
             f"--data_dir {args.data_dir}: found no data of {', '.join(missing)}, which table {args.table} needs at the "
@@ -75,7 +83,7 @@ def find_text(args: PaperArguments, scale: Scale) -> Flags:
     """
     if args.scale == "builtin":
         return {"train_file": f"{DATA}/corpus.txt"}
-    if args.data_dir is None:  # a dry run
+    if args.data_dir is None:  # a dry run at the paper's scale
         return {"train_file": "text/wiki.jsonl\ntext/books.jsonl"}
     folder = Path(args.data_dir).resolve() / "text"
     files = sorted(path for path in folder.glob("*") if path.is_file()) if folder.is_dir() else []
@@ -85,58 +93,74 @@ def find_text(args: PaperArguments, scale: Scale) -> Flags:
         raise ValueError(f"--data_dir {args.data_dir}: no text in {folder}; {LAYOUT}")
     check_files(files)
     flags = {"train_file": "\n".join(map(str, train))}
-    return flags | ({"validation_file": "\n".join(map(str, held_out))} if held_out else {})
+    if held_out:
+        flags["validation_file"] = "\n".join(map(str, held_out))
+    return flags
 
 
-def checksums_of(flags: Iterable[Flags]) -> dict[str, str]:
-    """File -> SHA-256 of all files and folders of the user's that the flags name."""
-    paths = [value for one in flags for name, value in one.items() if name.endswith(("_file", "_dir"))]
-    words = {word for value in paths for word in value.splitlines()}
-    named = sorted(Path(word) for word in words if Path(word).is_absolute())
-    files = [path for place in named for path in ([place] if place.is_file() else sorted(place.glob("*")))]
-    return {str(path): sha256(path) for path in files if path.is_file()}
+def checksums_of(flags_of_runs: Iterable[Flags]) -> dict[str, str]:
+    """File -> SHA-256, for every file of the user's that the flags name or that lies in a folder that they name."""
+    named: set[Path] = set()
+    for flags in flags_of_runs:
+        for name, value in flags.items():
+            if name.endswith(("_file", "_dir")):
+                named.update(Path(path) for path in value.splitlines())
+    files: set[Path] = set()
+    for path in named:
+        if path.is_absolute():  # the others are in the output folder
+            files.update([path] if path.is_file() else path.glob("*"))
+    return {str(path): sha256(path) for path in sorted(files) if path.is_file()}
 
 
-def _builtin(key: str, args: PaperArguments) -> Task:
-    task = BUILTIN_TASKS[key]
-    if not args.smoke:
-        return limited(task, *BUILTIN_LIMITS[args.table])
+def _find_task(key: str, args: PaperArguments) -> Task | None:
+    """A task by its key, with the flags of its data; None if the user's folder lacks the data."""
+    if key not in BUILTIN_TASKS:
+        return _official_task(key, args)
+    if args.smoke:
+        return _smoke_task(BUILTIN_TASKS[key])
+    limits = BUILTIN_LIMITS[args.table] if args.scale == "builtin" else SMALL_LIMITS
+    return limited(BUILTIN_TASKS[key], *limits)
+
+
+def _smoke_task(task: Task) -> Task:
+    """The task with a few steps on a few short examples."""
     task = limited(task, 8, 8)
-    lengths = {"max_seq_length": "64"} | ({"max_query_length": "16", "doc_stride": "32"} if key == "qa" else {})
-    flags = {name: value for name, value in task.flags.items() if name != "num_train_epochs"}
-    return replace(task, flags=flags | SMOKE_FLAGS | lengths)
+    flags = task.flags | SMOKE_FLAGS | {"max_seq_length": "64"}
+    if task.script == "run_squad.py":
+        flags |= {"max_query_length": "16", "doc_stride": "32"}
+    del flags["num_train_epochs"]  # --max_steps decides
+    return replace(task, flags=flags)
 
 
-def _official(key: str, args: PaperArguments) -> Task | None:
-    """A task of the paper on the official files; None if the user's folder lacks them."""
-    if key in BUILTIN_TASKS:
-        return limited(BUILTIN_TASKS[key], *SMALL_LIMITS)
-    script, kind, title, metric, constant, examples, evaluated = OFFICIAL[key]
+def _official_task(key: str, args: PaperArguments) -> Task | None:
+    task = OFFICIAL_TASKS[key]
     settings = PAPERS_FINE_TUNING if args.scale == "paper" else SMALL_FINE_TUNING
-    data = _files_of(key, script, Path(args.data_dir).resolve()) if args.data_dir else {}
+    data: Flags | None = {}
+    if args.data_dir is not None:  # otherwise a dry run at the paper's scale
+        data = _data_flags(task, Path(args.data_dir).resolve())
     if data is None:
         return None
-    factor = 1.0 if key == "squad" else 100.0
-    flags = {**data, **settings[script]}
-    task = Task(key, title, kind, script, metric, constant, flags, examples, evaluated, factor)
-    return (
-        task
-        if args.scale == "paper"
-        else limited(task, *(min(pair) for pair in zip(SMALL_LIMITS, (examples, evaluated))))
-    )
+    task = replace(task, flags=data | settings[task.script])
+    if args.scale == "paper":
+        return task
+    train_limit, validation_limit = SMALL_LIMITS
+    return limited(task, min(train_limit, task.train_examples), min(validation_limit, task.validation_examples))
 
 
-def _files_of(key: str, script: str, folder: Path) -> Flags | None:
-    if script == "run_glue.py":
+def _data_flags(task: Task, folder: Path) -> Flags | None:
+    """The flags that name the official files of a task; None if a file is missing."""
+    if task.script == "run_glue.py":
+        glue_task = GLUE_TASKS[task.key]
+        data_dir = folder / "glue" / glue_task.folder
         try:
-            official_files(GLUE_TASKS[key], folder / "glue", with_test=False)
+            official_files(glue_task, data_dir, with_test=False)
         except ValueError:
             return None
-        return {"task_name": key, "data_dir": str(folder / "glue" / GLUE_TASKS[key].folder)}
-    patterns = ("squad/train-v1.1*.json*", "squad/dev-v1.1*.json*")
-    patterns = patterns if key == "squad" else ("conll/eng.train*", "conll/eng.testa*")
-    found = [next(iter(sorted(folder.glob(pattern))), None) for pattern in patterns]
-    return None if None in found else {"train_file": str(found[0]), "validation_file": str(found[1])}
+        return {"task_name": task.key, "data_dir": str(data_dir)}
+    train, validation = (sorted(folder.glob(pattern)) for pattern in OFFICIAL_FILES[task.key])
+    if not train or not validation:
+        return None
+    return {"train_file": str(train[0]), "validation_file": str(validation[0])}
 
 
 def prepare(
@@ -144,28 +168,29 @@ def prepare(
 ) -> None:
     """Write what all runs share: the built-in files, the vocabulary, a config.json for every size.
 
+    Args:
+        text: the flags that name the text, as ``find_text`` returns them.
+        builtin: whether the runs read built-in files.
+
     Raises:
-        ValueError: one of these folders is there and was changed since it was written.
+        ValueError: the folder of the built-in files or that of the vocabulary was changed since it was written.
     """
-    if builtin and not _whole(folder / DATA):
+    if builtin and not _is_whole(folder / DATA):
         print("writing the built-in corpus and its tasks", flush=True)
         with sealed_folder(folder / DATA) as draft:
             documentation.write_files(draft, packages=not args.smoke)
-    if not _whole(folder / VOCABULARY):
+    if not _is_whole(folder / VOCABULARY):
         print(f"learning a vocabulary of {scale.vocab_size:,} pieces", flush=True)
-        limit = int(scale.pretraining.get("max_train_documents", "0")) or None
         files = [folder / name for name in text["train_file"].splitlines()]
-        documents = (
-            document for number, document in enumerate(read_documents(files)) if limit is None or number < limit
-        )
+        limit = int(scale.pretraining.get("max_train_documents", "0")) or None
+        lines = (line for document in islice(read_documents(files), limit) for line in document)
         with sealed_folder(folder / VOCABULARY) as draft:
-            lines = (line for document in documents for line in document)
             train_wordpiece(lines, scale.vocab_size, output_dir=draft, do_lower_case=args.table not in scale.cased)
     tokenizer = AutoTokenizer.from_pretrained(folder / VOCABULARY)
     for size in sizes:
-        place = folder / "sizes" / size.name
-        place.mkdir(parents=True, exist_ok=True)
-        write_json(place / "config.json", json.loads(config_of(size, len(tokenizer)).to_json_string()))
+        size_folder = folder / SIZES / size.name
+        size_folder.mkdir(parents=True, exist_ok=True)
+        write_json(size_folder / "config.json", json.loads(config_of(size, len(tokenizer)).to_json_string()))
 
 
 def config_of(size: Size, vocab_size: int) -> BertConfig:
@@ -180,7 +205,8 @@ def config_of(size: Size, vocab_size: int) -> BertConfig:
     )
 
 
-def _whole(folder: Path) -> bool:
+def _is_whole(folder: Path) -> bool:
+    """Whether the folder is complete; False if it does not exist. Raises ValueError if it was changed."""
     problem = damage(folder)
     if problem and folder.exists():
         raise ValueError(f"{folder} was changed after the runs had begun ({problem}); give another --output_dir")

@@ -11,8 +11,10 @@ from training.flags.natures import flag
 class PaperArguments:
     """Which table is made, at which scale, and where; `run_paper.py --help` lists these flags."""
 
-    table: Literal["5", "6", "7", "8", "figure5"] = field(metadata={"help": "The table or the figure of the paper."})
-    output_dir: str = field(metadata={"help": "Folder of its runs and of the report. Give it again to go on."})
+    table: Literal["5", "6", "7", "8", "figure5"] = field(metadata={"help": "The table, or Figure 5, of the paper."})
+    output_dir: str = field(
+        metadata={"help": "Folder of the runs and the report. Give it again to continue an interrupted table."}
+    )
     scale: Literal["builtin", "small", "paper"] = flag(
         "builtin",
         "builtin: this installation's documentation, minutes on two CPU cores. small: real text and tasks of "
@@ -20,14 +22,17 @@ class PaperArguments:
     )
     data_dir: str | None = flag(
         None,
-        "For small and paper: a folder with text/, and with glue/, squad/ and conll/ as far as they are at hand.",
+        "For the scales small and paper: a folder with text/ and, for the tasks, glue/, squad/ and conll/.",
     )
-    seeds: int = flag(3, "Number of seeds, from 42 on; each has its own pre-training. At least 2.")
+    seeds: int = flag(3, "Number of seeds, at least 2. The first one is 42; each has its own pre-training.")
     jobs: int | None = flag(
         None,
-        "Runs side by side; if more than 1, with one thread each. Default: 2 at the built-in scale, otherwise 1.",
+        "Number of runs side by side; if there are several, each has one thread. The default is 2 at the built-in "
+        "scale and 1 otherwise.",
     )
-    smoke: bool = flag(False, "Try the whole path with a few steps of tiny networks; the numbers mean nothing.")
+    smoke: bool = flag(
+        False, "Try everything with a few steps of tiny networks at the built-in scale; the numbers mean nothing."
+    )
     dry_run: bool = flag(False, "Print every run with its estimated cost, and start none.")
 
     def __post_init__(self) -> None:

@@ -1,30 +1,26 @@
 """The plan of a table: one cell for every run, each a command of another script, and which cells it needs.
 
-A cell lives in ``cells/NAME`` of the output folder, from which all its paths are counted. It is finished when that
-folder says so, as after any other run of its script.
+A cell lives in ``cells/NAME`` of the output folder, from which all its paths are counted.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-from training.engine.finished import read_results
-from training.files.atomic import write_json
-from training.paper.data import VOCABULARY
+from training.paper.data import SIZES, VOCABULARY
 from training.paper.published import CHECKPOINTS, CHOICES, LADDER, MIXES
-from training.paper.scales import Flags, Scale, Size, Task
+from training.paper.scales import DATA, Flags, Scale, Size, Task
 from training.paper.verdicts import Column
 
-CELLS, PLAN = "cells", "plan.json"
+CELLS = "cells"
 FIRST_SEED = 42
-LABEL_AT_THE_END, BILSTM = {"label_token": "last"}, {"bilstm_on_top": ""}
-OBJECTIVES = {"bert": "mlm_nsp", "no_nsp": "mlm", "ltr": "ltr"}
+LABEL_AT_THE_END = {"label_token": "last"}
+BILSTM = {"bilstm_on_top": ""}
+FROZEN_CHOICE = "concat_last_four"  # the features of Table 8 (appendix C.2)
 
 
 @dataclass(frozen=True)
 class Pretraining:
-    """A pre-training that rows of a table start from."""
+    """A pre-training that rows of a table start from; ``flags`` are those in which it differs from other rows."""
 
     name: str
     size: Size
@@ -32,22 +28,28 @@ class Pretraining:
 
 
 @dataclass(frozen=True)
-class Start:
-    """A row of a table: the pre-training it starts from, and what its fine-tuning adds to the flags of each script."""
+class PlannedRow:
+    """A row of a table.
 
-    row: str
+    Attributes:
+        name: as in ``published.py``.
+        pretraining: what its fine-tuning starts from.
+        fine_tuning: name of a script -> the flags that this row adds to it.
+    """
+
+    name: str
     pretraining: Pretraining
-    more: dict[str, Flags] = field(default_factory=dict)
+    fine_tuning: dict[str, Flags] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A run, or a series of runs.
+    """A run or, with the flag ``seeds``, a series of runs.
 
     Attributes:
-        flags: of the script; the files of a list stand on lines of their own.
-        task: None for pre-training.
         size: of its network.
+        task: None for pre-training.
+        needs: the names of the cells that must be finished before.
     """
 
     name: str
@@ -61,12 +63,28 @@ class Cell:
     @property
     def command(self) -> list[str]:
         """The words after the name of the script."""
-        return [word for name, value in self.flags.items() for word in (f"--{name}", *value.splitlines())]
+        words = []
+        for name, value in self.flags.items():
+            words += [f"--{name}", *value.splitlines()]
+        return words
+
+    @property
+    def is_series(self) -> bool:
+        """Whether it consists of several runs."""
+        return "seeds" in self.flags
 
 
 @dataclass(frozen=True)
 class Score:
-    """Where a score of the table comes from: the cell, the key of its results, the factor to the column's unit."""
+    """Where a score of the table comes from.
+
+    Attributes:
+        row: the name of the row.
+        column: the key of the column.
+        cell: the name of the cell that measures it.
+        metric: its key in the results of the cell.
+        factor: turns it into the unit of the column.
+    """
 
     row: str
     column: str
@@ -78,171 +96,190 @@ class Score:
 
 @dataclass(frozen=True)
 class Plan:
-    """All runs of a table, and the columns that they fill."""
+    """All runs of a table, and the columns that they fill.
+
+    Attributes:
+        steps: the optimiser steps of each pre-training.
+        scores: for each row and column one score for every seed, in the order of the seeds.
+        task_titles: ``Column.task`` -> the title of the task.
+    """
 
     table: str
     scale: str
     seeds: tuple[int, ...]
+    steps: int
     cells: tuple[Cell, ...]
     scores: tuple[Score, ...]
     columns: tuple[Column, ...]
-    titles: dict[str, str]
+    task_titles: dict[str, str]
 
+    @property
     def sizes(self) -> list[Size]:
         """Every size of a network, once."""
         return list(dict.fromkeys(cell.size for cell in self.cells))
 
+    @property
+    def reads_builtin_files(self) -> bool:
+        """Whether a run reads the built-in corpus or one of its tasks."""
+        return any(value.startswith(f"{DATA}/") for cell in self.cells for value in cell.flags.values())
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """The key of a column -> its heading."""
+        found = {}
+        for column in self.columns:
+            steps = f", {steps_at(column, self.steps):,} steps" if column.checkpoint else ""
+            found[column.key] = self.task_titles[column.task] + steps
+        return found
+
+
+def steps_at(column: Column, steps: int) -> int:
+    """The steps of pre-training before the checkpoint of a column; 0 if the column has no checkpoint.
+
+    Args:
+        steps: those of the whole pre-training.
+    """
+    return steps * column.checkpoint // CHECKPOINTS
+
 
 def make_plan(table: str, scale: Scale, tasks: Sequence[Task], text: Flags, number_of_seeds: int) -> Plan:
-    """The plan of a table; the same arguments give the same plan."""
+    """The plan of a table; the same arguments give the same plan.
+
+    Args:
+        text: the flags of pre-training that name the text.
+    """
     seeds = tuple(range(FIRST_SEED, FIRST_SEED + number_of_seeds))
-    starts = starts_of(table, scale)
     columns = columns_of(table, scale, tasks)
-    steps = scale.steps[table]
     cells: dict[str, Cell] = {}
     scores = []
     for seed in seeds:
-        for start in starts:
-            pretraining = pretraining_cell(start.pretraining, table, scale, text, seed)
-            cells.setdefault(pretraining.name, pretraining)
+        for row in rows_of(table, scale):
+            pretraining = pretraining_cell(row.pretraining, table, scale, text, seed)
+            cells[pretraining.name] = pretraining  # the same for all rows that share it
             for column, task in columns:
                 if task is None:
                     metric = "eval_perplexity" if column.kind == "ppl" else "eval_mlm_loss"
-                    scores.append(Score(start.row, column.key, seed, pretraining.name, metric, 1.0))
+                    scores.append(Score(row.name, column.key, seed, pretraining.name, metric, 1.0))
                     continue
-                checkpoint = steps * column.checkpoint // CHECKPOINTS
+                checkpoint = steps_at(column, scale.steps[table])
                 restarts = scale.restarts if table == "6" else 0
-                cell = tuning_cell(start, task, pretraining, seed, checkpoint, restarts)
+                cell = fine_tuning_cell(row, task, pretraining, seed, checkpoint, restarts)
                 cells[cell.name] = cell
-                scores.append(Score(start.row, column.key, seed, cell.name, task.metric, task.factor))
-    titles = {column.key: _title(column, task, steps) for column, task in columns}
-    return Plan(table, scale.name, seeds, tuple(cells.values()), tuple(scores), tuple(c for c, _ in columns), titles)
+                scores.append(Score(row.name, column.key, seed, cell.name, task.metric, task.factor))
+    return Plan(
+        table=table,
+        scale=scale.name,
+        seeds=seeds,
+        steps=scale.steps[table],
+        cells=tuple(cells.values()),
+        scores=tuple(scores),
+        columns=tuple(column for column, _ in columns),
+        task_titles={column.task: _title(column, task) for column, task in columns},
+    )
 
 
-def starts_of(table: str, scale: Scale) -> list[Start]:
-    """The rows of a table."""
+def rows_of(table: str, scale: Scale) -> list[PlannedRow]:
+    """The rows of a table, in the order of the paper."""
     if table == "5":
-        trained = {name: Pretraining(name, scale.size, {"objective": o}) for name, o in OBJECTIVES.items()}
-        ltr = trained["ltr"]
-        bilstm: dict[str, Flags] = {"run_glue.py": LABEL_AT_THE_END | BILSTM, "run_squad.py": BILSTM}
-        rows = [Start("bert", trained["bert"]), Start("no_nsp", trained["no_nsp"])]
-        return [*rows, Start("ltr", ltr, {"run_glue.py": LABEL_AT_THE_END}), Start("ltr_bilstm", ltr, bilstm)]
+        return _rows_of_table_5(scale)
     if table == "6":
-        return [Start(row, Pretraining(row, scale.ladder[row])) for row in LADDER]
+        return [PlannedRow(name, Pretraining(name, scale.ladder[name])) for name in LADDER]
     if table == "7":
         bert = Pretraining("bert", scale.deep)
-        choices = [Start(name, bert, {"run_ner.py": {"feature_based": name, **scale.features}}) for name in CHOICES]
-        return [Start("fine_tuned", bert), *choices]
+        rows = [PlannedRow("fine_tuned", bert)]
+        for choice in CHOICES:
+            rows.append(PlannedRow(choice, bert, {"run_ner.py": {"feature_based": choice} | scale.features}))
+        return rows
     if table == "8":
-        return [Start(name, Pretraining(name, scale.deep, _mix(*shares))) for name, shares in MIXES.items()]
-    mlm, ltr = Pretraining("mlm", scale.size), Pretraining("ltr", scale.size, {"objective": "ltr"})
-    return [Start("mlm", mlm), Start("ltr", ltr, {"run_glue.py": LABEL_AT_THE_END})]
+        return [PlannedRow(name, Pretraining(name, scale.deep, _mix(*shares))) for name, shares in MIXES.items()]
+    mlm = Pretraining("mlm", scale.size)  # Figure 5; the default objective, which includes next sentence prediction
+    ltr = Pretraining("ltr", scale.size, {"objective": "ltr"})
+    return [PlannedRow("mlm", mlm), PlannedRow("ltr", ltr, {"run_glue.py": LABEL_AT_THE_END})]
+
+
+def _rows_of_table_5(scale: Scale) -> list[PlannedRow]:
+    bert = Pretraining("bert", scale.size, {"objective": "mlm_nsp"})
+    no_nsp = Pretraining("no_nsp", scale.size, {"objective": "mlm"})
+    ltr = Pretraining("ltr", scale.size, {"objective": "ltr"})
+    bilstm = {"run_glue.py": LABEL_AT_THE_END | BILSTM, "run_squad.py": BILSTM}
+    return [
+        PlannedRow("bert", bert),
+        PlannedRow("no_nsp", no_nsp),
+        PlannedRow("ltr", ltr, {"run_glue.py": LABEL_AT_THE_END}),
+        PlannedRow("ltr_bilstm", ltr, bilstm),
+    ]
 
 
 def columns_of(table: str, scale: Scale, tasks: Sequence[Task]) -> list[tuple[Column, Task | None]]:
     """The columns of a table with their tasks; None for what pre-training measures itself."""
-    if table == "figure5":
-        numbers = range(1, CHECKPOINTS + 1)
-        return [(Column(f"{t.key}@{n}", t.kind, t.constant, n), t) for t in tasks for n in numbers]
-    found: list[tuple[Column, Task | None]] = [(Column(t.key, t.kind, t.constant), t) for t in tasks]
+    found: list[tuple[Column, Task | None]] = []
+    if table == "6":
+        found.append((Column("ppl", "ppl"), None))
+    for task in tasks:
+        for checkpoint in range(1, CHECKPOINTS + 1) if table == "figure5" else (0,):
+            found.append((Column(task.key, task.kind, task.constant, checkpoint), task))
     if table == "8":
-        tagging = [task for task in tasks if task.kind == "tags"]
-        frozen = [_with_features(task, {"feature_based": "concat_last_four", **scale.features}) for task in tagging]
-        found += [(Column(task.key, task.kind, task.constant), task) for task in frozen]
-    if table in ("5", "6"):
-        name = "loss" if table == "5" else "ppl"
-        found.insert(0 if table == "6" else len(found), (Column(name, name), None))
+        for task in (task for task in tasks if task.kind == "tags"):
+            frozen = _with_features(task, scale)
+            found.append((Column(frozen.key, frozen.kind, frozen.constant), frozen))
+    if table == "5":
+        found.append((Column("loss", "loss"), None))
     return found
 
 
-def pretraining_cell(start: Pretraining, table: str, scale: Scale, text: Flags, seed: int) -> Cell:
+def pretraining_cell(pretraining: Pretraining, table: str, scale: Scale, text: Flags, seed: int) -> Cell:
     """A run of run_pretraining.py with a checkpoint after every fifth of its steps; Figure 5 needs all of them."""
-    name, steps = f"pretrain-{start.name}-seed-{seed}", scale.steps[table]
+    name = f"pretrain-{pretraining.name}-seed-{seed}"
+    steps = scale.steps[table]
     flags = {"output_dir": f"{CELLS}/{name}", "resume_from_checkpoint": "auto", **text}
-    flags |= {"tokenizer_name": VOCABULARY, "config_name": f"sizes/{start.size.name}", **start.flags}
+    flags |= {"tokenizer_name": VOCABULARY, "config_name": f"{SIZES}/{pretraining.size.name}"}
+    flags |= pretraining.flags
     flags |= {"phases": scale.phases, "max_steps": str(steps), "save_steps": str(max(1, steps // CHECKPOINTS))}
-    flags |= {"save_total_limit": "0" if table == "figure5" else "1", **scale.pretraining, "seed": str(seed)}
-    return Cell(name, "run_pretraining.py", flags, seed, start.size)
+    flags |= {"save_total_limit": "0" if table == "figure5" else "1"}
+    flags |= scale.pretraining
+    flags |= {"seed": str(seed)}
+    return Cell(name, "run_pretraining.py", flags, seed, pretraining.size)
 
 
-def tuning_cell(start: Start, task: Task, pretraining: Cell, seed: int, checkpoint: int, restarts: int) -> Cell:
-    """A run of a fine-tuning script from a finished pre-training, or from one of its checkpoints."""
-    name = f"{task.key}-{start.row}{f'-step-{checkpoint}' if checkpoint else ''}-seed-{seed}"
+def fine_tuning_cell(row: PlannedRow, task: Task, pretraining: Cell, seed: int, checkpoint: int, restarts: int) -> Cell:
+    """A run of a fine-tuning script.
+
+    Args:
+        checkpoint: the step of the checkpoint that it starts from; 0 for the finished pre-training.
+        restarts: the number of runs of a series; 0 for a single run.
+    """
+    step = f"-step-{checkpoint}" if checkpoint else ""
+    name = f"{task.key}-{row.name}{step}-seed-{seed}"
     model = f"{CELLS}/{pretraining.name}" + (f"/checkpoint-{checkpoint}" if checkpoint else "")
     flags = {"output_dir": f"{CELLS}/{name}", "resume_from_checkpoint": "auto", "model_name_or_path": model}
-    flags |= {"tokenizer_name": VOCABULARY} if checkpoint else {}
-    flags |= {**task.flags, **start.more.get(task.script, {}), "save_total_limit": "1", "seed": str(seed)}
-    flags |= {"seeds": str(restarts)} if restarts else {}
+    if checkpoint:
+        flags |= {"tokenizer_name": VOCABULARY}
+    flags |= task.flags
+    flags |= row.fine_tuning.get(task.script, {})
+    flags |= {"save_total_limit": "1", "seed": str(seed)}
+    if restarts:
+        flags |= {"seeds": str(restarts)}
     return Cell(name, task.script, flags, seed, pretraining.size, task, (pretraining.name,))
 
 
 def _mix(mask: int, same: int, random: int) -> Flags:
+    """The flags of a mix of masks, whose shares are in per cent."""
     assert mask + same + random == 100
     return {"mask_replace_prob": f"{mask / 100:g}", "random_replace_prob": f"{random / 100:g}"}
 
 
-def _with_features(task: Task, flags: Flags) -> Task:
-    own = {**task.flags, **flags}
-    return replace(task, kind="features", key=f"{task.key}_features", title=f"{task.title}, features", flags=own)
+def _with_features(task: Task, scale: Scale) -> Task:
+    """A tagging task with the features of a frozen network."""
+    return replace(
+        task,
+        kind="features",
+        key=f"{task.key}_features",
+        title=f"{task.title}, features",
+        flags=task.flags | {"feature_based": FROZEN_CHOICE} | scale.features,
+    )
 
 
-def _title(column: Column, task: Task | None, steps: int) -> str:
+def _title(column: Column, task: Task | None) -> str:
     if task is None:
         return {"loss": "held-out loss, nats", "ppl": "held-out perplexity"}[column.kind]
-    return task.title + (f", {steps * column.checkpoint // CHECKPOINTS:,} steps" if column.checkpoint else "")
-
-
-# --- the folder ------------------------------------------------------------------------------------------
-
-
-def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
-    """Record the plan in a new folder, or check that the folder holds this very plan.
-
-    Raises:
-        ValueError: it holds another plan, or other data than the plan began with.
-    """
-    content = {
-        "table": plan.table,
-        "scale": plan.scale,
-        "seeds": list(plan.seeds),
-        "files": checksums,
-        "cells": {cell.name: [cell.script, *cell.command] for cell in plan.cells},
-    }
-    path = folder / PLAN
-    if not path.is_file():
-        if folder.is_dir() and any(folder.iterdir()):
-            raise ValueError(f"--output_dir {folder}: expected an empty folder, or one with {PLAN}; give another")
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(path, content)
-        return
-    earlier = json.loads(path.read_text(encoding="utf-8"))
-    if earlier.get("files") != content["files"] and set(earlier.get("files", ())) == set(checksums):
-        changed = [name for name, value in checksums.items() if earlier["files"][name] != value]
-        raise ValueError(f"{', '.join(changed)}: changed since the runs had begun; give another --output_dir")
-    changed = [
-        f"{n} {earlier.get(n)} -> {content[n]}" for n in ("table", "scale", "seeds") if earlier.get(n) != content[n]
-    ]
-    if changed or earlier != content:
-        detail = ", ".join(changed) or "other commands"
-        raise ValueError(f"--output_dir {folder} holds another plan ({detail}); give another folder")
-
-
-def is_finished(folder: Path, cell: Cell) -> bool:
-    """Whether the folder of a cell says that its run, or all runs of its series, have finished."""
-    place = folder / CELLS / cell.name
-    return (place / "summary.json").is_file() if "seeds" in cell.flags else read_results(place) is not None
-
-
-def read_scores(folder: Path, plan: Plan) -> dict[tuple[str, str], list[float]]:
-    """(row, column) -> one score for each seed, in the order of the seeds, from the folders of finished cells."""
-    found: dict[tuple[str, str], list[float]] = {}
-    series = {cell.name for cell in plan.cells if "seeds" in cell.flags}
-    for score in plan.scores:
-        place = folder / CELLS / score.cell
-        if score.cell in series:
-            summary = json.loads((place / "summary.json").read_text(encoding="utf-8"))
-            value = summary["settings"][0]["metrics"][score.metric]["mean"]
-        else:
-            value = (read_results(place) or {})[score.metric]
-        found.setdefault((score.row, score.column), []).append(score.factor * value)
-    return found
+    return task.title

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from training.files.atomic import write_json, write_text
+from training.paper.folder import read_scores
 from training.paper.picture import draw
-from training.paper.plan import Plan, read_scores
-from training.paper.published import PUBLISHED, Published
-from training.paper.verdicts import Judged, Scores, judge
+from training.paper.plan import Plan
+from training.paper.published import PUBLISHED
+from training.paper.verdicts import LEARNT, Judged, Scores, judge
 from training.tasks.student_t import mean_interval
 
-SCALES = {
+SCALES_IN_WORDS = {
     "smoke": "the scale of a smoke test: a few steps of tiny networks, whose numbers and verdicts mean nothing",
     "builtin": "the built-in scale: very small networks on the documentation of one Python installation",
     "small": "the small scale: small networks, few steps, real text",
@@ -27,12 +28,18 @@ RULE = (
     "A claim *holds* if the 95 % interval (Student's t over the seeds) of each of its contrasts lies where the claim "
     "puts it. It is *contradicted* if the interval of one lies entirely on the other side, at the level 1 - 0.05/k for "
     "k contrasts. Otherwise it *cannot be told at this scale*; one seed never gives a verdict, nor do seeds that all "
-    "give the same number. `training/paper/verdicts.py` states the rule."
+    "give the same number. A claim that models are equal, or almost, holds only for models whose mean score is more "
+    f"than {LEARNT:g} per cent above that of constant predictions, and is contradicted only if one of them is. "
+    "`training/paper/verdicts.py` states the rule."
 )
 
 
 def write_report(folder: Path, plan: Plan) -> dict[str, Any]:
-    """Write report.md, report.json and, if matplotlib is installed, report.png; return what report.json holds."""
+    """Write report.md, report.json and, if matplotlib is installed, report.png; return what report.json holds.
+
+    Raises:
+        ValueError: a cell is not finished, or its results lack a score of the table.
+    """
     scores = read_scores(folder, plan)
     found = content(plan, scores)
     write_json(folder / "report.json", found)
@@ -51,84 +58,104 @@ def content(plan: Plan, scores: Scores) -> dict[str, Any]:
     paper = PUBLISHED[plan.table]
     rows: dict[str, dict[str, Any]] = {}
     for row in paper.rows:
-        cells = {column.key: _statistics(scores, row.name, paper.reference, column.key) for column in plan.columns}
-        rows[row.name] = {"label": row.label, "scores": cells, "paper": row.paper}
+        rows[row.name] = {
+            "label": row.label,
+            "scores": {
+                column.key: _statistics(scores, row.name, paper.reference, column.key) for column in plan.columns
+            },
+            "paper": dict(zip(paper.columns, row.scores, strict=True)),
+        }
     claims = []
     for claim in paper.claims:
         verdict, judged = judge(claim, plan.columns, scores)
         contrasts = [_contrast(one) for one in judged]
         claims.append({"claim": claim.text, "place": claim.place, "verdict": verdict, "contrasts": contrasts})
-    facts = {"table": plan.table, "scale": plan.scale, "seeds": list(plan.seeds), "columns": plan.titles}
-    return {**facts, "reference": paper.reference, "rows": rows, "claims": claims}
+    return {
+        "table": plan.table,
+        "scale": plan.scale,
+        "seeds": list(plan.seeds),
+        "columns": plan.titles,
+        "reference": paper.reference,
+        "rows": rows,
+        "claims": claims,
+    }
 
 
 def _statistics(scores: Scores, row: str, reference: str, column: str) -> dict[str, Any]:
+    """The scores of a row in a column and their differences to the reference row, with the same seed for both."""
     values = list(scores[row, column])
-    differences = [one - other for one, other in zip(values, scores[reference, column], strict=True)]
-    found = {"values": values, "mean": statistics.fmean(values)}
-    found |= {"std": statistics.stdev(values) if len(values) > 1 else None}
+    found: dict[str, Any] = {
+        "values": values,
+        "mean": statistics.fmean(values),
+        "std": statistics.stdev(values) if len(values) > 1 else None,
+    }
     if row != reference:
+        differences = [own - other for own, other in zip(values, scores[reference, column], strict=True)]
         found |= {"difference": statistics.fmean(differences), "interval": mean_interval(differences)}
     return found
 
 
-def _contrast(one: Judged) -> dict[str, Any]:
-    return dataclasses.asdict(one) | {"values": list(one.values)}
+def _contrast(judged: Judged) -> dict[str, Any]:
+    return dataclasses.asdict(judged) | {"values": list(judged.values)}  # JSON has no tuples
 
 
 def markdown(plan: Plan, found: Mapping[str, Any]) -> str:
-    """The report as a page."""
+    """The report as a page, from what ``content`` returned."""
     paper = PUBLISHED[plan.table]
     seeds = f"{len(plan.seeds)} seeds ({plan.seeds[0]} to {plan.seeds[-1]})"
+    reference = found["rows"][paper.reference]["label"]
     parts = [
-        f"# {paper.title}\n\nDevlin et al. 2018, {paper.place}, at {SCALES[plan.scale]}; {seeds}, each with its own "
-        "pre-training. Mean ± standard deviation over the seeds; the paper's own numbers, where it has any, are on the "
-        "right. Written by `run_paper.py`.",
-        "\n".join(_score_table(plan, found, paper)),
-        f"Differences to the row *{_label(paper, paper.reference)}*, of runs with the same seed, with their 95 % "
-        "interval:",
-        "\n".join(_difference_table(plan, found, paper)),
+        f"# {paper.title}\n\nDevlin et al. 2018, {paper.place}, at {SCALES_IN_WORDS[plan.scale]}; {seeds}, each with "
+        "its own pre-training. Mean ± standard deviation over the seeds; the paper's own numbers, where it has any, "
+        "are on the right. Written by `run_paper.py`.",
+        "\n".join(_score_table(plan, found)),
+        f"Differences to the row *{reference}*, of runs with the same seed, with their 95 % interval:",
+        "\n".join(_difference_table(plan, found)),
     ]
     if plan.table == "5":
         parts.append("The held-out loss of a left-to-right model is of all words, that of the others of masked ones.")
-    parts += [f"## What the paper concludes\n\n{RULE}", "\n".join(_claim_table(found))]
+    parts.append(f"## What the paper concludes\n\n{RULE}")
+    parts.append("\n".join(_claim_table(found)))
     if importlib.util.find_spec("matplotlib"):
         parts.append(f"![{paper.title}](report.png)")
     return "\n\n".join(parts) + "\n"
 
 
-def _score_table(plan: Plan, found: Mapping[str, Any], paper: Published) -> list[str]:
-    headings = list(paper.rows[0].paper)
-    names = [*plan.titles.values(), *(f"paper: {name}" for name in headings)]
-    lines = [f"| | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
+def _score_table(plan: Plan, found: Mapping[str, Any]) -> list[str]:
+    published = PUBLISHED[plan.table].columns
+    names = [*plan.titles.values(), *(f"paper: {name}" for name in published)]
+    lines = _table_head(names)
     for row in found["rows"].values():
         ours = [_mean(row["scores"][column.key]) for column in plan.columns]
-        theirs = [f"{row['paper'][name]:g}" if name in row["paper"] else "" for name in headings]
-        lines.append(f"| {row['label']} | {' | '.join([*ours, *theirs])} |")
+        theirs = [f"{row['paper'][name]:g}" for name in published]
+        lines.append(f"| {row['label']} | {' | '.join(ours + theirs)} |")
     return lines
 
 
-def _difference_table(plan: Plan, found: Mapping[str, Any], paper: Published) -> list[str]:
-    names = list(plan.titles.values())
-    lines = [f"| | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
+def _difference_table(plan: Plan, found: Mapping[str, Any]) -> list[str]:
+    lines = _table_head(list(plan.titles.values()))
     for name, row in found["rows"].items():
-        if name != paper.reference:
-            cells = [row["scores"][column.key] for column in plan.columns]
-            lines.append(f"| {row['label']} | {' | '.join(_difference(cell) for cell in cells)} |")
+        if name != found["reference"]:
+            differences = [_difference(row["scores"][column.key]) for column in plan.columns]
+            lines.append(f"| {row['label']} | {' | '.join(differences)} |")
     return lines
+
+
+def _table_head(names: list[str]) -> list[str]:
+    """The first two lines of a Markdown table with a column for the labels and columns of numbers."""
+    return [f"| | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
 
 
 def _claim_table(found: Mapping[str, Any]) -> list[str]:
     lines = ["| claim | where | our contrasts: mean (95 % interval) | verdict |", "|---|---|---|---|"]
     for claim in found["claims"]:
-        contrasts = [f"{one['text']}: {one['mean']:+.2f}{_interval(one['interval'])}" for one in claim["contrasts"]]
+        contrasts = [
+            f"{contrast['text']}: {contrast['mean']:+.2f}{_interval(contrast['interval'])}"
+            for contrast in claim["contrasts"]
+        ]
         text = "; ".join(contrasts) or "no column is about this"
         lines.append(f"| {claim['claim']} | {claim['place']} | {text} | *{claim['verdict']}* |")
     return lines
-
-
-def _label(paper: Published, name: str) -> str:
-    return next(row.label for row in paper.rows if row.name == name)
 
 
 def _mean(cell: Mapping[str, Any]) -> str:

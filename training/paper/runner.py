@@ -21,75 +21,98 @@ import time
 from collections.abc import Iterator
 from multiprocessing.connection import wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from training.engine.run import report_errors
 from training.engine.signals import STOPPED, StopSignals
-from training.paper.plan import CELLS, Cell, Plan, is_finished
+from training.paper.folder import check_finished_cells, is_finished
+from training.paper.plan import CELLS, Cell, Plan
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class Running(NamedTuple):
+    """A cell and its process; ``started`` is that of ``time.time()``."""
+
+    cell: Cell
+    process: Any  # multiprocessing's process of the context "forkserver", whose class has no public name
+    started: float
 
 
 def run_cells(folder: Path, plan: Plan, jobs: int) -> None:
     """Run all cells that are not finished.
 
+    Args:
+        jobs: the largest number of cells that run side by side.
+
     Raises:
-        ValueError: a cell failed; the others that were running have been stopped with a checkpoint.
+        ValueError: a cell that was finished before is not the run that the plan asks for; or a cell failed, and the
+            others that were running have been stopped with a checkpoint.
         SystemExit: a signal asked to stop; all cells have saved a checkpoint.
     """
+    check_finished_cells(folder, plan)
     waiting = {cell.name: cell for cell in plan.cells if not is_finished(folder, cell)}
-    total, running = len(plan.cells), dict[str, tuple[Cell, Any, float]]()
+    running: dict[str, Running] = {}
     (folder / CELLS).mkdir(exist_ok=True)
     with threads_of(jobs), StopSignals() as signals:
         context = _server()
         try:
             while (waiting or running) and not signals.asked:
                 for cell in list(waiting.values()):
-                    if len(running) < jobs and not set(cell.needs) & {*waiting, *running}:
-                        running[cell.name] = (waiting.pop(cell.name), _start(context, folder, cell, jobs), time.time())
-                wait([process.sentinel for _, process, _ in running.values()], timeout=1)
-                for name in [name for name, (_, process, _) in running.items() if process.exitcode is not None]:
-                    cell, process, started = running.pop(name)
-                    if signals.asked:
-                        break
-                    _check(folder, cell, process.exitcode)
-                    done = total - len(waiting) - len(running)
-                    print(f"{done} of {total}: {name}, {time.time() - started:.0f} s", flush=True)
+                    unfinished = {*waiting, *running}
+                    if len(running) < jobs and unfinished.isdisjoint(cell.needs):
+                        running[cell.name] = _start(context, folder, waiting.pop(cell.name), jobs)
+                wait([one.process.sentinel for one in running.values()], timeout=1)
+                ended = [one for one in running.values() if one.process.exitcode is not None]
+                for one in ended if not signals.asked else []:
+                    del running[one.cell.name]
+                    _check_end(folder, one.cell, one.process.exitcode)
+                    done = len(plan.cells) - len(waiting) - len(running)
+                    seconds = time.time() - one.started
+                    print(f"{done} of {len(plan.cells)}: {one.cell.name}, {seconds:.0f} s", flush=True)
         finally:
-            _stop([process for _, process, _ in running.values()])
+            _stop(list(running.values()))
         if signals.asked:
-            print("stopped; the same command goes on", flush=True)
+            print("stopped; give the same command again to continue", flush=True)
             raise SystemExit(STOPPED)
+    check_finished_cells(folder, plan)
 
 
 @contextlib.contextmanager
 def only_one(folder: Path) -> Iterator[None]:
-    """A context that one process at a time can be in.
+    """A context that only one process at a time can enter.
 
     Raises:
-        ValueError: another process is.
+        ValueError: another process is in it.
     """
     with open(folder / "lock", "w", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise ValueError(
-                f"--output_dir {folder}: another run_paper.py is at work there; wait for its end"
+                f"--output_dir {folder}: another run_paper.py is at work there; wait until it has ended"
             ) from None
         yield
 
 
 def run_cell(folder: str, name: str, script: str, argv: list[str], threads: int) -> None:
-    """What a child process does."""
+    """What a child process does: run a script in the output folder, and end with its status.
+
+    Args:
+        folder: the output folder.
+        name: the name of the cell.
+        argv: the words after the name of the script.
+        threads: the number of threads for computing; 0 leaves it to torch.
+    """
     os.chdir(folder)
     with open(f"{CELLS}/{name}.log", "a", encoding="utf-8") as log, open(f"{CELLS}/{name}.lock", "w") as lock:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
+        sys.stdout.flush()
+        sys.stderr.flush()
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX)  # waits for a process that an earlier run_paper.py has left behind
         if threads:
             torch.set_num_threads(threads)
         sys.argv = [script, *argv]
@@ -98,7 +121,7 @@ def run_cell(folder: str, name: str, script: str, argv: list[str], threads: int)
 
 @contextlib.contextmanager
 def threads_of(jobs: int) -> Iterator[None]:
-    """A context in which new processes compute in one thread, if several of them are to run side by side."""
+    """A context in which new processes compute in one thread if several of them are to run side by side."""
     earlier = {name: os.environ.get(name) for name in THREADS}
     if jobs > 1:
         os.environ |= dict.fromkeys(THREADS, "1")
@@ -119,30 +142,31 @@ def _server() -> Any:
     return context
 
 
-def _start(context: Any, folder: Path, cell: Cell, jobs: int) -> Any:
+def _start(context: Any, folder: Path, cell: Cell, jobs: int) -> Running:
     print(f"--- {cell.name}", flush=True)
     arguments = (str(folder), cell.name, cell.script, cell.command, 1 if jobs > 1 else 0)
     process = context.Process(target=run_cell, args=arguments, name=cell.name)
     process.start()
-    return process
+    return Running(cell, process, time.time())
 
 
-def _check(folder: Path, cell: Cell, status: int) -> None:
-    """Raise ValueError with the last line of its log unless the cell is finished."""
+def _check_end(folder: Path, cell: Cell, status: int) -> None:
+    """Raise ValueError with the last line of its log unless the cell, whose process has ended, is finished."""
     if status == 0 and is_finished(folder, cell):
         return
     log = folder / CELLS / f"{cell.name}.log"
     lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines() if log.is_file() else []
     raise ValueError(
         f"{cell.name} ended with status {status}: {lines[-1] if lines else 'it wrote nothing'} (the whole output is in "
-        f"{log}); the same command starts it again"
+        f"{log}); give the same command again to repeat it"
     )
 
 
-def _stop(processes: list[Any]) -> None:
+def _stop(running: list[Running]) -> None:
     """End the processes; those that train save a checkpoint first."""
-    for process in processes:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGTERM)
-    for process in processes:
-        process.join()
+    for one in running:
+        if one.process.exitcode is None:  # the number of a process that has ended may belong to another one
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(one.process.pid, signal.SIGTERM)
+    for one in running:
+        one.process.join()

@@ -1,17 +1,17 @@
 """The three scales: sizes, steps and tasks of the built-in, the small and the paper's own version of each table."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from training.paper.published import LADDER
 
-Flags = Mapping[str, str]  # name without dashes -> value; "" for a switch
-DATA = "data"  # the folder of the built-in tasks, beside the runs
+# The name of a flag without its dashes -> its value: "" for a switch; the files of a list stand on lines of their own.
+Flags = dict[str, str]
+DATA = "data"  # the folder of the built-in corpus and its tasks, in the output folder of run_paper.py
 
 
 @dataclass(frozen=True)
 class Size:
-    """The shape of a network."""
+    """The shape of a network: the numbers of layers, hidden units and attention heads."""
 
     layers: int
     hidden: int
@@ -28,11 +28,16 @@ class Task:
     """A task of fine-tuning.
 
     Attributes:
+        key: the name of the task in the names of runs and columns.
+        title: the heading of its column.
         kind: "pair", "paraphrase", "classification", "qa", "tags" (fine-tuned) or "features" (of the frozen network).
-        metric: key of all_results.json; ``factor`` turns it into per cent.
+        script: the name of the script that does it.
+        metric: the key of its score in all_results.json.
+        factor: turns this score into per cent.
         constant: the score of constant predictions, in per cent.
-        flags: of the script, without the network, the seed and the output folder.
-        examples, evaluated: number of training and validation examples, at most; for the cost.
+        flags: those of the script, without the network, the seed and the output folder.
+        train_examples, validation_examples: how many examples there are at most; only the estimate of the cost needs
+            these.
     """
 
     key: str
@@ -41,9 +46,9 @@ class Task:
     script: str
     metric: str
     constant: float
-    flags: Flags
-    examples: int
-    evaluated: int
+    train_examples: int
+    validation_examples: int
+    flags: Flags = field(default_factory=dict)
     factor: float = 100.0
 
 
@@ -52,28 +57,30 @@ class Scale:
     """What a scale makes of the paper.
 
     Attributes:
-        size, deep: the networks of Tables 5 and Figure 5, and of Tables 7 and 8, whose features are of four layers.
-        ladder: the networks of Table 6, by the rows of the paper.
-        steps: of pre-training, by table.
-        phases: of pre-training, in the form of --phases.
-        pretraining: other flags of pre-training.
-        restarts: of fine-tuning for each pre-training, in Table 6.
-        features: flags that turn a tagging task into that of the feature-based approach.
-        tasks: by table, alternatives for each column; the first that there is data for is taken.
+        size: the network of Table 5 and of Figure 5.
+        deep: the network of Tables 7 and 8, which has at least four layers, because features are taken from four.
+        ladder: the networks of Table 6, by the names of the paper's rows.
+        steps: the optimiser steps of pre-training, by table.
+        phases: the phases of pre-training, in the form of --phases.
+        pretraining: the other flags of pre-training.
+        restarts: the runs of fine-tuning for each pre-training of Table 6.
+        features: the flags that, together with --feature_based, turn a tagging task into that of the feature-based
+            approach.
+        tasks: by table, the alternatives for each column; the first one that there is data for is taken.
         cased: the tables whose vocabulary keeps upper case.
     """
 
     name: str
     size: Size
     deep: Size
-    ladder: Mapping[str, Size]
-    steps: Mapping[str, int]
+    ladder: dict[str, Size]
+    steps: dict[str, int]
     phases: str
     vocab_size: int
     pretraining: Flags
     restarts: int
     features: Flags
-    tasks: Mapping[str, tuple[tuple[str, ...], ...]]
+    tasks: dict[str, tuple[tuple[str, ...], ...]]
     cased: tuple[str, ...] = ()
 
 
@@ -83,23 +90,28 @@ def ladder(*sizes: tuple[int, int, int]) -> dict[str, Size]:
 
 
 def fine_tuning(length: int, batch: int, epochs: float, rate: str, **more: str) -> dict[str, str]:
-    """Flags that every fine-tuning has. Checkpoints are left out where it takes less than a minute."""
+    """The flags that every fine-tuning has, and ``more``. With save_steps="0" no checkpoints are written."""
     flags = {"max_seq_length": str(length), "per_device_train_batch_size": str(batch)}
     flags |= {"num_train_epochs": f"{epochs:g}", "learning_rate": rate}
     return flags | more
 
 
-def limited(task: Task, examples: int, evaluated: int) -> Task:
+def limited(task: Task, train_examples: int, validation_examples: int) -> Task:
     """The task on its first examples only."""
-    limits = {"max_train_samples": str(examples), "max_eval_samples": str(evaluated)}
-    return replace(task, examples=examples, evaluated=evaluated, flags={**task.flags, **limits})
+    limits = {"max_train_samples": str(train_examples), "max_eval_samples": str(validation_examples)}
+    return replace(
+        task,
+        train_examples=train_examples,
+        validation_examples=validation_examples,
+        flags=task.flags | limits,
+    )
 
 
 def builtin_task(task: Task, suffix: str) -> Task:
     """The task with the flags of the two files that ``python -m training builtin_data`` writes for it."""
     files = {"train_file": f"{DATA}/{task.key}_train.{suffix}"}
     files |= {"validation_file": f"{DATA}/{task.key}_validation.{suffix}"}
-    return replace(task, flags={**files, **task.flags})
+    return replace(task, flags=files | task.flags)
 
 
 BUILTIN_TASKS = {
@@ -111,9 +123,9 @@ BUILTIN_TASKS = {
             script="run_glue.py",
             metric="eval_accuracy",
             constant=50.0,
+            train_examples=22_000,
+            validation_examples=2_000,
             flags=fine_tuning(96, 32, 3, "3e-4", save_steps="0"),
-            examples=22_000,
-            evaluated=2_000,
         ),
         "tsv",
     ),
@@ -125,9 +137,9 @@ BUILTIN_TASKS = {
             script="run_glue.py",
             metric="eval_accuracy",
             constant=100 / 3,
+            train_examples=5_700,
+            validation_examples=500,
             flags=fine_tuning(80, 32, 3, "3e-4", save_steps="0"),
-            examples=5_700,
-            evaluated=500,
         ),
         "tsv",
     ),
@@ -139,9 +151,9 @@ BUILTIN_TASKS = {
             script="run_squad.py",
             metric="eval_f1",
             constant=0.0,
+            train_examples=15_000,
+            validation_examples=1_300,
             flags=fine_tuning(128, 32, 3, "3e-4", save_steps="0", max_query_length="24", doc_stride="64"),
-            examples=15_000,
-            evaluated=1_300,
             factor=1.0,
         ),
         "json",
@@ -154,9 +166,9 @@ BUILTIN_TASKS = {
             script="run_ner.py",
             metric="eval_f1",
             constant=0.0,
+            train_examples=5_000,
+            validation_examples=500,
             flags=fine_tuning(96, 32, 3, "3e-4", save_steps="0", context="sentence"),
-            examples=5_000,
-            evaluated=500,
         ),
         "txt",
     ),
@@ -193,16 +205,15 @@ SMOKE = replace(
     steps=dict.fromkeys(BUILTIN.steps, 5),
     phases="32:1:4",
     vocab_size=600,
-    pretraining={
-        **BUILTIN.pretraining,
-        **{"max_train_documents": "100", "validation_split": "0.2", "max_eval_instances": "16", "peak_tflops": "1"},
-    },
+    pretraining=BUILTIN.pretraining
+    | {"max_train_documents": "100", "validation_split": "0.2", "max_eval_instances": "16", "peak_tflops": "1"},
     restarts=2,
     features={"lstm_size": "8", "learning_rate": "2e-3"},
 )
+# These replace flags of fine-tuning.
 SMOKE_FLAGS = {"max_steps": "2", "per_device_train_batch_size": "4"}
 
-PAPERS_TASKS = {
+PAPERS_TASKS: dict[str, tuple[tuple[str, ...], ...]] = {
     "5": (("mnli",), ("qnli",), ("mrpc",), ("sst2",), ("squad",)),
     "6": (("mnli",), ("mrpc",), ("sst2",)),
     "7": (("conll",),),
@@ -227,7 +238,7 @@ SMALL = Scale(
         "figure5": (("mnli", "sst2", "mrpc"),),
     },
 )
-SMALL_LIMITS = (8000, 2000)
+SMALL_LIMITS = (8000, 2000)  # training and validation examples
 
 PAPER = Scale(
     name="paper",
@@ -238,7 +249,10 @@ PAPER = Scale(
     phases="128:0.9:32x8,512:0.1:8x32",
     vocab_size=30522,
     pretraining={
-        **{"learning_rate": "1e-4", "warmup_steps": "10000", "eval_steps": "50000", "logging_steps": "1000"},
+        "learning_rate": "1e-4",
+        "warmup_steps": "10000",
+        "eval_steps": "50000",
+        "logging_steps": "1000",
         "mixed_precision": "bf16",
     },
     restarts=5,
@@ -248,21 +262,78 @@ PAPER = Scale(
 )
 SCALES = {"builtin": BUILTIN, "small": SMALL, "paper": PAPER}
 
-# Name: script, kind, title, metric, score of constant predictions, examples for training and for validation.
-OFFICIAL = {
-    "mnli": ("run_glue.py", "pair", "MNLI-m", "eval_mnli_m_accuracy", 35.4, 392_702, 19_647),
-    "qnli": ("run_glue.py", "pair", "QNLI", "eval_accuracy", 50.5, 104_743, 5_463),
-    "mrpc": ("run_glue.py", "paraphrase", "MRPC", "eval_accuracy", 68.4, 3_668, 408),
-    "sst2": ("run_glue.py", "classification", "SST-2", "eval_accuracy", 50.9, 67_349, 872),
-    "squad": ("run_squad.py", "qa", "SQuAD 1.1 F1", "eval_f1", 0.0, 87_599, 10_570),
-    "conll": ("run_ner.py", "tags", "CoNLL-2003 F1", "eval_f1", 0.0, 14_041, 3_250),
+# The paper's tasks on the official files, without flags. MNLI is validated on both halves.
+OFFICIAL_TASKS = {
+    "mnli": Task(
+        key="mnli",
+        title="MNLI-m",
+        kind="pair",
+        script="run_glue.py",
+        metric="eval_mnli_m_accuracy",
+        constant=35.4,
+        train_examples=392_702,
+        validation_examples=19_647,
+    ),
+    "qnli": Task(
+        key="qnli",
+        title="QNLI",
+        kind="pair",
+        script="run_glue.py",
+        metric="eval_accuracy",
+        constant=50.5,
+        train_examples=104_743,
+        validation_examples=5_463,
+    ),
+    "mrpc": Task(
+        key="mrpc",
+        title="MRPC",
+        kind="paraphrase",
+        script="run_glue.py",
+        metric="eval_accuracy",
+        constant=68.4,
+        train_examples=3_668,
+        validation_examples=408,
+    ),
+    "sst2": Task(
+        key="sst2",
+        title="SST-2",
+        kind="classification",
+        script="run_glue.py",
+        metric="eval_accuracy",
+        constant=50.9,
+        train_examples=67_349,
+        validation_examples=872,
+    ),
+    "squad": Task(
+        key="squad",
+        title="SQuAD 1.1 F1",
+        kind="qa",
+        script="run_squad.py",
+        metric="eval_f1",
+        constant=0.0,
+        train_examples=87_599,
+        validation_examples=10_570,
+        factor=1.0,
+    ),
+    "conll": Task(
+        key="conll",
+        title="CoNLL-2003 F1",
+        kind="tags",
+        script="run_ner.py",
+        metric="eval_f1",
+        constant=0.0,
+        train_examples=14_041,
+        validation_examples=3_250,
+    ),
 }
-# The paper's fine-tuning (section 4.1, A.3), and that of small networks, which need larger steps.
+# The paper's batches and epochs (sections 4.1 and 4.2). Of its learning rates this is the largest; the paper chooses
+# one of four for each task of GLUE on the development set. Its section 5.3 names no settings for named entities.
 PAPERS_FINE_TUNING = {
     "run_glue.py": fine_tuning(128, 32, 3, "5e-5"),
     "run_squad.py": fine_tuning(384, 32, 3, "5e-5"),
     "run_ner.py": fine_tuning(512, 8, 3, "5e-5"),
 }
+# Small networks need larger learning rates.
 SMALL_FINE_TUNING = {
     "run_glue.py": fine_tuning(128, 32, 3, "2e-4"),
     "run_squad.py": fine_tuning(128, 32, 2, "2e-4", doc_stride="64", max_query_length="32"),

@@ -1,13 +1,14 @@
 """A BiLSTM on top of BERT, fine-tuned together with it (paper, section 5.1: "LTR & No NSP + BiLSTM").
 
-A left-to-right network sees nothing behind a token; the paper asks whether a new bidirectional layer repairs that. Its
-text says no more than "a randomly initialized BiLSTM on top": here it has two layers, as the one of the feature-based
-approach (section 5.3), and as many units in each direction as BERT has.
+In a left-to-right network a token does not see the tokens after it; the paper asks whether a new bidirectional layer
+makes up for that. The paper says no more than "a randomly initialized BiLSTM on top". Here the BiLSTM has two layers,
+as in the feature-based approach (section 5.3), and as many units in each direction as BERT has.
 
 Shapes: B batch, L length, H hidden size of BERT, C classes.
 
-This file is copied into saved models, which `trust_remote_code=True` then opens; it imports nothing of the project.
-Without that flag transformers refuses such a folder: its own heads read H values of a token, these read 2H.
+This file is copied into saved models, which `trust_remote_code=True` then opens; therefore it imports nothing of the
+project. Without that flag transformers refuses such a folder, because its own heads read H values of a token and these
+read 2H.
 """
 
 from typing import Any, cast
@@ -20,11 +21,11 @@ from transformers import BertConfig, BertModel, PreTrainedModel, initialization
 from transformers.modeling_outputs import QuestionAnsweringModelOutput, TokenClassifierOutput
 
 Count = int | Tensor | None
-IGNORED_LABEL = -100
+IGNORED_LABEL = -100  # as in transformers: the position is excluded from the loss
 
 
 class BertBiLSTM(PreTrainedModel):
-    """BERT and a two-layer BiLSTM, both trained; the two classes below add the output layer.
+    """BERT and a two-layer BiLSTM, which are trained together; the two classes below add the output layer.
 
     Args:
         encoder_class: the class of BERT, with the interface of transformers' BertModel.
@@ -47,11 +48,16 @@ class BertBiLSTM(PreTrainedModel):
         """Initialise the LSTM as torch does, because transformers has no rule for it."""
         super()._init_weights(module)
         if isinstance(module, nn.LSTM):
+            bound = module.hidden_size**-0.5
             for parameter in module.parameters():
-                initialization.uniform_(parameter, -(module.hidden_size**-0.5), module.hidden_size**-0.5)
+                initialization.uniform_(parameter, -bound, bound)
 
     def read(self, input_ids: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None) -> Tensor:
-        """The BiLSTM's outputs (B, L, 2H), 0 at padding, which must be on the right."""
+        """The outputs of the BiLSTM after dropout: (B, L, 2H), 0 at padding.
+
+        Args:
+            input_ids, attention_mask, token_type_ids: (B, L), as for BERT. Padding must be on the right.
+        """
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         hidden = self.bert(input_ids, mask, token_type_ids).last_hidden_state.to(self.lstm.weight_ih_l0.dtype)
         packed = pack_padded_sequence(hidden, mask.sum(1).cpu(), batch_first=True, enforce_sorted=False)
@@ -63,7 +69,10 @@ class BertBiLSTM(PreTrainedModel):
 
 
 class BertBiLSTMForTokenClassification(BertBiLSTM):
-    """A class for every token: logits (B, L, C). A text's only label is that of its last token."""
+    """A class for every token: logits (B, L, C).
+
+    For a task with one label for a text, only the last token has a label (``--label_token last``).
+    """
 
     _auto_class = "AutoModelForTokenClassification"  # save_pretrained writes this file and an auto_map to it
 
@@ -81,7 +90,14 @@ class BertBiLSTMForTokenClassification(BertBiLSTM):
         num_items_in_batch: Count = None,
         **kwargs: Any,
     ) -> TokenClassifierOutput:
-        """Labels (B, L) are class ids or -100; the loss is their sum, divided by ``num_items_in_batch``."""
+        """The logits (B, L, C) and, with labels, the loss.
+
+        Args:
+            input_ids, attention_mask, token_type_ids: (B, L), with padding on the right.
+            labels: (B, L), the number of a class or -100 for a token without a label.
+            num_items_in_batch: what the sum of the losses is divided by; None stands for the number of labels.
+            kwargs: are ignored.
+        """
         logits = self.classifier(self.read(input_ids, attention_mask, token_type_ids))
         loss = None
         if labels is not None:
@@ -90,7 +106,7 @@ class BertBiLSTMForTokenClassification(BertBiLSTM):
 
 
 class BertBiLSTMForQuestionAnswering(BertBiLSTM):
-    """Start and end of an answer: two logits for every token, the lowest number of their type at padding."""
+    """Start and end of an answer: two logits for every token; at padding they are the lowest number of their type."""
 
     _auto_class = "AutoModelForQuestionAnswering"
 
@@ -109,22 +125,33 @@ class BertBiLSTMForQuestionAnswering(BertBiLSTM):
         num_items_in_batch: Count = None,
         **kwargs: Any,
     ) -> QuestionAnsweringModelOutput:
-        """start_positions, end_positions: (B,). The loss is the mean of the start's and the end's."""
+        """The logits of start and end, (B, L) each, and, with both positions, the loss: the mean of the two losses.
+
+        Args:
+            input_ids, attention_mask, token_type_ids: (B, L), with padding on the right.
+            start_positions, end_positions: (B,), 0 to L - 1, or -100 for a row without an answer.
+            num_items_in_batch: what the sum of the losses is divided by; None stands for the number of answers.
+            kwargs: are ignored.
+        """
         logits = self.qa_outputs(self.read(input_ids, attention_mask, token_type_ids))
         if attention_mask is not None:
             logits = logits.masked_fill(attention_mask.unsqueeze(-1) == 0, torch.finfo(logits.dtype).min)
-        start, end = (side.contiguous() for side in logits.unbind(-1))
+        start_logits, end_logits = logits[..., 0].contiguous(), logits[..., 1].contiguous()
         loss = None
         if start_positions is not None and end_positions is not None:
-            losses = (
-                _loss(side, positions.view(-1), num_items_in_batch)
-                for side, positions in ((start, start_positions), (end, end_positions))
-            )
-            loss = sum(losses, torch.zeros((), device=logits.device)) / 2
-        return QuestionAnsweringModelOutput(loss=loss, start_logits=start, end_logits=end)
+            start_loss = _loss(start_logits, start_positions.view(-1), num_items_in_batch)
+            end_loss = _loss(end_logits, end_positions.view(-1), num_items_in_batch)
+            loss = (start_loss + end_loss) / 2
+        return QuestionAnsweringModelOutput(loss=loss, start_logits=start_logits, end_logits=end_logits)
 
 
 def _loss(logits: Tensor, labels: Tensor, count: Count) -> Tensor:
+    """The sum of the cross-entropies of the rows, divided by ``count`` or else by the number of labels; 0 without any.
+
+    Args:
+        logits: (rows, classes).
+        labels: (rows,), the number of a class or -100.
+    """
     total = F.cross_entropy(logits.float(), labels, ignore_index=IGNORED_LABEL, reduction="sum")
     items = (labels != IGNORED_LABEL).sum() if count is None else count
     return total / torch.as_tensor(items).clamp(min=1).to(total.device)

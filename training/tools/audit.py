@@ -1,7 +1,9 @@
-"""Inspect the training data of a run: `python -m training audit DIR` and `python -m training show DIR --step N`.
+"""Measure the training data of a run, and say of each measurement whether it is good.
 
-DIR is an output folder of run_pretraining.py. Flags, phases and processes are read from its run.json, token ids from
-DIR/corpus/train.
+    python -m training audit DIR
+
+DIR is an output folder of run_pretraining.py. The flags and phases are read from its run.json, the token ids from
+DIR/corpus/train. For each length of instances a picture is written to DIR.
 """
 
 import argparse
@@ -17,7 +19,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from training.engine.batches import IGNORED
 from training.flags.natures import INSTANCE
-from training.flags.phases import phase_at, phases_of, scheduled
+from training.flags.phases import phases_of
 from training.flags.scripts import flags_with
 from training.pretraining.corpus import Corpus
 from training.pretraining.instances import PretrainingInstances, instance_settings
@@ -29,61 +31,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SETTINGS = flags_with(INSTANCE)
+MIX = ("[MASK]", "random", "unchanged")  # what became of the predicted tokens
 _SAMPLE = 200_000  # the largest number of documents, sentences or instances that is inspected
-
-
-# --- Drawing ------------------------------------------------------------------------------------------------
-
-
-def draw_instance(tokenizer: PreTrainedTokenizerBase, instance: dict[str, Any], width: int = 110) -> str:
-    """One row of a batch as text of at most `width` characters per line: columns of token, type id and label.
-
-    A label is the token to predict; `.` means that the position is excluded from the loss. Padding is not shown.
-    """
-    length = int(instance["attention_mask"].sum())
-    ids, types, labels = (instance[name][:length].tolist() for name in ("input_ids", "token_type_ids", "labels"))
-    wanted = ["." if label == IGNORED else str(tokenizer.convert_ids_to_tokens(label)) for label in labels]
-    columns = list(zip(tokenizer.convert_ids_to_tokens(ids), map(str, types), wanted))
-    heads = ("input_ids", "token_type_ids", "labels")
-    margin = max(map(len, heads)) + 2
-    row: list[tuple[str, ...]] = []
-    lines, used = [], margin
-    for column in [*columns, None]:
-        size = max(map(len, column)) + 1 if column else 0
-        if column is None or (row and used + size > width):
-            for place, head in enumerate(heads):
-                cells = "".join(cell[place].ljust(max(map(len, cell)) + 1) for cell in row)
-                lines.append((head.ljust(margin) + cells).rstrip())
-            lines.append("")
-            row, used = [], margin
-        if column:
-            row.append(column)
-            used += size
-    if "next_sentence_label" in instance:
-        label = int(instance["next_sentence_label"])
-        lines[-1] = f"next_sentence_label  {label} ({'IsNext' if label == IS_NEXT else 'NotNext'})"
-    return "\n".join(lines).rstrip()
-
-
-def step_positions(step: int, rank: int | None, world: int, size: int, accumulation: int) -> list[tuple[int, int, int]]:
-    """(micro-batch, rank, position) of every instance in the optimiser step `step` of a phase, counted from 1.
-
-    If `rank` is None, the instances of all processes are listed.
-    """
-    found = []
-    for micro in range(accumulation):
-        for place in range(world) if rank is None else [rank]:
-            start = (((step - 1) * accumulation + micro) * world + place) * size
-            found += [(micro, place, position) for position in range(start, start + size)]
-    return found
 
 
 # --- Auditing -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Line:
-    """One finding: its name, the measurement in words, and whether the measurement is good."""
+class Finding:
+    """What was measured: its name, the measurement in words, and whether the measurement is good."""
 
     name: str
     text: str
@@ -92,67 +49,92 @@ class Line:
 
 def audit(
     instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase
-) -> tuple[list[Line], dict[str, np.ndarray]]:
+) -> tuple[list[Finding], dict[str, np.ndarray]]:
     """(findings, arrays for `draw_audit`) for the first epoch of `instances`."""
-    corpus, plan = instances.corpus, instances.plan(0)
-    lengths = plan.a_length + plan.b_length + np.where(plan.b_length > 0, 3, 2)
-    lines = [*_corpus_lines(corpus, continuation_pieces(tokenizer), tokenizer.unk_token_id)]
-    shown = np.zeros(corpus.num_tokens + 1, np.int32)
-    own = plan.label == IS_NEXT
-    for start, length in ((plan.a_start, plan.a_length), (plan.b_start[own], plan.b_length[own])):
-        np.add.at(shown, start, 1)
-        np.add.at(shown, start + length, -1)
-    coverage = float((np.cumsum(shown)[:-1] > 0).mean())
-    fill = float(lengths.mean() / instances.settings.max_seq_length)
-    lines += [
-        Line(
+    corpus, plan, settings = instances.corpus, instances.plan(0), instances.settings
+    specials = np.where(plan.b_length > 0, 3, 2)  # [CLS], [SEP] and, in a pair, a second [SEP]
+    lengths = plan.a_length + plan.b_length + specials
+    fill = float(lengths.mean() / settings.max_seq_length)
+    coverage = _coverage(corpus, plan)
+    findings = [
+        *_corpus_findings(corpus, continuation_pieces(tokenizer), tokenizer.unk_token_id),
+        Finding(
             "text used",
             f"{coverage:.1%} of the tokens occur in an epoch as A or as the B that follows it; fine above 80 %",
             coverage > 0.8,
         ),
-        Line(
+        Finding(
             "fill",
-            f"{fill:.1%} of {instances.settings.max_seq_length} positions hold tokens, not padding; fine above 70 %",
+            f"{fill:.1%} of {settings.max_seq_length} positions hold tokens, not padding; fine above 70 %",
             fill > 0.7,
         ),
     ]
-    picture = {"lengths": lengths, "unigrams": np.sort(corpus.unigrams)[::-1]}
-    if instances.settings.objective == "mlm_nsp":
-        lines += _pair_lines(corpus, plan)
-        picture["label"] = plan.label
-    if instances.settings.objective != "ltr":
-        picture["mix"], picture["wanted"], mask_lines = _mask_lines(instances)
-        lines += mask_lines
-    return lines, picture
+    arrays = {"lengths": lengths, "unigrams": np.sort(corpus.unigrams)[::-1]}
+    if settings.objective == "mlm_nsp":
+        findings += _pair_findings(corpus, plan)
+        arrays["label"] = plan.label
+    if settings.objective != "ltr":
+        arrays["mix"], arrays["wanted"], mask_findings = _mask_findings(instances)
+        findings += mask_findings
+    return findings, arrays
 
 
-def _corpus_lines(corpus: Corpus, continuation: np.ndarray, unknown: int) -> list[Line]:
+def _coverage(corpus: Corpus, plan: EpochPlan) -> float:
+    """The share of the tokens that an epoch shows as A or as the B that follows it."""
+    follows = plan.label == IS_NEXT
+    # +1 where a segment begins and -1 behind its end: the running sum counts the segments that hold a token.
+    changes = np.zeros(corpus.num_tokens + 1, np.int32)
+    segments = ((plan.a_start, plan.a_length), (plan.b_start[follows], plan.b_length[follows]))
+    for start, length in segments:
+        np.add.at(changes, start, 1)
+        np.add.at(changes, start + length, -1)
+    return float((np.cumsum(changes)[:-1] > 0).mean())
+
+
+def _corpus_findings(corpus: Corpus, continuation: np.ndarray, unknown: int) -> list[Finding]:
+    """Findings about the text.
+
+    Args:
+        continuation: (V,), True for the pieces that continue a word.
+        unknown: the id of [UNK].
+    """
     counts = corpus.manifest["counts"]
     tokens = corpus.num_tokens
     unknown_share = corpus.unigrams[unknown] / tokens
-    pieces = tokens / max(1, int(corpus.unigrams[~continuation].sum()))
+    pieces_per_word = tokens / max(1, int(corpus.unigrams[~continuation].sum()))
     documents = repeated_share(corpus.tokens, corpus.sentences[corpus.documents], 1)
     sentences = repeated_share(corpus.tokens, corpus.sentences, 8)
     empty = counts["empty_sentences"] + counts["empty_documents"]
     size = f"{corpus.num_documents:,} documents, {corpus.num_sentences:,} sentences, {tokens:,} tokens"
+    entropy = corpus.unigram_entropy()
     return [
-        Line("corpus", f"{size}; {empty:,} empty ones left out", corpus.num_documents > 1),
-        Line("unigram entropy", f"{corpus.unigram_entropy():.3f} nats: the loss of guessing by frequency alone", True),
-        Line("repeated documents", f"{documents:.2%} are copies of an earlier one; fine below 1 %", documents < 0.01),
-        Line(
+        Finding("corpus", f"{size}; {empty:,} empty ones left out", corpus.num_documents > 1),
+        Finding("unigram entropy", f"{entropy:.3f} nats: the loss of guessing by frequency alone", True),
+        Finding(
+            "repeated documents",
+            f"{documents:.2%} are copies of an earlier one; fine below 1 %",
+            documents < 0.01,
+        ),
+        Finding(
             "repeated sentences",
             f"{sentences:.2%} of those with 8 tokens or more are copies; fine below 5 %",
             sentences < 0.05,
         ),
-        Line("unknown", f"{unknown_share:.3%} of the tokens are [UNK]; fine below 1 %", unknown_share < 0.01),
-        Line("pieces per word", f"{pieces:.3f} (punctuation marks are words); fine below 1.6", pieces < 1.6),
+        Finding("unknown", f"{unknown_share:.3%} of the tokens are [UNK]; fine below 1 %", unknown_share < 0.01),
+        Finding(
+            "pieces per word",
+            f"{pieces_per_word:.3f} (punctuation marks are words); fine below 1.6",
+            pieces_per_word < 1.6,
+        ),
     ]
 
 
 def repeated_share(tokens: np.ndarray, offsets: np.ndarray, shortest: int) -> float:
-    """The share of spans that equal an earlier one, among those of at least `shortest` tokens in the first `_SAMPLE`.
+    """The share of spans that equal an earlier one, among the first `_SAMPLE` spans.
 
-    Span i consists of the tokens offsets[i] to offsets[i + 1] - 1.
+    Args:
+        offsets: span i consists of the tokens offsets[i] to offsets[i + 1] - 1.
+        shortest: spans of fewer tokens are ignored.
     """
     seen, count = set(), 0
     for start, stop in zip(offsets[:_SAMPLE].tolist(), offsets[1 : _SAMPLE + 1].tolist()):
@@ -162,83 +144,125 @@ def repeated_share(tokens: np.ndarray, offsets: np.ndarray, shortest: int) -> fl
     return 1 - len(seen) / count if count else 0.0
 
 
-def _pair_lines(corpus: Corpus, plan: EpochPlan) -> list[Line]:
+def _pair_findings(corpus: Corpus, plan: EpochPlan) -> list[Finding]:
+    """Findings about the pairs of next sentence prediction."""
     following = float((plan.label == IS_NEXT).mean())
-    starts = corpus.sentences[corpus.documents]
-    drawn = plan.label == NOT_NEXT
-    a_document, b_document = (np.searchsorted(starts, at[drawn], side="right") for at in (plan.a_start, plan.b_start))
-    same = int((a_document == b_document).sum())
-    # How well the lengths alone predict the label, which should depend on the text.
-    edges = [1, 2, 4, 8, 16, 32, 64, 128, 256]
-    cell = np.digitize(plan.a_length, edges) * 16 + np.digitize(plan.b_length, edges)
-    table = np.bincount(cell * 2 + plan.label, minlength=512).reshape(-1, 2)
-    leak = float(table.max(1).sum() / len(plan))
-    total = len(plan) + plan.left_out
     allowed = 0.01 + 1.5 / len(plan) ** 0.5  # 1 % and three standard deviations
+    first_tokens = corpus.sentences[corpus.documents]
+    drawn = plan.label == NOT_NEXT
+    a_document = np.searchsorted(first_tokens, plan.a_start[drawn], side="right")
+    b_document = np.searchsorted(first_tokens, plan.b_start[drawn], side="right")
+    same = int((a_document == b_document).sum())
+    leak = _predictable_share(plan)
+    chunks = len(plan) + plan.left_out
     return [
-        Line(
+        Finding(
             "label balance",
             f"{following:.2%} of {len(plan):,} pairs are IsNext; it should be half",
             abs(following - 0.5) < allowed,
         ),
-        Line("negatives", f"{same:,} NotNext pairs from one document; there must be none", same == 0),
-        Line(
+        Finding("negatives", f"{same:,} NotNext pairs from one document; there must be none", same == 0),
+        Finding(
             "label from lengths",
             f"the lengths alone predict {leak:.1%} of the labels; 50 % is chance, fine below 65 %",
             leak < 0.65,
         ),
-        Line(
+        Finding(
             "left out",
-            f"{plan.left_out / total:.2%} of the chunks are left out of an epoch; fine below 5 %",
-            plan.left_out < 0.05 * total,
+            f"{plan.left_out / chunks:.2%} of the chunks are left out of an epoch; fine below 5 %",
+            plan.left_out < 0.05 * chunks,
         ),
     ]
 
 
-def _mask_lines(instances: PretrainingInstances) -> tuple[np.ndarray, np.ndarray, list[Line]]:
-    """The measured and the wanted shares of ([MASK], random, unchanged), and findings about them."""
+def _predictable_share(plan: EpochPlan) -> float:
+    """The share of the labels that the lengths alone predict; the labels should depend on the text.
+
+    Pairs are grouped by the classes of both lengths, and the more frequent label of each group is the prediction.
+    """
+    edges = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    group = np.digitize(plan.a_length, edges) * 16 + np.digitize(plan.b_length, edges)
+    counts = np.bincount(group * 2 + plan.label, minlength=512).reshape(-1, 2)  # (groups, labels)
+    return float(counts.max(axis=1).sum() / len(plan))
+
+
+@dataclass
+class MaskCounts:
+    """Counts over the masked instances of a sample.
+
+    Attributes:
+        mix: predicted tokens that were replaced by [MASK], replaced by a random token, left unchanged.
+        maskable: tokens that may be predicted.
+        due: tokens that should be predicted by the rule.
+        specials: special tokens that are predicted by mistake.
+    """
+
+    mix: np.ndarray
+    maskable: int = 0
+    due: int = 0
+    specials: int = 0
+
+
+def _count_masks(instances: PretrainingInstances) -> MaskCounts:
     rule = instances.rule
     assert rule is not None  # the objective masks
-    count = min(instances.epoch_size(0), _SAMPLE // instances.settings.max_seq_length * 16)
-    mix, real, due, specials = np.zeros(3), 0, 0, 0
-    for start in range(0, count, 512):
-        batch = instances.batch(start, min(start + 512, count))
+    counts = MaskCounts(np.zeros(3))
+    sample = min(instances.epoch_size(0), _SAMPLE // instances.settings.max_seq_length * 16)
+    for start in range(0, sample, 512):
+        batch = instances.batch(start, min(start + 512, sample))
         ids, labels = batch["input_ids"].numpy(), batch["labels"].numpy()
-        chosen = labels != IGNORED
-        original = np.where(chosen, labels, ids)
-        masked = chosen & (ids == rule.mask_token_id)
-        kept = chosen & (ids == labels)
-        mix += masked.sum(), (chosen & ~masked & ~kept).sum(), kept.sum()
+        predicted = labels != IGNORED
+        original = np.where(predicted, labels, ids)
+        masked = predicted & (ids == rule.mask_token_id)
+        unchanged = predicted & (ids == labels)
+        counts.mix += masked.sum(), (predicted & ~masked & ~unchanged).sum(), unchanged.sum()
         maskable = rule.maskable[original].sum(1)
-        real, due = real + int(maskable.sum()), due + int(rule.count(maskable).sum())
-        specials += int((~rule.maskable[original[chosen]]).sum())
-    predicted = mix.sum()
-    rate, mix = float(predicted / real), mix / predicted
+        counts.maskable += int(maskable.sum())
+        counts.due += int(rule.count(maskable).sum())
+        counts.specials += int((~rule.maskable[original[predicted]]).sum())
+    return counts
+
+
+def _mask_findings(instances: PretrainingInstances) -> tuple[np.ndarray, np.ndarray, list[Finding]]:
+    """The measured and the wanted shares of ([MASK], random, unchanged), and findings about them."""
+    rule, counts = instances.rule, _count_masks(instances)
+    assert rule is not None  # the objective masks
+    predicted = counts.mix.sum()
+    mix = counts.mix / predicted
     # One in len(rule.replacements) random tokens equals the original one, which then counts as unchanged.
     replaced = rule.random_replace_prob * (1 - 1 / len(rule.replacements))
     wanted = np.array([rule.mask_replace_prob, replaced, 1 - rule.mask_replace_prob - replaced])
-    off = float(np.abs(mix - wanted).max())
+    largest_difference = float(np.abs(mix - wanted).max())
     # With whole words, the number of the rule cannot always be reached exactly.
-    good_rate = predicted == due or (rule.whole_word_mask and 0.9 * due < predicted < due)
-    names = ("[MASK]", "random", "unchanged")
-    shares = ", ".join(f"{share:.2%} {name} ({asked:.1%})" for share, name, asked in zip(mix, names, wanted))
-    return (
-        mix,
-        wanted,
-        [
-            Line(
-                "mask rate",
-                f"{rate:.2%} of the tokens that can be masked are predicted; the rule gives {due / real:.2%}",
-                bool(good_rate),
-            ),
-            Line("mask mix", f"{shares}; the flags' shares are in brackets", off < 0.005 + 2 / predicted**0.5),
-            Line("masked specials", f"{specials:,} special tokens are predicted; there must be none", specials == 0),
-        ],
-    )
+    good_rate = predicted == counts.due or (rule.whole_word_mask and 0.9 * counts.due < predicted < counts.due)
+    shares = [f"{share:.2%} {name} ({asked:.1%})" for share, name, asked in zip(mix, MIX, wanted, strict=True)]
+    findings = [
+        Finding(
+            "mask rate",
+            f"{predicted / counts.maskable:.2%} of the tokens that can be masked are predicted; the rule gives "
+            f"{counts.due / counts.maskable:.2%}",
+            bool(good_rate),
+        ),
+        Finding(
+            "mask mix",
+            f"{', '.join(shares)}; the flags' shares are in brackets",
+            largest_difference < 0.005 + 2 / predicted**0.5,
+        ),
+        Finding(
+            "masked specials",
+            f"{counts.specials:,} special tokens are predicted; there must be none",
+            counts.specials == 0,
+        ),
+    ]
+    return mix, wanted, findings
 
 
-def draw_audit(picture: dict[str, np.ndarray], path: Path) -> None:
-    """Draw lengths, labels, mask mix and token frequencies as one PNG. Raises ValueError if matplotlib is missing."""
+def draw_audit(arrays: dict[str, np.ndarray], path: Path) -> None:
+    """Draw lengths, labels, mask mix and token frequencies as one PNG. Raises ValueError if matplotlib is missing.
+
+    Args:
+        arrays: as `audit` returned them.
+    """
     if importlib.util.find_spec("matplotlib") is None:
         raise ValueError("the picture needs the package matplotlib: pip install matplotlib")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -248,27 +272,28 @@ def draw_audit(picture: dict[str, np.ndarray], path: Path) -> None:
     figure = Figure(figsize=(10, 6.4), layout=ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.12))
     FigureCanvasAgg(figure)
     lengths, frequencies, labels, mix = figure.subplots(2, 2).ravel()
-    longest = int(picture["lengths"].max())
+    longest = int(arrays["lengths"].max())
     step = -(-longest // 32)
-    counts, edges = np.histogram(picture["lengths"], bins=np.arange(0, longest + step, step))
+    counts, edges = np.histogram(arrays["lengths"], bins=np.arange(0, longest + step, step))
     lengths.bar(edges[:-1] + step / 2, counts / counts.sum(), width=0.9 * step, color=BLUE)
     dress(lengths, "Length of the instances, share", "tokens, with [CLS] and [SEP]")
-    seen = picture["unigrams"][picture["unigrams"] > 0]
+    seen = arrays["unigrams"][arrays["unigrams"] > 0]
     frequencies.loglog(np.arange(1, len(seen) + 1), seen, color=BLUE, linewidth=2)
     dress(frequencies, "How often each piece occurs", "pieces, the most frequent first")
     for axis in (labels, mix):
         axis.set_axis_off()  # some objectives have no pairs or no masks
-    if "label" in picture:
-        shares = np.bincount(picture["label"], minlength=2) / len(picture["label"])
+    if "label" in arrays:
+        shares = np.bincount(arrays["label"], minlength=2) / len(arrays["label"])
         _draw_shares(labels, ["IsNext", "NotNext"], shares, np.array([0.5, 0.5]))
         dress(labels, "Next-sentence labels (dashed: expected)", "")
-    if "mix" in picture:
-        _draw_shares(mix, ["[MASK]", "random", "unchanged"], picture["mix"], picture["wanted"])
+    if "mix" in arrays:
+        _draw_shares(mix, list(MIX), arrays["mix"], arrays["wanted"])
         dress(mix, "Replacement of the predicted tokens (dashed: expected)", "")
     figure.savefig(path, dpi=110)
 
 
 def _draw_shares(axis: "Axes", names: list[str], shares: np.ndarray, wanted: np.ndarray) -> None:
+    """Draw a bar for each share, from 0 to 1, and a dashed line at the wanted one."""
     places = np.arange(len(names))
     axis.set_axis_on()
     axis.bar(places, shares, width=0.6, color=BLUE)
@@ -321,57 +346,34 @@ def _print_audit(arguments: argparse.Namespace) -> None:
 
 
 def _print_findings(instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase, path: Path) -> None:
-    lines, picture = audit(instances, tokenizer)
-    for line in lines:
-        print(f"{'ok  ' if line.good else 'LOOK'}  {line.name:20} {line.text}")
-    counts, edges = np.histogram(picture["lengths"], bins=8, range=(0, instances.settings.max_seq_length))
-    for count, low, high in zip(counts, edges[:-1], edges[1:]):
+    findings, arrays = audit(instances, tokenizer)
+    for finding in findings:
+        print(f"{'ok  ' if finding.good else 'LOOK'}  {finding.name:20} {finding.text}")
+    counts, edges = np.histogram(arrays["lengths"], bins=8, range=(0, instances.settings.max_seq_length))
+    for count, low, high in zip(counts, edges[:-1], edges[1:], strict=True):
         bar = "#" * round(50 * count / max(counts))
         print(f"      length {low:5.0f} - {high:5.0f}  {count:9,} {bar}".rstrip())
-    draw_audit(picture, path)
+    draw_audit(arrays, path)
     print(f"picture: {path}")
 
 
-def _print_step(arguments: argparse.Namespace) -> None:
-    facts = read_run(arguments.folder)
-    flags, world, total = facts["flags"], facts["processes"], facts["total_steps"]
-    flags["seed"] = flags["seed"] if arguments.seed is None else arguments.seed
-    if not 1 <= arguments.step <= total:
-        raise ValueError(f"--step is {arguments.step}; the run has optimiser steps 1 to {total}")
-    if arguments.rank is not None and not 0 <= arguments.rank < world:
-        raise ValueError(f"--rank is {arguments.rank}; the run has {world} processes, counted from 0")
-    phase = phase_at(scheduled(phases_of(flags), total), arguments.step)
-    instances, tokenizer = open_run(arguments.folder, flags, phase.length)
-    step = arguments.step - phase.start
-    positions = step_positions(step, arguments.rank, world, phase.size, phase.accumulation)
-    for micro, rank, position in positions[: arguments.limit]:
-        epoch, index = instances.locate(position)
-        row = {name: tensor[0] for name, tensor in instances.batch(position, position + 1).items()}
-        where = f"position {position:,} of length {phase.length} = epoch {epoch}, instance {index:,}"
-        print(f"--- step {arguments.step}, rank {rank}, micro-batch {micro}: {where}")
-        print(draw_instance(tokenizer, row) + "\n")
-    if len(positions) > arguments.limit:
-        print(f"({len(positions) - arguments.limit:,} more; --limit shows them)")
-
-
 def main(argv: list[str] | None = None) -> None:
-    """The commands audit and show; a mistake of the user's ends them with status 2 and one line on stderr."""
-    parser = argparse.ArgumentParser(prog="python -m training", allow_abbrev=False, description=__doc__)
-    commands = parser.add_subparsers(required=True)
-    for name, command, help_text in (
-        ("audit", _print_audit, "measure the training data, print a verdict for each measurement, and draw a picture"),
-        ("show", _print_step, "print the instances of an optimiser step"),
-    ):
-        sub = commands.add_parser(name, help=help_text, allow_abbrev=False)
-        sub.set_defaults(command=command)
-        sub.add_argument("folder", type=Path, metavar="DIR")
-        sub.add_argument("--seed", type=int, help="default: the seed of the run")
-        if name == "show":
-            sub.add_argument("--step", type=int, required=True, help="optimiser step, counted from 1")
-            sub.add_argument("--rank", type=int, help="only the instances of this process")
-            sub.add_argument("--limit", type=int, default=16, help="the largest number of instances to print")
+    """Print the findings; a mistake of the user's ends the command with status 2 and one line on stderr."""
+    parser = argparse.ArgumentParser(
+        prog="python -m training audit",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add_run_arguments(parser)
     arguments = parser.parse_args(argv)
     try:
-        arguments.command(arguments)
+        _print_audit(arguments)
     except (ValueError, OSError) as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")
+
+
+def add_run_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that audit and show have in common."""
+    parser.add_argument("folder", type=Path, metavar="DIR", help="an output folder of run_pretraining.py")
+    parser.add_argument("--seed", type=int, help="the seed of the masks and pairs (default: that of the run)")

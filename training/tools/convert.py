@@ -6,8 +6,9 @@
 
 SOURCE is a folder of google-research/bert (bert_config.json, vocab.txt, bert_model.ckpt.*), the prefix of such files, a
 folder with pytorch_model.bin, a folder of sentence-transformers, or a .bin or .pt file such as NVIDIA's. The class is
-chosen by the heads that the checkpoint has. Every tensor is used, or named with the reason why it is not needed; a
-tensor that is neither stops the conversion.
+chosen by the heads that the checkpoint has. Every tensor is used or is known to be no weight, such as a variable of the
+optimiser; any other tensor stops the conversion. Without --do_lower_case the tokenizer has the case that is stored
+beside the vocabulary; if none is stored, it is cased if pieces of the vocabulary have capital letters.
 """
 
 import argparse
@@ -30,15 +31,30 @@ CLASSIFIERS = {
     "token": "BertForTokenClassification",
     "multiple_choice": "BertForMultipleChoice",
 }
+CLASSES_BY_HEADS = {
+    frozenset(): "BertModel",
+    frozenset({"predictions", "seq_relationship"}): "BertForPreTraining",
+    frozenset({"predictions"}): "BertForMaskedLM",
+    frozenset({"seq_relationship"}): "BertForNextSentencePrediction",
+    frozenset({"qa_outputs"}): "BertForQuestionAnswering",
+    frozenset({"classifier"}): CLASSIFIERS["sequence"],
+}
+TOKENIZER = "tokenizer.json"
 WITHOUT_POOLER = ("BertForMaskedLM", "BertForQuestionAnswering", "BertForTokenClassification")
 MULTILINGUAL = 100_000  # pieces; Google's multilingual vocabularies have 105,879 and 119,547
 
 
 class Converted(NamedTuple):
-    """The network and its tokenizer; ``notes`` are sentences that the user should read."""
+    """What is saved.
+
+    Attributes:
+        tensors: how many tensors of the source are in the network.
+        notes: what the user should read, one sentence each.
+    """
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
+    tensors: int
     notes: list[str]
 
 
@@ -52,55 +68,62 @@ def convert(
 
     Args:
         vocab_file: the vocabulary, if it is not beside the weights.
-        do_lower_case: None looks at the tokenizer's settings, and then for capital letters in the vocabulary.
+        do_lower_case: None takes the setting that is stored beside the vocabulary. If there is none, a vocabulary with
+            capital letters makes a cased tokenizer.
         head: ``sequence``, ``token`` or ``multiple_choice``: what a classifier classifies. TensorFlow's checkpoints do
             not say it; the default is the config's class, and otherwise ``sequence``.
 
     Raises:
-        ValueError: tensors are missing, not known, or of another shape than the config says; there is no vocabulary, or
-            it does not fit.
+        ValueError: tensors are missing, not known, or of another shape than the config says; or there is no vocabulary,
+            or it does not fit.
     """
     notes: list[str] = []
     config, tensors = old.config, dict(old.tensors)
     _fit_vocabulary_size(config, tensors, notes)
-    name = find_class(tensors, config, head)
-    if "classifier.weight" in tensors and name != "BertForMultipleChoice":
+    class_name = find_class(tensors, config, head)
+    if "classifier.weight" in tensors and class_name != "BertForMultipleChoice":
         labels = len(tensors["classifier.weight"])
-        if config.num_labels != labels:
+        if config.num_labels != labels:  # assigning it would delete the names of the labels
             config.num_labels = labels
-    if name in WITHOUT_POOLER and (pooler := [key for key in tensors if key.startswith("bert.pooler.")]):
-        for key in pooler:
-            del tensors[key]
-        notes.append(f"left out: the pooler, which {name} does not have")
-    if name == "BertModel":
-        tensors = {key.removeprefix("bert."): tensor for key, tensor in tensors.items()}
-    model = getattr(transformers, name)(config)
+    pooler = [name for name in tensors if name.startswith("bert.pooler.")]
+    if class_name in WITHOUT_POOLER and pooler:
+        for name in pooler:
+            del tensors[name]
+        notes.append(f"left out: the pooler, which {class_name} does not have")
+    if class_name == "BertModel":
+        tensors = {name.removeprefix("bert."): tensor for name, tensor in tensors.items()}
+    model = getattr(transformers, class_name)(config)
     _load(model, tensors)
-    tokenizer = _tokenizer(old, config, vocab_file, do_lower_case, notes)
+    if vocab_file is None and do_lower_case is None and old.vocabulary and (old.vocabulary / TOKENIZER).is_file():
+        tokenizer = AutoTokenizer.from_pretrained(old.vocabulary)
+    else:
+        tokenizer = _tokenizer_of_vocabulary(old.vocabulary, config, vocab_file, do_lower_case, notes)
     check_fit(config, tokenizer, config.max_position_embeddings)
-    return Converted(model, tokenizer, notes)
+    return Converted(model, tokenizer, len(tensors), notes)
 
 
 def find_class(tensors: dict[str, torch.Tensor], config: BertConfig, head: str | None = None) -> str:
-    """The name of the class whose heads the tensors are. Raises ValueError if two kinds of heads are mixed."""
-    heads = {name.split(".")[1] if name.startswith("cls.") else name.split(".")[0] for name in tensors} - {"bert"}
-    known = {
-        frozenset(): "BertModel",
-        frozenset({"predictions", "seq_relationship"}): "BertForPreTraining",
-        frozenset({"predictions"}): "BertForMaskedLM",
-        frozenset({"seq_relationship"}): "BertForNextSentencePrediction",
-        frozenset({"qa_outputs"}): "BertForQuestionAnswering",
-        frozenset({"classifier"}): CLASSIFIERS["sequence"],
-    }
-    name = known.get(frozenset(heads))
-    if name is None:
+    """The name of the class that has the heads of the tensors.
+
+    Args:
+        tensors: by transformers' names, with the prefix ``bert.`` for the encoder.
+        head: what a classifier classifies, as for ``convert``.
+
+    Raises:
+        ValueError: the tensors have heads of several classes, or ``head`` is given for another class than a classifier.
+    """
+    heads = {name.removeprefix("cls.").partition(".")[0] for name in tensors} - {"bert"}
+    class_name = CLASSES_BY_HEADS.get(frozenset(heads))
+    if class_name is None:
         raise ValueError(f"expected the heads of one class of BERT, found tensors of {', '.join(sorted(heads))}")
-    stated = config.architectures[0] if config.architectures else ""
-    if name == CLASSIFIERS["sequence"]:
-        return CLASSIFIERS[head] if head else stated if stated in CLASSIFIERS.values() else name
+    if class_name != CLASSIFIERS["sequence"]:
+        if head:
+            raise ValueError(f"--head {head} needs a classifier, but the checkpoint is a {class_name}")
+        return class_name
     if head:
-        raise ValueError(f"--head {head} needs a classifier, but the checkpoint is a {name}")
-    return name
+        return CLASSIFIERS[head]
+    stated = config.architectures[0] if config.architectures else None
+    return stated if stated in CLASSIFIERS.values() else class_name
 
 
 def _fit_vocabulary_size(config: BertConfig, tensors: dict[str, torch.Tensor], notes: list[str]) -> None:
@@ -112,6 +135,7 @@ def _fit_vocabulary_size(config: BertConfig, tensors: dict[str, torch.Tensor], n
 
 
 def _load(model: PreTrainedModel, tensors: dict[str, torch.Tensor]) -> None:
+    """Put the tensors into the network. Raises ValueError unless each has exactly one place of its shape."""
     own = model.state_dict()
     tied = model.all_tied_weights_keys or {}
     problems = [f"missing: {name}" for name in own if name not in tensors and name not in tied]
@@ -131,24 +155,34 @@ def _load(model: PreTrainedModel, tensors: dict[str, torch.Tensor]) -> None:
     model.tie_weights()
 
 
-def _tokenizer(
-    old: OldCheckpoint, config: BertConfig, vocab_file: str | Path | None, lower: bool | None, notes: list[str]
+def _tokenizer_of_vocabulary(
+    folder: Path | None,
+    config: BertConfig,
+    vocab_file: str | Path | None,
+    do_lower_case: bool | None,
+    notes: list[str],
 ) -> PreTrainedTokenizerBase:
-    folder = old.vocabulary
-    if vocab_file is None and folder and (folder / "tokenizer.json").is_file():
-        if lower is not None:
-            raise ValueError(f"--do_lower_case cannot change {folder / 'tokenizer.json'}; give --vocab_file as well")
-        return AutoTokenizer.from_pretrained(folder)
-    path = Path(vocab_file) if vocab_file else folder / "vocab.txt" if folder else None
-    if path is None:
+    """The tokenizer of a vocabulary, and notes about its case.
+
+    Args:
+        folder: the folder with the vocabulary, if no ``vocab_file`` is given.
+    """
+    if vocab_file is not None:
+        path = Path(vocab_file)
+    elif folder is None:
         raise ValueError("no vocab.txt beside the weights; give --vocab_file FILE")
+    elif (folder / TOKENIZER).is_file():
+        raise ValueError(f"--do_lower_case cannot change {folder / TOKENIZER}; give --vocab_file as well")
+    else:
+        path = folder / "vocab.txt"
     settings = {}
-    if (path.parent / "tokenizer_config.json").is_file():
-        stored = json.loads((path.parent / "tokenizer_config.json").read_text(encoding="utf-8"))
+    settings_file = path.parent / "tokenizer_config.json"
+    if settings_file.is_file():
+        stored = json.loads(settings_file.read_text(encoding="utf-8"))
         names = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
         settings = {name: stored[name] for name in names if name in stored}
-    if lower is not None:
-        settings["do_lower_case"] = lower
+    if do_lower_case is not None:
+        settings["do_lower_case"] = do_lower_case
     vocabulary = load_vocab(path)
     capitals = [piece for piece in vocabulary if piece != piece.lower() and not piece.startswith("[")]
     settings.setdefault("do_lower_case", not capitals)
@@ -173,11 +207,18 @@ def save(converted: Converted, old: OldCheckpoint, out: Path) -> None:
         converted.model.save_pretrained(draft)
         converted.tokenizer.save_pretrained(draft)
         write_vocab(converted.tokenizer, draft)
-        lines = [f"- `{path.name}` {sha256(path)}" for path in old.weights]
-        name = type(converted.model).__name__
-        card = ["---", "library_name: transformers", "---", "", f"# {out.name}", "", f"A {name}, converted from files"]
-        card += ["with these SHA-256 sums:", "", *lines, "", *(f"- {note}" for note in converted.notes)]
-        (draft / "README.md").write_text("\n".join(card) + "\n", encoding="utf-8")
+        (draft / "README.md").write_text(_card(converted, old, out.name), encoding="utf-8")
+
+
+def _card(converted: Converted, old: OldCheckpoint, title: str) -> str:
+    """The model card."""
+    lines = ["---", "library_name: transformers", "---", "", f"# {title}", ""]
+    lines.append(f"A {type(converted.model).__name__}, converted from files with these SHA-256 sums:")
+    lines.append("")
+    lines += [f"- `{path.name}` {sha256(path)}" for path in old.weights]
+    lines.append("")
+    lines += [f"- {note}" for note in converted.notes]
+    return "\n".join(lines) + "\n"
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -188,20 +229,25 @@ def main(argv: list[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("source", help="a checkpoint in an old form")
-    parser.add_argument("out", type=Path, help="the folder to write; it must not exist, or be empty")
+    parser.add_argument("source", metavar="SOURCE", help="a checkpoint in an old form")
+    parser.add_argument("out", metavar="FOLDER", type=Path, help="the folder to write; it must be new or empty")
     parser.add_argument("--config_file", help="the config, if it is not beside the weights")
     parser.add_argument("--vocab_file", help="the vocabulary, if it is not beside the weights")
-    parser.add_argument("--do_lower_case", choices=["true", "false"], help="default: false if pieces have capitals")
-    parser.add_argument("--head", choices=list(CLASSIFIERS), help="what a classifier classifies (sequence)")
+    parser.add_argument("--do_lower_case", choices=["true", "false"], help="the case of the tokenizer (see above)")
+    parser.add_argument(
+        "--head",
+        choices=list(CLASSIFIERS),
+        help="what a classifier classifies (default: what the config says, or else sequence)",
+    )
     args = parser.parse_args(argv)
-    lower = None if args.do_lower_case is None else args.do_lower_case == "true"
+    transformers.logging.disable_progress_bar()
+    do_lower_case = None if args.do_lower_case is None else args.do_lower_case == "true"
     old = read_old_checkpoint(args.source, args.config_file)
-    converted = convert(old, args.vocab_file, lower, args.head)
+    converted = convert(old, args.vocab_file, do_lower_case, args.head)
     save(converted, old, args.out)
-    if old.left_out:
-        converted.notes.append(f"left out: {len(old.left_out)} tensors that are no weights, such as {old.left_out[0]}")
     for note in converted.notes:
         print(note)
-    count = converted.model.num_parameters()
-    print(f"{args.out}: {type(converted.model).__name__}, {count:,} parameters, {len(old.tensors)} tensors")
+    if old.left_out:
+        print(f"left out: {len(old.left_out)} tensors that are no weights, such as {old.left_out[0]}")
+    class_name, parameters = type(converted.model).__name__, converted.model.num_parameters()
+    print(f"{args.out}: {class_name}, {parameters:,} parameters, {converted.tensors} tensors")

@@ -22,7 +22,7 @@ from training.flags.pretraining import PretrainingArguments
 from training.pretraining.corpus import Corpus
 from training.records.curves import read_events, series
 from training.records.reference_curves import FILE, references, settings_of
-from training.tools.audit import Line, read_run, repeated_share
+from training.tools.audit import Finding, read_run, repeated_share
 
 MARGIN = 0.25  # nats
 FEWEST_RECORDS = 5
@@ -53,7 +53,7 @@ def level(events: list[dict], entropy: float, warmup: int) -> tuple[int, int, fl
     return last, last - window[0][0] + 1, mean
 
 
-def causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, float]) -> list[Line]:
+def causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, float]) -> list[Finding]:
     """A check of each usual cause of a plateau.
 
     Args:
@@ -72,32 +72,32 @@ def causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, float]) -
     masks, (fewest, most) = flags["mlm_probability"], MASK_RATES
     name, needed = tokens_to_leave(flags["config_name"] or "mini")
     return [
-        Line(
+        Finding(
             "duplicates",
             f"{repeated_documents:.1%} of the documents and {repeated_sentences:.1%} of the sentences are repeated",
             repeated_documents < 0.01 and repeated_sentences < 0.05,
         ),
-        Line(
+        Finding(
             "mask rate",
             f"--mlm_probability {masks:g} is outside {fewest} to {most}",
             flags["objective"] == "ltr" or fewest <= masks <= most,
         ),
-        Line(
+        Finding(
             "learning rate",
             f"--learning_rate {rate:g} is outside {low:g} to {high:g}, which suit this size",
             low <= rate <= high,
         ),
-        Line(
+        Finding(
             "warm-up",
             f"the warm-up has {warmup} steps (take at least {SHORTEST_WARMUP}, and 1 % of all)",
             warmup >= max(SHORTEST_WARMUP, 0.01 * total),
         ),
-        Line(
+        Finding(
             "batch",
             f"an optimiser step sees only {per_step:,} tokens (raise --gradient_accumulation_steps)",
             per_step >= FEWEST_TOKENS_A_STEP,
         ),
-        Line(
+        Finding(
             "too few steps",
             f"{seen:,} tokens so far, and the reference run {name} left the line after {needed:,}",
             seen >= PATIENCE * needed,

@@ -10,7 +10,7 @@ from typing import Any
 from training.engine.versions import commit
 from training.records.curves import read_events
 from training.records.model_card import HUB_NAME, card_text, metadata
-from training.tasks.seeds import Setting, summarise
+from training.tasks.seeds import Series, summarise
 from training.tools.findings import Finding, close, compared, differs, read_json, shown, unknown, verified
 
 # Results that depend on the moment and on the machine, and that no other record repeats.
@@ -193,8 +193,8 @@ def check_summary(folder: Path) -> Iterator[Finding]:
             runs.append(one)
     if absent:
         yield unknown("summary.json", f"the runs {', '.join(absent)} are not here; their results are taken from it")
-    setting = Setting(summary["task"], facts or {"splits": {}}, summary["metric"], summary["baselines"])
-    again: dict[str, Any] = summarise(runs, setting)
+    series = Series(summary["task"], facts or {"splits": {}}, summary["metric"], summary["baselines"])
+    again: dict[str, Any] = summarise(runs, series)
     if facts is None:
         del again["validation"]  # the description of the data, which is in the runs
     wrong = [name for name in again if not close(summary.get(name), again[name])]

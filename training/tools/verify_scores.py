@@ -19,8 +19,8 @@ from typing import Any
 from training.files.hashing import sha256
 from training.flags.scripts import SCRIPTS
 from training.tasks import swag
-from training.tasks.classification.glue import prefix
 from training.tasks.classification.metrics import accuracy
+from training.tasks.classification.scores import prefix
 from training.tasks.ner import tagged_text
 from training.tasks.ner.tagged_text import Sentence, Split
 from training.tasks.squad.answers import Answers
@@ -128,7 +128,8 @@ def _squad(folder: Path, run: dict, results: dict, source: Source | None) -> Ite
         return
     there = {name: folder / f"{name}.json" for name in names if (folder / f"{name}.json").is_file()}
     answers = Answers(read_predictions(there["predictions"]))
-    answers.threshold = float(run["flags"].get("null_score_diff_threshold") or 0.0)
+    # The flag is None if the threshold is the one that the evaluated model stores.
+    answers.threshold = run.get("null_score_diff_threshold") or run["flags"].get("null_score_diff_threshold") or 0.0
     if "null_odds" in there and "span_predictions" in there:
         answers.null_odds, answers.spans = read_numbers(there["null_odds"]), read_predictions(there["span_predictions"])
     if "nbest_predictions" in there:

@@ -1,8 +1,8 @@
-"""The label of a text, read from its last token: for networks that attend left to right.
+"""The label of a text, read from its last token, for networks that attend left to right.
 
-In such a network [CLS], from which BERT reads the label, comes first and sees no other token. The last token, the final
-[SEP], sees the whole text; OpenAI's GPT reads its labels there as well. The network is then one for token
-classification in which only this token has a label:
+BERT reads the label from [CLS], which comes first; in a left-to-right network it would see no other token. The last
+token, the final [SEP], sees the whole text; OpenAI's GPT reads its labels there as well. The network is then one for
+token classification in which only this token has a label:
 
     tokens   [CLS] the king walked [SEP] he went home [SEP]
     labels    -100 -100 -100  -100  -100 -100 -100 -100   1
@@ -20,23 +20,27 @@ from training.tasks.classification.glue import Task
 
 
 def check_classes(args: GlueArguments, task: Task) -> None:
-    """Raise ValueError if the last token is to have a score: a token has classes only."""
+    """Raise ValueError for a regression, because a network for token classification has only classes."""
     if args.label_token == "last" and task.labels is None:
         raise ValueError("--label_token last: expected classes, got scores (a regression); leave the flag out")
 
 
 def with_labels_at_the_end(rows: Features) -> Features:
-    """The same rows, with a label for every token: the label of the row at its last token, and none elsewhere."""
+    """The same rows with a label for every token: that of the row at its last token, and -100 at all others."""
     columns = dict(rows.columns)
     if "labels" in columns:
         columns["labels"] = []
         for length, label in zip(rows.lengths, rows.columns["labels"], strict=True):
-            row = np.full(length, IGNORED, dtype=np.int64)
-            row[-1] = label
-            columns["labels"].append(row)
+            labels = np.full(length, IGNORED, dtype=np.int64)
+            labels[-1] = label
+            columns["labels"].append(labels)
     return Features(columns, rows.pad_token_id)
 
 
 def read_at_the_end(outputs: dict[str, Any]) -> dict[str, Any]:
-    """What ``predict`` returned for every token, with the logits of the last one alone: (rows, classes)."""
+    """The outputs of ``predict`` with the logits of each row's last token only: (rows, classes).
+
+    Args:
+        outputs: "logits" holds an array (length, classes) for each row, without padding.
+    """
     return outputs | {"logits": np.stack([row[-1] for row in outputs["logits"]])}

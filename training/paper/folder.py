@@ -1,0 +1,135 @@
+"""The output folder of a table: its plan, which of its cells are finished, and their scores.
+
+A cell is finished when its folder says so, as after any other run of its script. Finished cells may also have been
+started by hand, or come from an interrupted start; they count only if they are the runs that the plan asks for.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from training.engine.finished import changed_flags, read_results
+from training.files.atomic import write_json
+from training.flags.parsing import parse_arguments
+from training.flags.scripts import SCRIPTS
+from training.networks.initial_weights import WEIGHT_FILES, weights_sha256
+from training.paper.plan import CELLS, Cell, Plan
+from training.tasks.seeds import planned
+
+PLAN = "plan.json"
+
+
+def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
+    """Record the plan in a new folder, or check that the folder holds this very plan.
+
+    Args:
+        checksums: file -> SHA-256 of the user's data.
+
+    Raises:
+        ValueError: it holds another plan, or other data than the plan began with.
+    """
+    content = {
+        "table": plan.table,
+        "scale": plan.scale,
+        "seeds": list(plan.seeds),
+        "files": checksums,
+        "cells": {cell.name: [cell.script, *cell.command] for cell in plan.cells},
+    }
+    path = folder / PLAN
+    if not path.is_file():
+        if folder.is_dir() and any(folder.iterdir()):
+            raise ValueError(f"--output_dir {folder}: expected an empty folder, or one with {PLAN}; give another")
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(path, content)
+        return
+    earlier = json.loads(path.read_text(encoding="utf-8"))
+    if earlier == content:
+        return
+    earlier_checksums = earlier.get("files", {})
+    if set(earlier_checksums) == set(checksums):
+        changed_files = [name for name, checksum in checksums.items() if earlier_checksums[name] != checksum]
+        if changed_files:
+            raise ValueError(f"{', '.join(changed_files)}: changed since the runs had begun; give another --output_dir")
+    changed = [
+        f"{name} {earlier.get(name)} -> {content[name]}"
+        for name in ("table", "scale", "seeds")
+        if earlier.get(name) != content[name]
+    ]
+    detail = ", ".join(changed) or "other commands"
+    raise ValueError(f"--output_dir {folder} holds another plan ({detail}); give another folder")
+
+
+def is_finished(folder: Path, cell: Cell) -> bool:
+    """Whether the folder of a cell says that its run, or all runs of its series, have finished."""
+    cell_folder = folder / CELLS / cell.name
+    if cell.is_series:
+        return (cell_folder / "summary.json").is_file()
+    return read_results(cell_folder) is not None
+
+
+def check_finished_cells(folder: Path, plan: Plan) -> None:
+    """Check that every finished cell is the run that the plan asks for.
+
+    A fine-tuning must have begun with the weights of its pre-training, unless these have been deleted since.
+
+    Raises:
+        ValueError: a run had other flags or other initial weights, or its run.json is missing.
+    """
+    checksums: dict[str, dict[str, str] | None] = {}  # by folder, because many cells start from the same weights
+    for cell in plan.cells:
+        if not is_finished(folder, cell):
+            continue
+        arguments_class: type[Any] = SCRIPTS[cell.script]
+        args = parse_arguments(arguments_class, cell.command)
+        model = cell.flags.get("model_name_or_path")
+        if model is not None and model not in checksums:
+            checksums[model] = _checksums_of_weights(folder / model)
+        for run in planned(args) if cell.is_series else [args]:
+            path = folder / run.output_dir / "run.json"
+            if not path.is_file():
+                raise ValueError(f"{path}: not found, but the run is finished; delete {path.parent} to repeat the run")
+            facts = json.loads(path.read_text(encoding="utf-8"))
+            changed = changed_flags(facts["flags"], run)
+            if model is not None and checksums[model] not in (None, facts.get("initial_weights")):
+                changed.append(f"the weights of {model}")
+            if changed:
+                raise ValueError(
+                    f"{path.parent} holds another run than the plan asks for ({', '.join(changed)}); delete it to "
+                    "repeat the run"
+                )
+
+
+def _checksums_of_weights(model_folder: Path) -> dict[str, str] | None:
+    """File -> SHA-256 of the weights in a folder; None if there are none."""
+    if any((model_folder / name).is_file() for name in WEIGHT_FILES):
+        return weights_sha256(str(model_folder))
+    return None
+
+
+def read_scores(folder: Path, plan: Plan) -> dict[tuple[str, str], list[float]]:
+    """(name of the row, key of the column) -> one score for each seed, in the order of the seeds.
+
+    Raises:
+        ValueError: a cell is not finished, or its results lack the score.
+    """
+    cells = {cell.name: cell for cell in plan.cells}
+    found: dict[tuple[str, str], list[float]] = {}
+    for score in plan.scores:
+        value = _read_metric(folder, cells[score.cell], score.metric)
+        found.setdefault((score.row, score.column), []).append(score.factor * value)
+    return found
+
+
+def _read_metric(folder: Path, cell: Cell, metric: str) -> float:
+    """A result of a finished cell; of a series, its mean over the runs."""
+    cell_folder = folder / CELLS / cell.name
+    if not is_finished(folder, cell):
+        raise ValueError(f"{cell_folder}: expected a finished run; the same command of run_paper.py runs it")
+    if cell.is_series:
+        summary = json.loads((cell_folder / "summary.json").read_text(encoding="utf-8"))
+        value = summary["settings"][0]["metrics"].get(metric, {}).get("mean")
+    else:
+        value = (read_results(cell_folder) or {}).get(metric)
+    if value is None:
+        raise ValueError(f"{cell_folder}: expected the result {metric}, but it is missing or undefined")
+    return value
