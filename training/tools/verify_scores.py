@@ -25,7 +25,7 @@ from training.tasks.ner import tagged_text
 from training.tasks.ner.tagged_text import Sentence, Split
 from training.tasks.squad.answers import Answers
 from training.tasks.squad.metrics import read_numbers, read_predictions
-from training.tasks.squad.squad_data import read_squad
+from training.tasks.squad.questions import read_squad
 from training.tools.findings import Finding, close, differs, read_json, shown, unknown, verified
 
 ROOT = Path(__file__).parents[2]
