@@ -90,6 +90,11 @@ def test_a_finished_folder_is_verified(made, script):
     assert ("scores from predictions" in verified) == (script in ("run_squad", "run_ner", "run_swag"))
 
 
+def test_the_card_names_the_command(made):
+    for place in made.values():
+        assert "`python -m training verify FOLDER`" in (place / "README.md").read_text(encoding="utf-8")
+
+
 def test_the_metrics_of_the_predictions_are_all_computed_again(made):
     for script, names in {
         "run_squad": ("eval_exact_match", "eval_f1", "eval_best_f1", "eval_NoAns_f1", "eval_null_score_diff_threshold"),
@@ -155,17 +160,24 @@ def test_swapped_missing_and_additional_files_are_named(folder):
     assert not wrong(place)
     (place / "vocab.txt").unlink()
     (place / "adapter_config.json").write_text("{}")
-    (place / "sub").mkdir()
-    (place / "sub" / "a.bin").write_text("")
+    (place / "features" / "a.npz").write_text("")
     lines = "\n".join(wrong(place))
     assert "vocab.txt: the file is missing" in lines and "adapter_config.json: an additional file" in lines
-    assert "sub/a.bin: an additional file" in lines
+    assert "features/a.npz: an additional file" in lines
 
 
 def test_files_that_are_not_of_the_run_are_ignored_and_caches_may_be_deleted(folder):
     for script, cache in (("run_squad", "features"), ("run_pretraining", "corpus")):
         place = folder(script)
-        for name in (".gitattributes", ".cache/huggingface/x", "train.log", "nohup.out", "runs/events.out.1", "a.tmp"):
+        for name in (
+            ".gitattributes",
+            ".cache/huggingface/x",
+            "train.log",
+            "nohup.out",
+            "a.tmp",
+            "runs/events.out.1",
+            "nested/run.json",
+        ):
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             (place / name).write_text("x")
         shutil.rmtree(place / cache)
@@ -472,6 +484,10 @@ def test_a_series_and_its_summary(pretrained, data, tmp_path, monkeypatch, capsy
     edit(series / "summary.json", '"std": ', '"std": 1')
     assert status(*words) == 1 and "summary.json, settings: not what the results" in capsys.readouterr().out
     (series / "summary.json").write_text(summary)
+    (series / "seed-42" / "all_results.json").unlink()
+    (series / "seed-42" / HASHES).unlink()
+    assert status(str(series), "--skip_evaluation") == 0  # One of several runs may be unfinished.
+    assert "all_results.json: there is none" in capsys.readouterr().out
     shutil.rmtree(series / "seed-42")
     assert status(*words) == 0
     edit(series / "seed-43" / "all_results.json", '"eval_loss": 0', '"eval_loss": 1')

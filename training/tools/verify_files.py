@@ -13,11 +13,11 @@ from typing import Any
 
 from training.engine.versions import commit
 from training.files.atomic import damage, json_text
-from training.files.hashing import CHECKPOINTS, HASHES, hashed_files, hashes_record, sha256
+from training.files.hashing import FOLDERS, HASHES, hashed_files, hashes_record, sha256
 from training.tools.findings import Finding, compared, differs, read_json, shown, unknown, verified
 
 ROOT = Path(__file__).parents[2]  # of the checkout, or of the folder where the packages are installed
-MAY_BE_DELETED = ("corpus/", "features/")
+MAY_BE_DELETED = tuple(f"{name}/" for name in FOLDERS)
 NO_HASHES = f"made before hashes were recorded: it has no {HASHES}"
 
 
@@ -28,7 +28,7 @@ def check_files(folder: Path) -> Iterator[Finding]:
         yield from _against_hashes(folder, path)
     else:
         yield unknown("hashes of the files", NO_HASHES)
-    for checkpoint in sorted(folder.glob(CHECKPOINTS)):
+    for checkpoint in sorted(folder.glob("checkpoint-*")):
         if checkpoint.is_dir() and not checkpoint.name.endswith(".incomplete"):
             problem = damage(checkpoint)
             claim = f"{checkpoint.name}/"
