@@ -25,7 +25,6 @@ TESTED_ELSEWHERE = {
         "builtin_data/test_docstrings.py",
         "builtin_data/test_splits_and_labels.py",
     ),
-    "training/builtin_data/source_files.py": ("builtin_data/test_docstrings.py",),
     "training/engine/fsdp.py": ("engine/test_sharding.py",),
     "training/engine/signals.py": ("engine/test_stopping.py",),
     "training/engine/versions.py": ("engine/test_run.py",),
@@ -71,12 +70,7 @@ TESTED_ELSEWHERE = {
     "training/pretraining/parallel_encoding.py": ("pretraining/test_build_corpus.py",),
     "training/records/model_usage.py": ("records/test_model_card.py",),
     "training/records/reference_curves.py": ("tools/test_doctor.py",),
-    "training/tasks/classification/labelled_texts.py": (
-        "tasks/classification/test_glue.py",
-        "tasks/classification/test_sources.py",
-    ),
     "training/tasks/classification/last_token.py": ("tasks/test_bilstm.py",),
-    "training/tasks/classification/scores.py": ("tasks/classification/test_glue.py",),
     "training/tasks/evaluate_metrics.py": (
         "tasks/classification/test_metrics.py",
         "tasks/ner/test_metrics.py",
