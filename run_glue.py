@@ -26,13 +26,11 @@ A network that was pre-trained with --objective ltr needs --label_token last, an
 import sys
 
 import torch
-import transformers
 from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
 from training.engine.batches import Features
-from training.engine.best import deciding_metric
 from training.engine.finished import already_finished
 from training.engine.predict import predict
 from training.engine.run import Run, check_output_dir, report_errors, start_run
@@ -40,11 +38,13 @@ from training.flags.fine_tuning import GlueArguments
 from training.flags.parsing import parse_arguments
 from training.networks.configuration import config_labels, load_config
 from training.tasks.bilstm import BertBiLSTMForTokenClassification
-from training.tasks.classification import glue, submission
+from training.tasks.classification import labelled_texts, submission
 from training.tasks.classification.last_token import check_classes, read_at_the_end, with_labels_at_the_end
+from training.tasks.classification.scores import prefix, score, score_by_category
 from training.tasks.classification.sources import load_data
-from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
-from training.tasks.seeds import Setting, run_all
+from training.tasks.fine_tuning import build_model, encoder_class, fine_tune, finish, save_folder
+from training.tasks.seeds import run_all, series_of
+from training.tasks.task_data import announce, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -58,25 +58,25 @@ def main(argv: list[str] | None = None) -> None:
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args, config_labels(config))
     check_classes(args, data.task)
-    metric = deciding_metric(args, *glue.metric_names(data), "train" in data.splits)
-    setting = Setting(data.name, data.describe(), metric, glue.baselines(data))
-    features = glue.features(data, tokenizer, args.max_seq_length)
-    run_all(args, setting, lambda one: run_one(one, tokenizer, config, data, setting, features))
+    series = series_of(args, data)
+    features = labelled_texts.features(data, tokenizer, args.max_seq_length)
+    run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, features))
 
 
 def run_one(
     args: GlueArguments,
     tokenizer: PreTrainedTokenizerBase,
     config: BertConfig,
-    data: glue.Data,
-    setting: Setting,
+    data: labelled_texts.Data,
+    metric: str,
     features: dict[str, Features],
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_glue.py")
-    model = build_network(run, glue.with_labels(config, data), config, "train" in features)
-    run.describe(data=setting.facts)
-    run.say(data.summary())
+    labelled = with_labels(config, data.label_names, data.problem_type)
+    model = build_network(run, labelled, config, "train" in data.splits)
+    announce(run, data)
+    run.record(texts_per_example=data.texts_per_example)
 
     def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, None]:
         return evaluate(run, model, data, features, step), None
@@ -84,7 +84,7 @@ def run_one(
     train = features.get("train")
     if train and args.label_token == "last":
         train = with_labels_at_the_end(train)
-    tuned = fine_tune(run, model, tokenizer, train, evaluated, setting.metric)
+    tuned = fine_tune(run, model, tokenizer, train, evaluated, metric)
     write_predictions(run, tuned.model, data, features)
     save_folder(run, tuned, tokenizer, write_vocab, "glue", data.name)
     finish(run, tuned)
@@ -97,10 +97,10 @@ def build_network(
     """A network that reads the label from [CLS], or from the last token, there with or without a BiLSTM before it."""
     args, new = run.args, ("classifier.", "bert.pooler.", "lstm.")
     if args.bilstm_on_top:
-        module = transformers if args.model_impl == "transformers" else modeling_bert_repro
-        vars(config).pop("auto_map", None)  # that of the checkpoint; a saved model writes its own
-        more = {"encoder_class": module.BertModel}
-        return build_model(run, BertBiLSTMForTokenClassification, config, checkpoint_config, new, training, **more)
+        encoder = encoder_class(args, modeling_bert_repro.BertModel)
+        return build_model(
+            run, BertBiLSTMForTokenClassification, config, checkpoint_config, new, training, encoder_class=encoder
+        )
     cls: type[PreTrainedModel] = modeling_bert_repro.BertForSequenceClassification
     if args.label_token == "last":
         cls = modeling_bert_repro.BertForTokenClassification
@@ -116,29 +116,30 @@ def logits_of(run: Run[GlueArguments], model: torch.nn.Module, rows: Features) -
 
 
 def evaluate(
-    run: Run[GlueArguments], model: torch.nn.Module, data: glue.Data, features: dict[str, Features], step: int
+    run: Run[GlueArguments], model: torch.nn.Module, data: labelled_texts.Data, features: dict[str, Features], step: int
 ) -> dict:
     """The task's metrics and the loss on every labelled split; the names of MNLI's two validation sets differ."""
     results: dict[str, float | None] = {}
     for split, rows in features.items():
         if split.startswith("validation"):
-            outputs = logits_of(run, model, rows)
-            values = glue.score(data.task, outputs["logits"], rows.columns["labels"])
-            values |= glue.score_by_category(data, split, outputs["logits"]) | {"loss": outputs["loss"]}
-            results |= {glue.prefix(split) + name: value for name, value in values.items()}
+            outputs, labels = logits_of(run, model, rows), rows.columns["labels"]
+            values = score(data.task, outputs["logits"], labels)
+            values |= score_by_category(data.task, outputs["logits"], labels, data.splits[split].categories)
+            values |= {"loss": outputs["loss"]}
+            results |= {prefix(split) + name: value for name, value in values.items()}
     if results:
         run.say(f"step {step}: " + ", ".join(f"{name} {value}" for name, value in results.items()))
     return results
 
 
 def write_predictions(
-    run: Run[GlueArguments], model: torch.nn.Module, data: glue.Data, features: dict[str, Features]
+    run: Run[GlueArguments], model: torch.nn.Module, data: labelled_texts.Data, features: dict[str, Features]
 ) -> None:
     """Write a file for every split to predict; for a submission, print why if the GLUE server would refuse it."""
     for split in data.to_predict:
         logits = logits_of(run, model, features[split])["logits"]
         if run.is_main:
-            path = glue.write_predictions(run.output_dir, data, split, logits)
+            path = labelled_texts.write_predictions(run.output_dir, data, split, logits)
             wrong = submission.problem_of_file(path) if run.args.write_submission else None
             run.say(f"the GLUE server would refuse this: {wrong}" if wrong else f"predictions: {path}")
 

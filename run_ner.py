@@ -29,31 +29,28 @@ Without --train_file, a fine-tuned model is only evaluated. --resume_from_checkp
 Whole entities are scored, as by conlleval and seqeval; <split>_predictions.txt contains the predicted tags.
 """
 
-import copy
 import sys
 
 import torch
-import transformers
 from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
 from training.engine.batches import Features
-from training.engine.best import deciding_metric
 from training.engine.finished import already_finished
 from training.engine.predict import predict
 from training.engine.run import Run, check_output_dir, report_errors, start_run
 from training.flags.fine_tuning import NerArguments
 from training.flags.parsing import parse_arguments
 from training.networks.configuration import config_labels, load_config
-from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
+from training.tasks.fine_tuning import build_model, encoder_class, fine_tune, finish, save_folder
 from training.tasks.ner import tagged_text
 from training.tasks.ner.sources import Data, load_data
 from training.tasks.ner.tagger import BertFeatureTagger
-from training.tasks.seeds import Setting, run_all
+from training.tasks.seeds import run_all, series_of
+from training.tasks.task_data import announce, results_of, with_labels
 
 Tags = list[list[str]]
-METRICS = ("f1", "precision", "recall", "accuracy", "loss")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -66,10 +63,9 @@ def main(argv: list[str] | None = None) -> None:
     config = load_config(args, tokenizer)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args, config_labels(config))
-    metric = deciding_metric(args, [f"eval_{name}" for name in METRICS], "eval_f1", "train" in data.splits)
-    setting = Setting(data.name, data.describe(), metric, {"eval_f1": 0.0})
-    rows, features = tagged_text.tokenized(data, tokenizer, args)
-    run_all(args, setting, lambda one: run_one(one, tokenizer, config, data, setting, rows, features))
+    series = series_of(args, data)
+    rows, features = tagged_text.tokenized(data.splits, data.label_names, tokenizer, args)
+    run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, rows, features))
 
 
 def run_one(
@@ -77,20 +73,22 @@ def run_one(
     tokenizer: PreTrainedTokenizerBase,
     config: BertConfig,
     data: Data,
-    setting: Setting,
+    metric: str,
     rows: dict[str, tagged_text.Rows],
     features: dict[str, Features],
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_ner.py")
-    model = tagger(run, config, data)
-    run.describe(data=setting.facts, rows={split: len(part) for split, part in features.items()})
-    run.say(data.summary() + tagged_text.remarks(rows, tokenizer))
+    model = build_network(run, with_labels(config, data.label_names), config, "train" in data.splits)
+    announce(run, data)
+    run.record(rows={split: len(part) for split, part in features.items()})
+    for line in tagged_text.remarks(rows, tokenizer):
+        run.say(line)
 
     def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, Tags | None]:
         return evaluate(run, model, data, rows, features, step, split) if split in features else ({}, None)
 
-    tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, setting.metric)
+    tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, metric)
     found = {"validation": tuned.outcome}
     if "test" in features:
         results, found["test"] = evaluated(tuned.model, tuned.results["train_steps"], "test")
@@ -104,22 +102,19 @@ def run_one(
     return tuned.results
 
 
-def tagger(run: Run[NerArguments], config: BertConfig, data: Data) -> PreTrainedModel:
+def build_network(
+    run: Run[NerArguments], config: BertConfig, checkpoint_config: BertConfig, training: bool
+) -> PreTrainedModel:
     """The network, which is fine-tuned as a whole or reads features of a frozen BERT (--feature_based)."""
-    checkpoint_config, config = config, copy.deepcopy(config)
-    vars(config).pop("auto_map", None)  # it describes the checkpoint's code; a saved model writes its own
-    config.id2label = dict(enumerate(data.labels))
-    config.label2id = {label: number for number, label in enumerate(data.labels)}
-    training, new = "train" in data.splits, ("classifier.", "lstm.", "weights")
+    new = ("classifier.", "lstm.", "weights")
     if run.args.feature_based:
         config.feature_based, config.lstm_size = run.args.feature_based, run.args.lstm_size
     if not getattr(config, "feature_based", None):
         return build_model(
             run, modeling_bert_repro.BertForTokenClassification, config, checkpoint_config, new, training
         )
-    module = transformers if run.args.model_impl == "transformers" else modeling_bert_repro
-    more = {"encoder_class": module.BertModel}
-    model = build_model(run, BertFeatureTagger, config, checkpoint_config, new, training, **more)
+    encoder = encoder_class(run.args, modeling_bert_repro.BertModel)
+    model = build_model(run, BertFeatureTagger, config, checkpoint_config, new, training, encoder_class=encoder)
     assert isinstance(model, BertFeatureTagger)
     return model.freeze()
 
@@ -136,14 +131,14 @@ def evaluate(
     """Tag a split; return the scores of its entities ({} if it has no tags) and the predicted tags."""
     part = data.splits[split]
     outputs = predict(run, model, features[split], run.args.per_device_eval_batch_size, per_token=True)
-    predicted = tagged_text.find_tags(part, rows[split], outputs["logits"], data.labels)
+    predicted = tagged_text.find_tags(part, rows[split], outputs["logits"], data.label_names)
     if not part.tagged:
         return {}, predicted
     values = tagged_text.score(part, predicted) | {"loss": outputs["loss"]}
     run.say(
         f"step {step}, {split}: " + ", ".join(f"{name} {values[name]:.4f}" for name in ("precision", "recall", "f1"))
     )
-    return {f"{'eval' if split == 'validation' else split}_{name}": value for name, value in values.items()}, predicted
+    return results_of(split, values), predicted
 
 
 if __name__ == "__main__":

@@ -26,19 +26,16 @@ span_predictions.json (the answers before the threshold is applied). docs/squad.
 answers, the thresholds, and how to ask a finished model.
 """
 
-import copy
 import dataclasses
 import sys
 from pathlib import Path
 
 import torch
-import transformers
 from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
 from training.engine.batches import Features
-from training.engine.best import deciding_metric
 from training.engine.finished import already_finished
 from training.engine.predict import predict
 from training.engine.run import Run, check_output_dir, report_errors, start_run
@@ -46,15 +43,17 @@ from training.flags.fine_tuning import SquadArguments
 from training.flags.parsing import parse_arguments
 from training.networks.configuration import load_config
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering
-from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
-from training.tasks.seeds import Setting, run_all
-from training.tasks.squad import squad_data
+from training.tasks.fine_tuning import build_model, encoder_class, fine_tune, finish, save_folder
+from training.tasks.seeds import run_all, series_of
 from training.tasks.squad.answers import Answers, aligner, find_answers
 from training.tasks.squad.page import write_page
+from training.tasks.squad.questions import Question
 from training.tasks.squad.settings import store_settings
-from training.tasks.squad.sources import Data, load_questions
-from training.tasks.squad.squad_data import Question, Windows
+from training.tasks.squad.sources import Data, load_data
+from training.tasks.squad.threshold import threshold_of_evaluation
 from training.tasks.squad.window_cache import shared_windows
+from training.tasks.squad.windows import Windows, check_lengths
+from training.tasks.task_data import announce, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -63,37 +62,40 @@ def main(argv: list[str] | None = None) -> None:
     if already_finished(args):
         return
     check_output_dir(args)
-    squad_data.check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
+    check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
     tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer)
-    data = load_questions(args)  # before start_run, so that a mistake in the data leaves no unfinished folder behind
-    metric = deciding_metric(args, *data.metric_names(args.version_2_with_negative), "train" in data.questions)
-    setting = Setting(data.name, data.describe(), metric, data.baselines())
+    # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
+    data = load_data(args)
+    series = series_of(args, data)
     cache = args.cache_dir or str(Path(args.output_dir) / "features")  # one for all runs of a series
     args = dataclasses.replace(args, cache_dir=cache)
-    run_all(args, setting, lambda one: run_one(one, tokenizer, config, data, setting))
+    run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric))
 
 
 def run_one(
-    args: SquadArguments, tokenizer: PreTrainedTokenizerBase, config: BertConfig, data: Data, setting: Setting
+    args: SquadArguments, tokenizer: PreTrainedTokenizerBase, config: BertConfig, data: Data, metric: str
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_squad.py")
-    training = "train" in data.questions
-    two_outputs = copy.deepcopy(config)  # start and end, whatever the labels of the checkpoint were
-    two_outputs.id2label, two_outputs.label2id = {0: "LABEL_0", 1: "LABEL_1"}, {"LABEL_0": 0, "LABEL_1": 1}
-    two_outputs.problem_type = None
-    model = build_network(run, two_outputs, config, training)
-    windows = shared_windows(run, data.questions, tokenizer)
+    training = "train" in data.splits
+    model = build_network(run, with_labels(config, data.label_names), config, training)
+    # Here and not in main, because the processes, which the run starts, share the windows through files.
+    windows = shared_windows(run, data.splits, tokenizer)
     features = {split: Features(part.columns(), tokenizer.pad_token_id) for split, part in windows.items()}
-    run.describe(data=setting.facts, windows={split: len(rows) for split, rows in features.items()})
-    run.say(data.summary())
-    questions = data.questions["validation"]
+    announce(run, data)
+    run.record(windows={split: len(rows) for split, rows in features.items()})
+    threshold, origin = threshold_of_evaluation(args.null_score_diff_threshold, config)
+    if args.version_2_with_negative:
+        run.record(null_score_diff_threshold=threshold)
+        run.say(f"no-answer threshold: {threshold:g}, {origin}")
+    questions = data.splits["validation"]
 
     def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, Answers]:
-        return evaluate(run, model, tokenizer, questions, windows["validation"], features["validation"], step)
+        rows = features["validation"]
+        return evaluate(run, model, tokenizer, questions, windows["validation"], rows, threshold, step)
 
-    tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, setting.metric)
+    tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, metric)
     if run.is_main:
         tuned.outcome.write(run.output_dir)
         write_page(run.output_dir / "answers.html", questions, windows["validation"], tuned.outcome, tuned.results)
@@ -111,10 +113,10 @@ def build_network(
     new = ("qa_outputs.", "lstm.")
     if not run.args.bilstm_on_top:
         return build_model(run, modeling_bert_repro.BertForQuestionAnswering, config, checkpoint_config, new, training)
-    module = transformers if run.args.model_impl == "transformers" else modeling_bert_repro
-    vars(config).pop("auto_map", None)  # that of the checkpoint; a saved model writes its own
-    more = {"encoder_class": module.BertModel}
-    return build_model(run, BertBiLSTMForQuestionAnswering, config, checkpoint_config, new, training, **more)
+    encoder = encoder_class(run.args, modeling_bert_repro.BertModel)
+    return build_model(
+        run, BertBiLSTMForQuestionAnswering, config, checkpoint_config, new, training, encoder_class=encoder
+    )
 
 
 def evaluate(
@@ -124,6 +126,7 @@ def evaluate(
     questions: list[Question],
     windows: Windows,
     features: Features,
+    threshold: float,
     step: int,
 ) -> tuple[dict, Answers]:
     """Answer the validation questions; return the official scores and the answers."""
@@ -137,7 +140,7 @@ def evaluate(
         n_best_size=args.n_best_size,
         max_answer_length=args.max_answer_length,
         version_2_with_negative=args.version_2_with_negative,
-        null_score_diff_threshold=args.null_score_diff_threshold,
+        null_score_diff_threshold=threshold,
         realign=aligner(args.answer_alignment, tokenizer),
     )
     results = {f"eval_{name}": value for name, value in answers.score(questions).items()}

@@ -21,7 +21,6 @@ Without --train_file, a fine-tuned model is only evaluated. --resume_from_checkp
 For validation and --test_file, <split>_predictions.csv contains the chosen ending and the probability of each ending.
 """
 
-import copy
 import sys
 
 import numpy as np
@@ -30,7 +29,6 @@ from transformers import AutoTokenizer, BertConfig, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from tokenization.bert_tokenizer import write_vocab
-from training.engine.best import deciding_metric
 from training.engine.finished import already_finished
 from training.engine.predict import predict
 from training.engine.run import Run, check_output_dir, report_errors, start_run
@@ -39,7 +37,8 @@ from training.flags.parsing import parse_arguments
 from training.networks.configuration import load_config
 from training.tasks import swag
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
-from training.tasks.seeds import Setting, run_all
+from training.tasks.seeds import run_all, series_of
+from training.tasks.task_data import announce, results_of, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -52,10 +51,9 @@ def main(argv: list[str] | None = None) -> None:
     config = load_config(args, tokenizer, label_at_cls=True)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = swag.load_data(args)
-    metric = deciding_metric(args, ["eval_accuracy", "eval_loss"], "eval_accuracy", "train" in data.splits)
-    setting = Setting(data.name, data.describe(), metric, data.baselines())
+    series = series_of(args, data)
     features = swag.features(data, tokenizer, args.max_seq_length)
-    run_all(args, setting, lambda one: run_one(one, tokenizer, config, data, setting, features))
+    run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, features))
 
 
 def run_one(
@@ -63,22 +61,20 @@ def run_one(
     tokenizer: PreTrainedTokenizerBase,
     config: BertConfig,
     data: swag.Data,
-    setting: Setting,
+    metric: str,
     features: dict[str, swag.ChoiceFeatures],
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_swag.py")
-    one_score = copy.deepcopy(config)  # every choice gets one score, whatever the labels of the checkpoint were
-    one_score.id2label, one_score.label2id = {0: "choice"}, {"choice": 0}
+    labelled = with_labels(config, data.label_names)
     cls, new = modeling_bert_repro.BertForMultipleChoice, ("classifier.", "bert.pooler.")
-    model = build_model(run, cls, one_score, config, new, "train" in features)
-    run.describe(data=setting.facts)
-    run.say(data.summary())
+    model = build_model(run, cls, labelled, config, new, "train" in data.splits)
+    announce(run, data)
 
     def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, np.ndarray | None]:
         return evaluate(run, model, data, features, step, split) if split in features else ({}, None)
 
-    tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, setting.metric)
+    tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, metric)
     found = {"validation": tuned.outcome}
     if "test" in features:
         results, found["test"] = evaluated(tuned.model, tuned.results["train_steps"], "test")
@@ -107,8 +103,7 @@ def evaluate(
         return {}, outputs["logits"]
     values = swag.score(outputs["logits"], part.labels) | {"loss": outputs["loss"]}
     run.say(f"step {step}, {split}: " + ", ".join(f"{name} {value:.4f}" for name, value in values.items()))
-    results = {f"{'eval' if split == 'validation' else split}_{name}": value for name, value in values.items()}
-    return results, outputs["logits"]
+    return results_of(split, values), outputs["logits"]
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ from benchmarks.provenance import provenance, sha256
 from tokenization import build_tokenizer
 from training.tasks.classification.glue import GLUE_TASKS
 from training.tasks.classification.sources import official_files, read_examples
-from training.tasks.squad.squad_data import build_windows, read_squad
+from training.tasks.squad.questions import read_squad
+from training.tasks.squad.windows import build_windows
 
 RESULTS = Path(__file__).parent / "results" / "lengths.json"
 VOCAB = "assets/uncased_vocab.txt"

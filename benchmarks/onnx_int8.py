@@ -29,7 +29,8 @@ from modeling_bert_repro import BertForSequenceClassification
 from training.engine.batches import Features
 from training.flags.fine_tuning import GlueArguments
 from training.networks.initial_weights import load_network
-from training.tasks.classification import glue
+from training.tasks.classification import glue, labelled_texts
+from training.tasks.classification.scores import score
 from training.tasks.classification.sources import load_data
 
 BATCH_SIZE = 32
@@ -65,7 +66,7 @@ def measure(
         best = min(best, time.process_time() - start)
     row_numbers = np.concatenate([rows for rows, _ in work])
     logits = np.concatenate(found)[np.argsort(row_numbers)]
-    return {**glue.score(task, logits, labels), "cpu_seconds": round(best, 2)}
+    return {**score(task, logits, labels), "cpu_seconds": round(best, 2)}
 
 
 def first_output(session: onnxruntime.InferenceSession, batch: dict[str, np.ndarray]) -> np.ndarray:
@@ -84,7 +85,7 @@ def main() -> None:
     model = load_network(BertForSequenceClassification, args.model).model.eval()
     source = {"task_name": args.task_name, "data_dir": args.data_dir}
     data = load_data(GlueArguments(output_dir="", model_name_or_path=args.model, **source), None)
-    features = glue.features(data, AutoTokenizer.from_pretrained(args.model), 128)["validation"]
+    features = labelled_texts.features(data, AutoTokenizer.from_pretrained(args.model), 128)["validation"]
     work, labels = batches(features), features.columns["labels"]
     with torch.inference_mode():
         record = {"torch": measure(lambda batch: model(**batch).logits.numpy(), work, data.task, labels)}

@@ -1,7 +1,7 @@
 """The origin of a benchmark's figures: command, versions, machine, and a hash of every source file involved.
 
 A record is out of date if one of its source files has changed since, or if it names no source files, like records that
-are older than this module. Pages that quote such a record must say so (tests/helpers/figures.py).
+are older than this module. Pages that quote such a record must say so (training/tools/figures.py).
 """
 
 import hashlib

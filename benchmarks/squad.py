@@ -28,8 +28,9 @@ from benchmarks.measuring import data_folder, measured, peak_megabytes
 from benchmarks.provenance import provenance
 from tokenization import build_tokenizer
 from training.tasks.squad.answers import aligner, find_answers
-from training.tasks.squad.squad_data import build_windows, read_squad
+from training.tasks.squad.questions import read_squad
 from training.tasks.squad.window_cache import cached_windows, fingerprint
+from training.tasks.squad.windows import build_windows
 
 RESULTS = Path(__file__).parent / "results" / "squad.json"
 LENGTHS = (384, 128, 64)  # max_seq_length, doc_stride, max_query_length: the paper's and google-research/bert's

@@ -15,6 +15,7 @@ COMMANDS = {
     "report": ("training.tools.report", "put finished runs side by side in a table and a picture"),
     "score": ("training.tools.score", "score a file of answers with the official SQuAD metrics"),
     "submission": ("training.tasks.classification.submission", "make or check a zip for the GLUE server"),
+    "verify": ("training.tools.verify", "compute again what a finished folder claims, and say what differs"),
     "ask": ("training.tools.ask", "ask a fine-tuned model about a text"),
     "convert": (
         "training.tools.convert",

@@ -11,10 +11,9 @@ from training.builtin_data.docstrings import (
     plain,
     read_docstring,
     read_file,
-    read_files,
-    source_files,
     tagged_words,
 )
+from training.builtin_data.source_files import read_files, source_files
 
 FILLER = (
     "This paragraph is only here to make the documentation long enough to be kept, for which two hundred are needed."

@@ -17,7 +17,7 @@ from training.files import atomic
 from training.files.atomic import damage
 from training.flags.fine_tuning import GlueArguments
 from training.flags.parsing import parse_arguments
-from training.tasks.classification import glue, sources
+from training.tasks.classification import sources
 
 KEEP = ("--load_best_model_at_end", "--eval_steps=2", "--learning_rate=3e-3")
 
@@ -206,10 +206,10 @@ def test_the_metric_that_decides(glue_files, task, asked, expected, capsys):
     )
     data = sources.load_data(args)
     if expected.startswith("eval_"):
-        assert deciding_metric(args, *glue.metric_names(data), True) == expected
+        assert deciding_metric(args, *data.metric_names(), True) == expected
         return
     with pytest.raises(ValueError) as caught:
-        deciding_metric(args, *glue.metric_names(data), True)
+        deciding_metric(args, *data.metric_names(), True)
     assert expected in str(caught.value)
 
 
@@ -223,4 +223,4 @@ def test_flags_without_the_flag_that_they_need_are_refused(tmp_path, capsys):
     args = parse_arguments(GlueArguments, given)
     data = sources.load_data(args, ("x", "y"))
     with pytest.raises(ValueError, match="nothing from which to choose the best"):
-        deciding_metric(args, *glue.metric_names(data), "train" in data.splits)
+        deciding_metric(args, *data.metric_names(), "train" in data.splits)

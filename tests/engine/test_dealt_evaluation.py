@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.helpers.dealt_evaluation import BATCH, CASES
 from tests.helpers.repository import ROOT
+from tests.programs.dealt_evaluation import BATCH, CASES
 from training.engine.batches import dealt
 
 
@@ -29,7 +29,7 @@ def test_two_processes_find_what_one_finds(make_run, tmp_path, case):
     """Of 1 batch the second process gets none, of 3 it gets one less. The first process must not wait for it."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     done = subprocess.run(
-        [*torchrun, "tests/helpers/dealt_evaluation.py", tmp_path, case],
+        [*torchrun, "tests/programs/dealt_evaluation.py", tmp_path, case],
         cwd=ROOT,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,

@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 
-from tests.helpers.sharded_training import Source, prepared
+from tests.programs.sharded_training import Source, prepared
 from training.engine.invariance import verify_invariance
 from training.engine.optimizer import create_optimizer
 from training.networks.control import with_exact_losses

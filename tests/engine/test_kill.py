@@ -76,7 +76,7 @@ def assert_same_run(whole: Path, other: Path):
 @pytest.mark.parametrize("points", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_anywhere_and_resumed_is_bit_equal(flags, tmp_path, points):
     settings = json.dumps({"flags": flags, "folder": str(tmp_path), "points": points, "seed": points})
-    driver = [sys.executable, ROOT / "tests/helpers/forked_runs.py", "killed", settings]
+    driver = [sys.executable, ROOT / "tests/programs/forked_runs.py", "killed", settings]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(driver, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr

@@ -16,13 +16,13 @@ from training.engine.optimizer import BertAdamW, create_optimizer, linear_schedu
 
 def test_decay_spares_biases_and_layer_norm_only(small_config):
     model = BertForPreTraining(small_config)
-    names = {p: name for name, p in model.named_parameters()}
+    names = {weight: name for name, weight in model.named_parameters()}
     decayed, exempt = parameter_groups(model, 0.01)
     assert (decayed["weight_decay"], exempt["weight_decay"]) == (0.01, 0.0)
-    spared = {names[p] for p in exempt["params"]}
+    spared = {names[weight] for weight in exempt["params"]}
     assert {"bert.embeddings.LayerNorm.weight", "bert.pooler.dense.bias", "cls.predictions.bias"} <= spared
     assert all(name.split(".")[-1] == "bias" or "LayerNorm" in name for name in spared)
-    matrices = {names[p] for p in decayed["params"]}
+    matrices = {names[weight] for weight in decayed["params"]}
     assert all(name.endswith("weight") and "LayerNorm" not in name for name in matrices)
     assert "bert.embeddings.word_embeddings.weight" in matrices
     assert sorted(names.values()) == sorted(spared | matrices) and not spared & matrices
@@ -30,13 +30,15 @@ def test_decay_spares_biases_and_layer_norm_only(small_config):
 
 def test_stock_parameters_fall_into_the_same_groups(small_config):
     ours, theirs = (parameter_groups(cls(small_config), 0.01) for cls in (BertForPreTraining, Stock))
-    assert [sum(p.numel() for p in g["params"]) for g in ours] == [sum(p.numel() for p in g["params"]) for g in theirs]
+    assert [sum(weight.numel() for weight in group["params"]) for group in ours] == [
+        sum(weight.numel() for weight in group["params"]) for group in theirs
+    ]
 
 
 def test_frozen_parameters_are_left_out(small_config):
     model = BertForPreTraining(small_config)
     model.bert.embeddings.requires_grad_(False)
-    held = {p for group in parameter_groups(model, 0.01) for p in group["params"]}
+    held = {weight for group in parameter_groups(model, 0.01) for weight in group["params"]}
     assert not held & set(model.bert.embeddings.parameters())
 
 
@@ -56,6 +58,21 @@ def test_one_step_worked_by_hand():
     optimizer.step()
     assert layer.weight.item() == pytest.approx(2.0 * (1 - 0.1 * 0.5) - 0.1, abs=1e-5)
     assert layer.bias.item() == pytest.approx(3.0 - 0.1, abs=1e-5)
+
+
+@pytest.mark.parametrize(("name", "gradient", "moved"), [("adamw", 1e-6, 0.05), ("bert_adamw", 1e-5, 0.0759747)])
+def test_eps_of_both_optimizers_is_that_of_google(name, gradient, moved):
+    """The first step from 0 is lr * m / (sqrt(v) + 1e-6), with lr 0.1.
+
+    With bias correction m and sqrt(v) are the gradient: 0.1 * 1e-6 / (1e-6 + 1e-6). Without it they are 0.1 and
+    sqrt(0.001) times the gradient: 0.1 * 1e-6 / (3.16228e-7 + 1e-6). torch's eps is 1e-8.
+    """
+    layer = torch.nn.Linear(1, 1).double()
+    torch.nn.init.zeros_(layer.weight)
+    optimizer = create_optimizer(layer, learning_rate=0.1, weight_decay=0.0, name=name)
+    layer.weight.grad = torch.full_like(layer.weight, gradient)
+    optimizer.step()
+    assert layer.weight.item() == pytest.approx(-moved, rel=1e-5)
 
 
 def test_googles_adam_worked_by_hand():
@@ -96,21 +113,24 @@ def test_twenty_steps_as_google_ran_them(small_config):
     scheduler = linear_schedule(optimizer, 5, 20)
     named = dict(model.named_parameters())
     idle = "bert.pooler.dense.weight"
-    expected = {name: p.detach().numpy().copy() for name, p in named.items()}
-    m, v = ({name: np.zeros(p.shape) for name, p in named.items()} for _ in range(2))
+    expected = {name: weight.detach().numpy().copy() for name, weight in named.items()}
+    # Google calls the running mean of the gradients m, and that of their squares v.
+    m, v = ({name: np.zeros(weight.shape) for name, weight in named.items()} for _ in range(2))
     draw = np.random.default_rng(0)
     for step in range(20):
-        gradients = {name: draw.normal(size=p.shape) * 10.0 ** draw.uniform(-9, 0) for name, p in named.items()}
-        norm = np.sqrt(sum(np.sum(g**2) for name, g in gradients.items() if name != idle))
-        gradients = {name: g / max(1.0, norm) for name, g in gradients.items()}
-        for name, p in named.items():
-            p.grad = None if name == idle else torch.from_numpy(gradients[name].copy())
+        gradients = {
+            name: draw.normal(size=weight.shape) * 10.0 ** draw.uniform(-9, 0) for name, weight in named.items()
+        }
+        norm = np.sqrt(sum(np.sum(gradient**2) for name, gradient in gradients.items() if name != idle))
+        gradients = {name: gradient / max(1.0, norm) for name, gradient in gradients.items()}
+        for name, weight in named.items():
+            weight.grad = None if name == idle else torch.from_numpy(gradients[name].copy())
         lr = 1e-3 * (step / 5 if step < 5 else (20 - step) / 15)
         google_step(expected, gradients, m, v, lr, 0.01, [name for name in named if name != idle])
         optimizer.step()
         scheduler.step()
-    for name, p in named.items():
-        np.testing.assert_allclose(p.detach().numpy(), expected[name], rtol=0, atol=1e-14, err_msg=name)
+    for name, weight in named.items():
+        np.testing.assert_allclose(weight.detach().numpy(), expected[name], rtol=0, atol=1e-14, err_msg=name)
     assert not optimizer.state[named[idle]]
 
 
@@ -123,8 +143,8 @@ def test_state_comes_back_bit_by_bit(small_config, name):
         return accelerator.prepare(model, create_optimizer(model, 1e-3, 0.01, name))
 
     def step(model, optimizer, seed):
-        for i, p in enumerate(model.parameters()):
-            p.grad = torch.randn(p.shape, generator=torch.Generator().manual_seed(seed + i))
+        for number, weight in enumerate(model.parameters()):
+            weight.grad = torch.randn(weight.shape, generator=torch.Generator().manual_seed(seed + number))
         optimizer.step()
 
     first = prepared(torch.nn.Linear(5, 3))
@@ -155,8 +175,8 @@ def test_schedule_equals_transformers(warmup, steps):
         return rates
 
     count = round(warmup * steps) if warmup < 1 else warmup
-    expected = rates(lambda o: get_linear_schedule_with_warmup(o, count, steps))
-    assert rates(lambda o: linear_schedule(o, warmup, steps)) == pytest.approx(expected)
+    expected = rates(lambda optimizer: get_linear_schedule_with_warmup(optimizer, count, steps))
+    assert rates(lambda optimizer: linear_schedule(optimizer, warmup, steps)) == pytest.approx(expected)
 
 
 def test_warmup_longer_than_the_run_is_refused():

@@ -65,7 +65,7 @@ def test_questions_are_asked_with_the_logits_of_the_evaluation(make_run, rows, b
     found = ask.window_logits(model, windows, pad_token_id=0, batch_size=batch_size)
     for name, logits in zip(("start_logits", "end_logits"), found, strict=True):
         for one, other in zip(expected[name], logits, strict=True):
-            np.testing.assert_array_equal(one, other, strict=True)
+            np.testing.assert_allclose(one, other, rtol=0, atol=1e-6, strict=True)
     assert all(tensor.grad_fn is None for tensor in model.parameters())
 
 
@@ -81,9 +81,9 @@ def test_extracted_vectors_are_those_of_the_same_batches(rows, batch_size):
         indices = order[first : first + batch_size]
         with torch.no_grad():
             states = model.eval()(**features.collate(indices), output_hidden_states=True).hidden_states
-        for place, i in enumerate(indices):
-            expected = torch.stack([states[-1][place], states[1][place]], dim=1)[: len(rows[i])]
-            np.testing.assert_array_equal(found[i][1], expected.numpy(), strict=True)
+        for place, row in enumerate(indices):
+            expected = torch.stack([states[-1][place], states[1][place]], dim=1)[: len(rows[row])]
+            np.testing.assert_allclose(found[row][1], expected.numpy(), rtol=0, atol=1e-6, strict=True)
 
 
 def test_no_other_module_runs_a_network_over_batches_sorted_by_length():

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining
 
 from tests.helpers.repository import ROOT
-from tests.helpers.sharded_training import prepared, train
+from tests.programs.sharded_training import prepared, train
 from training.engine.checkpoint import load_checkpoint
 from training.files.atomic import damage
 
@@ -28,7 +28,7 @@ def records(folder: Path) -> list[dict]:
 def test_a_sharded_network_trains_and_saves_as_one(make_run, tmp_path, optimizer):
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     done = subprocess.run(
-        [*torchrun, "tests/helpers/sharded_training.py", tmp_path, optimizer],
+        [*torchrun, "tests/programs/sharded_training.py", tmp_path, optimizer],
         cwd=ROOT,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         capture_output=True,

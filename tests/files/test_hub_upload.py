@@ -1,5 +1,6 @@
 """training/files/hub_upload.py: which files leave this machine, and uploads to a stand-in for the Hub."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -23,7 +24,7 @@ from training.files.hub_upload import check_access, files_to_upload, upload, wit
 NAME = "user/name"
 CODE = {*PLAIN_FILES, *FAST_FILES}
 MODEL = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt"}
-RECORDS = {"README.md", "run.json", "metrics.jsonl", "all_results.json", "training_curves.png"}
+RECORDS = {"README.md", "run.json", "metrics.jsonl", "all_results.json", "hashes.json", "training_curves.png"}
 STAYS = {  # files that are not uploaded, written by scripts or by a user
     "answers.html": b"<p>Anna lives here</p>",
     "test_predictions.txt": b"Anna B-PER",
@@ -192,7 +193,9 @@ def test_what_is_uploaded_tells_nothing_of_this_machine(hub, folder, tmp_path):
         for word in ("/of Anna", "private0", "pytest-of", str(tmp_path), str(ROOT), str(Path.home()) + "/"):
             assert word.encode() not in content, (name, word)
         same = content == (folder / name).read_bytes()
-        assert same or name in {"README.md", "run.json"}, name
+        assert same or name in {"README.md", "run.json", "hashes.json"}, name
+    hashes = {name: hashlib.sha256(content).hexdigest() for name, content in sent.items() if name != "hashes.json"}
+    assert json.loads(sent["hashes.json"])["sha256"] == hashes
     run = json.loads(sent["run.json"])
     assert run["flags"]["train_file"] == "words.txt" and run["flags"]["output_dir"] == "finished"
     assert run["command"][0] and "versions" in run

@@ -9,10 +9,10 @@ import pytest
 from tests.helpers.repository import ROOT
 from training.flags.feature_extraction import FeatureArguments
 from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from training.flags.natures import CARD, FIXED, FREE, INSTANCE, Nature, natures
+from training.flags.natures import INSTANCE
 from training.flags.parsing import parse_arguments
 from training.flags.pretraining import PretrainingArguments
-from training.flags.scripts import SCRIPTS, flags_with
+from training.flags.scripts import flags_with
 from training.flags.shared import SharedArguments
 from training.paper.flags import PaperArguments
 
@@ -28,16 +28,26 @@ def test_the_shared_flags_are_all_there():
     assert {field.name for field in dataclasses.fields(SharedArguments)} >= set(SHARED_FLAGS)
 
 
-@pytest.mark.parametrize("spelling", ["--per_device_train_batch_size", "--per-device-train-batch-size"])
-def test_both_spellings_of_a_flag_are_accepted(spelling):
-    args = parse_arguments(PretrainingArguments, ["--output_dir", "x", spelling, "7"])
-    assert args.per_device_train_batch_size == 7
-
-
 def test_squad_defaults_are_those_of_the_paper():
     args = parse_arguments(SquadArguments, ["--output_dir", "x", "--model_name_or_path", "m"])
     assert (args.max_seq_length, args.doc_stride, args.max_query_length) == (384, 128, 64)
     assert (args.max_answer_length, args.n_best_size, args.null_score_diff_threshold) == (30, 20, 0.0)
+
+
+def test_the_threshold_is_zero_unless_a_model_is_only_evaluated_on_squad_2():
+    """Then it is None, for the one that the model stores. So run.json of a training says 0, as it always did."""
+
+    def threshold(*more: str) -> float | None:
+        args = parse_arguments(SquadArguments, ["--output_dir", "x", "--model_name_or_path", "m", *more])
+        assert dataclasses.replace(args, cache_dir="c").null_score_diff_threshold == args.null_score_diff_threshold
+        return args.null_score_diff_threshold
+
+    alone, version_2 = ("--validation_file", "v"), "--version_2_with_negative"
+    assert threshold(*alone) == threshold(version_2) == threshold(*alone, "--train_file", "t", version_2) == 0.0
+    assert threshold(version_2, "--dataset_name", "d") == 0.0
+    assert threshold(*alone, version_2) is None
+    assert threshold(*alone, version_2, "--null_score_diff_threshold", "0") == 0.0
+    assert threshold("--null_score_diff_threshold", "0") == 0.0
 
 
 @pytest.mark.parametrize(
@@ -108,13 +118,6 @@ def test_a_metric_that_decides_is_accepted(flags):
     assert parse_arguments(GlueArguments, given).metric_for_best_model == "loss"
 
 
-def test_a_stray_args_file_is_not_read(tmp_path, monkeypatch):
-    """HfArgumentParser reads a file SCRIPT.args beside the script unless it is told not to."""
-    (tmp_path / "run.args").write_text("--seed 99")
-    monkeypatch.setattr("sys.argv", [str(tmp_path / "run.py"), "--output_dir", "x"])
-    assert parse_arguments(PretrainingArguments).seed == 42
-
-
 @pytest.mark.parametrize("flags", [[], ["--config_name", "mini"], ["--model_name_or_path", "a", "--config_name", "b"]])
 def test_fine_tuning_needs_weights_or_a_shape(flags, capsys):
     with pytest.raises(SystemExit):
@@ -165,25 +168,9 @@ def test_a_script_accepts_no_flag_that_it_never_reads(script, cls):
     files = imported_files(ROOT / script, set()) - set((ROOT / "training" / "flags").glob("*.py"))
     read = set().union(*map(flags_read, files))
     if ROOT / "training" / "pretraining" / "instances.py" in files:
-        # They are read there by that name; tests/pretraining/test_text_and_evaluation.py tests that they arrive.
+        # They are read there by that name; tests/pretraining/test_phased_batches.py tests that they arrive.
         read |= set(flags_with(INSTANCE))
     assert {field.name for field in dataclasses.fields(cls)} - read == set()
-
-
-def test_a_flag_has_one_nature_in_all_scripts():
-    """INSTANCE is left out: it concerns pre-training only, and fine-tuning has a --max_seq_length too."""
-    found: dict[str, set] = {}
-    for cls in SCRIPTS.values():
-        for name, nature in natures(cls).items():
-            found.setdefault(name, set()).add(nature & ~INSTANCE)
-    assert {name: kinds for name, kinds in found.items() if len(kinds) > 1} == {}
-    assert all(flags_with(nature) for nature in Nature)
-    assert not set(flags_with(FIXED)) & set(flags_with(FREE))
-
-
-def test_a_redefined_flag_keeps_the_nature_of_its_base():
-    assert natures(PretrainingArguments)["learning_rate"] == natures(SharedArguments)["learning_rate"] == FIXED | CARD
-    assert natures(PretrainingArguments)["max_eval_instances"] is Nature.NONE
 
 
 def test_nobody_changes_the_flags_once_they_are_parsed():

@@ -1,7 +1,69 @@
-"""Plant a mistake in a function of a source file. The function is found by its name, the code by its syntax tree."""
+"""Plant a mistake in a function of a source file, and run tests on a copy of the project that has it.
+
+The function is found by its name, the code by its syntax tree.
+"""
 
 import ast
-from collections.abc import Iterator
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.helpers.repository import ROOT
+
+PACKAGES = ("modeling_bert_repro", "tokenization", "training")
+
+
+class Fault(NamedTuple):
+    """A mistake, and the test files of which at least one must notice it.
+
+    Attributes:
+        file: from the root of the project.
+        places: one function or several; ``plant`` says what else can be a place.
+        correct, faulty: the code of the project, and what stands there instead of it.
+        tests: from the root of the project.
+    """
+
+    file: str
+    places: str | tuple[str, ...]
+    correct: str
+    faulty: str
+    tests: tuple[str, ...]
+
+
+def faulty_source(fault: Fault) -> str:
+    """The content of the file with the mistake; ValueError if the row no longer fits the file."""
+    source = (ROOT / fault.file).read_text(encoding="utf-8")
+    places = (fault.places,) if isinstance(fault.places, str) else fault.places
+    return plant(source, places, fault.correct, fault.faulty)
+
+
+def run_on_a_copy(folder: Path, tests: Iterable[str], fault: Fault | None = None) -> subprocess.CompletedProcess:
+    """Copy the code and these test files to the folder, plant the fault there, and run the tests until one fails.
+
+    Tests marked "slow" are left out.
+    """
+    for name in (*PACKAGES, "tests/helpers", "tests/programs"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    rooms = {parent for test in tests for parent in Path(test).parents} - {Path()}
+    scripts = [path.name for path in ROOT.glob("*.py")]
+    more = ("pyproject.toml", "tests/conftest.py", *(room / "__init__.py" for room in rooms))
+    for file in (*scripts, *more, *tests):
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, folder / file)
+    if fault:
+        (folder / fault.file).write_text(faulty_source(fault), encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", *tests],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
 
 
 def plant(source: str, places: tuple[str, ...], correct: str, faulty: str) -> str:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.helpers.words import WORDS
-from training.tasks.squad.squad_data import Question
+from training.tasks.squad.questions import Question
 
 
 def squad_content(count: int, negative: bool = False, longest: int = 30) -> dict:

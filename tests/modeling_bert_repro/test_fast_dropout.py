@@ -99,7 +99,7 @@ def test_only_the_switch_changes_the_masks(attention, monkeypatch):
         drawn.append(model(**inputs).logits)
     torch.testing.assert_close(drawn[0], drawn[1], rtol=0, atol=1e-9)
     assert (drawn[2] - drawn[1]).abs().max() > 1e-3
-    torch.testing.assert_close(own.eval()(**inputs).logits, expected, rtol=0, atol=0)
+    torch.testing.assert_close(own.eval()(**inputs).logits, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
@@ -180,7 +180,7 @@ def test_left_to_right_and_compiled_models_keep_torch_dropout():
         model.config.fast_dropout = switch
         torch.manual_seed(3)
         drawn.append(model(**inputs).logits)
-    torch.testing.assert_close(drawn[1], drawn[0], rtol=0, atol=0)
+    torch.testing.assert_close(drawn[1], drawn[0], rtol=0, atol=1e-12)
     encoder = ours(NAME, "sdpa").train()
     encoder.config.fast_dropout = True
     compiled = torch.compile(encoder, backend="eager", fullgraph=True)

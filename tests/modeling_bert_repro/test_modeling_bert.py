@@ -177,7 +177,7 @@ def test_copies_and_pickles_compute_the_same(name, tmp_path):
     expected = model(**inputs)[0]
     torch.save(model, tmp_path / "model.pt")
     for other in (copy.deepcopy(model), torch.load(tmp_path / "model.pt", weights_only=False)):
-        torch.testing.assert_close(other(**inputs)[0], expected, rtol=0, atol=0)
+        torch.testing.assert_close(other(**inputs)[0], expected, rtol=0, atol=1e-12)
 
 
 def test_chunked_feed_forward_and_inputs_embeds_change_nothing():
@@ -186,7 +186,7 @@ def test_chunked_feed_forward_and_inputs_embeds_change_nothing():
     expected = model(**inputs).last_hidden_state
     torch.testing.assert_close(chunked(**inputs).last_hidden_state, expected, rtol=0, atol=1e-12)
     embeds = model.get_input_embeddings()(inputs.pop("input_ids"))
-    torch.testing.assert_close(model(inputs_embeds=embeds, **inputs).last_hidden_state, expected, rtol=0, atol=0)
+    torch.testing.assert_close(model(inputs_embeds=embeds, **inputs).last_hidden_state, expected, rtol=0, atol=1e-12)
 
 
 def test_eager_and_sdpa_agree_and_can_be_switched():

@@ -19,8 +19,8 @@ from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline, register_
 from tests.helpers.clean_process import run_clean
 from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
+from training.tasks.squad.questions import Question
 from training.tasks.squad.settings import DEFAULTS
-from training.tasks.squad.squad_data import Question
 from training.tools.ask import ask
 
 CONTEXT = "the old doctor opened a small red house by the river ."
@@ -137,18 +137,27 @@ def test_both_searches_give_the_same_n_best_on_random_logits(tokenizer, wanted, 
     assert ties > 0 or wanted == 1
 
 
+def about(answer: dict) -> dict:
+    """The same answer, with a score that may differ in its last digits.
+
+    On some processors the last digit of a sum depends on where in the memory the numbers are.
+    """
+    return answer | {"score": pytest.approx(answer["score"], rel=1e-9)}
+
+
 def test_every_form_of_call_gives_the_same_answer(tokenizer):
     model = sure_of(network(tokenizer), tokenizer, "red")
     pipe = QuestionAnsweringPipeline(model=model, tokenizer=tokenizer, device="cpu")
     example = {"question": "what ?", "context": CONTEXT}
     one = pipe(**example)
     assert one == {"score": pytest.approx(1.0, abs=1e-2), "start": 30, "end": 33, "answer": "red"}
-    assert pipe(example) == one
-    assert pipe([example, example]) == [one, one] == pipe(question=["what ?"] * 2, context=[CONTEXT] * 2)
-    assert list(pipe(example for _ in range(2))) == [one, one]
+    assert pipe(example) == about(one)
+    assert pipe([example, example]) == [about(one)] * 2
+    assert pipe(question=["what ?"] * 2, context=[CONTEXT] * 2) == [about(one)] * 2
+    assert list(pipe(example for _ in range(2))) == [about(one)] * 2
     assert pipe([]) == []
     several = pipe(**example, top_k=3)
-    assert several[0] == one and len(several) == 3
+    assert several[0] == about(one) and len(several) == 3
     assert [r["score"] for r in several] == sorted((r["score"] for r in several), reverse=True)
     assert len(tokenizer.tokenize(pipe(**example, max_answer_len=1, top_k=9)[8]["answer"])) == 1
 
@@ -177,9 +186,9 @@ def test_no_answer_by_the_threshold_of_the_config(tokenizer):
     assert [result["answer"] for result in results[:2]] == [sure["answer"], ""]
     assert [result["score"] for result in results[:2]] == pytest.approx([sure["score"], none["score"]])
     model.config.null_score_diff_threshold = 100.0
-    assert pipe(**example) == sure
+    assert pipe(**example) == about(sure)
     del model.config.null_score_diff_threshold
-    assert pipe(**example)["answer"] and pipe(**example, handle_impossible_answer=True) == none
+    assert pipe(**example)["answer"] and pipe(**example, handle_impossible_answer=True) == about(none)
     assert pipe(question="what ?", context="\u200b") == {"score": 0.0, "start": 0, "end": 0, "answer": ""}
 
 

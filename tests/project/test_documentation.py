@@ -1,10 +1,10 @@
 """What the documentation names exists: links, files, functions, tests, flags and commands; and its code runs.
 
-Two conventions hold on every page of `PAGES` and in the headers of the scripts:
+Two conventions hold on every page of the documentation and in the headers of the scripts:
 - `training/engine/optimizer.py: create_optimizer` names a function, class or constant of that file.
 - A command that contains ... is a sketch: its flags must exist, but it need not be complete.
 
-tests/project/test_figures.py checks the figures; tests/helpers/figures.py explains how a figure names its record.
+tests/project/test_figures.py checks the figures; training/tools/figures.py explains how a figure names its record.
 """
 
 import ast
@@ -22,7 +22,6 @@ from transformers import BertConfig, dynamic_module_utils
 
 from modeling_bert_repro import BertForPreTraining
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
-from tests.helpers.figures import PAGES
 from tests.helpers.repository import ROOT
 from tokenization import build_tokenizer
 from training.__main__ import COMMANDS
@@ -34,8 +33,10 @@ from training.flags.scripts import SCRIPTS, flags_with
 from training.paper.flags import PaperArguments
 from training.tasks.classification import glue
 from training.tasks.classification.sources import load_data
+from training.tools.figures import pages
 
 FLAGS = {**SCRIPTS, "extract_features.py": FeatureArguments, "run_paper.py": PaperArguments}
+PAGES = pages()
 SCRIPTS = sorted({*ROOT.glob("*.py")} - {ROOT / "setup.py"})
 SOURCES = [
     *SCRIPTS,
@@ -327,8 +328,9 @@ def test_the_code_of_checkpoints_runs(tiny_model, vocab, tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "transformers_modules"]:
         monkeypatch.delitem(sys.modules, name)  # they belong to the cache of another test
     pieces = vocab[: SIZES["V"]]
-    tiny_model.save_pretrained("runs/mini")
-    build_tokenizer(pieces).save_pretrained("runs/mini")
+    for folder in ("runs/mini", "runs/bert-base"):
+        tiny_model.save_pretrained(folder)
+        build_tokenizer(pieces).save_pretrained(folder)
     names = {}
     for block in re.findall(r"```python\n(.*?)```", CHECKPOINTS.read_text(), re.DOTALL):
         exec(block, names)

@@ -8,16 +8,17 @@ import re
 import pytest
 
 from benchmarks import provenance, tables
-from tests.helpers.figures import PAGES, STALE, all_figures, blocks_of, mistakes, output_of, printed, value_of
 from tests.helpers.repository import ROOT
+from training.tools.figures import STALE, all_figures, blocks_of, mistakes, output_of, pages, printed, value_of
 
+PAGES = pages()
 MUTATIONS = 50
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_pages_say_what_the_records_say(path):
     found = mistakes(path.read_text(encoding="utf-8"))
-    assert not found, "\n".join(found) + "\ntests/helpers/figures.py explains how a figure is tied to its record."
+    assert not found, "\n".join(found) + "\ntraining/tools/figures.py explains how a figure is tied to its record."
 
 
 def mutated(text: str, figure, rng: random.Random) -> str:
@@ -126,7 +127,7 @@ def test_the_value_of_an_entry_and_its_printed_form():
 
 
 def test_what_a_command_prints_is_compared_as_a_whole(monkeypatch):
-    monkeypatch.setattr("tests.helpers.figures.out_of_date", lambda record: [])
+    monkeypatch.setattr("training.tools.figures.out_of_date", lambda record: [])
     command = "benchmarks/tables.py lengths.json"
     block = f"<!-- python {command} -->\n{output_of(command)}<!-- end -->"
     page = f"# A\n\n{block}\n"
@@ -142,7 +143,7 @@ def test_a_section_says_when_its_benchmark_is_older_than_the_code(monkeypatch):
     text = '## A\n\n7\xa0% of it.\n<!-- figures: percent(lengths.json#lengths["mrpc train"].share_of_real_tokens) -->\n'
     text = text.replace("7\xa0%", "41.6 %")
     note = f"It was <!-- stale: lengths.json -->{STALE}.\n"
-    monkeypatch.setattr("tests.helpers.figures.out_of_date", lambda record: ["x has changed"])
+    monkeypatch.setattr("training.tools.figures.out_of_date", lambda record: ["x has changed"])
     (found,) = mistakes(text)
     assert found.startswith("## A: lengths.json is older than the code") and "<!-- stale: lengths.json -->(" in found
     assert not mistakes(text + note)
@@ -150,7 +151,7 @@ def test_a_section_says_when_its_benchmark_is_older_than_the_code(monkeypatch):
     assert mistakes(text + note.replace(STALE, "measured with care. Before"))  # It does not say how old the record is.
     assert mistakes(text + "\n" + note.removeprefix("It was "))  # The comment would end a paragraph.
     assert mistakes(text + "\n## B\n\n" + note)  # The note stands in another section.
-    monkeypatch.setattr("tests.helpers.figures.out_of_date", lambda record: [])
+    monkeypatch.setattr("training.tools.figures.out_of_date", lambda record: [])
     assert not mistakes(text)
     (found,) = mistakes(text + note)
     assert found.startswith("## A: lengths.json is up to date; remove <!-- stale: lengths.json -->")

@@ -1,7 +1,8 @@
 """The tests stand in rooms like those of the code, and the code that they share is in tests/helpers.
 
 tests/engine has the tests of training/engine, tests/tokenization those of tokenization, and so on. tests/scripts has
-those of the scripts, and tests/project those of the documentation, the packages and the tests themselves.
+those of the scripts, and tests/project those of the documentation, the packages and the tests themselves. The programs
+that tests start are in tests/programs.
 """
 
 import ast
@@ -14,8 +15,113 @@ from tests.helpers.repository import ROOT
 
 TESTS = ROOT / "tests"
 FILES = sorted(TESTS.rglob("*.py"))
-HELPERS = TESTS / "helpers"
+HELPERS, PROGRAMS = TESTS / "helpers", TESTS / "programs"
 ROOMS_OF_THE_CODE = ("modeling_bert_repro", "tokenization", "benchmarks", "examples", "training")
+# The tests of training/X/Y.py are in tests/X/test_Y.py. Those of these modules are in other files: a table of flags or
+# of the paper's numbers, a part of one thing that other files test as a whole, or something that only a script shows.
+TESTED_ELSEWHERE = {
+    "training/__main__.py": ("project/test_documentation.py",),
+    "training/builtin_data/documentation.py": (
+        "builtin_data/test_docstrings.py",
+        "builtin_data/test_splits_and_labels.py",
+    ),
+    "training/builtin_data/source_files.py": ("builtin_data/test_docstrings.py",),
+    "training/engine/fsdp.py": ("engine/test_sharding.py",),
+    "training/engine/signals.py": ("engine/test_stopping.py",),
+    "training/engine/versions.py": ("engine/test_run.py",),
+    "training/files/tables.py": (
+        "tasks/classification/test_malformed.py",
+        "tokenization/test_compressed_files.py",
+    ),
+    "training/flags/feature_extraction.py": (
+        "flags/test_flags.py",
+        "scripts/test_extract_features.py",
+    ),
+    "training/flags/fine_tuning.py": ("flags/test_flags.py",),
+    "training/flags/pretraining.py": ("flags/test_flags.py",),
+    "training/flags/scripts.py": ("flags/test_natures.py",),
+    "training/flags/shared.py": ("flags/test_flags.py",),
+    "training/paper/cost.py": ("paper/test_plan.py",),
+    "training/paper/data.py": ("paper/test_plan.py",),
+    "training/paper/flags.py": (
+        "paper/test_plan.py",
+        "flags/test_flags.py",
+    ),
+    "training/paper/folder.py": (
+        "paper/test_plan.py",
+        "scripts/test_run_paper.py",
+    ),
+    "training/paper/picture.py": ("scripts/test_run_paper.py",),
+    "training/paper/published.py": (
+        "paper/test_plan.py",
+        "paper/test_verdicts.py",
+    ),
+    "training/paper/report.py": ("paper/test_plan.py",),
+    "training/paper/runner.py": ("scripts/test_run_paper.py",),
+    "training/paper/scales.py": ("paper/test_plan.py",),
+    "training/pretraining/corpora.py": ("pretraining/test_text.py",),
+    "training/pretraining/encoding.py": (
+        "pretraining/test_build_corpus.py",
+        "tokenization/test_special_tokens_in_text.py",
+    ),
+    "training/pretraining/network.py": (
+        "networks/test_initial_weights.py",
+        "scripts/test_run_pretraining.py",
+    ),
+    "training/pretraining/parallel_encoding.py": ("pretraining/test_build_corpus.py",),
+    "training/records/model_usage.py": ("records/test_model_card.py",),
+    "training/records/reference_curves.py": ("tools/test_doctor.py",),
+    "training/tasks/classification/labelled_texts.py": (
+        "tasks/classification/test_glue.py",
+        "tasks/classification/test_sources.py",
+    ),
+    "training/tasks/classification/last_token.py": ("tasks/test_bilstm.py",),
+    "training/tasks/classification/scores.py": ("tasks/classification/test_glue.py",),
+    "training/tasks/evaluate_metrics.py": (
+        "tasks/classification/test_metrics.py",
+        "tasks/ner/test_metrics.py",
+    ),
+    "training/tasks/feature_extraction.py": ("scripts/test_extract_features.py",),
+    "training/tasks/fine_tuning.py": (
+        "scripts/test_run_glue.py",
+        "scripts/test_run_squad.py",
+    ),
+    "training/tasks/ner/sources.py": ("tasks/ner/test_tagged_text.py",),
+    "training/tasks/overlapping_rows.py": ("tasks/ner/test_tagged_text.py",),
+    "training/tasks/squad/settings.py": (
+        "scripts/test_run_squad.py",
+        "tools/test_ask.py",
+    ),
+    "training/tasks/squad/sources.py": ("tasks/squad/test_questions.py",),
+    "training/tools/figures.py": ("project/test_figures.py",),
+    "training/tools/findings.py": ("tools/test_verify.py",),
+    "training/tools/score.py": (
+        "tasks/squad/test_metrics.py",
+        "tasks/squad/test_questions.py",
+    ),
+    "training/tools/show.py": ("tools/test_audit.py",),
+    "training/tools/verify_files.py": ("tools/test_verify.py",),
+    "training/tools/verify_records.py": ("tools/test_verify.py",),
+    "training/tools/verify_scores.py": ("tools/test_verify.py",),
+    "tokenization/library_tables.py": ("tokenization/test_wordpiece.py",),
+    "tokenization/text_files.py": (
+        "tokenization/test_compressed_files.py",
+        "tokenization/test_train_wordpiece.py",
+    ),
+    "modeling_bert_repro/fast_path.py": ("modeling_bert_repro/test_unpadding.py",),
+    "modeling_bert_repro/heads.py": (
+        "modeling_bert_repro/test_parity.py",
+        "modeling_bert_repro/test_losses.py",
+    ),
+    "modeling_bert_repro/pretrained.py": (
+        "modeling_bert_repro/test_saved_folder.py",
+        "modeling_bert_repro/test_outsiders.py",
+    ),
+    "modeling_bert_repro/pretraining_heads.py": (
+        "modeling_bert_repro/test_parity.py",
+        "modeling_bert_repro/test_losses.py",
+    ),
+}
 
 
 def imported_modules(path: Path) -> set[str]:
@@ -36,14 +142,14 @@ def has_tests(path: Path) -> bool:
 
 
 def wrong_imports(path: Path) -> set[str]:
-    """The imports of other test files, of a conftest.py, and of a helper by anything but its full name."""
+    """The imports of other test files, of a conftest.py, and of a helper or a program by anything but its full name."""
     bare = {file.stem for file in FILES} - {"__init__"}
     return {
         name
         for name in imported_modules(path)
         if name.split(".")[0] in bare
         or name.startswith(".")
-        or (name.startswith("tests.") and name.split(".")[1] != "helpers")
+        or (name.startswith("tests.") and name.split(".")[1] not in (HELPERS.name, PROGRAMS.name))
     }
 
 
@@ -55,6 +161,24 @@ def test_every_room_of_the_code_has_its_room_of_tests():
     found = {path.relative_to(TESTS).parent for path in FILES if has_tests(path)}
     assert found - expected == {Path("scripts"), Path("project")}
     assert expected - found == set()
+
+
+def test_every_module_has_its_test_file_or_names_another():
+    """So that the reader of a module finds its tests. A new module needs a file, or a row of TESTED_ELSEWHERE."""
+    modules = {
+        path.relative_to(ROOT).as_posix()
+        for room in ("training", "tokenization", "modeling_bert_repro")
+        for path in (ROOT / room).rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    without = {
+        module
+        for module in modules
+        if not (TESTS / Path(module.removeprefix("training/")).parent / f"test_{Path(module).name}").is_file()
+    }
+    assert without - set(TESTED_ELSEWHERE) == set()
+    assert set(TESTED_ELSEWHERE) - modules == set()
+    assert {name for names in TESTED_ELSEWHERE.values() for name in names if not (TESTS / name).is_file()} == set()
 
 
 def test_the_architecture_names_every_room_of_tests():
@@ -76,14 +200,35 @@ def test_every_folder_is_a_package():
 def test_no_test_counts_the_folders_up_to_the_root():
     """tests/helpers/repository.py says where the root is; a test that was moved would otherwise look elsewhere."""
     pattern = re.compile(r"Path\(__file__\)\.(resolve\(\)\.)?parents?\b")
-    assert [path for path in FILES if HELPERS not in path.parents and pattern.search(path.read_text("utf-8"))] == []
+    tests = [path for path in FILES if not {HELPERS, PROGRAMS} & set(path.parents)]
+    assert [path for path in tests if pattern.search(path.read_text("utf-8"))] == []
 
 
 def test_files_beside_the_tests_have_tests_in_them():
-    """A file without tests belongs in tests/helpers; a test in that folder would never be collected."""
-    without = {path.name for path in FILES if not has_tests(path) and HELPERS not in path.parents}
+    """A file without tests belongs in tests/helpers or tests/programs; a test there would never be collected."""
+    rooms_without_tests = {HELPERS, PROGRAMS}
+    without = {path.name for path in FILES if not has_tests(path) and not rooms_without_tests & set(path.parents)}
     assert without <= {"__init__.py", "conftest.py"}
-    assert [path.name for path in HELPERS.rglob("*.py") if has_tests(path)] == []
+    hidden = [path for room in rooms_without_tests for path in room.rglob("*.py") if has_tests(path)]
+    assert hidden == []
+
+
+def test_programs_are_not_among_the_helpers():
+    """A program is a file that does something when it is started; the helpers are imported only."""
+
+    def programs(room: Path) -> set[str]:
+        return {path.name for path in room.rglob("*.py") if 'if __name__ == "__main__":' in path.read_text("utf-8")}
+
+    assert programs(HELPERS) == set()
+    assert programs(PROGRAMS) == {path.name for path in PROGRAMS.rglob("*.py")} - {"__init__.py"}
+
+
+def test_every_program_is_named_by_the_test_that_needs_it():
+    texts = [path.read_text("utf-8") for path in FILES if has_tests(path)]
+    unused = {
+        path.name for path in PROGRAMS.glob("*.py") if not any(f"tests/programs/{path.name}" in text for text in texts)
+    }
+    assert unused == {"__init__.py"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(TESTS)))
@@ -99,7 +244,7 @@ def test_wrong_imports_are_noticed(tmp_path):
     )
     found = wrong_imports(wrong)
     assert {name.split(".")[0] or "." for name in found} == {"conftest", "test_loop", "tests", "."}
-    assert "tests.helpers.words" not in found and "training.tasks.squad.squad_data" not in found
+    assert "tests.helpers.words" not in found and "training.tasks.squad.questions" not in found
 
 
 def test_the_conftest_is_loaded_once(request):

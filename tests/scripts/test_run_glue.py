@@ -87,7 +87,12 @@ def test_every_task_runs_from_end_to_end(tmp_path, pretrained, files, task, caps
     assert len(list(folder.glob("*.tsv"))) == (2 if task == "mnli" else 1)
     present = {path.name for path in folder.iterdir()}
     assert {"model.safetensors", "tokenizer.json", "vocab.txt", "README.md", "run.json", "metrics.jsonl"} <= present
-    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))["data"]
+    recorded = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    facts = recorded["data"]
+    # The example of the card passes as many texts as the task has.
+    single = task in ("cola", "sst2")
+    assert recorded["texts_per_example"] == (1 if single else 2)
+    assert ("'text_pair'" in (folder / "README.md").read_text(encoding="utf-8")) == (not single)
     assert facts["task"] == task
     assert facts["splits"]["train"]["examples"] == 24
     assert len(facts["splits"]["train"]["sha256"]) == 64

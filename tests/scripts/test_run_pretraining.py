@@ -217,7 +217,7 @@ def test_the_training_loss_is_the_mean_over_all_steps(flags):
 def test_two_processes_do_what_one_does(flags, tmp_path):
     """Each of the two processes has half of the batch. In float32 only the order of additions makes a difference."""
     more = flags("pair", per_device_train_batch_size=4, verify_invariance=True)
-    pair = launch([str(ROOT / "tests/helpers/forked_runs.py"), "pair", json.dumps({"flags": more})])
+    pair = launch([str(ROOT / "tests/programs/forked_runs.py"), "pair", json.dumps({"flags": more})])
     alone = in_process(flags("alone"))
     output, errors = pair.communicate(timeout=180)
     assert pair.returncode == 0, errors

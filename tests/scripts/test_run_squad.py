@@ -27,8 +27,9 @@ from training.engine.run import report_errors
 from training.flags.fine_tuning import SquadArguments
 from training.flags.parsing import parse_arguments
 from training.tasks import fine_tuning
-from training.tasks.squad import squad_data, window_cache
+from training.tasks.squad import window_cache
 from training.tasks.squad.metrics import score
+from training.tasks.squad.questions import parse_squad, read_squad
 from training.tools import ask
 
 
@@ -165,7 +166,7 @@ def test_version_2_reports_the_official_numbers(finished_2, files, capsys):
 @pytest.mark.parametrize("stored", [None, 0.5])
 def test_the_threshold_in_the_config_decides_wherever_the_model_is_asked(finished_2, files, stored):
     """With the threshold that the run found, and with another one, the folder gives the answers that were scored."""
-    questions = squad_data.read_squad(files / "dev2.json", True)
+    questions = read_squad(files / "dev2.json", True)
     odds, spans = read(finished_2, "null_odds.json"), read(finished_2, "span_predictions.json")
     model, tokenizer = ask.load(str(finished_2))
     results = read(finished_2, "all_results.json")
@@ -198,6 +199,39 @@ def test_evaluation_alone_gives_the_same_answers(finished, finished_2, files, tm
     assert not (tmp_path / "run" / "model.safetensors").exists()
 
 
+@pytest.mark.parametrize("given", [None, 0.0, 0.1])
+def test_evaluation_alone_applies_the_stored_threshold_unless_another_is_given(
+    finished_2, files, tmp_path, capsys, given
+):
+    odds, spans = read(finished_2, "null_odds.json"), read(finished_2, "span_predictions.json")
+    stored = read(finished_2, "config.json")["null_score_diff_threshold"]
+    assert stored not in (0.0, 0.05, 0.1)  # the run that found it had been given 0.05
+    argv = ["--model_name_or_path", str(finished_2), "--output_dir", str(tmp_path / "run"), *LENGTHS]
+    argv += ["--validation_file", str(files / "dev2.json"), "--version_2_with_negative"]
+    run_squad.main([*argv, *([] if given is None else ["--null_score_diff_threshold", str(given)])])
+    used = stored if given is None else given
+    expected = {id_: "" if odds[id_] > used else spans[id_] for id_ in spans}
+    assert read(tmp_path / "run", "predictions.json") == expected
+    before, after = read(finished_2, "all_results.json"), read(tmp_path / "run", "all_results.json")
+    assert before.keys() == after.keys()
+    other = {"eval_exact", "eval_f1", "eval_exact_match"} | {name for name in after if "Ans_" in name}
+    same = [name for name in after if name.startswith("eval_") and name not in other]
+    assert {name: after[name] for name in same} == {name: before[name] for name in same}
+    if given is None:  # the same questions, so that the stored threshold is the best one
+        assert (after["eval_exact"], after["eval_f1"]) == (before["eval_at_best_exact"], before["eval_at_best_f1"])
+    origin = "stored with the model" if given is None else "--null_score_diff_threshold"
+    assert f"no-answer threshold: {used:g}, {origin}\n" in capsys.readouterr().out
+    assert read(tmp_path / "run", "run.json")["null_score_diff_threshold"] == used
+
+
+def test_a_model_without_a_stored_threshold_is_evaluated_at_zero(finished, files, tmp_path, capsys):
+    argv = ["--model_name_or_path", str(finished), "--output_dir", str(tmp_path / "run"), *LENGTHS]
+    run_squad.main([*argv, "--validation_file", str(files / "dev2.json"), "--version_2_with_negative"])
+    assert "no-answer threshold: 0, because the model stores none\n" in capsys.readouterr().out
+    odds, spans = read(tmp_path / "run", "null_odds.json"), read(tmp_path / "run", "span_predictions.json")
+    assert read(tmp_path / "run", "predictions.json") == {id_: "" if odds[id_] > 0 else spans[id_] for id_ in spans}
+
+
 def test_a_resumed_run_equals_an_uninterrupted_one(checkpoint, files, tmp_path, monkeypatch):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     saving = ["--save_steps", "2", "--max_steps", "5"]
@@ -226,7 +260,7 @@ def test_the_answers_are_those_of_the_best_weights(checkpoint, files, tmp_path):
     scores = {event["step"]: event["eval_f1"] for event in events(tmp_path / "run", "eval")}
     assert results["best_step"] == max(scores, key=scores.get) == results["train_steps"] - 4 < 8
     assert results["eval_f1"] == scores[results["best_step"]]
-    questions = squad_data.read_squad(files / "dev.json")
+    questions = read_squad(files / "dev.json")
     gold = {question.id: [text for text, _ in question.answers] for question in questions}
     assert score(gold, read(tmp_path / "run", "predictions.json"))["f1"] == results["eval_f1"]
     argv = ["--model_name_or_path", str(tmp_path / "run"), "--output_dir", str(tmp_path / "again"), *LENGTHS]
@@ -453,7 +487,7 @@ def test_without_data_flags_the_built_in_questions_are_used(checkpoint, tmp_path
 @pytest.mark.slow
 def test_the_built_in_questions_are_in_squads_format():
     for split in ("train", "validation"):
-        assert len(squad_data.parse_squad(documentation.question_answering(split), "built-in")) > 50
+        assert len(parse_squad(documentation.question_answering(split), "built-in")) > 50
 
 
 # --- Mistakes --------------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from tests.helpers.repository import ROOT
 from training.flags.fine_tuning import GlueArguments
 from training.flags.parsing import parse_arguments
 from training.tasks import seeds
-from training.tasks.classification.glue import baselines
 from training.tasks.classification.sources import load_data
 
 BATCH = "--per_device_train_batch_size=32"
@@ -119,7 +118,7 @@ def test_the_score_of_a_constant_answer(glue_files, task, expected):
     for split, examples in data.splits.items():
         if split.startswith("validation") and task != "stsb":
             examples.labels = ([1] * 4 + [0]) * 4
-    assert baselines(data) == pytest.approx(expected, abs=1e-12)
+    assert data.baselines() == pytest.approx(expected, abs=1e-12)
 
 
 # --- The command -----------------------------------------------------------------------------------------
@@ -200,8 +199,8 @@ def test_another_launch_or_other_weights_in_the_same_folder_are_refused(
 
 def test_features_are_made_once_for_all_runs(tmp_path, pretrained, glue_files, monkeypatch):
     calls = []
-    features = run_glue.glue.features
-    monkeypatch.setattr(run_glue.glue, "features", lambda *given: calls.append(1) or features(*given))
+    features = run_glue.labelled_texts.features
+    monkeypatch.setattr(run_glue.labelled_texts, "features", lambda *given: calls.append(1) or features(*given))
     run(tmp_path / "s", pretrained, glue_files, "rte", "--seeds=2", *QUICK)
     assert calls == [1]
 
@@ -304,10 +303,10 @@ def test_two_processes_do_the_runs_one_after_the_other(tmp_path, pretrained, glu
 def test_a_single_run_does_not_go_into_the_folder_of_a_series(tmp_path):
     """The report and the submission would read the series instead."""
     args = SimpleNamespace(output_dir=str(tmp_path), many_runs=False)
-    setting = seeds.Setting("x", {}, "eval_accuracy", {})
+    series = seeds.Series("x", {}, "eval_accuracy", {})
     done: list = []
-    seeds.run_all(args, setting, done.append)
+    seeds.run_all(args, series, done.append)
     (tmp_path / "summary.json").write_text("{}")
     with pytest.raises(ValueError, match="holds a series of runs"):
-        seeds.run_all(args, setting, done.append)
+        seeds.run_all(args, series, done.append)
     assert done == [args]

@@ -67,8 +67,8 @@ def test_recorded_summaries_are_those_of_their_runs(path):
         results = path.parent / run["folder"] / "all_results.json"  # Of some series only the summary was kept.
         assert not results.exists() or run["results"] == json.loads(results.read_text(encoding="utf-8"))
     facts = {"splits": summary["validation"]}
-    setting = seeds.Setting(summary["task"], facts, summary["metric"], summary["baselines"])
-    expected = seeds.summarise(summary["runs"], setting)
+    series = seeds.Series(summary["task"], facts, summary["metric"], summary["baselines"])
+    expected = seeds.summarise(summary["runs"], series)
     if "comparison" in summary:
         other = ROOT / "docs" / summary["comparison"]["with"] / "summary.json"
         shared = [name for name in summary["comparison"] if name not in ("with", "pairs")]

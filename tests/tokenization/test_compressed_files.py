@@ -21,7 +21,7 @@ from training.pretraining import documents
 from training.tasks import feature_extraction
 from training.tasks.ner.tagged_text import read_conll
 from training.tasks.squad.metrics import read_numbers, read_predictions
-from training.tasks.squad.squad_data import read_squad
+from training.tasks.squad.questions import read_squad
 from training.tasks.swag import read_swag
 from training.tools.ask import read_contexts
 

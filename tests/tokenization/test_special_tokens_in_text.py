@@ -9,9 +9,10 @@ from tests.helpers.tagged_text import write
 from tokenization import build_tokenizer
 from training.pretraining import encoding
 from training.tasks import feature_extraction, swag
-from training.tasks.classification import glue
+from training.tasks.classification import glue, labelled_texts
 from training.tasks.ner import tagged_text
-from training.tasks.squad import squad_data
+from training.tasks.squad.questions import Question
+from training.tasks.squad.windows import build_windows
 
 MARKS = "red [SEP] blue [MASK] [PAD] [CLS] [UNK] house"
 PIECES = "red [ sep ] blue [ mask ] [ pad ] [ cls ] [ un ##k ] house".split()
@@ -23,9 +24,11 @@ def tokenizer(vocab):
 
 
 def of_glue(tokenizer, tmp_path):
-    examples = glue.Examples((["old"], [MARKS]), None, ["0"], str, {}, glue.Columns(("a", "b"), None, None))
-    data = glue.Data("mrpc", glue.GLUE_TASKS["mrpc"], {"test": examples})
-    return glue.features(data, tokenizer, 128)["test"].columns["input_ids"][0]
+    examples = labelled_texts.Examples(
+        (["old"], [MARKS]), None, ["0"], str, {}, labelled_texts.Columns(("a", "b"), None, None)
+    )
+    data = labelled_texts.Data("mrpc", glue.GLUE_TASKS["mrpc"], {"test": examples})
+    return labelled_texts.features(data, tokenizer, 128)["test"].columns["input_ids"][0]
 
 
 def of_swag(tokenizer, tmp_path):
@@ -39,7 +42,7 @@ def of_ner(tokenizer, tmp_path):
 
 
 def of_squad(tokenizer, tmp_path):
-    return squad_data.build_windows([squad_data.Question("q", "old", MARKS)], tokenizer).input_ids[0]
+    return build_windows([Question("q", "old", MARKS)], tokenizer).input_ids[0]
 
 
 def of_extraction(tokenizer, tmp_path):

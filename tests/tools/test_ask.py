@@ -10,8 +10,8 @@ from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
 from tests.helpers.repository import ROOT
 from training.engine.run import report_errors
 from training.flags.fine_tuning import SquadArguments
+from training.tasks.squad.questions import Question
 from training.tasks.squad.settings import DEFAULTS, store_settings, stored_lengths
-from training.tasks.squad.squad_data import Question
 from training.tasks.squad.threshold import stored_threshold
 from training.tools import ask
 from training.tools.ask import read_contexts, records
@@ -81,7 +81,11 @@ def test_the_threshold_is_the_stored_one_unless_another_is_given(tokenizer):
 def test_a_network_in_training_is_asked_without_dropout(tokenizer):
     questions, model = [Question("q", "who ?", CONTEXT)], network(tokenizer)
     expected = ask.ask(model, tokenizer, questions)
-    assert ask.ask(model.train(), tokenizer, questions) == expected
+    found = ask.ask(model.train(), tokenizer, questions)
+    assert found.predictions == expected.predictions
+    for entry, other in zip(found.nbest["q"], expected.nbest["q"], strict=True):
+        numbers = {name: pytest.approx(value, abs=1e-5) for name, value in other.items() if isinstance(value, float)}
+        assert entry == other | numbers
 
 
 def test_lengths_in_a_config_that_leave_no_room_are_refused(tokenizer):

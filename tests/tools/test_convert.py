@@ -1,7 +1,6 @@
 """python -m training convert: checkpoints of TensorFlow and older programs become folders of current transformers."""
 
 import json
-import pickle
 import shutil
 from pathlib import Path
 
@@ -9,18 +8,15 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from transformers import AutoTokenizer, BertConfig, pipeline
+from transformers import AutoTokenizer, pipeline
 
 import modeling_bert_repro
-from tests.helpers.repository import ROOT
-from training.files.tensorflow_checkpoint import TensorFlowCheckpoint
-from training.networks import old_checkpoints
+from tests.helpers.old_checkpoints import WRITTEN, edit_config, saved_as, state_and_config
 from training.networks.configuration import check_model_name
-from training.networks.old_checkpoints import _tensorflow_target, read_old_checkpoint
+from training.networks.old_checkpoints import read_old_checkpoint
 from training.tools.convert import convert, main
 
 pytest.importorskip("google_crc32c")
-WRITTEN = ROOT / "tests" / "data" / "tensorflow"
 
 
 @pytest.fixture
@@ -32,7 +28,7 @@ def pretrained(tmp_path) -> Path:
 
 @pytest.mark.parametrize("package", [transformers, modeling_bert_repro])
 def test_outputs_are_those_of_tensorflow(tmp_path, capsys, package):
-    """tests/helpers/write_tensorflow_checkpoints.py computed the outputs for these inputs with TensorFlow."""
+    """tests/programs/write_tensorflow_checkpoints.py computed the outputs for these inputs with TensorFlow."""
     main([str(WRITTEN / "pretrained"), str(tmp_path / "new")])
     recorded = json.loads((WRITTEN / "expected.json").read_text())
     model = package.BertForPreTraining.from_pretrained(tmp_path / "new").eval()
@@ -62,20 +58,6 @@ def test_the_folder_opens_everywhere(tmp_path):
     assert (tmp_path / "new" / "vocab.txt").read_bytes() == (WRITTEN / "pretrained" / "vocab.txt").read_bytes()
 
 
-@pytest.mark.parametrize("folder", ["several_files", "in_parts"])
-def test_the_number_of_files_and_parts_does_not_matter(folder):
-    one = read_old_checkpoint(WRITTEN / "pretrained").tensors
-    other = read_old_checkpoint(WRITTEN / folder).tensors
-    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
-def test_variables_of_the_optimiser_are_left_out():
-    old = read_old_checkpoint(WRITTEN / "pretrained")
-    variables = TensorFlowCheckpoint(WRITTEN / "pretrained" / "bert_model.ckpt").variables
-    assert len(old.left_out) + len(old.tensors) == len(variables) and "global_step" in old.left_out
-    assert len(old.left_out) == 2 * len(old.tensors) + 1
-
-
 @pytest.mark.parametrize(
     ("folder", "head", "cls"),
     [
@@ -102,18 +84,6 @@ def test_a_head_that_is_not_there_is_refused():
         convert(read_old_checkpoint(WRITTEN / "pretrained"), head="token")
 
 
-def test_the_first_version_of_the_format_is_refused():
-    with pytest.raises(ValueError, match="found none"):
-        read_old_checkpoint(WRITTEN / "version_1")
-    with pytest.raises(ValueError, match="of the first version of TensorFlow's format"):
-        read_old_checkpoint(WRITTEN / "version_1" / "bert_model.ckpt")
-
-
-def edit_config(folder: Path, **fields) -> None:
-    path = folder / "bert_config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -132,13 +102,6 @@ def test_a_config_that_does_not_fit_is_refused(pretrained, fields, message):
     edit_config(pretrained, **fields)
     with pytest.raises(ValueError, match=message):
         convert(read_old_checkpoint(pretrained))
-
-
-def test_an_unknown_variable_is_refused(monkeypatch):
-    without = tuple(pair for pair in old_checkpoints.TENSORFLOW_NAMES if "pooler" not in pair[0])
-    monkeypatch.setattr(old_checkpoints, "TENSORFLOW_NAMES", without)
-    with pytest.raises(ValueError, match=r"found 2 others: bert/pooler/dense/bias, bert/pooler/dense/kernel"):
-        read_old_checkpoint(WRITTEN / "pretrained")
 
 
 @pytest.mark.parametrize(
@@ -174,19 +137,6 @@ def test_no_file_is_overwritten(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["new", "thesis.txt"]
 
 
-def state_and_config() -> tuple[dict[str, torch.Tensor], BertConfig]:
-    old = read_old_checkpoint(WRITTEN / "pretrained")
-    return old.tensors, old.config
-
-
-def saved_as(folder: Path, stored, name: str = "pytorch_model.bin") -> Path:
-    folder.mkdir(parents=True)
-    torch.save(stored, folder / name)
-    for file in ("bert_config.json", "vocab.txt"):
-        shutil.copy(WRITTEN / "pretrained" / file, folder)
-    return folder
-
-
 def old_names(name: str) -> str:
     ends = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
     for now, then in ends.items():
@@ -214,11 +164,15 @@ def test_a_file_of_nvidia_in_half_precision_with_padded_rows_is_converted(tmp_pa
     state = dict(state)
     for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias"):
         state[name] = torch.nn.functional.pad(state[name], (0, 0, 0, 4) if state[name].ndim == 2 else (0, 4))
-    stored = {"model": {nvidia_names(n): t.half() for n, t in state.items()}, "optimizer": {"state": {}}, "epoch": 3}
+    stored = {
+        "model": {nvidia_names(name): tensor.half() for name, tensor in state.items()},
+        "optimizer": {"state": {}},
+        "epoch": 3,
+    }
     folder = saved_as(tmp_path / "old", stored, "ckpt_8601.pt")
     converted = convert(read_old_checkpoint(folder / "ckpt_8601.pt"))
     assert converted.model.config.vocab_size == 24 and converted.model.dtype == torch.float32
-    assert all(torch.equal(converted.model.state_dict()[n], t.half().float()) for n, t in state.items())
+    assert all(torch.equal(converted.model.state_dict()[name], tensor.half().float()) for name, tensor in state.items())
     assert "vocab_size is 24, the rows of the embeddings; the config said 20" in converted.notes
 
 
@@ -241,34 +195,24 @@ def test_a_folder_of_sentence_transformers_is_converted(tmp_path, path):
     assert all(torch.equal(converted.model.state_dict()[name], tensor) for name, tensor in encoder.items())
 
 
-class Payload:
-    """An object that would create a file when it is unpickled."""
-
-    def __init__(self, path: Path):
-        self.path = path
-
-    def __reduce__(self):
-        return (Path.touch, (self.path,))
-
-
-@pytest.mark.parametrize("write", [torch.save, lambda stored, path: path.write_bytes(pickle.dumps(stored, 2))])
-def test_a_pickle_is_never_executed(tmp_path, write):
-    folder = saved_as(tmp_path / "old", {})
-    write({"bert.pooler.dense.bias": Payload(tmp_path / "executed")}, folder / "pytorch_model.bin")
-    with pytest.raises(ValueError, match=r"pytorch_model\.bin: expected a file with nothing but tensors") as caught:
-        read_old_checkpoint(folder)
-    assert not (tmp_path / "executed").exists() and "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda s: s.pop("cls.predictions.bias"), r"missing: cls\.predictions\.bias"),
-        (lambda s: s.update({"bert.extra": torch.ones(1)}), r"not known to BertForPreTraining: bert\.extra"),
-        (lambda s: s.update({"module.cls.predictions.bias": torch.ones(20)}), "two tensors have the same meaning"),
-        (lambda s: s.update({"cls.predictions.decoder.weight": torch.ones(20, 16)}), "with which BERT shares it"),
-        (lambda s: s.update({"qa_outputs.bias": torch.ones(2)}), "expected the heads of one class of BERT, found"),
-        (lambda s: s.update({"step": 3}), "expected tensors, got a int under 'step'"),
+        (lambda state: state.pop("cls.predictions.bias"), r"missing: cls\.predictions\.bias"),
+        (lambda state: state.update({"bert.extra": torch.ones(1)}), r"not known to BertForPreTraining: bert\.extra"),
+        (
+            lambda state: state.update({"module.cls.predictions.bias": torch.ones(20)}),
+            "two tensors have the same meaning",
+        ),
+        (
+            lambda state: state.update({"cls.predictions.decoder.weight": torch.ones(20, 16)}),
+            "with which BERT shares it",
+        ),
+        (
+            lambda state: state.update({"qa_outputs.bias": torch.ones(2)}),
+            "expected the heads of one class of BERT, found",
+        ),
+        (lambda state: state.update({"step": 3}), "expected tensors, got a int under 'step'"),
     ],
 )
 def test_every_tensor_is_used_once(tmp_path, change, message):
@@ -295,19 +239,3 @@ def test_a_lower_cased_multilingual_vocabulary_gets_a_warning(pretrained, monkey
     monkeypatch.setattr("training.tools.convert.MULTILINGUAL", 10)
     notes = convert(read_old_checkpoint(pretrained)).notes
     assert any("recommends the cased multilingual model" in note for note in notes)
-
-
-@pytest.mark.realdata
-def test_the_variables_of_a_published_checkpoint_are_those_of_the_network(real_data):
-    """Every variable of Google's Chinese BERT-Base has a place in BertForPreTraining, and every place a variable."""
-    name = "chinese_L-12_H-768_A-12"
-    checkpoint = TensorFlowCheckpoint(real_data / "assets" / f"{name}.bert_model.ckpt")
-    config = BertConfig.from_json_file(real_data / "assets" / f"{name}.bert_config.json")
-    with torch.device("meta"):
-        model = transformers.BertForPreTraining(config)
-    expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
-    found = {}
-    for name, variable in checkpoint.variables.items():
-        shape = variable.shape[::-1] if name.endswith("/kernel") else variable.shape
-        found[_tensorflow_target(name)] = shape
-    assert found == expected

@@ -33,7 +33,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from training.builtin_data.docstrings import Docstring, Parameter, read_files, source_files, tagged_words
+from training.builtin_data.docstrings import Docstring, Parameter, tagged_words
+from training.builtin_data.source_files import read_files, source_files
 
 PACKAGES = (
     "accelerate",
@@ -272,10 +273,10 @@ def question_answering(split: str, include_packages: bool = True) -> dict:
     for document in side(split, include_packages):
         title = f"{document.module}.{document.name}"
         # A module may define a name twice, for example for two systems, and describe its parameters in the same words.
-        made = {one["context"]: one for one in articles.get(title, {}).get("paragraphs", ())}
+        by_context = {part["context"]: part for part in articles.get(title, {}).get("paragraphs", ())}
         new = [paragraph(document, group, known) for group in contexts(document.parameters)]
-        made |= {one["context"]: one for one in new}
-        if kept := [one for one in made.values() if one["qas"]]:
+        by_context |= {part["context"]: part for part in new}
+        if kept := [part for part in by_context.values() if part["qas"]]:
             articles[title] = {"title": title, "paragraphs": kept}
     return {"version": "1.1", "data": sorted(articles.values(), key=lambda article: stable_hash(article["title"]))}
 

@@ -6,6 +6,7 @@ event. Every process has a ``Run``, but only the main process writes files.
 
 import dataclasses
 import datetime
+import hashlib
 import importlib.util
 import json
 import os
@@ -22,7 +23,8 @@ from tqdm import tqdm
 from transformers.utils import is_torch_xla_available, logging
 
 from training.engine.versions import commit, device_name, versions
-from training.files.atomic import write_json
+from training.files.atomic import json_text, write_json
+from training.files.hashing import HASHES, hashes_of, hashes_record
 from training.files.hub_upload import check_access, upload
 from training.flags.shared import SharedArguments
 
@@ -89,7 +91,7 @@ class Run(Generic[Args_co]):
         quiet = True if not self.is_main else None
         return tqdm(total=total, desc=desc, initial=initial, disable=quiet, dynamic_ncols=True)
 
-    def describe(self, **facts: Any) -> None:
+    def record(self, **facts: Any) -> None:
         """Merge facts, such as hashes and counts of the data, into ``run.json``.
 
         A folder with a run.json cannot be used by another run. Scripts therefore call this only after data and model
@@ -101,10 +103,10 @@ class Run(Generic[Args_co]):
             write_json(self.output_dir / "run.json", self.facts)
 
     def confirm(self) -> None:
-        """Write the run.json that ``describe`` has held back; called when the run can be resumed."""
+        """Write the run.json that ``record`` has held back; called when the run can be resumed."""
         if self.unconfirmed:
             self.unconfirmed = False
-            self.describe()
+            self.record()
 
     def main_first(self, work: Callable[[], Result]) -> Result:
         """Return ``work()``, called on the main process first and then on the others, which find the files it wrote.
@@ -125,10 +127,13 @@ class Run(Generic[Args_co]):
     def finish(self, results: dict) -> None:
         """Write ``all_results.json``, which marks a finished run, and upload the folder with --push_to_hub.
 
-        Memory and trackers are released, because further runs may follow in this process (--seeds).
+        ``hashes.json`` is written before it, so that every finished run has one. Memory and trackers are released,
+        because further runs may follow in this process (--seeds).
         """
         args = self.args
         if self.is_main:
+            last = {"all_results.json": hashlib.sha256(json_text(results).encode()).hexdigest()}
+            write_json(self.output_dir / HASHES, hashes_record(hashes_of(self.output_dir) | last))
             write_json(self.output_dir / "all_results.json", results)
         for tracker in self.accelerator.trackers:
             tracker.finish()

@@ -52,7 +52,12 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, content: Any) -> None:
     """Write ``content`` as indented JSON; ``path`` holds either the old content or the new."""
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_text(path, json_text(content))
+
+
+def json_text(content: Any) -> str:
+    """The text that ``write_json`` writes."""
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 @contextmanager

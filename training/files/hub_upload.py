@@ -4,15 +4,17 @@
     python -m training upload runs/first --hub_model_id you/name
 
 The configuration, the weights, the tokenizer, the code that the configuration names, the model card, the curves,
-run.json, metrics.jsonl and all_results.json are uploaded. Other files of the folder are not: predictions, answers.html,
-submissions, checkpoints and corpora contain texts of the data, which the user may not be allowed to publish.
+run.json, metrics.jsonl, all_results.json and hashes.json are uploaded. Other files of the folder are not: predictions,
+answers.html, submissions, checkpoints and corpora contain texts of the data, which the user may not be allowed to
+publish.
 
 run.json, metrics.jsonl and the model card contain the command and the names of the data files. In the uploaded copies,
 every absolute path and every path that begins with ~ or .. is cut to its last part; other relative paths stay as they
-were typed. The files in the folder are not changed.
+were typed; the uploaded hashes.json has the hashes of these copies. The files in the folder are not changed.
 """
 
 import argparse
+import hashlib
 import json
 import re
 import shlex
@@ -22,6 +24,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePath
 
 from transformers.hf_argparser import string_to_bool
+
+from training.files.atomic import json_text
+from training.files.hashing import HASHES, hashes_record, sha256
 
 FILES = (
     "config.json",
@@ -40,6 +45,7 @@ FILES = (
     "metrics.jsonl",
     "all_results.json",
     "training_curves.png",
+    HASHES,
 )
 RECORDS = ("README.md", "run.json", "metrics.jsonl", "all_results.json")
 """The files among FILES that a run writes about itself; paths are removed from them before the upload."""
@@ -76,6 +82,8 @@ def _code(folder: Path) -> Iterator[Path]:
 
 def content_to_upload(path: Path, repo_id: str) -> Path | bytes:
     """The path of the file or, for a record, its content without paths of this machine."""
+    if path.name == HASHES:
+        return hashes_to_upload(path, repo_id)
     if path.name not in RECORDS:
         return path
     run = json.loads((path.parent / "run.json").read_text(encoding="utf-8"))
@@ -83,6 +91,22 @@ def content_to_upload(path: Path, repo_id: str) -> Path | bytes:
     if path.name == "README.md":  # its examples open the model
         text = text.replace(repr(str(Path(run["flags"]["output_dir"]))), repr(repo_id))
     return without_paths(text, _strings(run)).encode()
+
+
+def hashes_to_upload(path: Path, repo_id: str) -> bytes:
+    """The content of hashes.json for the files that are uploaded, with the hashes of the records without paths.
+
+    A record that is not what the run left keeps the hash that it should have, so that the change stays visible.
+    """
+    recorded = json.loads(path.read_text(encoding="utf-8"))["sha256"]
+    found = {}
+    for file in files_to_upload(path.parent):
+        if file.name in recorded:
+            found[file.name] = recorded[file.name]
+            content = content_to_upload(file, repo_id)
+            if isinstance(content, bytes) and sha256(file) == recorded[file.name]:
+                found[file.name] = hashlib.sha256(content).hexdigest()
+    return json_text(hashes_record(found)).encode()
 
 
 def without_paths(text: str, known: Iterator[str] | tuple[str, ...] = ()) -> str:

@@ -128,8 +128,10 @@ class SquadArguments(FineTuningArguments):
     max_query_length: int = flag(64, "Longest question in tokens; longer ones are cut.", FIXED)
     max_answer_length: int = flag(30, "Longest answer, in tokens.")
     n_best_size: int = flag(20, "Number of candidate answers kept per question.")
-    null_score_diff_threshold: float = flag(
-        0.0, "Give no answer if the score of no answer exceeds that of the best answer by more than this."
+    null_score_diff_threshold: float | None = flag(
+        None,
+        "Give no answer if the score of no answer exceeds that of the best answer by more than this. Default: 0, or "
+        "without training data the threshold that is stored with the model.",
     )
     bilstm_on_top: bool = flag(False, "Put a new BiLSTM on top of BERT, and train both (paper, 5.1).", FIXED | CARD)
     answer_alignment: Literal["offsets", "google"] = flag(
@@ -140,8 +142,12 @@ class SquadArguments(FineTuningArguments):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        version_1 = not self.version_2_with_negative and "without --version_2_with_negative"
-        refuse_idle(self, (version_1, ("null_score_diff_threshold",)))
+        # 0 has no effect either, but it is accepted, because it stands in the records of all runs on SQuAD 1.1.
+        idle = self.null_score_diff_threshold and not self.version_2_with_negative
+        refuse_idle(self, (idle and "without --version_2_with_negative", ("null_score_diff_threshold",)))
+        only_evaluates = self.validation_file and not self.train_file
+        if self.null_score_diff_threshold is None and not (only_evaluates and self.version_2_with_negative):
+            self.null_score_diff_threshold = 0.0
 
 
 TaggerLayers = Literal[

@@ -8,6 +8,7 @@ import json
 import math
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
@@ -17,13 +18,13 @@ from training.flags.natures import CARD
 from training.flags.phases import phases_of, scheduled
 from training.flags.scripts import flags_with
 from training.records.curves import read_events
+from training.records.model_usage import usage
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 BUILTIN = "documentation carried by this Python installation"
 BUILTIN_TASKS = ("builtin_", "embedded_")  # how their names begin; the second is the former spelling
 PAPER = "Devlin et al. 2018"
 EVALUATION_FLAGS = ("model_name_or_path", "task_name", "version_2_with_negative", "max_seq_length")
-SINGLE_SENTENCE_TASKS = ("cola", "sst2", "builtin_classification", "embedded_classification")
 
 # key of the results: (metric type of the Hub, name in words). Other results are in all_results.json only.
 RESULTS = {
@@ -60,60 +61,6 @@ WHAT_IT_IS = {  # kind of fine-tuned model: the first sentence of its card
     "swag": "A BERT model ({size}) that chooses how a text goes on, fine-tuned {origin}.",
 }
 
-FILL_MASK = """from transformers import pipeline
-fill_mask = pipeline("fill-mask", model={model!r})
-print([guess["token_str"] for guess in fill_mask({text!r})])
-"""
-FEATURES = """from transformers import AutoModel, AutoTokenizer
-tokenizer, model = AutoTokenizer.from_pretrained({model!r}), AutoModel.from_pretrained({model!r})
-print(model(**tokenizer({text!r}, return_tensors="pt")).last_hidden_state.shape)
-"""
-CLASSIFY = """from transformers import pipeline
-classify = pipeline("text-classification", model={model!r}{options})
-print(classify({text}))
-"""
-CLASSIFY_AT_THE_END = """from transformers import AutoModelForTokenClassification, AutoTokenizer
-tokenizer = AutoTokenizer.from_pretrained({model!r})
-model = AutoModelForTokenClassification.from_pretrained({model!r}{code})
-inputs = tokenizer({texts}, return_tensors="pt")
-label = model(**inputs).logits[0, -1].argmax()  # the label of a text is that of its last token
-print(model.config.id2label[int(label)])
-"""
-MARK = """from transformers import pipeline
-mark = pipeline("token-classification", model={model!r}, aggregation_strategy="first"{code})
-print(mark("Ada Lovelace grew up in London ."))
-"""
-CHOOSE = """import torch
-from transformers import AutoModelForMultipleChoice, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained({model!r})
-model = AutoModelForMultipleChoice.from_pretrained({model!r})
-text = "She takes the violin out of its case."
-endings = ["She begins to play.", "She begins to swim.", "The case plays her.", "It is a very long river."]
-inputs = tokenizer([text] * len(endings), endings, padding=True, return_tensors="pt")
-with torch.no_grad():
-    logits = model(**{{name: tensor[None] for name, tensor in inputs.items()}}).logits
-print(endings[int(logits[0].argmax())])
-"""
-ANSWER = """import torch
-from transformers import AutoModelForQuestionAnswering, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained({model!r})
-model = AutoModelForQuestionAnswering.from_pretrained({model!r}{code})
-question = {question!r}
-context = {context!r}
-inputs = tokenizer(question, context, return_tensors="pt")
-with torch.no_grad():
-    outputs = model(**inputs)
-
-# The best span of at most 30 pieces that lies in the context
-scores = outputs.start_logits[0][:, None] + outputs.end_logits[0][None, :]
-inside = torch.tensor([part == 1 for part in inputs.sequence_ids(0)])
-allowed = (inside[:, None] & inside).triu().tril(29)
-start, end = divmod(int(scores.masked_fill(~allowed, -torch.inf).argmax()), len(scores))
-print(tokenizer.decode(inputs["input_ids"][0][start : end + 1]))
-"""
-
 
 def write_model_card(
     folder: str | Path,
@@ -148,23 +95,39 @@ def write_model_card(
             f"expected run.json in {folder}, found none: a model card is written from the records of a run"
         )
     run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    flags = run["flags"]
+    model = flags.get("hub_model_id") if flags.get("push_to_hub") else str(folder)
     title = title or folder.resolve().name
+    data = metadata(kind, run, datasets, metrics, title, language, license, held_out)
+    path = folder / "README.md"
+    write_text(path, card_text(folder, kind, run, datasets, metrics, title, model, data))
+    return path
+
+
+def card_text(
+    folder: Path,
+    kind: str,
+    run: dict,
+    datasets: list[str],
+    metrics: dict[str, float],
+    title: str,
+    model: str,
+    data: ModelCardData,
+) -> str:
+    """The text of the card; `run` is run.json, `model` the name that opens the model, `data` the metadata."""
     results = f"## Results\n\n{results_table(metrics, kind, run)}"
     if (folder / "training_curves.png").exists():
         results += "\n\n![training curves](training_curves.png)"
     sections = [
         f"# {title}\n\n{what_it_is(kind, run, metrics)}",
-        f"## Use\n\n```python\n{usage(folder, kind, run, datasets)}```",
+        f"## Use\n\n```python\n{usage(model, kind, run, datasets, is_builtin(datasets))}```",
         f"## {'Evaluation' if only_evaluated(metrics) else 'Training'} data\n\n{data_used(run, datasets, metrics)}",
         results,
         f"## {'Evaluation' if only_evaluated(metrics) else 'Training'}\n\n{command_and_settings(run, metrics)}",
         f"## Limits\n\n{limits(folder, kind, run, metrics)}",
         f"## Versions\n\n{versions(run)}",
     ]
-    data = metadata(kind, run, datasets, metrics, title, language, license, held_out)
-    path = folder / "README.md"
-    write_text(path, str(ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n")))
-    return path
+    return str(ModelCard(f"---\n{data.to_yaml()}\n---\n\n" + "\n\n".join(sections) + "\n"))
 
 
 def hub_name(name: str | None) -> str | None:
@@ -193,11 +156,16 @@ def metadata(
     language: str | None,
     license: str | None,
     held_out: str | None,
+    on_hub: Callable[[str | None], str | None] | None = None,
 ) -> ModelCardData:
     """The metadata of the card, which the Hub reads; the arguments are those of `write_model_card`, `run` is run.json.
 
     The pipeline tag of a left-to-right model is None, because no pipeline of transformers can use it.
+
+    Args:
+        on_hub: returns the name of a model or a data set if it is one on the Hub, otherwise None; default: `hub_name`.
     """
+    on_hub = on_hub or hub_name
     flags = run["flags"]
     task, task_name, tags = TASKS[kind]
     tag: str | None = task
@@ -205,7 +173,7 @@ def metadata(
         tag, tags = None, ["bert", "text-classification"]
     if flags.get("objective") == "ltr":
         tag, tags = None, ["bert", "left-to-right"]
-    dataset = hub_name(flags.get("dataset_name")) or ("nyu-mll/glue" if is_glue_of_the_hub(run) else None)
+    dataset = on_hub(flags.get("dataset_name")) or ("nyu-mll/glue" if is_glue_of_the_hub(run) else None)
     english = is_builtin(datasets) or bool(flags.get("task_name"))
     name = held_out or ", ".join(datasets)
     found = [
@@ -230,7 +198,7 @@ def metadata(
         library_name="transformers",
         pipeline_tag=tag,
         tags=tags,
-        base_model=hub_name(flags.get("model_name_or_path")),
+        base_model=on_hub(flags.get("model_name_or_path")),
         datasets=[dataset] if dataset else None,
         metrics=sorted({result.metric_type for result in found} - {"loss"}) or None,
         eval_results=found or None,
@@ -259,37 +227,6 @@ def what_it_is(kind: str, run: dict, metrics: dict) -> str:
         origin = f"with the weights of `{start}`; nothing was trained here"
         return WHAT_IT_IS[kind].replace(" fine-tuned", "").format(size=size, origin=origin)
     return WHAT_IT_IS[kind].format(size=size, origin=origin)
-
-
-def usage(folder: Path, kind: str, run: dict, datasets: list[str]) -> str:
-    """A short program that uses the model: from its folder or, if it is uploaded, from the Hub."""
-    flags = run["flags"]
-    model = flags.get("hub_model_id") if flags.get("push_to_hub") else str(folder)
-    builtin = is_builtin(datasets)
-    own_class = flags.get("feature_based") or flags.get("bilstm_on_top")
-    code = ", trust_remote_code=True" if own_class else ""
-    if kind == "pretraining":
-        text = "Return the [MASK] of the array." if builtin else "London is the [MASK] of England."
-        template = FEATURES if flags.get("objective") == "ltr" else FILL_MASK
-        return template.format(model=model, text=text)
-    if kind == "glue":
-        task = flags.get("task_name") or datasets[0]
-        pair = {"text": "Return the sum of the elements.", "text_pair": "The sum is taken along the given axis."}
-        single = task in SINGLE_SENTENCE_TASKS or task == "custom"
-        if flags.get("label_token") == "last":
-            texts = repr(pair["text"]) if single else ", ".join(map(repr, pair.values()))
-            return CLASSIFY_AT_THE_END.format(model=model, code=code, texts=texts)
-        options = ', function_to_apply="none"' if task == "stsb" else ""
-        return CLASSIFY.format(model=model, options=options, text=repr(pair["text"] if single else pair))
-    if kind == "ner":
-        return MARK.format(model=model, code=code)
-    if kind == "swag":
-        return CHOOSE.format(model=model)
-    question, context = "Where did Ada Lovelace grow up?", "Ada Lovelace was born in 1815. She grew up in London."
-    if builtin:
-        question = "What does the parameter axis mean?"
-        context = "axis (int): Axis along which the sum is taken. out (ndarray): Where the result is stored."
-    return ANSWER.format(model=model, code=code, question=question, context=context)
 
 
 def data_used(run: dict, datasets: list[str], metrics: dict) -> str:
@@ -407,4 +344,6 @@ def versions(run: dict) -> str:
         ", ".join(names),
         f"Device: {run.get('device', 'not recorded')}. Commit: {run.get('commit', 'not recorded')}.",
     ]
-    return "\n\n".join([*lines, f"Started {run.get('started', 'at a time not recorded')}."])
+    lines.append(f"Started {run.get('started', 'at a time not recorded')}.")
+    lines.append("`python -m training verify FOLDER` compares this folder with its records and recomputes its scores.")
+    return "\n\n".join(lines)

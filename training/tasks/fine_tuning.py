@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
-from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization.fingerprint import tokenizer_sha256
 from training.engine.batches import Features, evaluation_due, step_batches, steps_for
@@ -44,7 +44,7 @@ def build_model(
     checkpoint_config: BertConfig,
     may_be_new: tuple[str, ...],
     training: bool,
-    **more: Any,
+    **class_arguments: Any,
 ) -> PreTrainedModel:
     """The network that the flags ask for.
 
@@ -55,18 +55,21 @@ def build_model(
         checkpoint_config: the config of the checkpoint.
         may_be_new: prefixes of weights that may be newly initialised.
         training: whether there is training data.
-        more: further arguments of ``cls``.
+        class_arguments: further arguments of ``cls``.
 
     Raises:
         ValueError: as in ``load_network``; or weights are newly initialised and there is no training data.
     """
     args, why, names = run.args, "", config_labels(checkpoint_config)
     config = copy.deepcopy(config)  # saving changes it, and the other runs of a series start from the same one
+    vars(config).pop("auto_map", None)  # it describes the checkpoint's code; a saved model writes its own
     if args.config_name:
-        model, new = cls(config, **more), ["all weights"]
+        model, new = cls(config, **class_arguments), ["all weights"]
     else:
         assert args.model_name_or_path is not None  # this flag or --config_name is required
-        model, new, absent = load_network(cls, args.model_name_or_path, may_be_new, run, config=config, **more)
+        model, new, absent = load_network(
+            cls, args.model_name_or_path, may_be_new, run, config=config, **class_arguments
+        )
         classifier = getattr(model, "classifier", None)
         kept = classifier if "classifier.weight" not in new else None
         other_classes = names and set(names) != set(config.label2id or {})  # as many classes, but other ones
@@ -88,6 +91,11 @@ def build_model(
             set_switches(model.config, args)
     prepare_for_training(model, args)
     return model
+
+
+def encoder_class(args: FineTuningArguments, ours: type[PreTrainedModel]) -> type[PreTrainedModel]:
+    """The encoder of a network that only this project has: our ``BertModel``, or transformers' for the control."""
+    return BertModel if args.model_impl == "transformers" else ours
 
 
 def fine_tune(
@@ -154,7 +162,7 @@ def _describe(
 ) -> Origin:
     """Record in run.json what is trained; return the part that must be the same in a resumed run."""
     tokenizer_hash = tokenizer_sha256(tokenizer)
-    run.describe(tokenizer_sha256=tokenizer_hash, parameters=model.num_parameters(), total_steps=total_steps)
+    run.record(tokenizer_sha256=tokenizer_hash, parameters=model.num_parameters(), total_steps=total_steps)
     return Origin(run.facts["data"], tokenizer_hash, run.facts["initial_weights"])
 
 

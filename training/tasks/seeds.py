@@ -19,12 +19,13 @@ import numpy as np
 import torch
 from transformers.utils import is_torch_xla_available
 
-from training.engine.best import goodness
+from training.engine.best import deciding_metric, goodness
 from training.engine.finished import changed_flags, read_results
 from training.files.atomic import write_json
 from training.flags.fine_tuning import FineTuningArguments
 from training.networks.initial_weights import weights_sha256
 from training.tasks.student_t import mean_interval, t_test
+from training.tasks.task_data import TaskData
 
 PAPER_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # section 4.1, with batches of 32 and 3 epochs
 PAPER_BATCH = 32
@@ -35,8 +36,8 @@ Args = TypeVar("Args", bound=FineTuningArguments)
 
 
 @dataclass(frozen=True)
-class Setting:
-    """What the runs of a series have in common.
+class Series:
+    """What the runs of a series have in common; a single run is a series of one.
 
     Attributes:
         name: the name of the task or of the data.
@@ -51,7 +52,17 @@ class Setting:
     baselines: dict[str, float]
 
 
-def run_all(args: Args, setting: Setting, run_one: Callable[[Args], dict]) -> None:
+def series_of(args: FineTuningArguments, data: TaskData) -> Series:
+    """The series of the runs that the flags ask for on this data.
+
+    Raises:
+        ValueError: as in ``deciding_metric``.
+    """
+    metric = deciding_metric(args, *data.metric_names(), "train" in data.splits)
+    return Series(data.name, data.describe(), metric, data.baselines())
+
+
+def run_all(args: Args, series: Series, run_one: Callable[[Args], dict]) -> None:
     """Do the run, or the series of runs, that the flags describe.
 
     Args:
@@ -61,7 +72,7 @@ def run_all(args: Args, setting: Setting, run_one: Callable[[Args], dict]) -> No
         ValueError: as ``run_series`` does; or a single run would go into the folder of a series.
     """
     if args.many_runs:
-        run_series(args, setting, run_one)
+        run_series(args, series, run_one)
         return
     if (Path(args.output_dir) / "summary.json").exists():
         raise ValueError(
@@ -71,7 +82,7 @@ def run_all(args: Args, setting: Setting, run_one: Callable[[Args], dict]) -> No
     run_one(args)
 
 
-def run_series(args: Args, setting: Setting, run_one: Callable[[Args], dict]) -> dict:
+def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> dict:
     """Do the runs that are not finished yet; write, print and return the summary.
 
     Raises:
@@ -80,8 +91,8 @@ def run_series(args: Args, setting: Setting, run_one: Callable[[Args], dict]) ->
     """
     folder, plans = Path(args.output_dir), planned(args)
     weights = weights_sha256(args.model_name_or_path) if args.model_name_or_path else None
-    other = _read_other(args.compare_to, plans, setting) if args.compare_to else None
-    earlier = [finished(plan, setting, weights) for plan in plans]
+    other = _read_other(args.compare_to, plans, series) if args.compare_to else None
+    earlier = [finished(plan, series, weights) for plan in plans]
     runs = []
     for number, (plan, results) in enumerate(zip(plans, earlier), 1):
         name = Path(plan.output_dir).name
@@ -90,9 +101,9 @@ def run_series(args: Args, setting: Setting, run_one: Callable[[Args], dict]) ->
             torch.compiler.reset()  # otherwise torch.compile gives up after several networks of the same class
             results = run_one(plan)
         runs.append({"folder": name, "seed": plan.seed, "learning_rate": plan.learning_rate, "results": results})
-    summary = summarise(runs, setting)
+    summary = summarise(runs, series)
     if other:
-        shared = [name for name in setting.baselines if name in other["baselines"]]
+        shared = [name for name in series.baselines if name in other["baselines"]]
         summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], shared)
     if _is_main():
         target = folder / "summary.json"
@@ -126,7 +137,7 @@ def planned(args: Args) -> list[Args]:
     return plans
 
 
-def finished(plan: FineTuningArguments, setting: Setting, weights: dict | None) -> dict | None:
+def finished(plan: FineTuningArguments, series: Series, weights: dict | None) -> dict | None:
     """The results of a finished run; None if it was not started or not finished.
 
     Raises:
@@ -139,7 +150,7 @@ def finished(plan: FineTuningArguments, setting: Setting, weights: dict | None) 
     changed = changed_flags(facts["flags"], plan)
     # A missing value counts as equal: older versions recorded no hash for a name on the Hub.
     changed += [name for name, value in _launch(plan, weights).items() if (facts.get(name) or value) != value]
-    if not changed and facts.get("data") != json.loads(json.dumps(setting.facts)):
+    if not changed and facts.get("data") != json.loads(json.dumps(series.facts)):
         changed = ["the data"]
     if changed:
         raise ValueError(f"{folder} holds a run that differs in {', '.join(changed)}; give another --output_dir")
@@ -162,23 +173,23 @@ def _processes() -> int:
 # --- statistics ------------------------------------------------------------------------------------------
 
 
-def summarise(runs: list[dict], setting: Setting) -> dict:
+def summarise(runs: list[dict], series: Series) -> dict:
     """The content of ``summary.json`` without the comparison."""
-    constant, metric = setting.baselines, setting.metric
-    settings = []
+    constant, metric = series.baselines, series.metric
+    by_rate = []
     for rate in dict.fromkeys(run["learning_rate"] for run in runs):
         group = [run["results"] for run in runs if run["learning_rate"] == rate]
         values = {name: [results[name] for results in group] for name in constant}
         metrics = {name: statistics(values[name], constant[name]) for name in constant}
-        settings.append({"learning_rate": rate, "metrics": metrics})
+        by_rate.append({"learning_rate": rate, "metrics": metrics})
     best = max(runs, key=lambda run: goodness(metric, run["results"][metric]))
     best = {name: best[name] for name in ("folder", "seed", "learning_rate")} | {metric: best["results"][metric]}
-    facts = {"task": setting.name, "metric": metric, "validation": _validation(setting), "baselines": constant}
-    return facts | {"settings": settings, "best": best, "runs": runs}
+    facts = {"task": series.name, "metric": metric, "validation": _validation(series), "baselines": constant}
+    return facts | {"settings": by_rate, "best": best, "runs": runs}
 
 
 def statistics(values: list[float | None], constant: float) -> dict:
-    """Statistics of one metric over the runs of a setting.
+    """Statistics of one metric over runs that differ in the seed only.
 
     Args:
         values: one per run; None (the correlation of constant predictions) counts as 0.
@@ -239,15 +250,15 @@ def _pairs(ours: list[dict], theirs: list[dict]) -> list[tuple[dict, dict]]:
     return [(run, found[key]) for run in ours if (key := tuple(run[name] for name in keys)) in found]
 
 
-def _read_other(folder: str, plans: Sequence[FineTuningArguments], setting: Setting) -> dict:
+def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Series) -> dict:
     path = Path(folder) / "summary.json"
     if not path.is_file():
         raise ValueError(f"--compare_to {folder}: expected summary.json there, which --seeds and --paper write")
     other = json.loads(path.read_text(encoding="utf-8"))
-    if other["validation"] != _validation(setting):
+    if other["validation"] != _validation(series):
         raise ValueError(f"--compare_to {folder}: it was evaluated on other data, so the runs cannot be compared")
-    if not set(setting.baselines) & set(other["baselines"]):
-        names = (", ".join(metrics) for metrics in (other["baselines"], setting.baselines))
+    if not set(series.baselines) & set(other["baselines"]):
+        names = (", ".join(metrics) for metrics in (other["baselines"], series.baselines))
         raise ValueError(f"--compare_to {folder}: no metric in common; it has {next(names)}, these runs {next(names)}")
     runs = [{"seed": plan.seed, "learning_rate": plan.learning_rate} for plan in plans]
     if not _pairs(runs, other["runs"]):
@@ -257,9 +268,9 @@ def _read_other(folder: str, plans: Sequence[FineTuningArguments], setting: Sett
     return other
 
 
-def _validation(setting: Setting) -> dict:
+def _validation(series: Series) -> dict:
     """What identifies the examples that the runs are evaluated on."""
-    facts = setting.facts["splits"]
+    facts = series.facts["splits"]
     splits = [split for split in facts if split.startswith("validation")]
     names = ("examples", "sha256", "fingerprint")
     return {split: {name: facts[split].get(name) for name in names} for split in splits}
@@ -271,10 +282,10 @@ def _validation(setting: Setting) -> dict:
 def table(summary: dict) -> str:
     """The summary as a text table, with one line per metric and learning rate."""
     rows = [["learning rate", "metric", "n", "mean", "std", "median", "max", INTERVAL, "degenerate"]]
-    for setting in summary["settings"]:
-        for name, values in setting["metrics"].items():
+    for one_rate in summary["settings"]:
+        for name, values in one_rate["metrics"].items():
             numbers = (values["mean"], values["std"], values["median"], values["max"])
-            row = [f"{setting['learning_rate']:g}", name, str(values["n"]), *map(_number, numbers)]
+            row = [f"{one_rate['learning_rate']:g}", name, str(values["n"]), *map(_number, numbers)]
             rows.append([*row, _interval(values["interval"]), f"{values['degenerate']:.0%}"])
     best, metric = summary["best"], summary["metric"]
     lines = [*_aligned(rows), *_undefined(summary), f"best on {metric}: {best['folder']}, {_number(best[metric])}"]
@@ -292,8 +303,8 @@ def table(summary: dict) -> str:
 def _undefined(summary: dict) -> list[str]:
     """A line for each metric that is undefined in some runs; the table counts these as 0."""
     counts: dict[str, int] = {}
-    for setting in summary["settings"]:
-        for name, values in setting["metrics"].items():
+    for one_rate in summary["settings"]:
+        for name, values in one_rate["metrics"].items():
             counts[name] = counts.get(name, 0) + values["undefined"]
     return [
         f"{name} is undefined for {count} of {len(summary['runs'])} runs, whose predictions are constant; counted as 0"

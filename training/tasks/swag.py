@@ -13,7 +13,7 @@ A row of SWAG's val.csv (some columns left out) becomes one input for each endin
 import csv
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from training.files.hub_datasets import load_from_hub
 from training.files.tables import read_table
 from training.flags.fine_tuning import SwagArguments
 from training.tasks.classification.metrics import accuracy
+from training.tasks.task_data import files_or_hub, most_examples
 
 CONTEXT, START, LABEL = "sent1", "sent2", "label"
 INDEX = ("", "id", "index", "ind")
@@ -50,23 +51,29 @@ class Examples:
 
     def first(self, count: int | None) -> "Examples":
         """The first ``count`` examples; all of them for None."""
-        cut = slice(count)
-        labels = None if self.labels is None else self.labels[cut]
-        return replace(
-            self, contexts=self.contexts[cut], endings=self.endings[cut], labels=labels, index=self.index[cut]
-        )
+        labels = None if self.labels is None else self.labels[:count]
+        contexts, endings = self.contexts[:count], self.endings[:count]
+        return replace(self, contexts=contexts, endings=endings, labels=labels, index=self.index[:count])
 
 
 @dataclass
 class Data:
-    """The examples of a run by split, and the name of the data set, "custom" for files."""
+    """The examples of a run by split, and the name of the data set, "custom" for files.
+
+    Every choice gets one score, so the model has one output.
+    """
 
     name: str
-    splits: dict[str, Examples] = field(default_factory=dict)
+    splits: dict[str, Examples]
+    label_names: tuple[str, ...] = ("choice",)
 
     def describe(self) -> dict:
         """The facts for run.json: sources, counts and hashes."""
         return {"splits": {split: {"examples": len(part)} | part.facts for split, part in self.splits.items()}}
+
+    def metric_names(self) -> tuple[list[str], str]:
+        """The results by which the best model may be chosen, and the one used by default."""
+        return ["eval_accuracy", "eval_loss"], "eval_accuracy"
 
     def baselines(self) -> dict[str, float]:
         """The results of a model that always chooses the same position: the one that is right most often."""
@@ -110,21 +117,15 @@ def load_data(args: SwagArguments) -> Data:
     Raises:
         ValueError: flags that contradict each other; data that is missing or malformed, with file and line.
     """
-    named = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
-    files = {split: path for split, path in named.items() if path}
-    if bool(args.dataset_name) == bool(files):
-        raise ValueError(f"{FILES}, or --dataset_name" + (", not both" if files else ""))
-    if "train" in files and "validation" not in files:
-        raise ValueError("--train_file needs --validation_file, the examples to evaluate on")
+    files = files_or_hub(args, FILES, "examples")
     if files:
         splits = {split: read_swag(path, labelled=split != "test") for split, path in files.items()}
-    else:
-        assert args.dataset_name is not None
+    elif args.dataset_name:
         found = load_from_hub(args.dataset_name, args.dataset_config_name, FILES)
         splits = {split: _from_hub(rows, f"{args.dataset_name} {split}", split) for split, rows in found.items()}
-    for split, limit in (("train", args.max_train_samples), ("validation", args.max_eval_samples)):
-        if split in splits:
-            splits[split] = splits[split].first(limit)
+    else:
+        raise ValueError(f"{FILES}, or --dataset_name")
+    splits = {split: examples.first(most_examples(args, split)) for split, examples in splits.items()}
     if len(counts := {len(part.endings[0]) for part in splits.values()}) > 1:
         raise ValueError(f"expected the same number of endings in every split, got {sorted(counts)}")
     return Data(args.dataset_name or "custom", splits)

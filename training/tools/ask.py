@@ -26,9 +26,10 @@ from training.engine.batches import Features
 from training.engine.predict import predict_alone
 from training.networks.initial_weights import load_network
 from training.tasks.squad.answers import Answers, find_answers
+from training.tasks.squad.questions import Question
 from training.tasks.squad.settings import stored_lengths
-from training.tasks.squad.squad_data import Question, Windows, build_windows, check_lengths
 from training.tasks.squad.threshold import stored_threshold
+from training.tasks.squad.windows import Windows, build_windows, check_lengths
 
 
 def ask(

@@ -7,7 +7,7 @@ import argparse
 import json
 
 from training.tasks.squad.metrics import read_numbers, read_predictions, score
-from training.tasks.squad.squad_data import read_squad
+from training.tasks.squad.questions import read_squad
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -12,7 +12,8 @@ import pytest
 from tests.helpers.official_files import LAYOUTS, SPELLED, flags, message, own, write_task
 from tokenization import build_tokenizer
 from training.builtin_data import documentation
-from training.tasks.classification import glue, sources
+from training.tasks.classification import glue, labelled_texts, sources
+from training.tasks.classification.scores import score, score_by_category
 from training.tasks.classification.sources import load_data
 
 METRICS = {
@@ -153,7 +154,7 @@ def test_predictions_in_the_format_of_the_server(tmp_path, task, split, name, la
     data = load_data(flags(task_name=task, data_dir=str(folder), do_predict=True), THREE_WAY if task == "ax" else None)
     classes = len(data.task.labels or ["score"])
     logits = np.arange(2 * classes, dtype=float).reshape(2, classes) * 7 - 0.5
-    path = glue.write_predictions(tmp_path, data, split, logits)
+    path = labelled_texts.write_predictions(tmp_path, data, split, logits)
     assert path.name == name
     lines = path.read_text(encoding="utf-8").split("\n")
     assert lines[0] == "index\tprediction"
@@ -165,16 +166,16 @@ def test_predictions_in_the_format_of_the_server(tmp_path, task, split, name, la
 
 def test_logits_are_scored_with_the_metrics_of_the_task():
     logits = np.array([[2.0, 1.0], [0.0, 1.0], [3.0, 9.0]])
-    assert glue.score(glue.GLUE_TASKS["mrpc"], logits, [0, 1, 0]) == {"accuracy": 2 / 3, "f1": 2 / 3}
+    assert score(glue.GLUE_TASKS["mrpc"], logits, [0, 1, 0]) == {"accuracy": 2 / 3, "f1": 2 / 3}
     names = {"mrpc": ("equivalent", "not_equivalent"), "qqp": ("duplicate", "not_duplicate")}
     for name, order in names.items():  # A model that was trained elsewhere may number the same classes differently.
         task = sources.in_order(glue.GLUE_TASKS[name], order)
         logits = np.array([[1.0, 2.0], [1.0, 0.0], [9.0, 3.0], [1.0, 0.0]])
-        assert glue.score(task, logits, [1, 0, 1, 0]) == {"accuracy": 0.75, "f1": 0.8}
+        assert score(task, logits, [1, 0, 1, 0]) == {"accuracy": 0.75, "f1": 0.8}
         splits = {"validation": SimpleNamespace(labels=[0, 0, 0, 1])}
-        assert glue.baselines(glue.Data(name, task, splits)) == {"eval_accuracy": 0.75, "eval_f1": 1.5 / 1.75}
+        assert labelled_texts.Data(name, task, splits).baselines() == {"eval_accuracy": 0.75, "eval_f1": 1.5 / 1.75}
     scores = np.array([[1.0], [1.0], [1.0]])
-    assert glue.score(glue.GLUE_TASKS["stsb"], scores, [0.0, 1.0, 2.0]) == {"pearson": None, "spearmanr": None}
+    assert score(glue.GLUE_TASKS["stsb"], scores, [0.0, 1.0, 2.0]) == {"pearson": None, "spearmanr": None}
 
 
 def test_diagnostics_are_scored_by_category(tmp_path):
@@ -186,15 +187,19 @@ def test_diagnostics_are_scored_by_category(tmp_path):
     expected = {}
     for number, name in enumerate(("lexical_semantics", "predicate_argument_structure", "logic", "knowledge"), 2):
         rows = np.arange(0, 40, number)  # official_files.py writes the categories into these rows.
-        score = sklearn.matthews_corrcoef(rows % 3, logits[rows].argmax(axis=1))
-        expected[f"matthews_correlation_{name}"] = pytest.approx(score, abs=1e-12)
-    assert glue.score_by_category(data, "validation", logits) == expected
-    data.splits["validation"] = data.splits["validation"].first(1)
-    assert len(glue.score_by_category(data, "validation", logits[:1])) == 4  # Row 0 is in all categories.
-    data.splits["validation"].categories["Logic"] = [""]
-    assert "matthews_correlation_logic" not in glue.score_by_category(data, "validation", logits[:1])
+        correlation = sklearn.matthews_corrcoef(rows % 3, logits[rows].argmax(axis=1))
+        expected[f"matthews_correlation_{name}"] = pytest.approx(correlation, abs=1e-12)
+
+    def found(part: labelled_texts.Examples) -> dict:
+        return score_by_category(data.task, logits[: len(part)], part.labels, part.categories)
+
+    assert found(data.splits["validation"]) == expected
+    first = data.splits["validation"].first(1)
+    assert len(found(first)) == 4  # Row 0 is in all categories.
+    first.categories["Logic"] = [""]
+    assert "matthews_correlation_logic" not in found(first)
     other = load_data(flags(task_name="rte", data_dir=str(write_task(tmp_path / "rte", "rte"))))
-    assert glue.score_by_category(other, "validation", np.zeros((24, 2))) == {}
+    assert other.splits["validation"].categories == {}
 
 
 def test_diagnostics_in_the_folder_of_the_archive_and_without_its_second_file(tmp_path):
@@ -209,16 +214,20 @@ def test_diagnostics_in_the_folder_of_the_archive_and_without_its_second_file(tm
 def test_features_of_a_pair_worked_by_hand():
     vocab = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "he", "said", "the", "pie", "is"]
     tokenizer = build_tokenizer(vocab)
-    examples = glue.Examples((["He said"], ["the pie is"]), [1], ["0"], str, {}, glue.Columns(("a", "b"), "c", None))
-    data = glue.Data("mrpc", glue.GLUE_TASKS["mrpc"], {"train": examples, "test": replace(examples, labels=None)})
-    features = glue.features(data, tokenizer, max_length=128)
+    examples = labelled_texts.Examples(
+        (["He said"], ["the pie is"]), [1], ["0"], str, {}, labelled_texts.Columns(("a", "b"), "c", None)
+    )
+    data = labelled_texts.Data(
+        "mrpc", glue.GLUE_TASKS["mrpc"], {"train": examples, "test": replace(examples, labels=None)}
+    )
+    features = labelled_texts.features(data, tokenizer, max_length=128)
     assert features["train"].columns == {
         "input_ids": [[2, 5, 6, 3, 7, 8, 9, 3]],
         "token_type_ids": [[0, 0, 0, 0, 1, 1, 1, 1]],
         "labels": [1],
     }
     assert "labels" not in features["test"].columns
-    short = glue.features(data, tokenizer, max_length=7)["train"].columns
+    short = labelled_texts.features(data, tokenizer, max_length=7)["train"].columns
     assert short["input_ids"] == [[2, 5, 6, 3, 7, 8, 3]]  # The longer text loses its end.
 
 
@@ -226,9 +235,13 @@ def test_features_of_a_pair_worked_by_hand():
 def test_predicted_scores_of_ones_own_keep_all_their_digits(tmp_path, scale):
     """The GLUE server takes three decimals, which is nothing of a score of a ten-thousandth."""
     scores = (np.array([[0.1234567], [0.1234568], [-7.0]]) * scale).astype(np.float32)
-    examples = glue.Examples((["a", "b", "c"],), None, ["0", "1", "2"], str, {}, glue.Columns(("text",), None, None))
+    examples = labelled_texts.Examples(
+        (["a", "b", "c"],), None, ["0", "1", "2"], str, {}, labelled_texts.Columns(("text",), None, None)
+    )
     own = glue.Task("custom", glue.OWN_TEXTS, glue.OWN_LABELS, None, ("pearson",))
-    path = glue.write_predictions(tmp_path, glue.Data("custom", own, {"test": examples}), "test", scores)
+    path = labelled_texts.write_predictions(
+        tmp_path, labelled_texts.Data("custom", own, {"test": examples}), "test", scores
+    )
     written = [line.split("\t")[1] for line in path.read_text().splitlines()[1:]]
     assert np.array_equal(np.array(written, dtype=np.float32), scores[:, 0])
 

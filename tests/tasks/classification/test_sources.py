@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.official_files import flags, message, own, write_task
-from training.tasks.classification import glue
+from training.tasks.classification import glue, labelled_texts
 from training.tasks.classification.sources import load_data
 
 THREE_WAY = ("entailment", "neutral", "contradiction")
@@ -153,7 +153,7 @@ def test_sources_that_contradict_each_other_are_refused(tmp_path):
 )
 def test_columns_of_a_users_own_data_are_found(header, texts, label):
     task = glue.Task("custom", glue.OWN_TEXTS, glue.OWN_LABELS, None, ())
-    columns = glue.find_columns(task, header.split("\t"), labelled=True)
+    columns = labelled_texts.find_columns(task, header.split("\t"), labelled=True)
     assert (columns.texts, columns.label) == (texts, label)
 
 
@@ -221,7 +221,7 @@ def test_a_file_to_predict_needs_no_labels(tmp_path):
     test = own(tmp_path, "id\ttext\nq1\ta\nq2\tb\n", "test.tsv")
     data = load_data(flags(test_file=test), model_labels=("no", "yes"))
     assert data.task.labels == ("no", "yes")
-    path = glue.write_predictions(tmp_path, data, "test", np.array([[0.0, 1.0], [1.0, 0.0]]))
+    path = labelled_texts.write_predictions(tmp_path, data, "test", np.array([[0.0, 1.0], [1.0, 0.0]]))
     assert path.read_text(encoding="utf-8") == "index\tprediction\nq1\tyes\nq2\tno\n"
     assert "without training data the model's config must name the labels" in message(test_file=test)
 
@@ -246,7 +246,7 @@ def test_a_trained_head_keeps_its_label_order(tmp_path):
     given = flags(task_name="sst2", data_dir=str(folder), do_predict=True)
     data = load_data(given, model_labels=("positive", "negative"))
     assert data.splits["train"].labels[:2] == [1, 0]
-    path = glue.write_predictions(tmp_path, data, "test", np.tile([1.0, 0.0], (24, 1)))
+    path = labelled_texts.write_predictions(tmp_path, data, "test", np.tile([1.0, 0.0], (24, 1)))
     assert path.read_text(encoding="utf-8").split("\n")[1] == "0\t1"
     # Class names of another task are not used for this one.
     assert load_data(given, model_labels=("cat", "dog")).task.labels == ("negative", "positive")
@@ -317,7 +317,8 @@ def test_offline_hub_is_one_clear_error(monkeypatch, kind):
 
     monkeypatch.setattr(datasets, "load_dataset", offline)
     error = message(task_name="rte")
-    assert error.startswith("nyu-mll/glue (rte) cannot be loaded from the Hub: Couldn't reach the Hub. Offline, give")
+    expected = "--dataset_name nyu-mll/glue, which --task_name rte reads by default: cannot be loaded (Couldn't reach"
+    assert error.startswith(expected)
     assert "--data_dir FOLDER" in error
     monkeypatch.setitem(__import__("sys").modules, "datasets", None)
     assert "pip install datasets" in message(task_name="rte")

@@ -10,7 +10,8 @@ from transformers import AutoTokenizer
 from tests.helpers.squad_examples import random_logits, random_questions
 from tokenization import BasicTokenizer, build_tokenizer
 from training.tasks.squad.answers import GoogleRealign, _with_accents, aligner, find_answers, get_final_text
-from training.tasks.squad.squad_data import Question, build_windows, max_context, read_squad
+from training.tasks.squad.questions import Question, read_squad
+from training.tasks.squad.windows import build_windows, max_context
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,8 @@ import pytest
 from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
 from training.tasks.squad.answers import WHITE_SPACE, aligner, find_answers
-from training.tasks.squad.squad_data import Question, build_windows, max_context
+from training.tasks.squad.questions import Question
+from training.tasks.squad.windows import build_windows, max_context
 
 ODD = {
     "combining": ["\u0301", "e\u0301", "a\u0323\u0302", "\u0301\u0301"],

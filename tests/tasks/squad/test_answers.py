@@ -13,7 +13,8 @@ from tests.helpers.squad_examples import planted, random_logits, random_question
 from tokenization import build_tokenizer
 from training.tasks.squad.answers import GoogleRealign, _descending, find_answers
 from training.tasks.squad.metrics import score
-from training.tasks.squad.squad_data import Question, build_windows, max_context, read_squad
+from training.tasks.squad.questions import Question, read_squad
+from training.tasks.squad.windows import build_windows, max_context
 
 CONTEXT = "the old doctor opened a small red house by the river ."
 

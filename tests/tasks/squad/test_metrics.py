@@ -15,7 +15,7 @@ from training.tasks.squad.metrics import (
     score,
     squad_metric,
 )
-from training.tasks.squad.squad_data import read_squad
+from training.tasks.squad.questions import read_squad
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from training.tasks.squad import page
 from training.tasks.squad.answers import find_answers
 from training.tasks.squad.metrics import score
 from training.tasks.squad.page import KINDS, error_kinds, mark, threshold_scores, write_page
-from training.tasks.squad.squad_data import Question, build_windows
+from training.tasks.squad.questions import Question
+from training.tasks.squad.windows import build_windows
 
 CONTEXT = "the old doctor opened a small red house by the river and the new teacher found a letter"
 HOSTILE = "<script>document.title='owned'</script>\"'&<img src=x onerror=\"document.title='owned'\">"

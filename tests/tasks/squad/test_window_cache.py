@@ -11,8 +11,9 @@ from transformers import AutoTokenizer
 
 from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
-from training.tasks.squad import squad_data, window_cache
-from training.tasks.squad.squad_data import Question, build_windows
+from training.tasks.squad import window_cache
+from training.tasks.squad import windows as windows_module
+from training.tasks.squad.questions import Question
 from training.tasks.squad.window_cache import (
     ARRAYS,
     cached_windows,
@@ -21,6 +22,7 @@ from training.tasks.squad.window_cache import (
     save_windows,
     shared_windows,
 )
+from training.tasks.squad.windows import Windows, build_windows
 
 LENGTHS = (16, 4, 6)
 
@@ -39,7 +41,7 @@ def some_questions() -> list[Question]:
     return [*questions, Question("empty", "old", "")]
 
 
-def same(one: squad_data.Windows, other: squad_data.Windows) -> None:
+def same(one: Windows, other: Windows) -> None:
     for name in ("input_ids", "token_type_ids", "offsets"):
         rows, others = getattr(one, name), getattr(other, name)
         assert len(rows) == len(others)
@@ -115,7 +117,7 @@ def test_another_version_of_the_code_or_the_library_builds_anew(tokenizer, tmp_p
     with monkeypatch.context() as patch:
         patch.setattr(window_cache.tokenizers, "__version__", "0.0")
         assert made() != before
-    for module in (squad_data, window_cache):
+    for module in (windows_module, window_cache):
         (tmp_path / "code.py").write_bytes(Path(module.__file__).read_bytes() + b"\n")
         with monkeypatch.context() as patch:
             patch.setattr(module, "__file__", str(tmp_path / "code.py"))

@@ -7,8 +7,8 @@ import pytest
 from transformers import AutoTokenizer
 
 from tokenization import build_tokenizer
-from training.tasks.squad import squad_data
-from training.tasks.squad.squad_data import Question, build_windows, max_context, read_squad, window_starts
+from training.tasks.squad.questions import Question, read_squad
+from training.tasks.squad.windows import build_windows, check_lengths, max_context, window_starts
 
 CONTEXT = "the old doctor opened a small red house by the river ."
 
@@ -254,9 +254,9 @@ def test_windows_cover_the_context_for_every_stride():
 )
 def test_lengths_that_do_not_fit_are_refused(lengths, message):
     with pytest.raises(ValueError, match=message):
-        squad_data.check_lengths(*lengths)
-    squad_data.check_lengths(64, 37, 24)
-    squad_data.check_lengths(384, 128, 64)
+        check_lengths(*lengths)
+    check_lengths(64, 37, 24)
+    check_lengths(384, 128, 64)
 
 
 # --- Real data -------------------------------------------------------------------------------------------

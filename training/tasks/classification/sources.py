@@ -11,6 +11,7 @@ from typing import Any
 
 from training.builtin_data import documentation
 from training.files.hashing import digest, sha256
+from training.files.hub_datasets import from_hub
 from training.files.tables import read_table
 from training.flags.fine_tuning import GlueArguments
 from training.tasks.classification.glue import (
@@ -19,20 +20,24 @@ from training.tasks.classification.glue import (
     CORRELATIONS,
     FORMER_NAMES,
     GLUE_TASKS,
-    INTEGER,
-    NUMBER,
     OWN_LABELS,
     OWN_TEXTS,
+    Task,
+)
+from training.tasks.classification.labelled_texts import (
+    INTEGER,
+    NUMBER,
     Columns,
     Data,
     Examples,
-    Task,
     as_text,
     encode_labels,
     find_columns,
 )
+from training.tasks.task_data import most_examples, own_files
 
 HUB_NAME = "nyu-mll/glue"
+FILES = "give the official files with --data_dir FOLDER, or your own with --train_file and --validation_file"
 
 
 def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) -> Data:
@@ -45,10 +50,9 @@ def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) 
     Raises:
         ValueError: flags that contradict each other; a file that is missing or malformed, with file and line.
     """
-    named = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
-    own_files = {split: name for split, name in named.items() if name}
+    files = own_files(args)
     given = [flag for flag, there in (("--data_dir", args.data_dir), ("--dataset_name", args.dataset_name),
-                                      ("--train_file, --validation_file or --test_file", own_files))
+                                      ("--train_file, --validation_file or --test_file", files))
              if there]  # fmt: skip
     if len(given) > 1:
         raise ValueError(f"give only one of {' and '.join(given)}")
@@ -64,8 +68,8 @@ def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) 
     task = tasks[name] if name else Task("custom", OWN_TEXTS, OWN_LABELS, None, ())
     if name in BUILTIN_TASKS:
         read = {split: _builtin(name, split) for split in ("train", "validation")}
-    elif own_files:
-        read = _read_own_files(task, own_files)
+    elif files:
+        read = _read_own_files(task, files)
     elif args.data_dir:
         read = _read_files(task, official_files(task, Path(args.data_dir), args.do_predict))
     else:
@@ -99,8 +103,7 @@ def _check(data: Data, args: GlueArguments) -> Data:
     for split, examples in data.splits.items():
         if examples.labels is not None:
             examples.labels = encode_labels(examples, data.task)
-        limits = {"train": args.max_train_samples, "test": None}
-        data.splits[split] = examples.first(limits.get(split.split("_")[0], args.max_eval_samples))
+        data.splits[split] = examples.first(most_examples(args, split))
     train = data.splits.get("train")
     if train and train.labels and data.task.labels and len(set(train.labels)) == 1:
         raise ValueError(
@@ -238,23 +241,12 @@ def _builtin(name: str, split: str) -> Examples:
 
 
 def _read_hub(name: str | None, task: Task, args: GlueArguments) -> dict[str, Examples]:
-    try:
-        from datasets import load_dataset
-    except ImportError:
-        raise ValueError(
-            "reading from the Hub needs the package datasets: pip install datasets, or give --data_dir or --train_file"
-        ) from None
     if args.dataset_name:
         dataset_name, config = args.dataset_name, args.dataset_config_name
     else:
         dataset_name, config = HUB_NAME, name
-    try:
-        dataset = load_dataset(dataset_name, config)
-    except Exception as error:  # the errors of datasets, requests and huggingface_hub have no common type
-        raise ValueError(
-            f"{dataset_name} ({config}) cannot be loaded from the Hub: {error}. Offline, give the official files "
-            "with --data_dir FOLDER, or your own with --train_file and --validation_file"
-        ) from error
+    source = dataset_name if args.dataset_name else f"{dataset_name}, which --task_name {name} reads by default"
+    dataset = from_hub(source, FILES, lambda datasets: datasets.load_dataset(dataset_name, config))
     wanted = tuple(task.files) if name else ("train", "validation", "test")
     splits = {}
     for split in wanted:

@@ -19,7 +19,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from training.tasks.classification.glue import GLUE_TASKS, NUMBER, Task, server_name
+from training.tasks.classification.glue import GLUE_TASKS, Task, server_name
+from training.tasks.classification.labelled_texts import NUMBER
 
 # Rows of the official test files (Wang et al. 2018, Table 1; the archives of gluebenchmark.com).
 TEST_ROWS = {

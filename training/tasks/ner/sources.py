@@ -1,6 +1,6 @@
 """The sources of run_ner.py's sentences, files in columns or the Hub, and the names of their tags."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +9,15 @@ from training.files.hashing import digest, sha256
 from training.files.hub_datasets import load_from_hub
 from training.flags.fine_tuning import NerArguments
 from training.tasks.ner.tagged_text import Sentence, Split, one_document_each, read_conll, to_bio
+from training.tasks.task_data import files_or_hub, most_examples
 
 WORDS, TAGS, DOCUMENTS = ("tokens", "words"), ("ner_tags", "tags", "ner", "labels"), ("document_id", "doc_id")
 TURNED = {"IOB1": "IOB1, turned into BIO", "BIOES": "BIOES, turned into BIO"}
 BUILTIN = "the documentation carried by this Python installation"
 FILES = "give --train_file and --validation_file in columns (a word a line, its tag last, blank line after a sentence)"
+
+
+METRICS = ("f1", "precision", "recall", "accuracy", "loss")
 
 
 @dataclass
@@ -22,29 +26,36 @@ class Data:
 
     name: str
     splits: dict[str, Split]
-    labels: tuple[str, ...] = field(default=())
+    label_names: tuple[str, ...]
 
     def describe(self) -> dict:
         """The facts for run.json: sources, counts, hashes and label names."""
         facts = {
-            split: {"examples": len(part.sentences), "words": part.num_words} | part.facts
-            for split, part in self.splits.items()
+            split: {"examples": len(part), "words": part.num_words} | part.facts for split, part in self.splits.items()
         }
-        return {"labels": self.labels, "splits": facts}
+        return {"labels": self.label_names, "splits": facts}
 
     def summary(self) -> str:
         """A few lines for the user: what was read from where."""
         lines = []
         for name, part in self.splits.items():
             documents = part.facts["documents"]
-            line = f"{name}: {len(part.sentences):,} sentences, {part.num_words:,} words, "
+            line = f"{name}: {len(part):,} sentences, {part.num_words:,} words, "
             line += f"{documents:,} documents, " if documents else "no documents marked: each sentence stands alone, "
             scheme = part.facts.get("tag_scheme")
             line += f"tags {TURNED.get(scheme, scheme)}" if scheme else "no tags"
             if breaks := part.facts.get("entities_that_break_the_scheme"):
                 line += f"; {breaks} entities that violate the scheme are read as conlleval reads them"
             lines.append(f"{line}, {part.source}")
-        return "\n".join([*lines, f"labels: {', '.join(self.labels)}"])
+        return "\n".join([*lines, f"labels: {', '.join(self.label_names)}"])
+
+    def metric_names(self) -> tuple[list[str], str]:
+        """The results by which the best model may be chosen, and the one used by default."""
+        return [f"eval_{name}" for name in METRICS], "eval_f1"
+
+    def baselines(self) -> dict[str, float]:
+        """The results of a model that finds no entity."""
+        return {"eval_f1": 0.0}
 
 
 def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -> Data:
@@ -57,29 +68,22 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
     Raises:
         ValueError: flags that contradict each other; data that is missing or malformed, with file and line.
     """
-    named = {"train": args.train_file, "validation": args.validation_file, "test": args.test_file}
-    files = {split: path for split, path in named.items() if path}
-    if args.dataset_name and files:
-        raise ValueError(f"{FILES}, or --dataset_name, not both")
-    if "train" in files and "validation" not in files:
-        raise ValueError("--train_file needs --validation_file, the sentences to evaluate on")
+    files = files_or_hub(args, FILES, "sentences")
     if files:
         splits = {split: read_conll(path, args.mixed_tags) for split, path in files.items()}
         for split, path in files.items():
             splits[split].facts["sha256"] = sha256(Path(path))
-    elif not args.dataset_name:
-        splits = {split: _builtin(split) for split in ("train", "validation")}
-    else:
-        assert args.dataset_name is not None
+    elif args.dataset_name:
         found = load_from_hub(args.dataset_name, args.dataset_config_name, FILES)
         splits = {split: _hub_split(rows, f"{args.dataset_name} {split}", args) for split, rows in found.items()}
+    else:
+        splits = {split: _builtin(split) for split in ("train", "validation")}
     for split in ("train", "validation"):
         if split in splits and not splits[split].tagged:
             raise ValueError(f"{splits[split].source}: expected a word and its tag on a line, got one column only")
     labels = _labels(splits, model_labels)
-    for split, limit in (("train", args.max_train_samples), ("validation", args.max_eval_samples)):
-        if split in splits:
-            splits[split].sentences = splits[split].sentences[:limit]
+    for split, part in splits.items():
+        part.sentences = part.sentences[: most_examples(args, split)]
     train = splits.get("train")
     if train and all(tag == "O" for sentence in train.sentences for tag in sentence.tags or ()):
         raise ValueError(

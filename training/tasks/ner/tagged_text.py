@@ -23,7 +23,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -33,9 +32,6 @@ from training.engine.batches import IGNORED, Features
 from training.flags.fine_tuning import NerArguments
 from training.tasks.ner.metrics import span_scores
 from training.tasks.overlapping_rows import rows_around
-
-if TYPE_CHECKING:  # it imports this file
-    from training.tasks.ner.sources import Data
 
 DOCUMENT = re.compile(r"[ \t]*-DOCSTART-(?=[ \t]|$)")
 TAG = re.compile(r"O|[BIESLU]-\S+")
@@ -76,6 +72,9 @@ class Split:
     source: str
     sentences: list[Sentence]
     facts: dict = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.sentences)
 
     @property
     def num_words(self) -> int:
@@ -239,25 +238,24 @@ class Rows:
 
 
 def tokenized(
-    data: "Data", tokenizer: PreTrainedTokenizerBase, args: NerArguments
+    splits: dict[str, Split], labels: tuple[str, ...], tokenizer: PreTrainedTokenizerBase, args: NerArguments
 ) -> tuple[dict[str, Rows], dict[str, Features]]:
     """The rows of every split, and the model's inputs made from them."""
-    rows = {name: build_rows(part, tokenizer, args.max_seq_length, args.context) for name, part in data.splits.items()}
-    features = {
-        name: rows[name].features(part, data.labels, tokenizer.pad_token_id) for name, part in data.splits.items()
-    }
+    rows = {name: build_rows(part, tokenizer, args.max_seq_length, args.context) for name, part in splits.items()}
+    features = {name: rows[name].features(part, labels, tokenizer.pad_token_id) for name, part in splits.items()}
     return rows, features
 
 
-def remarks(rows: dict[str, Rows], tokenizer: PreTrainedTokenizerBase) -> str:
-    """Remarks about the tokens for the user, each on a new line; "" if there are none."""
-    text = ""
-    for split, part in rows.items():
-        if part.unknown_words:
-            text += f"\n{split}: the tokenizer drops {part.unknown_words} words; {tokenizer.unk_token} replaces them"
+def remarks(rows: dict[str, Rows], tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Lines about the tokens for the user."""
+    lines = [
+        f"{split}: the tokenizer drops {part.unknown_words} words; {tokenizer.unk_token} replaces them"
+        for split, part in rows.items()
+        if part.unknown_words
+    ]
     if tokenizer.tokenize("A") == tokenizer.tokenize("a"):
-        text += "\nthis tokenizer lower-cases; names are found better with a cased model"
-    return text
+        lines.append("this tokenizer lower-cases; names are found better with a cased model")
+    return lines
 
 
 def build_rows(

@@ -24,8 +24,9 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from training.tasks.squad import metrics
-from training.tasks.squad.squad_data import Question, Windows, max_context
+from training.tasks.squad.questions import Question
 from training.tasks.squad.threshold import threshold_to_use
+from training.tasks.squad.windows import Windows, max_context
 
 WHITE = " \t\r\n\u202f"  # the characters at which Google's reader splits words
 WHITE_SPACE = re.compile(f"[{WHITE}]")

@@ -14,7 +14,8 @@ import numpy as np
 
 from training.tasks.squad import metrics
 from training.tasks.squad.answers import Answers
-from training.tasks.squad.squad_data import Question, Windows, max_context
+from training.tasks.squad.questions import Question
+from training.tasks.squad.windows import Windows, max_context
 
 KINDS = {
     "correct": "an exact match",
@@ -149,9 +150,9 @@ def threshold_curve(questions: Sequence[Question], answers: Answers, best: float
     thresholds, lines = threshold_scores(questions, answers)
     shown = thresholds[np.abs(thresholds) < 1e6]  # a context without tokens has odds near infinity
     low, high = min(0.0, shown.min(initial=0.0)), max(0.0, shown.max(initial=0.0))
-    pad = 0.03 * (high - low) or 1.0
+    margin = 0.03 * (high - low) or 1.0
     marks = {"used here": answers.threshold, "best F1": best}
-    return _svg(np.append(low - pad, thresholds), lines, low - pad, high + pad, marks)
+    return _svg(np.append(low - margin, thresholds), lines, low - margin, high + margin, marks)
 
 
 def threshold_scores(questions: Sequence[Question], answers: Answers) -> tuple[np.ndarray, dict[str, np.ndarray]]:

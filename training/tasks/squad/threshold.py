@@ -4,8 +4,9 @@ The null odds of a question are the score of "no answer" minus the score of its 
 odds are above a threshold, the answer is the empty string; otherwise it is the span. The threshold passes through four
 stages:
 
-1. Applied in an evaluation: ``--null_score_diff_threshold`` (0 by default) decides which answers run_squad.py
-   writes to predictions.json, and ``apply_threshold`` does the same to scores.
+1. Applied in an evaluation: ``--null_score_diff_threshold`` decides which answers run_squad.py writes to
+   predictions.json, and ``apply_threshold`` does the same to scores. Without the flag it is 0 in a training, and the
+   stored one if a model is only evaluated (``threshold_of_evaluation``).
 2. Found in every evaluation, by ``Answers.score``; the one of the kept weights is stored. ``find_best_threshold`` is
    the search of the official script and gives the reported ``best_exact``, ``best_f1`` and their ``..._thresh``.
    ``threshold_to_use`` finds the threshold to store, for F1; its docstring names the cases in which the two differ.
@@ -15,8 +16,9 @@ stages:
 3. Stored by ``settings.store_settings`` (called by run_squad.py), through ``store_threshold``: in the model's config,
    under the name of Google's flag, ``null_score_diff_threshold``. A model that was last fine-tuned on SQuAD 1.1 has
    none.
-4. Read when the model is asked: ``stored_threshold`` for ``python -m training ask``. The question-answering pipeline
-   of ``modeling_bert_repro`` reads the same field of the config by itself, since it imports nothing of ``training``.
+4. Read when the model is asked: ``stored_threshold`` for ``python -m training ask`` and for run_squad.py without
+   training data. The question-answering pipeline of ``modeling_bert_repro`` reads the same field of the config by
+   itself, since it imports nothing of ``training``.
 
 In the searches, "scores" are those of the answers before any threshold is applied, from 0 to 1, by question id. For a
 question that has no answer, the empty answer scores 1.
@@ -43,7 +45,7 @@ def apply_threshold(
     """
     if null_odds is None or threshold is None:
         return dict(scores)
-    return {id_: float(not has_answer[id_]) if null_odds[id_] > threshold else one for id_, one in scores.items()}
+    return {id_: float(not has_answer[id_]) if null_odds[id_] > threshold else scores[id_] for id_ in scores}
 
 
 def find_best_threshold(
@@ -108,3 +110,16 @@ def store_threshold(config: PretrainedConfig, version_2_with_negative: bool, res
 def stored_threshold(config: PretrainedConfig) -> float | None:
     """The threshold stored with a model; None for a model that answers every question."""
     return getattr(config, FIELD, None)
+
+
+def threshold_of_evaluation(given: float | None, config: PretrainedConfig) -> tuple[float, str]:
+    """The threshold to apply, and where it is from, in words for the user.
+
+    Args:
+        given: the value of ``--null_score_diff_threshold``; None for the one that is stored with the model.
+        config: the config of the model.
+    """
+    if given is not None:
+        return given, "--null_score_diff_threshold"
+    stored = stored_threshold(config)
+    return (0.0, "because the model stores none") if stored is None else (stored, "stored with the model")

@@ -18,8 +18,9 @@ from transformers import PreTrainedTokenizerBase
 from training.engine.run import Run
 from training.files.atomic import whole_file
 from training.flags.fine_tuning import SquadArguments
-from training.tasks.squad import squad_data
-from training.tasks.squad.squad_data import Question, Windows, build_windows
+from training.tasks.squad import windows as windows_module
+from training.tasks.squad.questions import Question
+from training.tasks.squad.windows import Windows, build_windows
 
 ARRAYS = ("question", "context_begin", "first_token", "num_tokens", "start_positions", "end_positions")
 
@@ -87,7 +88,7 @@ def fingerprint(
     for left_by_other_calls in ("truncation", "padding"):
         rules.pop(left_by_other_calls)
     digest = hashlib.sha256()
-    for code in (squad_data.__file__, __file__):
+    for code in (windows_module.__file__, __file__):
         digest.update(Path(code).read_bytes())
     specials = (tokenizer.cls_token_id, tokenizer.sep_token_id)
     for part in (tokenizers.__version__, rules, specials, lengths, with_answers):
@@ -100,15 +101,15 @@ def fingerprint(
 
 def save_windows(path: Path, windows: Windows) -> None:
     """Write windows to a file that is always complete, even if several processes write it at the same time."""
-    spans = {id(one): one for one in windows.offsets}  # questions about one context share their spans
+    spans = {id(offsets): offsets for offsets in windows.offsets}  # questions about one context share their spans
     numbers = {key: number for number, key in enumerate(spans)}
     columns = {name: array for name in ARRAYS if (array := getattr(windows, name)) is not None}
     columns |= {
         "input_ids": np.concatenate(windows.input_ids),
         "lengths": np.array([len(row) for row in windows.input_ids]),
-        "context": np.array([numbers[id(one)] for one in windows.offsets]),
+        "context": np.array([numbers[id(offsets)] for offsets in windows.offsets]),
         "spans": np.concatenate(list(spans.values())),
-        "span_counts": np.array([len(one) for one in spans.values()]),
+        "span_counts": np.array([len(offsets) for offsets in spans.values()]),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path, shared=True) as draft, open(draft, "wb") as file:

@@ -2,7 +2,7 @@
 
 tests/engine/test_sharding.py starts this program:
 
-    torchrun --nproc_per_node 2 tests/helpers/sharded_training.py FOLDER OPTIMIZER
+    torchrun --nproc_per_node 2 tests/programs/sharded_training.py FOLDER OPTIMIZER
 
 It saves FOLDER/whole/checkpoint-2, goes on to step 4 and saves the model in FOLDER/whole. Then it resumes from that
 checkpoint and does the same in FOLDER/resumed.
@@ -37,8 +37,10 @@ class Source:
 
     def batch(self, start, stop):
         draws = [torch.Generator().manual_seed(position) for position in range(start, stop)]
-        ids = torch.stack([torch.randint(5, 99, (16,), generator=g) for g in draws])
-        chosen = torch.stack([torch.rand(16, generator=g) < 0.1 + 0.2 * (i % 4) for i, g in enumerate(draws, start)])
+        ids = torch.stack([torch.randint(5, 99, (16,), generator=draw) for draw in draws])
+        chosen = torch.stack(
+            [torch.rand(16, generator=draw) < 0.1 + 0.2 * (position % 4) for position, draw in enumerate(draws, start)]
+        )
         chosen[:, 3] = True
         return {
             "input_ids": ids,

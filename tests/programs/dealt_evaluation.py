@@ -2,7 +2,7 @@
 
 tests/engine/test_dealt_evaluation.py starts this program:
 
-    torchrun --nproc_per_node 2 tests/helpers/dealt_evaluation.py FOLDER CASE
+    torchrun --nproc_per_node 2 tests/programs/dealt_evaluation.py FOLDER CASE
 
 It writes FOLDER/result.json, which holds the results of the evaluation CASE for 1 batch and for 3.
 """
@@ -20,7 +20,7 @@ from accelerate import Accelerator
 from transformers import BertConfig
 
 import modeling_bert_repro
-from tests.helpers.sharded_training import Source, prepared
+from tests.programs.sharded_training import Source, prepared
 from training.engine.batches import Features
 from training.engine.predict import predict
 from training.engine.run import Run

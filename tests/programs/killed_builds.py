@@ -1,8 +1,8 @@
 """Build a corpus again and again, and end the build by SIGKILL at each line of its last part, one after the other.
 
-tests/engine/test_kill.py starts this program:
+tests/pretraining/test_build_corpus.py starts this program:
 
-    python tests/helpers/killed_builds.py FOLDER
+    python tests/programs/killed_builds.py FOLDER
 
 FOLDER/text.txt is the text, FOLDER/tokenizer the folder of the tokenizer. It prints how many lines were tried.
 """

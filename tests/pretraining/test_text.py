@@ -1,45 +1,16 @@
-"""The parts of run_pretraining.py: its text and its corpora, its evaluation, and that flags arrive where they act."""
+"""training/pretraining/text.py and corpora.py: which text is read, and which share of it is held out."""
 
-import functools
 from types import SimpleNamespace
 
 import datasets
-import numpy as np
 import pytest
-import torch
-from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig
+from transformers import AutoTokenizer
 
 import run_pretraining
-from modeling_bert_repro import BertForPreTraining
 from training.flags.parsing import parse_arguments
 from training.flags.pretraining import PretrainingArguments
-from training.pretraining import phased_batches
-from training.pretraining.build_corpus import build_corpus
 from training.pretraining.corpora import build_corpora
-from training.pretraining.evaluation import evaluate
-from training.pretraining.instances import InstanceSettings, PretrainingInstances
 from training.pretraining.text import Text
-
-
-def test_flags_reach_the_instances(monkeypatch):
-    made = []
-    monkeypatch.setattr(
-        phased_batches, "PretrainingInstances", lambda corpus, tokenizer, settings: made.append(settings)
-    )
-    flags = {"objective": "mlm", "short_seq_prob": 0.3, "mlm_probability": 0.2, "mask_replace_prob": 0.5}
-    flags |= {"random_replace_prob": 0.4, "whole_word_mask": True, "max_predictions_per_seq": 7}
-    given = [part for name, value in flags.items() for part in (f"--{name}", str(value))]
-    args = parse_arguments(
-        PretrainingArguments, ["--output_dir", "x", "--seed", "9", "--phases", "16:0.5,32:0.5", *given]
-    )
-    for held_out in (False, True):
-        phased_batches.instances_by_length(args, None, None, held_out)
-    # The held-out instances do not depend on the seed of the run.
-    assert made == [
-        InstanceSettings(**flags, max_seq_length=length, seed=seed, fixed=fixed)
-        for seed, fixed in ((9, False), (0, True))
-        for length in (16, 32)
-    ]
 
 
 def test_flags_reach_the_library_of_data_sets(monkeypatch):
@@ -73,62 +44,13 @@ def test_held_out_text_is_a_share_of_the_documents_or_a_file(pretrained, tmp_pat
         return
     assert train.num_documents + held_out.num_documents == 80 and 8 < held_out.num_documents < 40
     texts = [
-        {c.tokens[c.sentences[a] : c.sentences[b]].tobytes() for a, b in zip(c.documents[:-1], c.documents[1:])}
-        for c in (train, held_out)
+        {
+            corpus.tokens[corpus.sentences[first] : corpus.sentences[end]].tobytes()
+            for first, end in zip(corpus.documents[:-1], corpus.documents[1:])
+        }
+        for corpus in (train, held_out)
     ]
     assert not texts[0] & texts[1]  # Copies of a document are on the same side.
-
-
-@pytest.mark.parametrize("static", [False, True])
-def test_static_shapes_never_change(pretrained, text_file, tmp_path, monkeypatch, static):
-    """With --static_shapes, every module sees one shape only, although half of the instances are short."""
-    build, shapes = run_pretraining.build_model, {}
-
-    def note(name, module, inputs):
-        if module.training:
-            shapes.setdefault(name, set()).add(tuple(t.shape for t in inputs if isinstance(t, torch.Tensor)))
-
-    def hooked(*arguments):
-        model = build(*arguments)
-        for name, module in model.named_modules():
-            module.register_forward_pre_hook(functools.partial(note, name))
-        return model
-
-    monkeypatch.setattr(run_pretraining, "build_model", hooked)
-    monkeypatch.setattr(run_pretraining, "draw_curves", lambda folder: None)
-    flags = f"--output_dir {tmp_path / 'run'} --train_file {text_file} --model_name_or_path {pretrained} --max_steps 3 "
-    flags += "--per_device_train_batch_size 8 --max_seq_length 48 --short_seq_prob 0.5 --validation_split 0.2 "
-    run_pretraining.main([*flags.split(), *(["--static_shapes"] if static else [])])
-    assert (max(map(len, shapes.values())) == 1) == static
-
-
-def test_evaluation_equals_that_of_transformers_in_one_batch(pretrained, text_file, make_run, tmp_path):
-    """An evaluation in batches of 5, of a network with dropout, equals one batch of all instances."""
-    tokenizer = AutoTokenizer.from_pretrained(pretrained)
-    corpus = build_corpus([text_file], tokenizer, tmp_path / "corpus")
-    held_out = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=0, fixed=True, max_seq_length=32))
-    config = BertConfig.from_pretrained(pretrained, hidden_dropout_prob=0.5)
-    run = make_run(per_device_eval_batch_size=5)
-    run.args.max_eval_instances = 1000
-    model = BertForPreTraining.from_pretrained(pretrained, config=config).train()
-    model.config.sparse_prediction = True
-    found = evaluate(run, model, held_out)
-    batch = held_out.batch(0, held_out.epoch_size(0))
-    labels, nsp = batch.pop("labels"), batch.pop("next_sentence_label")
-    with torch.no_grad():
-        outputs = AutoModelForPreTraining.from_pretrained(pretrained).eval()(**batch)
-    expected = {}
-    for name, logits, wanted in (
-        ("mlm", outputs.prediction_logits[labels != -100], labels[labels != -100]),
-        ("nsp", outputs.seq_relationship_logits, nsp),
-    ):
-        expected[f"eval_{name}_loss"] = float(torch.nn.functional.cross_entropy(logits, wanted))
-        expected[f"eval_{name}_accuracy"] = float((logits.argmax(-1) == wanted).double().mean())
-    expected["eval_loss"] = expected["eval_mlm_loss"] + expected["eval_nsp_loss"]
-    expected["eval_perplexity"] = np.exp(expected["eval_mlm_loss"])
-    assert found == pytest.approx(expected, rel=1e-5)
-    run.args.max_eval_instances = 7
-    assert evaluate(run, model, held_out)["eval_mlm_loss"] != found["eval_mlm_loss"]
 
 
 ONE, TWO = "The old house .", "The old house . A new river ."

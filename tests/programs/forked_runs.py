@@ -2,8 +2,8 @@
 
 tests/engine/test_kill.py and tests/scripts/test_run_pretraining.py start this program:
 
-    python tests/helpers/forked_runs.py killed '{"flags": [...], "folder": "...", "points": 3, "seed": 0}'
-    python tests/helpers/forked_runs.py pair '{"flags": [...]}'
+    python tests/programs/forked_runs.py killed '{"flags": [...], "folder": "...", "points": 3, "seed": 0}'
+    python tests/programs/forked_runs.py pair '{"flags": [...]}'
 
 "killed" makes runs that SIGKILL ends at a random line, and resumes each of them. The line is drawn from all lines of
 the training loop, the checkpoints and the records that an uninterrupted run executes. It may therefore lie in the

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from training.__main__ import main as run_command
+from training.tasks.squad.questions import Question, parse_squad, read_squad
 from training.tasks.squad.sources import read_hub
-from training.tasks.squad.squad_data import Question, parse_squad, read_squad
 
 CONTEXT = "the old doctor opened a small red house by the river ."
 

@@ -1,7 +1,7 @@
 """Write the checkpoints of tests/data/tensorflow with TensorFlow itself. The tests only read them.
 
     python -m venv tf && tf/bin/pip install tensorflow-cpu==2.21.0
-    tf/bin/python tests/helpers/write_tensorflow_checkpoints.py tests/data/tensorflow
+    tf/bin/python tests/programs/write_tensorflow_checkpoints.py tests/data/tensorflow
 
 The variables have the names and the layout of google-research/bert, and random values. `expected.json` contains what
 TensorFlow computes with the variables of `pretrained`, with the formulas of the paper.

@@ -29,27 +29,25 @@ If the source files of a benchmark have changed since it was measured, every sec
 The comment ``<!-- stale: RECORD -->`` stands before the words that say it, such as "measured before the code changed";
 ``AGE`` lists the words of which one must occur there. If the benchmark is up to date, there is no such comment. The
 comment must not begin a line, because Markdown would end the paragraph there.
+
+`python -m training verify docs` and `tests/project/test_figures.py` compare the pages. Both need a checkout: the pages,
+their records and the benchmarks, which are imported when a page asks for them, are not installed.
 """
 
+import importlib
 import json
 import re
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from benchmarks import tables as benchmark_tables
-from benchmarks.provenance import out_of_date
-from tests.helpers.repository import ROOT
 from training.tools import report
 
-PAGES = sorted(
-    path
-    for pattern in ("*.md", ".github/**/*.md", "docs/**/*.md")
-    for path in ROOT.glob(pattern)
-    if ROOT / "docs/runs" not in path.parents  # There are only model cards, which the runs wrote.
-)
+ROOT = Path(__file__).parents[2]
 RECORDS = ("benchmarks/results", "docs/runs", "training", ".")
 STALE = "measured before the code changed"  # the words that the tests' messages propose
 AGE = r"(?:before|older|old|earlier|previous|since|changed|outdated|stale)"
@@ -65,6 +63,8 @@ CELL = re.compile(rf"(?:{NUMBER}|[\s%/()±]|\bto\b)+")
 
 @dataclass
 class Figure:
+    """A number on a page: its text, and its place in characters from the beginning of the page."""
+
     text: str
     start: int
     end: int
@@ -80,6 +80,16 @@ class Block:
     entries: list[str] = field(default_factory=list)
 
 
+def pages() -> list[Path]:
+    """The pages of the documentation, in order."""
+    return sorted(
+        path
+        for pattern in ("*.md", ".github/**/*.md", "docs/**/*.md")
+        for path in ROOT.glob(pattern)
+        if ROOT / "docs/runs" not in path.parents  # There are only model cards, which the runs wrote.
+    )
+
+
 # --- What stands on a page -------------------------------------------------------------------------------------------
 
 
@@ -89,7 +99,7 @@ def masked(text: str) -> str:
     ``\x02`` replaces the characters of code, links, versions and references, ``\x01`` those of comments.
     """
 
-    def blank(filler: str):
+    def blank(filler: str) -> Callable[[re.Match[str]], str]:
         return lambda match: re.sub(r"[^\n]", filler, match[0])
 
     text = re.sub(r"^```.*?^```", blank("\x02"), text, flags=re.DOTALL | re.MULTILINE)
@@ -151,10 +161,11 @@ def entries_of(text: str) -> list[str]:
 
 
 def as_list(value: Any) -> list[float]:
+    """A list of values; a single value becomes a list."""
     return value if isinstance(value, list) else [value]
 
 
-FUNCTIONS = {
+FUNCTIONS: dict[str, Callable[..., float]] = {
     "percent": lambda value: 100 * value,
     "ratio": lambda above, below: above / below,
     "difference": lambda one, other: one - other,
@@ -199,6 +210,7 @@ def value_of(entry: str) -> float | list[float]:
 
 @cache
 def records(name: str) -> list[Any]:
+    """The records with a name, which may contain ``*``, in the first of RECORDS that has some."""
     for folder in RECORDS:
         files = [path / "all_results.json" if path.is_dir() else path for path in sorted((ROOT / folder).glob(name))]
         files = [path for path in files if path.is_file()]
@@ -208,6 +220,7 @@ def records(name: str) -> list[Any]:
 
 
 def read(path: Path) -> Any:
+    """The content of a record: of a .jsonl file, the list of its lines."""
     text = path.read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
 
@@ -216,6 +229,7 @@ STEP = re.compile(r"""\.?(?P<name>[\w-]+)|\["(?P<quoted>[^"]+)"\]|\[(?P<index>-?
 
 
 def follow(record: Any, path: str) -> float:
+    """The number at a PATH of a record; ValueError if there is none."""
     value, place = record, 0
     while place < len(path):
         step = STEP.match(path, place)
@@ -235,6 +249,13 @@ def follow(record: Any, path: str) -> float:
         place = step.end()
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{path}: expected a number, got {str(value)[:40]}")
+    return value
+
+
+def single(value: float | list[float]) -> float:
+    """The value of an entry that stands for one figure; ValueError for a list."""
+    if isinstance(value, list):
+        raise ValueError(f"expected one number, got {len(value)}")
     return value
 
 
@@ -262,7 +283,7 @@ def output_of(command: str) -> str:
     """The tables that ``python`` with this command prints."""
     program, words = command.removeprefix("-m training ").split(" ", 1)
     if program != "report":
-        return benchmark_tables.output(words.split())
+        return str(_benchmarks("tables").output(words.split()))
     folders = sorted(folder for word in words.split() for folder in ROOT.glob(word))
     if not folders:
         raise ValueError(f"{words}: no such run")
@@ -290,7 +311,7 @@ def mistakes(text: str) -> list[str]:
             continue
         for figure, entry in zip(texts, block.entries):
             try:
-                expected = constant(entry) if entry.startswith("=") else printed(value_of(entry), figure)
+                expected = constant(entry) if entry.startswith("=") else printed(single(value_of(entry)), figure)
             except (ValueError, TypeError, ZeroDivisionError) as error:
                 expected = f"an error ({error})"
             if figure != expected:
@@ -299,6 +320,7 @@ def mistakes(text: str) -> list[str]:
 
 
 def constant(entry: str) -> str:
+    """The text of a constant, without what it is."""
     return re.sub(r"\s*\(.*\)$", "", entry[1:]).strip()
 
 
@@ -319,6 +341,18 @@ def notes_missing(text: str) -> list[str]:
         for name in sorted(said - stale):
             found.append(f"{title}: {name} is up to date; remove <!-- stale: {name} --> and the words behind it")
     return found
+
+
+def out_of_date(record: dict[str, Any]) -> list[str]:
+    """The reasons why the record of a benchmark is older than the code; [] if it is not."""
+    return list(_benchmarks("provenance").out_of_date(record))
+
+
+def _benchmarks(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(f"benchmarks.{name}")
+    except ModuleNotFoundError:
+        raise ValueError(f"benchmarks/{name}.py is needed: start the command in the root of a checkout") from None
 
 
 def all_figures(text: str) -> list[Figure]:

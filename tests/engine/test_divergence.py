@@ -1,0 +1,32 @@
+"""training/engine/divergence.py: the message of a step whose loss is not finite, with positions worked out by hand."""
+
+from pathlib import Path
+
+from training.engine.divergence import Divergence, explain_divergence
+from training.flags.phases import Phase
+
+NAN = float("nan")
+
+
+def test_positions_are_those_of_the_stream_of_the_data():
+    """Step 3 of 8 instances has the positions 16 to 23, and its instances 1 and 5 are the positions 17 and 21."""
+    message = explain_divergence(Divergence(3, NAN, 2.5, 8, [1, 5]))
+    assert message.startswith("step 3: the loss is nan, the gradient norm 2.5; the weights are still those of step 2. ")
+    assert "positions 16 to 23 of the data (no finite loss by itself: 17, 21). Try a lower --learning_rate" in message
+
+
+def test_positions_of_a_second_phase_begin_at_its_first_step():
+    """Step 12 is the second step of a phase that begins after step 10; its 4 instances are the positions 4 to 7."""
+    phases = [Phase(16, 0.5, 8, 1, start=0, stop=10), Phase(24, 0.5, 4, 1, start=10, stop=20)]
+    message = explain_divergence(Divergence(12, NAN, NAN, 4, [3]), phases, Path("run"))
+    assert "positions 4 to 7 of the data of length 24 (no finite loss by itself: 7)" in message
+    assert "; python -m training show run --step 12 prints them. Try" in message
+
+
+def test_at_most_eight_instances_are_named():
+    message = explain_divergence(Divergence(1, NAN, NAN, 16, list(range(16))))
+    assert "(no finite loss by itself: 0, 1, 2, 3, 4, 5, 6, 7)" in message
+
+
+def test_a_gradient_may_be_at_fault_alone():
+    assert "(each of them by itself has a finite loss)" in explain_divergence(Divergence(1, 2.0, NAN, 16, []))

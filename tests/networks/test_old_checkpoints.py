@@ -1,0 +1,141 @@
+"""training/networks/old_checkpoints.py: names and layouts of TensorFlow and of older PyTorch become transformers'.
+
+tests/tools/test_convert.py tests what the converted network computes.
+"""
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from transformers import BertConfig
+
+from tests.helpers.old_checkpoints import WRITTEN, saved_as
+from training.files.tensorflow_checkpoint import TensorFlowCheckpoint
+from training.networks import old_checkpoints
+from training.networks.old_checkpoints import _tensorflow_target, read_old_checkpoint
+
+pytest.importorskip("google_crc32c")
+
+
+@pytest.mark.parametrize("folder", ["several_files", "in_parts"])
+def test_the_number_of_files_and_parts_does_not_matter(folder):
+    one = read_old_checkpoint(WRITTEN / "pretrained").tensors
+    other = read_old_checkpoint(WRITTEN / folder).tensors
+    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_variables_of_the_optimiser_are_left_out():
+    old = read_old_checkpoint(WRITTEN / "pretrained")
+    variables = TensorFlowCheckpoint(WRITTEN / "pretrained" / "bert_model.ckpt").variables
+    assert len(old.left_out) + len(old.tensors) == len(variables) and "global_step" in old.left_out
+    assert len(old.left_out) == 2 * len(old.tensors) + 1
+
+
+def test_the_first_version_of_the_format_is_refused():
+    with pytest.raises(ValueError, match="found none"):
+        read_old_checkpoint(WRITTEN / "version_1")
+    with pytest.raises(ValueError, match="of the first version of TensorFlow's format"):
+        read_old_checkpoint(WRITTEN / "version_1" / "bert_model.ckpt")
+
+
+def test_an_unknown_variable_is_refused(monkeypatch):
+    without = tuple(pair for pair in old_checkpoints.TENSORFLOW_NAMES if "pooler" not in pair[0])
+    monkeypatch.setattr(old_checkpoints, "TENSORFLOW_NAMES", without)
+    with pytest.raises(ValueError, match=r"found 2 others: bert/pooler/dense/bias, bert/pooler/dense/kernel"):
+        read_old_checkpoint(WRITTEN / "pretrained")
+
+
+class Payload:
+    """An object that would create a file when it is unpickled."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self):
+        return (Path.touch, (self.path,))
+
+
+@pytest.mark.parametrize("write", [torch.save, lambda stored, path: path.write_bytes(pickle.dumps(stored, 2))])
+def test_a_pickle_is_never_executed(tmp_path, write):
+    folder = saved_as(tmp_path / "old", {})
+    write({"bert.pooler.dense.bias": Payload(tmp_path / "executed")}, folder / "pytorch_model.bin")
+    with pytest.raises(ValueError, match=r"pytorch_model\.bin: expected a file with nothing but tensors") as caught:
+        read_old_checkpoint(folder)
+    assert not (tmp_path / "executed").exists() and "\n" not in str(caught.value)
+
+
+@pytest.mark.realdata
+def test_the_variables_of_a_published_checkpoint_are_those_of_the_network(real_data):
+    """Every variable of Google's Chinese BERT-Base has a place in BertForPreTraining, and every place a variable."""
+    name = "chinese_L-12_H-768_A-12"
+    checkpoint = TensorFlowCheckpoint(real_data / "assets" / f"{name}.bert_model.ckpt")
+    config = BertConfig.from_json_file(real_data / "assets" / f"{name}.bert_config.json")
+    with torch.device("meta"):
+        model = transformers.BertForPreTraining(config)
+    expected = {name: tuple(parameter.shape) for name, parameter in model.named_parameters()}
+    found = {}
+    for name, variable in checkpoint.variables.items():
+        shape = variable.shape[::-1] if name.endswith("/kernel") else variable.shape
+        found[_tensorflow_target(name)] = shape
+    assert found == expected
+
+
+# --- Names and layouts, by hand ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stored", "expected"),
+    [
+        ("bert/embeddings/word_embeddings", "bert.embeddings.word_embeddings.weight"),
+        ("bert/embeddings/LayerNorm/gamma", "bert.embeddings.LayerNorm.weight"),
+        ("bert/encoder/layer_11/attention/self/query/kernel", "bert.encoder.layer.11.attention.self.query.weight"),
+        (
+            "bert/encoder/layer_0/attention/output/LayerNorm/beta",
+            "bert.encoder.layer.0.attention.output.LayerNorm.bias",
+        ),
+        ("bert/encoder/layer_3/output/dense/bias", "bert.encoder.layer.3.output.dense.bias"),
+        ("bert/pooler/dense/kernel", "bert.pooler.dense.weight"),
+        ("cls/predictions/output_bias", "cls.predictions.bias"),
+        ("cls/seq_relationship/output_weights", "cls.seq_relationship.weight"),
+        ("cls/squad/output_bias", "qa_outputs.bias"),
+        ("output_weights", "classifier.weight"),
+        ("bert/encoder/layer_0/attention/self/query/kernel/x", None),
+        ("xbert/pooler/dense/kernel", None),
+    ],
+)
+def test_names_of_tensorflow(stored, expected):
+    assert _tensorflow_target(stored) == expected
+
+
+def test_kernels_of_tensorflow_are_transposed_and_nothing_else_is():
+    """TensorFlow stores a kernel as (inputs, outputs), torch a weight as (outputs, inputs)."""
+    checkpoint = TensorFlowCheckpoint(WRITTEN / "pretrained" / "bert_model.ckpt")
+    tensors = read_old_checkpoint(WRITTEN / "pretrained").tensors
+    kernel = checkpoint.read("bert/encoder/layer_0/intermediate/dense/kernel")
+    assert kernel.shape == (16, 24)
+    assert np.array_equal(tensors["bert.encoder.layer.0.intermediate.dense.weight"].numpy(), kernel.T)
+    table = checkpoint.read("bert/embeddings/word_embeddings")
+    assert np.array_equal(tensors["bert.embeddings.word_embeddings.weight"].numpy(), table)
+
+
+def test_names_of_older_pytorch(tmp_path):
+    """The prefix of DataParallel, LayerNorm's old names, NVIDIA's dense_act, an encoder alone, and an old buffer."""
+    stored = {
+        "module.module.bert.embeddings.LayerNorm.gamma": torch.ones(16),
+        "bert.embeddings.LayerNorm.beta": torch.zeros(16),
+        "bert.pooler.dense_act.weight": torch.eye(16, dtype=torch.float16),
+        "encoder.layer.0.output.dense.bias": torch.full((16,), 2.0),
+        "embeddings.position_ids": torch.arange(12)[None],
+    }
+    found = read_old_checkpoint(saved_as(tmp_path / "old", stored))
+    assert {name: tensor.flatten()[0].item() for name, tensor in found.tensors.items()} == {
+        "bert.embeddings.LayerNorm.weight": 1.0,
+        "bert.embeddings.LayerNorm.bias": 0.0,
+        "bert.pooler.dense.weight": 1.0,
+        "bert.encoder.layer.0.output.dense.bias": 2.0,
+    }
+    assert {tensor.dtype for tensor in found.tensors.values()} == {torch.float32}
+    assert found.left_out == ["embeddings.position_ids"]

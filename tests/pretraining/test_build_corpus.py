@@ -1,0 +1,317 @@
+"""training/pretraining/build_corpus.py: a corpus is built in one process or several, also after an interruption.
+
+Its parts encoding.py and parallel_encoding.py are tested here too.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.helpers.repository import ROOT
+from tests.helpers.small_corpora import DOCUMENTS, TEXT, data_bytes, make_tokenizer, random_documents
+from tokenization.fingerprint import tokenizer_json
+from training.pretraining import build_corpus as corpus_module
+from training.pretraining import encoding
+from training.pretraining.build_corpus import Corpus, build_corpus, encode_part
+from training.pretraining.corpus import CorpusWriter
+from training.pretraining.sentences import split_sentences
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make_tokenizer()
+
+
+def test_ids_sentences_and_documents(tmp_path, tokenizer):
+    (tmp_path / "a.txt").write_text(TEXT)
+    corpus = build_corpus([tmp_path / "a.txt"], tokenizer, tmp_path / "corpus")
+    sentences = [sentence for document in DOCUMENTS for line in document for sentence in split_sentences(line)]
+    expected = [tokenizer(sentence, add_special_tokens=False)["input_ids"] for sentence in sentences]
+    found = [corpus.tokens[start:stop].tolist() for start, stop in zip(corpus.sentences[:-1], corpus.sentences[1:])]
+    assert found == expected
+    assert corpus.documents.tolist() == [0, 3, 5]
+    assert corpus.tokens.dtype == np.uint16
+    assert (corpus.num_documents, corpus.num_sentences, corpus.num_tokens) == (2, 5, sum(map(len, expected)))
+    source = corpus.manifest["sources"][0]
+    assert source["name"] == "a.txt" and source["bytes"] == len(TEXT)
+    assert build_corpus(DOCUMENTS, tokenizer, tmp_path / "again").tokens.tolist() == corpus.tokens.tolist()
+
+
+def test_special_tokens_written_in_the_text_stay_text(tmp_path, tokenizer):
+    corpus = build_corpus([["the dog [SEP] the cat [SEP]"], ["a. A."]], tokenizer, tmp_path / "c")
+    pieces = tokenizer.convert_ids_to_tokens(corpus.tokens[: corpus.sentences[1]].tolist())
+    assert pieces == ["the", "dog", "[", "sep", "]", "the", "cat", "[", "sep", "]"]
+
+
+def test_sentences_without_tokens_are_counted_but_not_kept(tmp_path, tokenizer):
+    documents = [["\u200b", "The dog. The cat."], ["\u200b"], [], ["A bird."]]
+    corpus = build_corpus(documents, tokenizer, tmp_path / "c")
+    assert corpus.documents.tolist() == [0, 2, 3]
+    counts = corpus.manifest["counts"]
+    assert (counts["empty_sentences"], counts["empty_documents"]) == (2, 2)
+
+
+def test_a_large_vocabulary_takes_32_bits(tmp_path):
+    tokenizer = make_tokenizer(f"word{number}" for number in range(1 << 16))
+    corpus = build_corpus([["word65000. Word65535."], ["the dog"]], tokenizer, tmp_path / "c")
+    assert corpus.tokens.dtype == np.int32
+    assert corpus.tokens[0] == tokenizer.convert_tokens_to_ids("word65000") > 1 << 15
+    assert corpus.tokens[2] == tokenizer.convert_tokens_to_ids("word65535") >= 1 << 16
+
+
+def test_two_workers_write_the_same_bytes(tmp_path, tokenizer, monkeypatch):
+    monkeypatch.setattr(corpus_module, "_CHUNK_CHARACTERS", 200)
+    documents = random_documents(40)
+    one = build_corpus(documents, tokenizer, tmp_path / "one", num_workers=1)
+    two = build_corpus(documents, tokenizer, tmp_path / "two", num_workers=2)
+    assert data_bytes(one.path) == data_bytes(two.path)
+    assert one.fingerprint == two.fingerprint
+
+
+def test_a_text_of_one_chunk_starts_no_worker(tmp_path, tokenizer, monkeypatch):
+    def started(content):
+        raise AssertionError("a worker was started")
+
+    monkeypatch.setattr(encoding, "_Worker", started)
+    assert build_corpus(DOCUMENTS, tokenizer, tmp_path / "one", num_workers=2).num_documents == 2
+    monkeypatch.setattr(corpus_module, "_CHUNK_CHARACTERS", 20)
+    with pytest.raises(AssertionError, match="a worker was started"):
+        build_corpus(DOCUMENTS, tokenizer, tmp_path / "more", num_workers=2)
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_processes_share_the_work_and_write_the_same_bytes(tmp_path, tokenizer, monkeypatch, world_size):
+    monkeypatch.setattr(corpus_module, "_CHUNK_CHARACTERS", 200)
+    documents = random_documents(40)
+    alone = build_corpus(documents, tokenizer, tmp_path / "alone")
+    encode, encoded = encoding.encode_lines, []
+    monkeypatch.setattr(encoding, "encode_lines", lambda *arguments: encoded.append(arguments) or encode(*arguments))
+    chunks = len(list(corpus_module._chunks(corpus_module._lines_of(documents))))
+    for rank in range(world_size):
+        encoded.clear()
+        encode_part(documents, tokenizer, tmp_path / "c", rank, world_size)
+        assert len(encoded) == len(range(rank, chunks, world_size))  # The process encoded its own part and no more.
+    encoded.clear()
+    together = build_corpus(documents, tokenizer, tmp_path / "c", processes=world_size)
+    assert encoded == []
+    assert data_bytes(together.path) == data_bytes(alone.path)
+    assert together.manifest == alone.manifest
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "c"]
+    encode_part(documents, tokenizer, tmp_path / "c", 0, world_size)  # Finished chunks are not encoded again.
+    assert encoded == []
+
+
+@pytest.mark.parametrize("cut", [1, 40, 300])
+def test_interrupted_encoding_and_interrupted_joining_of_parts_go_on(tmp_path, tokenizer, monkeypatch, cut):
+    monkeypatch.setattr(corpus_module, "_CHUNK_CHARACTERS", 200)
+    monkeypatch.setattr(corpus_module, "COMMIT_SECONDS", -1.0)
+    documents = random_documents(40)
+    alone = build_corpus(documents, tokenizer, tmp_path / "alone")
+    for rank in range(2):
+        encode_part(documents, tokenizer, tmp_path / "c", rank, 2)
+    (part,) = tmp_path.glob("c.shares-2-*/part-1.bin")
+    whole = part.read_bytes()
+    part.write_bytes(whole[:-cut])
+    encode_part(documents, tokenizer, tmp_path / "c", 1, 2)
+    assert part.read_bytes() == whole
+    append, appended = CorpusWriter.append, []
+
+    def append_some(self, *arguments, **more):
+        if len(appended) == 7:
+            raise Interrupted
+        appended.append(arguments)
+        append(self, *arguments, **more)
+
+    monkeypatch.setattr(CorpusWriter, "append", append_some)
+    with pytest.raises(Interrupted):
+        build_corpus(documents, tokenizer, tmp_path / "c", processes=2)
+    monkeypatch.setattr(CorpusWriter, "append", append)
+    assert data_bytes(build_corpus(documents, tokenizer, tmp_path / "c", processes=2).path) == data_bytes(alone.path)
+
+
+def test_parts_of_another_text_are_not_used(tmp_path, tokenizer):
+    encode_part(DOCUMENTS, tokenizer, tmp_path / "c", 0, 2)
+    encode_part(DOCUMENTS, tokenizer, tmp_path / "c", 1, 2)
+    with pytest.raises(OSError, match=r"shares-2-.*part-0\.bin"):
+        build_corpus(DOCUMENTS * 2, tokenizer, tmp_path / "c", processes=2)
+    with pytest.raises(ValueError, match="needs at least 2 documents"):
+        encode_part(DOCUMENTS[:1], tokenizer, tmp_path / "c", 0, 2)
+
+
+def test_a_worker_that_dies_is_reported(tokenizer):
+    with encoding._Worker(tokenizer_json(tokenizer)) as worker:
+        assert worker.encode(["the dog", None]).lengths.tolist() == [2]
+        worker.process.kill()
+        with pytest.raises(RuntimeError, match=r"ended with status -9 .* run again with fewer workers"):
+            worker.encode(["the dog"])
+
+
+def test_an_interrupted_build_is_continued(tmp_path, tokenizer, monkeypatch):
+    monkeypatch.setattr(corpus_module, "_CHUNK_CHARACTERS", 200)
+    monkeypatch.setattr(corpus_module, "COMMIT_SECONDS", -1.0)
+    documents = random_documents(40)
+    whole = build_corpus(documents, tokenizer, tmp_path / "whole")
+    encode, encoded = encoding.encode_lines, []
+
+    def encode_until(limit):
+        def encode_some(backend, lines):
+            if len(encoded) == limit:
+                raise Interrupted
+            encoded.append(lines)
+            return encode(backend, lines)
+
+        return encode_some
+
+    for limit in (5, 11):
+        monkeypatch.setattr(encoding, "encode_lines", encode_until(limit))
+        with pytest.raises(Interrupted):
+            build_corpus(documents, tokenizer, tmp_path / "c")
+        with pytest.raises(ValueError, match="not a finished corpus"):
+            Corpus.open(tmp_path / "c")
+    # A kill in the middle of a write leaves bytes after the last commit. They are cut off.
+    with open(tmp_path / "c.building" / "tokens.bin", "ab") as file:
+        file.write(b"half a chunk")
+    monkeypatch.setattr(encoding, "encode_lines", encode_until(None))
+    resumed = build_corpus(documents, tokenizer, tmp_path / "c")
+    assert data_bytes(resumed.path) == data_bytes(whole.path)
+    lines = [line for chunk in encoded for line in chunk]
+    assert lines == list(corpus_module._lines_of(documents))  # Nothing was encoded twice.
+    assert not (tmp_path / "c.building").exists()
+
+
+def test_a_build_of_another_text_does_not_go_on_from_an_old_draft(tmp_path, tokenizer):
+    (tmp_path / "a.txt").write_text(TEXT)
+    key = {"format": 1, "sources": ["another"], "tokenizer_sha256": "x"}
+    writer = CorpusWriter(tmp_path / "c", key, np.dtype("<u2"))
+    writer.append(np.array([7, 8]), np.array([2]), np.array([1]), events=3)
+    writer.commit()
+    writer.close()
+    corpus = build_corpus([tmp_path / "a.txt"], tokenizer, tmp_path / "c")
+    assert corpus.documents.tolist() == [0, 3, 5]
+
+
+KILLED = """
+import os, signal, sys
+import tokenizers
+from training.pretraining import build_corpus
+
+class Tokenizer:
+    backend_tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    all_special_ids = [0]
+    def __len__(self):
+        return 1
+
+def documents():
+    for number in range(40):
+        yield ["A b. C d."]
+        if number == int(sys.argv[2]):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+build_corpus._CHUNK_CHARACTERS, build_corpus.COMMIT_SECONDS = 20, -1.0
+print(build_corpus.build_corpus(documents(), Tokenizer(), sys.argv[1], fingerprint="f").num_sentences)
+"""
+
+
+def test_a_killed_build_leaves_no_corpus(tmp_path):
+    def run(stop):
+        command = [sys.executable, "-c", KILLED, str(tmp_path / "c"), str(stop)]
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+
+    assert run(25).returncode == -9
+    assert not (tmp_path / "c").exists() and (tmp_path / "c.building").exists()
+    with pytest.raises(ValueError, match="not a finished corpus"):
+        Corpus.open(tmp_path / "c")
+    finished = run(-1)
+    assert (finished.returncode, finished.stdout.strip()) == (0, "80"), finished.stderr
+
+
+def test_a_second_process_that_builds_the_same_corpus_is_refused(tmp_path, tokenizer):
+    writer = CorpusWriter(tmp_path / "c", {}, np.dtype("<u2"))
+    with pytest.raises(ValueError, match="another process is building this corpus"):
+        build_corpus(DOCUMENTS, tokenizer, tmp_path / "c")
+    writer.close()
+    assert build_corpus(DOCUMENTS, tokenizer, tmp_path / "c").num_documents == 2
+
+
+def test_a_full_disk_is_named(tmp_path, tokenizer, monkeypatch):
+    def full(*arguments, **keywords):
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(CorpusWriter, "append", full)
+    with pytest.raises(OSError, match=r"the disk filled up while .* run again"):
+        build_corpus(DOCUMENTS, tokenizer, tmp_path / "c")
+
+
+def test_an_equal_corpus_is_reused_and_another_refused(tmp_path, tokenizer):
+    (tmp_path / "a.txt").write_text(TEXT)
+    build_corpus([tmp_path / "a.txt"], tokenizer, tmp_path / "c")
+    before = (tmp_path / "c" / "manifest.json").stat().st_mtime_ns
+    build_corpus([str(tmp_path / "a.txt")], tokenizer, tmp_path / "c")
+    assert (tmp_path / "c" / "manifest.json").stat().st_mtime_ns == before
+    with pytest.raises(ValueError, match=r"made from other input \(it differs in: tokenizer_sha256\)"):
+        build_corpus([tmp_path / "a.txt"], make_tokenizer(["new"]), tmp_path / "c")
+    with pytest.raises(ValueError, match="its token ids were made with another tokenizer"):
+        Corpus.open(tmp_path / "c", make_tokenizer(["new"]))
+    (tmp_path / "a.txt").write_text(TEXT + "More.\n")
+    with pytest.raises(ValueError, match=r"it differs in: sources"):
+        build_corpus([tmp_path / "a.txt"], tokenizer, tmp_path / "c")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.md").write_text("mine")
+    with pytest.raises(ValueError, match="not a finished corpus"):
+        build_corpus([tmp_path / "a.txt"], tokenizer, tmp_path / "other")
+
+
+@pytest.mark.parametrize(
+    "documents", [[["The dog. The cat."]], [["The dog."], ["The cat."]], [["The dog. The cat."], ["  "]], [[]]]
+)
+def test_pairs_need_two_documents_and_two_sentences(tmp_path, tokenizer, documents):
+    (tmp_path / "a.txt").write_text("\n\n".join("\n".join(document) for document in documents) + "\n.\n")
+    with pytest.raises(ValueError, match="next-sentence prediction needs at least 2 documents"):
+        build_corpus(documents, tokenizer, tmp_path / "c")
+    assert list(tmp_path.glob("c*")) == []  # It was refused before anything was written.
+
+
+def test_too_few_documents_are_refused_in_files_and_generators(tmp_path, tokenizer):
+    (tmp_path / "a.txt").write_text("The dog. The cat.\n")
+    with pytest.raises(ValueError, match="got 1 documents, the longest of 2 sentences"):
+        build_corpus([tmp_path / "a.txt"], tokenizer, tmp_path / "c")
+    corpus = build_corpus(iter(DOCUMENTS), tokenizer, tmp_path / "c", fingerprint="those")
+    assert corpus.documents.tolist() == [0, 3, 5]  # The documents that the check consumed are there too.
+
+
+def test_one_document_is_enough_without_pairs(tmp_path, tokenizer):
+    assert build_corpus([["The dog."]], tokenizer, tmp_path / "c", need_pairs=False).num_sentences == 1
+
+
+def test_wrong_arguments_of_build_corpus_are_refused(tmp_path, tokenizer):
+    with pytest.raises(ValueError, match="expected a list of files or documents"):
+        build_corpus("a.txt", tokenizer, tmp_path / "c")
+    with pytest.raises(ValueError, match="need `fingerprint`"):
+        build_corpus(iter(DOCUMENTS), tokenizer, tmp_path / "c")
+    with pytest.raises(ValueError, match="num_workers is 0"):
+        build_corpus(DOCUMENTS, tokenizer, tmp_path / "c", num_workers=0)
+    with pytest.raises(ValueError, match="document 2: lone surrogate"):
+        build_corpus([["fine. It is."], ["not \ud800"]], tokenizer, tmp_path / "c")
+    with pytest.raises(ValueError, match="holds no text that the tokenizer turns into tokens"):
+        build_corpus([["\u200b"]], tokenizer, tmp_path / "c", need_pairs=False)
+
+
+@pytest.mark.slow
+def test_a_build_killed_at_any_line_of_its_end_encodes_nothing_again(tmp_path, text_file, tokenizer_folder):
+    """At its end, a build counts, hashes, writes the manifest and renames. What was encoded before is kept, and the
+    corpus is the same.
+    """
+    shutil.copy(text_file, tmp_path / "text.txt")
+    shutil.copytree(tokenizer_folder, tmp_path / "tokenizer")
+    driver = [sys.executable, ROOT / "tests/programs/killed_builds.py", tmp_path]
+    done = subprocess.run(driver, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 50

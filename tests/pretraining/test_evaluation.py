@@ -1,0 +1,40 @@
+"""training/pretraining/evaluation.py: the losses and accuracies on held-out text."""
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig
+
+from modeling_bert_repro import BertForPreTraining
+from training.pretraining.build_corpus import build_corpus
+from training.pretraining.evaluation import evaluate
+from training.pretraining.instances import InstanceSettings, PretrainingInstances
+
+
+def test_evaluation_equals_that_of_transformers_in_one_batch(pretrained, text_file, make_run, tmp_path):
+    """An evaluation in batches of 5, of a network with dropout, equals one batch of all instances."""
+    tokenizer = AutoTokenizer.from_pretrained(pretrained)
+    corpus = build_corpus([text_file], tokenizer, tmp_path / "corpus")
+    held_out = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=0, fixed=True, max_seq_length=32))
+    config = BertConfig.from_pretrained(pretrained, hidden_dropout_prob=0.5)
+    run = make_run(per_device_eval_batch_size=5)
+    run.args.max_eval_instances = 1000
+    model = BertForPreTraining.from_pretrained(pretrained, config=config).train()
+    model.config.sparse_prediction = True
+    found = evaluate(run, model, held_out)
+    batch = held_out.batch(0, held_out.epoch_size(0))
+    labels, nsp = batch.pop("labels"), batch.pop("next_sentence_label")
+    with torch.no_grad():
+        outputs = AutoModelForPreTraining.from_pretrained(pretrained).eval()(**batch)
+    expected = {}
+    for name, logits, wanted in (
+        ("mlm", outputs.prediction_logits[labels != -100], labels[labels != -100]),
+        ("nsp", outputs.seq_relationship_logits, nsp),
+    ):
+        expected[f"eval_{name}_loss"] = float(torch.nn.functional.cross_entropy(logits, wanted))
+        expected[f"eval_{name}_accuracy"] = float((logits.argmax(-1) == wanted).double().mean())
+    expected["eval_loss"] = expected["eval_mlm_loss"] + expected["eval_nsp_loss"]
+    expected["eval_perplexity"] = np.exp(expected["eval_mlm_loss"])
+    assert found == pytest.approx(expected, rel=1e-5)
+    run.args.max_eval_instances = 7
+    assert evaluate(run, model, held_out)["eval_mlm_loss"] != found["eval_mlm_loss"]

@@ -1,0 +1,56 @@
+"""training/pretraining/phased_batches.py: the flags arrive at the instances, and the shapes at the network."""
+
+import functools
+
+import pytest
+import torch
+
+import run_pretraining
+from training.flags.parsing import parse_arguments
+from training.flags.pretraining import PretrainingArguments
+from training.pretraining import phased_batches
+from training.pretraining.instances import InstanceSettings
+
+
+def test_flags_reach_the_instances(monkeypatch):
+    made = []
+    monkeypatch.setattr(
+        phased_batches, "PretrainingInstances", lambda corpus, tokenizer, settings: made.append(settings)
+    )
+    flags = {"objective": "mlm", "short_seq_prob": 0.3, "mlm_probability": 0.2, "mask_replace_prob": 0.5}
+    flags |= {"random_replace_prob": 0.4, "whole_word_mask": True, "max_predictions_per_seq": 7}
+    given = [part for name, value in flags.items() for part in (f"--{name}", str(value))]
+    args = parse_arguments(
+        PretrainingArguments, ["--output_dir", "x", "--seed", "9", "--phases", "16:0.5,32:0.5", *given]
+    )
+    for held_out in (False, True):
+        phased_batches.instances_by_length(args, None, None, held_out)
+    # The held-out instances do not depend on the seed of the run.
+    assert made == [
+        InstanceSettings(**flags, max_seq_length=length, seed=seed, fixed=fixed)
+        for seed, fixed in ((9, False), (0, True))
+        for length in (16, 32)
+    ]
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_static_shapes_never_change(pretrained, text_file, tmp_path, monkeypatch, static):
+    """With --static_shapes, every module sees one shape only, although half of the instances are short."""
+    build, shapes = run_pretraining.build_model, {}
+
+    def note(name, module, inputs):
+        if module.training:
+            shapes.setdefault(name, set()).add(tuple(t.shape for t in inputs if isinstance(t, torch.Tensor)))
+
+    def hooked(*arguments):
+        model = build(*arguments)
+        for name, module in model.named_modules():
+            module.register_forward_pre_hook(functools.partial(note, name))
+        return model
+
+    monkeypatch.setattr(run_pretraining, "build_model", hooked)
+    monkeypatch.setattr(run_pretraining, "draw_curves", lambda folder: None)
+    flags = f"--output_dir {tmp_path / 'run'} --train_file {text_file} --model_name_or_path {pretrained} --max_steps 3 "
+    flags += "--per_device_train_batch_size 8 --max_seq_length 48 --short_seq_prob 0.5 --validation_split 0.2 "
+    run_pretraining.main([*flags.split(), *(["--static_shapes"] if static else [])])
+    assert (max(map(len, shapes.values())) == 1) == static

@@ -1,0 +1,105 @@
+"""The four fine-tuning tasks know the same of their data, under the same names."""
+
+import dataclasses
+import importlib
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from transformers import BertConfig
+
+from tests.helpers import short_runs
+from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from training.flags.parsing import parse_arguments
+from training.tasks.seeds import series_of
+from training.tasks.task_data import announce, files_or_hub, most_examples, own_files, warnings, with_labels
+
+TASKS = {
+    "run_glue": (GlueArguments, "training.tasks.classification.sources"),
+    "run_squad": (SquadArguments, "training.tasks.squad.sources"),
+    "run_ner": (NerArguments, "training.tasks.ner.sources"),
+    "run_swag": (SwagArguments, "training.tasks.swag"),
+}
+OUTPUTS = {"run_glue": ("x", "y"), "run_squad": ("LABEL_0", "LABEL_1"), "run_swag": ("choice",)}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    short_runs.write_data(folder)
+    return folder
+
+
+@pytest.fixture(params=TASKS)
+def task(request, files):
+    """The name of a script, its flags, and the data that they name."""
+    arguments, module = TASKS[request.param]
+    more = ("--max_train_samples", "4", "--max_eval_samples", "3")
+    args = parse_arguments(arguments, short_runs.flags(request.param, files, files / "run", "model", *more))
+    return request.param, args, importlib.import_module(module).load_data(args)
+
+
+def test_the_facts_count_and_identify_the_examples_of_every_split(task):
+    _, _, data = task
+    assert {split: len(part) for split, part in data.splits.items()} == {"train": 4, "validation": 3}
+    facts = data.describe()["splits"]
+    assert {split: part["examples"] for split, part in facts.items()} == {"train": 4, "validation": 3}
+    assert all(len(part["sha256"]) == 64 for part in facts.values())
+
+
+def test_a_series_is_made_of_the_data_alone(task):
+    _, args, data = task
+    series = series_of(args, data)
+    names, default = data.metric_names()
+    assert series.metric == default and default in names
+    assert (series.name, series.facts) == (data.name, data.describe())
+    assert series.metric in series.baselines and set(series.baselines) <= set(names)
+    assert data.summary()
+
+
+def test_the_models_outputs_have_the_names_of_the_data(task):
+    script, _, data = task
+    config = BertConfig(id2label={0: "old"}, label2id={"old": 0}, problem_type="regression")
+    found = with_labels(config, data.label_names)
+    assert tuple(found.id2label.values()) == data.label_names
+    assert [found.label2id[name] for name in data.label_names] == list(range(found.num_labels))
+    assert data.label_names == OUTPUTS.get(script, data.label_names) and len(data.label_names) >= 1
+    assert found.problem_type is None
+    assert (config.id2label, config.problem_type) == ({0: "old"}, "regression")
+
+
+def test_the_same_content_for_training_and_validation_is_said_in_one_sentence(task, tmp_path):
+    """Whatever its name and its folder are: the content counts."""
+    script, args, data = task
+    assert warnings(data) == [
+        "warning: the splits train and validation have the same content, so the results on validation show what the "
+        "model has memorised, and not how well it does on new data; give another file"
+    ]
+    said, recorded = [], {}
+    announce(SimpleNamespace(say=said.append, record=recorded.update), data)
+    assert said == [data.summary(), *warnings(data)] and recorded == {"data": data.describe()}
+    original, copy = Path(args.train_file), tmp_path / Path(args.train_file).name
+    shutil.copy(original, copy)
+    load = importlib.import_module(TASKS[script][1]).load_data
+    assert len(warnings(load(dataclasses.replace(args, validation_file=str(copy))))) == 1
+    with open(copy, "a", encoding="utf-8") as file:
+        file.write({".csv": original.read_text().splitlines()[-1] + "\n", ".json": "\n", ".txt": "\n"}[copy.suffix])
+    assert warnings(load(dataclasses.replace(args, validation_file=str(copy)))) == []
+
+
+def test_files_are_those_that_the_flags_name():
+    args = SwagArguments(output_dir="x", model_name_or_path="y", validation_file="v", test_file="t")
+    assert own_files(args) == files_or_hub(args, "give files", "examples") == {"validation": "v", "test": "t"}
+    args = SquadArguments(output_dir="x", model_name_or_path="y", train_file="a")
+    with pytest.raises(ValueError, match="--train_file needs --validation_file, the questions to evaluate on"):
+        files_or_hub(args, "give files", "questions")
+    args = SquadArguments(output_dir="x", model_name_or_path="y", train_file="a", dataset_name="b")
+    with pytest.raises(ValueError, match="give files, or --dataset_name, not both"):
+        files_or_hub(args, "give files", "questions")
+
+
+def test_limits_are_for_training_and_validation_examples_only():
+    args = GlueArguments(output_dir="x", model_name_or_path="y", max_train_samples=5, max_eval_samples=3)
+    splits = ("train", "validation", "validation_matched", "test", "test_matched")
+    assert [most_examples(args, split) for split in splits] == [5, 3, 3, None, None]

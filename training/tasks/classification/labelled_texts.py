@@ -1,0 +1,252 @@
+"""The examples of a text classification: their columns and labels, and their way to the model and back.
+
+A row of MRPC's dev.tsv (official layout, tab-separated, never quoted) becomes one input of the model:
+
+    Quality  #1 ID    #2 ID    #1 String                     #2 String
+    0        2029631  2029565  He said the pie business ...  " The pie business is ...
+
+    tokens   [CLS] he said the pie business ... [SEP] " the pie business is ... [SEP]
+    type ids   0    0   0   0   0   0       ...   0   1  1   1     1     1  ...   1
+    label    0, which the model folder calls "not_equivalent"
+
+`training.tasks.classification.sources` reads the examples, and `glue` has the table of the tasks.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from training.engine.batches import Features
+from training.tasks.classification.glue import OWN_TEXTS, Task, server_name
+from training.tasks.classification.scores import prefix, score_of_constant
+from training.tasks.task_data import ProblemType
+
+ROW_NAMES = ("", "id", "idx", "index", "guid", "uid", "row")
+INTEGER = re.compile(r"[-+]?\d+")
+NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+
+
+@dataclass
+class Examples:
+    """One split.
+
+    Attributes:
+        texts: one list, or two for pairs, with a text for each row.
+        labels: as in the source until ``encode_labels`` turns them into numbers; None if they are hidden.
+        index: the index of each row in the source, or 0, 1, ... if the source has none.
+        where: returns the place of a row, counted from 0, for error messages.
+        facts: the split's part of run.json.
+        columns: the names of the columns that were read.
+        categories: the cells of each column that defines a category.
+    """
+
+    texts: tuple[list[str], ...]
+    labels: list | None
+    index: list[str]
+    where: Callable[[int], str]
+    facts: dict
+    columns: "Columns"
+    categories: dict[str, list[str]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.texts[0])
+
+    def first(self, count: int | None) -> "Examples":
+        """The first ``count`` examples; all of them for None."""
+        labels = None if self.labels is None else self.labels[:count]
+        texts = tuple(column[:count] for column in self.texts)
+        categories = {name: cells[:count] for name, cells in self.categories.items()}
+        return replace(self, texts=texts, labels=labels, index=self.index[:count], categories=categories)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The names of the columns to read; the name of the label or the index is None if the file does not have it."""
+
+    texts: tuple[str, ...]
+    label: str | None
+    index: str | None
+    categories: tuple[str, ...] = ()
+
+    def names(self) -> list[str]:
+        """All names, without None."""
+        return [name for name in (*self.texts, self.label, self.index, *self.categories) if name is not None]
+
+
+@dataclass
+class Data:
+    """The data of a run: the name of its task ("custom" for the user's own data), the task, and the splits."""
+
+    name: str
+    task: Task
+    splits: dict[str, Examples]
+
+    @property
+    def problem_type(self) -> ProblemType:
+        """The value for `problem_type` in the model's config."""
+        return "regression" if self.task.labels is None else "single_label_classification"
+
+    @property
+    def texts_per_example(self) -> int:
+        """How many texts an example has: one, or two in a pair."""
+        return len(next(iter(self.splits.values())).texts)
+
+    @property
+    def to_predict(self) -> list[str]:
+        """The test splits. A task without training data (AX) and without a test split predicts what it evaluates."""
+        tests = [split for split in self.splits if split.startswith("test")]
+        only_evaluates = self.task.files and "train" not in self.task.files
+        return tests or ([*self.splits] if only_evaluates else [])
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """The names that a pipeline prints."""
+        return self.task.labels or ("score",)
+
+    def describe(self) -> dict:
+        """The facts for run.json: sources, counts, hashes and label names."""
+        facts = {split: {"examples": len(examples)} | examples.facts for split, examples in self.splits.items()}
+        return {"task": self.name, "labels": self.task.labels, "splits": facts}
+
+    def summary(self) -> str:
+        """A few lines for the user: what was read from where."""
+        lines = []
+        for split, examples in self.splits.items():
+            columns = ", ".join(map(repr, examples.columns.names()))
+            lines.append(f"{self.name} {split}: {len(examples):,} examples, {examples.facts['source']} ({columns})")
+            if broken := examples.facts.get("broken_lines_left_out"):
+                lines.append(f"  left out {len(broken)} broken lines: {', '.join(map(str, broken[:20]))}")
+        return "\n".join([*lines, f"labels: {', '.join(self.task.labels or ['scores'])}"])
+
+    def metric_names(self) -> tuple[list[str], str]:
+        """The results by which the best model may be chosen, and the one used by default."""
+        splits = [prefix(split) for split in self.splits if split.startswith("validation")]
+        names = [split + metric for split in splits for metric in (*self.task.metrics, "loss")]
+        return names, splits[0] + self.task.main_metric if splits else ""
+
+    def baselines(self) -> dict[str, float]:
+        """The results of a model that always predicts the most frequent class or the same score."""
+        values: dict[str, float] = {}
+        for split, examples in self.splits.items():
+            if split.startswith("validation"):
+                scores = score_of_constant(self.task, np.asarray(examples.labels))
+                values |= {prefix(split) + name: value for name, value in scores.items()}
+        return values
+
+
+# --- columns ---------------------------------------------------------------------------------------------
+
+
+def find_columns(task: Task, header: list[str], labelled: bool) -> Columns:
+    """The task's columns in a header. If the user's own data has none of the usual names, the one or two columns that
+    are neither label nor index are the texts.
+
+    Raises:
+        ValueError: the header lacks a column.
+    """
+    label = next((name for name in task.label if name in header), None)
+    if labelled and label is None:
+        raise ValueError(f"expected a column {_or(task.label)}, got {_listed(header)}; rename the label column")
+    texts = next((names for names in task.texts if set(names) <= set(header)), None)
+    if texts is None and task.texts is OWN_TEXTS:
+        left = tuple(name for name in header if name != label and name.lower() not in ROW_NAMES)
+        texts = left if len(left) in (1, 2) else None
+    if texts is None:
+        raise ValueError(
+            f"expected the columns {_or(' and '.join(names) for names in task.texts)}, got {_listed(header)}; "
+            "is this the right file for the task?"
+        )
+    index = next((name for name in header if name.lower() in ("index", "id", "idx")), None)
+    categories = tuple(name for name in task.categories if name in header)
+    return Columns(texts, label, None if index in (*texts, label) else index, categories)
+
+
+def _or(names: Iterable[str]) -> str:
+    return " or ".join(repr(name) for name in names)
+
+
+def _listed(header: list[str]) -> str:
+    return ", ".join(repr(name if len(name) < 40 else name[:40] + "...") for name in header)
+
+
+# --- labels ----------------------------------------------------------------------------------------------
+
+
+def encode_labels(examples: Examples, task: Task) -> list[int] | list[float]:
+    """Class numbers, or scores for regression. Raises ValueError with the row of an unknown label."""
+    assert examples.labels is not None
+    numbers: list = []
+    if task.labels is None:
+        low, high = task.score_range
+        for row, value in enumerate(examples.labels):
+            text = as_text(value)
+            if not NUMBER.fullmatch(text) or not low <= float(text) <= high:
+                bounds = f" from {low} to {high}" if np.isfinite(low) else ""
+                raise ValueError(f"{examples.where(row)}: expected a number{bounds} as label, got {text!r}")
+            numbers.append(float(text))
+        return numbers
+    known = {name: number for number, name in enumerate(task.labels)}
+    known |= {digit: number for number, digit in enumerate(task.digits)}
+    for row, value in enumerate(examples.labels):
+        if as_text(value) not in known:
+            raise ValueError(
+                f"{examples.where(row)}: expected a label out of {', '.join(known)}; got {as_text(value)!r}; "
+                "correct the line, or choose another task"
+            )
+        numbers.append(known[as_text(value)])
+    return numbers
+
+
+def as_text(value: object) -> str:
+    """A label as text: True, from JSON, becomes 'true', and 1 becomes '1'."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# --- to the model, and back ------------------------------------------------------------------------------
+
+
+def features(data: Data, tokenizer: PreTrainedTokenizerBase, max_length: int) -> dict[str, Features]:
+    """The model's inputs for every split, with labels if there are any.
+
+    If a pair is too long, tokens of its longer text are cut first. A "[SEP]" in a text is read as text.
+    """
+    return {split: _tokenized(examples, tokenizer, max_length) for split, examples in data.splits.items()}
+
+
+def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Features:
+    columns: dict[str, list] = {"input_ids": [], "token_type_ids": []}
+    for start in range(0, len(examples), 10_000):
+        encoded = tokenizer(
+            *(column[start : start + 10_000] for column in examples.texts),
+            truncation="longest_first",
+            max_length=max_length,
+            split_special_tokens=True,
+            return_token_type_ids=True,
+            return_attention_mask=False,
+        )
+        for name, column in columns.items():
+            column += encoded[name]
+    if examples.labels is not None:
+        columns["labels"] = examples.labels
+    return Features(columns, tokenizer.pad_token_id)
+
+
+def write_predictions(folder: Path, data: Data, split: str, logits: np.ndarray) -> Path:
+    """Write a file for the GLUE server with columns `index` and `prediction`; labels are as in the task's files.
+
+    Scores of GLUE have three decimals, as the server's examples do; those of other data keep all digits of a float32.
+    """
+    task = data.task
+    if task.labels is None:
+        digits = ".3f" if task.files else ".9g"
+        spelled = [f"{score:{digits}}" for score in np.clip(logits[:, 0], *task.score_range)]
+    else:
+        spelled = [(task.digits or task.labels)[number] for number in logits.argmax(axis=1)]
+    rows = [f"{name}\t{prediction}\n" for name, prediction in zip(data.splits[split].index, spelled, strict=True)]
+    path = folder / server_name(task, split)
+    path.write_text("index\tprediction\n" + "".join(rows), encoding="utf-8")
+    return path

@@ -1,0 +1,77 @@
+"""What a check of a finished folder found: one line for each claim, with a verdict and the reason for it."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+VERIFIED, DIFFERS, UNKNOWN = "verified", "differs", "cannot be checked here"
+VERDICTS = (VERIFIED, DIFFERS, UNKNOWN)
+# What reading a file of unknown origin may raise, because it is malformed or says something unexpected.
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OSError, ArithmeticError,
+             RecursionError)  # fmt: skip
+
+
+class Finding(NamedTuple):
+    """A claim, the verdict on it (one of VERDICTS), and the reason."""
+
+    verdict: str
+    claim: str
+    reason: str
+
+    def line(self) -> str:
+        """The finding as a line of text, without characters that a terminal would obey."""
+        text = f"{self.verdict:<{max(map(len, VERDICTS))}}  {self.claim}: {self.reason}"
+        return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def verified(claim: str, reason: str) -> Finding:
+    """A claim that was confirmed."""
+    return Finding(VERIFIED, claim, reason)
+
+
+def differs(claim: str, reason: str) -> Finding:
+    """A claim that is wrong."""
+    return Finding(DIFFERS, claim, reason)
+
+
+def unknown(claim: str, reason: str) -> Finding:
+    """A claim that cannot be checked on this machine."""
+    return Finding(UNKNOWN, claim, reason)
+
+
+def compared(claim: str, recorded: Any, found: Any, source: str) -> Finding:
+    """Whether a value that the folder records is the one that ``source`` gives."""
+    if recorded == found:
+        return verified(claim, f"{shown(recorded)}, as {source}")
+    return differs(claim, f"the folder says {shown(recorded)}, but {source} gives {shown(found)}")
+
+
+def shown(value: Any) -> str:
+    """A value in a short form."""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def guarded(claim: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+    """The findings of a check, and one more if it stops at something malformed."""
+    try:
+        yield from check()
+    except MALFORMED as error:
+        yield differs(claim, f"not in the form that a run writes ({type(error).__name__}: {shown(str(error))})")
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def close(one: Any, other: Any) -> bool:
+    """Whether two contents of JSON are equal, but for the rounding of floats in another version of numpy."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(close(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(close, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or abs(one - other) <= 1e-9 * max(abs(one), abs(other))
+    return bool(one == other) or (one != one and other != other)  # both are NaN

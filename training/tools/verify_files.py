@@ -1,0 +1,169 @@
+"""The files of a finished folder: their hashes, checkpoints, the tokenizer, the size of the network, and the code."""
+
+import hashlib
+import importlib.util
+import json
+import math
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from training.engine.versions import commit
+from training.files.atomic import damage, json_text
+from training.files.hashing import FOLDERS, HASHES, hashed_files, hashes_record, sha256
+from training.tools.findings import Finding, compared, differs, read_json, shown, unknown, verified
+
+ROOT = Path(__file__).parents[2]  # of the checkout, or of the folder where the packages are installed
+MAY_BE_DELETED = tuple(f"{name}/" for name in FOLDERS)
+NO_HASHES = f"made before hashes were recorded: it has no {HASHES}"
+
+
+def check_files(folder: Path) -> Iterator[Finding]:
+    """Whether the folder holds the files that the run left, and no others; then its checkpoints."""
+    path = folder / HASHES
+    if path.is_file():
+        yield from _against_hashes(folder, path)
+    else:
+        yield unknown("hashes of the files", NO_HASHES)
+    for checkpoint in sorted(folder.glob("checkpoint-*")):
+        if checkpoint.is_dir() and not checkpoint.name.endswith(".incomplete"):
+            problem = damage(checkpoint)
+            claim = f"{checkpoint.name}/"
+            yield differs(claim, problem) if problem else verified(claim, "its files are those of its manifest.json")
+
+
+def _against_hashes(folder: Path, path: Path) -> Iterator[Finding]:
+    text = path.read_bytes()
+    content = json.loads(text)
+    recorded = content["sha256"]
+    if json_text(hashes_record(recorded)).encode() != text:
+        yield differs(HASHES, "it has changed since the run: its checksum does not fit its hashes, or its form differs")
+    present = hashed_files(folder)
+    same = 0
+    for name, digest in recorded.items():
+        if name not in present:
+            if name.startswith(MAY_BE_DELETED):
+                yield unknown(name, "it is not here; it may be deleted, because nothing else depends on it")
+            else:
+                yield differs(name, "the file is missing")
+        elif (found := sha256(present[name])) != digest:
+            yield differs(
+                name, f"the file has changed since the run: SHA-256 {str(digest)[:12]}... became {found[:12]}..."
+            )
+        else:
+            same += 1
+    for name in sorted(present.keys() - recorded.keys()):
+        yield differs(name, "an additional file, which the run did not write")
+    if same:
+        fingerprint = hashlib.sha256(text).hexdigest()
+        yield verified("files", f"{same} have the hashes in {HASHES}, whose own SHA-256 is {fingerprint}")
+
+
+# --- the model -------------------------------------------------------------------------------------------------------
+
+
+def check_model(folder: Path, run: dict) -> Iterator[Finding]:
+    """The tokenizer and the number of parameters, against run.json. Nothing is executed and no network is built."""
+    if recorded := run.get("tokenizer_sha256"):
+        path = folder / "tokenizer.json"
+        if path.is_file():
+            yield compared("tokenizer", recorded, tokenizer_hash(path), "tokenizer.json")
+        else:
+            yield unknown("tokenizer", "the folder has no tokenizer.json")
+    recorded, files = run.get("parameters"), sorted(folder.glob("model*.safetensors"))
+    if recorded is None:
+        yield unknown("number of parameters", "run.json is of an older version, which did not record it")
+    elif files:
+        found = sum(map(parameters_in, files))
+        yield compared("number of parameters", recorded, found, " and ".join(path.name for path in files))
+    else:
+        yield unknown("number of parameters", "the folder has no weights (model.safetensors)")
+
+
+def tokenizer_hash(path: Path) -> str:
+    """What ``tokenization.fingerprint.tokenizer_sha256`` gives for the tokenizer in a tokenizer.json."""
+    content = read_json(path) | {"truncation": None, "padding": None}
+    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def parameters_in(path: Path) -> int:
+    """The number of elements of all tensors in a safetensors file, by its header."""
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        if size > path.stat().st_size:
+            raise ValueError(f"{path.name}: damaged, its header would be longer than the file")
+        header = json.loads(file.read(size))
+    return sum(math.prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
+
+
+# --- the code --------------------------------------------------------------------------------------------------------
+
+
+def check_code(folder: Path, run: dict) -> Iterator[Finding]:
+    """The code files for ``trust_remote_code``, against the installed package and against the commit in run.json."""
+    files, installed, then = sorted(folder.glob("*.py")), installed_code(), run.get("commit", "unknown")
+    same = [path.name for path in files if path.name in installed and _equal(path, installed[path.name])]
+    if same:
+        yield verified("code files", f"{len(same)} are those of the installed package: {', '.join(same)}")
+    for path in files:
+        if path.name in same:
+            continue
+        if path.name not in installed:
+            yield differs(path.name, "a code file that the installed package does not have; do not execute it unread")
+            continue
+        content = content_at(then, installed[path.name])
+        if content == path.read_bytes():
+            yield verified(path.name, f"as in commit {then} of this checkout; the installed package has another one")
+        elif content is not None:
+            yield differs(path.name, f"neither as in the installed package nor as in commit {then}")
+        else:
+            here = commit()
+            reason = f"it is not that of the installed package (commit {here}); the run used commit {then}"
+            yield unknown(path.name, f"{reason}, which is not at hand. Do not execute it unread")
+
+
+def _equal(one: Path, other: Path) -> bool:
+    return one.read_bytes() == other.read_bytes()
+
+
+def installed_code() -> dict[str, Path]:
+    """The files that may be copied into saved folders, by name; the network's package is found but not imported."""
+    spec = importlib.util.find_spec("modeling_bert_repro")
+    places = (spec and spec.submodule_search_locations) or []
+    files = [path for place in places for path in Path(place).glob("*.py")]
+    tasks = Path(__file__).parents[1] / "tasks"
+    files += [tasks / "bilstm.py", tasks / "ner" / "tagger.py"]
+    return {path.name: path for path in files}
+
+
+def content_at(name: str, path: Path) -> bytes | None:
+    """The content of a file of this checkout at a commit; None if the commit, git or the file is not at hand."""
+    if not re.fullmatch(r"[0-9a-f]{7,40}", name) or not path.is_relative_to(ROOT) or not (ROOT / ".git").exists():
+        return None
+    if shutil.which("git") is None:
+        return None
+    place = f"{name}:{path.relative_to(ROOT).as_posix()}"
+    shown_file = subprocess.run(["git", "-C", str(ROOT), "show", place], capture_output=True)
+    return shown_file.stdout if shown_file.returncode == 0 else None
+
+
+def initial_weights(run: dict, hashes: Any) -> Iterator[Finding]:
+    """The weights that the run began with, if their folder is still where run.json says.
+
+    Args:
+        hashes: a function of a folder that returns the SHA-256 of each of its files of weights.
+    """
+    recorded, name = run.get("initial_weights"), run["flags"].get("model_name_or_path")
+    if not recorded:
+        if name:
+            yield unknown("weights that the run began with", "run.json has no hash of them")
+        return
+    if not name or not Path(name).is_dir():
+        yield unknown("weights that the run began with", f"{shown(name)} is not a folder on this machine")
+    elif hashes(name) == recorded:
+        yield verified("weights that the run began with", f"those of {shown(name)}")
+    else:
+        yield unknown("weights that the run began with", f"{shown(name)} holds other weights today")
