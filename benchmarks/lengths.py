@@ -6,9 +6,7 @@ DIR contains glue/MRPC, glue/SST-2, squad/*.json.xz and assets/uncased_vocab.txt
 is cut at 128 tokens; SQuAD is read in windows of 384 tokens with a stride of 128. Only counts are stored, no text.
 """
 
-import hashlib
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterable
@@ -19,7 +17,8 @@ from transformers import PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.provenance import provenance
+from benchmarks.measuring import data_folder
+from benchmarks.provenance import provenance, sha256
 from tokenization import build_tokenizer
 from training.tasks.classification.glue import GLUE_TASKS
 from training.tasks.classification.sources import official_files, read_examples
@@ -33,12 +32,16 @@ SQUAD = {"train": "squad/train-v1.1.reconstructed.json.xz", "dev": "squad/dev-v1
 
 
 def histogram(lengths: Iterable[int], limit: int, source: Path) -> dict[str, Any]:
-    """The counts of the lengths, and the share of real tokens if every row is padded to ``limit``."""
+    """The counts of the lengths, and the share of real tokens if every row is padded to ``limit``.
+
+    Args:
+        source: the file that the lengths are of.
+    """
     counts = Counter(lengths)
     total = sum(length * count for length, count in counts.items())
     return {
         "file": source.name,
-        "sha256": hashlib.sha256(source.read_bytes()).hexdigest(),
+        "sha256": sha256(source),
         "padded_to": limit,
         "share_of_real_tokens": round(total / (limit * sum(counts.values())), 4),
         "counts": {str(length): counts[length] for length in sorted(counts)},
@@ -62,17 +65,15 @@ def squad_lengths(folder: Path, tokenizer: PreTrainedTokenizerBase, split: str) 
 
 def main() -> None:
     """The command."""
-    folder = os.environ.get("BERT_REPRO_DATA")
-    if not folder:
-        raise SystemExit("BERT_REPRO_DATA is not set: expected the folder of the data sets")
+    folder = data_folder()
     record = provenance("benchmarks/lengths.py") | {"vocabulary": VOCAB}
-    tokenizer = build_tokenizer(Path(folder) / VOCAB)
+    tokenizer = build_tokenizer(folder / VOCAB)
     found = {
-        "mrpc train": glue_lengths(Path(folder), tokenizer, "mrpc", "train"),
-        "mrpc dev": glue_lengths(Path(folder), tokenizer, "mrpc", "validation"),
-        "sst2 train": glue_lengths(Path(folder), tokenizer, "sst2", "train"),
-        "squad train": squad_lengths(Path(folder), tokenizer, "train"),
-        "squad dev": squad_lengths(Path(folder), tokenizer, "dev"),
+        "mrpc train": glue_lengths(folder, tokenizer, "mrpc", "train"),
+        "mrpc dev": glue_lengths(folder, tokenizer, "mrpc", "validation"),
+        "sst2 train": glue_lengths(folder, tokenizer, "sst2", "train"),
+        "squad train": squad_lengths(folder, tokenizer, "train"),
+        "squad dev": squad_lengths(folder, tokenizer, "dev"),
     }
     record["lengths"] = found
     RESULTS.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

@@ -1,12 +1,13 @@
-"""Scores on a development set and times of a fine-tuned classifier in torch, in ONNX and in ONNX with 8-bit integers.
+"""Score and time a fine-tuned classifier in torch, in ONNX and in ONNX with 8-bit integers, on a development set.
 
     python benchmarks/onnx_int8.py --model runs/mrpc --task_name mrpc --data_dir MRPC
 
-It needs pip install -e '.[train,onnx]'. Batches hold 32 rows of similar length. Seconds are CPU time, the best of three
-passes. The record is written to results/onnx_int8.json.
+This needs pip install -e '.[train,onnx]'. Batches hold 32 rows of similar length. Seconds are CPU time, the best of
+three passes. The record is written to results/onnx_int8.json.
 """
 
 import argparse
+import functools
 import json
 import sys
 import tempfile
@@ -32,35 +33,53 @@ from training.tasks.classification import glue, labelled_texts
 from training.tasks.classification.scores import score
 from training.tasks.classification.sources import load_data
 
+BATCH_SIZE = 32
+PASSES = 3  # of which the fastest counts
 RESULTS = Path(__file__).parent / "results" / "onnx_int8.json"
 
 
 def batches(features: Features) -> list[tuple[np.ndarray, dict[str, torch.Tensor]]]:
-    """For every batch the indices of its rows, and the inputs of the network without labels."""
+    """For every batch the numbers of its rows, and the inputs of the network without labels, (B, L) each."""
     order = np.argsort(-features.lengths, kind="stable")
-    parts = [order[i : i + 32] for i in range(0, len(order), 32)]
-    names = ("input_ids", "token_type_ids", "attention_mask")
-    return [(rows, {name: features.collate(rows)[name] for name in names}) for rows in parts]
+    found = []
+    for start in range(0, len(order), BATCH_SIZE):
+        rows = order[start : start + BATCH_SIZE]
+        columns = features.collate(rows)
+        found.append((rows, {name: columns[name] for name in ("input_ids", "token_type_ids", "attention_mask")}))
+    return found
 
 
 def measure(
     compute: Callable[[Any], np.ndarray], work: list[tuple[np.ndarray, Any]], task: glue.Task, labels: list
 ) -> dict[str, float]:
-    """The task's scores and the CPU seconds; `compute` takes a batch and returns its logits (B, C)."""
+    """The task's scores and the CPU seconds of the fastest pass.
+
+    Args:
+        compute: takes the inputs of a batch and returns its logits (B, C).
+        work: for every batch the numbers of its rows and its inputs.
+        labels: of all rows, by their numbers.
+    """
     best = float("inf")
-    for _ in range(3):
+    for _ in range(PASSES):
         start = time.process_time()
         found = [compute(batch) for _, batch in work]
         best = min(best, time.process_time() - start)
-    logits = np.concatenate(found)[np.argsort(np.concatenate([rows for rows, _ in work]))]
+    row_numbers = np.concatenate([rows for rows, _ in work])
+    logits = np.concatenate(found)[np.argsort(row_numbers)]
     return {**score(task, logits, labels), "cpu_seconds": round(best, 2)}
+
+
+def first_output(session: onnxruntime.InferenceSession, batch: dict[str, np.ndarray]) -> np.ndarray:
+    """The logits (B, C) of an exported classifier."""
+    return session.run(None, batch)[0]
 
 
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("--model", "--task_name", "--data_dir"):
-        parser.add_argument(name, required=True)
+    parser.add_argument("--model", required=True, help="an output folder of run_glue.py")
+    parser.add_argument("--task_name", required=True, help="the task that it was fine-tuned on")
+    parser.add_argument("--data_dir", required=True, help="the folder of the task's official files")
     args = parser.parse_args()
     origin = provenance("benchmarks/onnx_int8.py")
     model = load_network(BertForSequenceClassification, args.model).model.eval()
@@ -74,10 +93,10 @@ def main() -> None:
     options.intra_op_num_threads = torch.get_num_threads()
     with tempfile.TemporaryDirectory() as folder:
         export(args.model, folder)
+        arrays = [(rows, {name: tensor.numpy() for name, tensor in batch.items()}) for rows, batch in work]
         for name in ("model", "model_int8"):
             session = onnxruntime.InferenceSession(Path(folder) / f"{name}.onnx", options)
-            numpy = [(rows, {key: value.numpy() for key, value in batch.items()}) for rows, batch in work]
-            record[name] = measure(lambda batch, run=session.run: run(None, batch)[0], numpy, data.task, labels)
+            record[name] = measure(functools.partial(first_output, session), arrays, data.task, labels)
             record[name]["bytes"] = sum(path.stat().st_size for path in Path(folder).glob(f"{name}.onnx*"))
     print(json.dumps(record, indent=1))
     RESULTS.write_text(json.dumps(origin | source | {"threads": torch.get_num_threads()} | record, indent=1) + "\n")

@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None) -> None:
         "runs", nargs="+", type=Path, help="output folders of run_pretraining.py with the same tokenizer"
     )
     parser.add_argument("--positions", type=int, default=2048 * 128, help="held-out tokens of each kind")
-    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--output", type=Path, default=RESULTS, help="the record to write")
     args = parser.parse_args(argv)
     logging.set_verbosity_error()
     tokenizer = AutoTokenizer.from_pretrained(args.runs[0])
@@ -90,10 +90,12 @@ def main(argv: list[str] | None = None) -> None:
     print(f"| run | {' | '.join(KINDS)} |\n|---|{'---:|' * len(KINDS)}")
     for folder in args.runs:
         model = load_network(BertForMaskedLM, str(folder)).model.eval()
-        found = {kind: masked_loss(model, batches(instances, args.positions)) for kind, instances in kinds.items()}
-        record["runs"][folder.name] = settings_of(folder) | {"masked_loss": {k: loss for k, (loss, _) in found.items()}}
-        record["predictions"] = {kind: count for kind, (_, count) in found.items()}
-        print(f"| {folder.name} | {' | '.join(f'{loss:.3f}' for loss, _ in found.values())} |", flush=True)
+        losses, counts = {}, {}
+        for kind, instances in kinds.items():
+            losses[kind], counts[kind] = masked_loss(model, batches(instances, args.positions))
+        record["runs"][folder.name] = settings_of(folder) | {"masked_loss": losses}
+        record["predictions"] = counts
+        print(f"| {folder.name} | {' | '.join(f'{loss:.3f}' for loss in losses.values())} |", flush=True)
         write_json(args.output, record)
 
 

@@ -1,4 +1,4 @@
-"""How fast is the pre-training data? This measures builder, plan and batches, and writes JSON.
+"""Measure how fast the pre-training data is: the builder, the plan and the batches. The results are written as JSON.
 
     python benchmarks/pretraining_data.py --train_file wiki.txt.xz books.txt.xz --vocab uncased_vocab.txt
     python benchmarks/pretraining_data.py ... --part memory --repeat 10     # a corpus ten times as large
@@ -12,6 +12,7 @@ Wall times depend on the load of the machine; CPU times, of the process and its 
 """
 
 import argparse
+import functools
 import json
 import os
 import resource
@@ -28,6 +29,7 @@ from transformers import BertTokenizer, DataCollatorForLanguageModeling
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.measuring import measured, peak_megabytes
 from benchmarks.provenance import provenance
 from tokenization.fingerprint import tokenizer_json
 from training.pretraining.build_corpus import Corpus, build_corpus
@@ -38,23 +40,8 @@ from training.pretraining.instances import InstanceSettings, PretrainingInstance
 PARTS = ("builder", "plan", "batches", "memory")
 
 
-def measured(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
-    """The result of `work`, and the wall and CPU seconds of this process and its finished children."""
-
-    def cpu() -> float:
-        return sum(
-            usage.ru_utime + usage.ru_stime
-            for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        )
-
-    wall, used = time.perf_counter(), cpu()
-    result = work()
-    return result, {"wall_s": round(time.perf_counter() - wall, 3), "cpu_s": round(cpu() - used, 3)}
-
-
 def bare_encoding(lines: list[str], tokenizer: BertTokenizer) -> int:
-    """Encode `lines` with the tokenizers library alone, 2,000 lines per call, on all cores; returns the number of
-    tokens."""
+    """Encode `lines` with the tokenizers library alone, on all cores, and return the number of tokens."""
     backend = load_backend(tokenizer_json(tokenizer))
     count = 0
     for start in range(0, len(lines), 2000):
@@ -64,7 +51,7 @@ def bare_encoding(lines: list[str], tokenizer: BertTokenizer) -> int:
 
 
 def bench_builder(files: list[Path], tokenizer: BertTokenizer, workers: int, folder: Path) -> dict[str, Any]:
-    """Building the corpus against the bare tokenizer."""
+    """The time to build the corpus, compared with that of the bare tokenizer."""
     lines = [line for document in read_documents(files) for line in document]
     tokens, bare = measured(lambda: bare_encoding(lines, tokenizer))
     corpus, ours = measured(lambda: build_corpus(files, tokenizer, folder / "corpus", workers))
@@ -80,16 +67,14 @@ def bench_builder(files: list[Path], tokenizer: BertTokenizer, workers: int, fol
 
 def bench_plan(corpus: Corpus, tokenizer: BertTokenizer) -> dict[str, Any]:
     """Time and bytes of the plan of an epoch."""
-    millions, results = corpus.num_sentences / 1e6, {"sentences": corpus.num_sentences}
+    millions = corpus.num_sentences / 1e6
+    results: dict[str, Any] = {"sentences": corpus.num_sentences}
     for objective in ("mlm_nsp", "mlm"):
         for length in (128, 512):
-            instances, opening = measured(
-                lambda o=objective, n=length: PretrainingInstances(
-                    corpus, tokenizer, InstanceSettings(seed=0, max_seq_length=n, objective=o)
-                )
-            )
-            plan, planning = measured(lambda i=instances: i.plan(0))
-            order, ordering = measured(lambda i=instances: i.order(0))
+            settings = InstanceSettings(seed=0, max_seq_length=length, objective=objective)
+            instances, opening = measured(functools.partial(PretrainingInstances, corpus, tokenizer, settings))
+            plan, planning = measured(functools.partial(instances.plan, 0))
+            order, ordering = measured(functools.partial(instances.order, 0))
             columns = (plan.a_start, plan.a_length, plan.b_start, plan.b_length, plan.label, order)
             results[f"{objective}_{length}"] = {
                 "instances": len(plan),
@@ -101,54 +86,65 @@ def bench_plan(corpus: Corpus, tokenizer: BertTokenizer) -> dict[str, Any]:
     return results
 
 
+BATCH_SIZE = 256
+KINDS = {
+    "mlm_nsp": {},
+    "mlm_nsp_whole_word": {"whole_word_mask": True},
+    "mlm": {"objective": "mlm"},
+    "ltr": {"objective": "ltr"},
+}
+
+
 def bench_batches(corpus: Corpus, tokenizer: BertTokenizer) -> dict[str, Any]:
     """Million tokens per second and core in finished batches."""
-    size = 256
-    results: dict[str, Any] = {"batch_size": size}
-
-    def rate(batch: Callable[[int], dict[str, torch.Tensor]], length: int) -> float:
-        batch(0)
-        count, used = 40, time.process_time()
-        for number in range(count):
-            batch(number)
-        return round(count * size * length / (time.process_time() - used) / 1e6, 2)
-
+    results: dict[str, Any] = {"batch_size": BATCH_SIZE}
     for length in (128, 512):
-        for name, changes in {
-            "mlm_nsp": {},
-            "mlm_nsp_whole_word": {"whole_word_mask": True},
-            "mlm": {"objective": "mlm"},
-            "ltr": {"objective": "ltr"},
-        }.items():
+        for name, changes in KINDS.items():
             settings = InstanceSettings(seed=0, max_seq_length=length, **changes)
             instances = PretrainingInstances(corpus, tokenizer, settings)
-            instances.order(0)
-            span = instances.epoch_size(0) // size
-            results[f"{name}_{length}"] = rate(
-                lambda n, i=instances, s=span: i.batch(n % s * size, (n % s + 1) * size), length
-            )
+            instances.order(0)  # otherwise the first batch would compute it
+            results[f"{name}_{length}"] = token_rate(functools.partial(batch_of, instances), length)
         collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
         rows = [
             {"input_ids": row, "special_tokens_mask": np.isin(row, tokenizer.all_special_ids).astype(np.int64)}
-            for row in np.random.default_rng(0).integers(5, len(tokenizer), (size, length))
+            for row in np.random.default_rng(0).integers(5, len(tokenizer), (BATCH_SIZE, length))
         ]
-        results[f"transformers_collator_masks_only_{length}"] = rate(lambda _, r=rows, c=collator: c(r), length)
+        collate = functools.partial(collated, collator, rows)
+        results[f"transformers_collator_masks_only_{length}"] = token_rate(collate, length)
     return {"million_tokens_per_s_and_core": results}
+
+
+def batch_of(instances: PretrainingInstances, number: int) -> dict[str, torch.Tensor]:
+    """A batch of the first epoch by its number; after the last whole batch follows the first one again."""
+    start = number % (instances.epoch_size(0) // BATCH_SIZE) * BATCH_SIZE
+    return instances.batch(start, start + BATCH_SIZE)
+
+
+def collated(collator: DataCollatorForLanguageModeling, rows: list[dict], number: int) -> dict[str, torch.Tensor]:
+    """The rows with new masks, whatever the number of the batch."""
+    return collator(rows)
+
+
+def token_rate(make_batch: Callable[[int], dict[str, torch.Tensor]], length: int) -> float:
+    """Million tokens per CPU second in batches of `BATCH_SIZE` rows of `length` tokens; the first batch is not counted.
+
+    Args:
+        make_batch: makes a batch from its number.
+    """
+    make_batch(0)
+    count, start = 40, time.process_time()
+    for number in range(count):
+        make_batch(number)
+    return round(count * BATCH_SIZE * length / (time.process_time() - start) / 1e6, 2)
 
 
 def bench_memory(
     files: list[Path], tokenizer: BertTokenizer, workers: int, repeat: int, folder: Path
 ) -> dict[str, Any]:
     """Peak memory of building and planning a text that is repeated ``repeat`` times."""
-
-    def peaks() -> tuple[int, int]:
-        """Peak megabytes of this process, and of its largest finished child."""
-        who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-        return tuple(round(resource.getrusage(which).ru_maxrss / 1024) for which in who)
-
-    start, _ = peaks()
+    before = peak_megabytes()
     corpus, building = measured(lambda: build_corpus(files * repeat, tokenizer, folder / "large", workers))
-    built, worker = peaks()
+    after_build, largest_child = peak_megabytes(), peak_megabytes(resource.RUSAGE_CHILDREN)
     settings = InstanceSettings(seed=0, max_seq_length=128)
     order, planning = measured(lambda: PretrainingInstances(corpus, tokenizer, settings).order(0))
     return {
@@ -156,7 +152,12 @@ def bench_memory(
         "text": corpus.manifest["counts"],
         "build": building,
         "plan": planning | {"instances": len(order)},
-        "peak_rss_mb": {"before": start, "after_build": built, "largest_child": worker, "after_plan": peaks()[0]},
+        "peak_rss_mb": {
+            "before": before,
+            "after_build": after_build,
+            "largest_child": largest_child,
+            "after_plan": peak_megabytes(),
+        },
     }
 
 
@@ -164,9 +165,9 @@ def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--train_file", type=Path, nargs="+", required=True)
-    parser.add_argument("--vocab", type=str, required=True, help="vocab.txt")
-    parser.add_argument("--part", choices=PARTS, nargs="+", default=PARTS[:3])
-    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--vocab", type=str, required=True, help="the file vocab.txt")
+    parser.add_argument("--part", choices=PARTS, nargs="+", default=PARTS[:3], help="default: all but memory")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes that build the corpus")
     parser.add_argument("--repeat", type=int, default=10, help="for the part memory: how often the text is repeated")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results/pretraining_data.json"))
     args = parser.parse_args()

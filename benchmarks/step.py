@@ -55,7 +55,7 @@ def synchronise(device: torch.device) -> None:
 
 
 def matrix_peak(device: torch.device, dtype: torch.dtype, size: int) -> float:
-    """Operations per second of a square matrix product, the best of 10."""
+    """Operations per second of a product of two matrices with ``size`` rows and columns, the best of 10."""
     left, right = (torch.randn(size, size, device=device, dtype=dtype) for _ in range(2))
     best = float("inf")
     for _ in range(10):
@@ -68,8 +68,7 @@ def matrix_peak(device: torch.device, dtype: torch.dtype, size: int) -> float:
 
 
 def workloads(group: str, setting: Setting, tiny: bool) -> list[Callable[[], Workload]]:
-    """Functions that make the workloads of a group, so that the networks of only one workload are in memory at a
-    time."""
+    """Functions that make the workloads of a group; so the networks of only one workload are in memory at a time."""
     cuda = setting.device.type == "cuda"
     shrink, few = (16, 4) if tiny else (1, 32)
     size = "tiny" if tiny else "base" if cuda else "small"
@@ -114,7 +113,13 @@ def speeds(workload: Workload, repetitions: int, device: torch.device) -> dict[s
 
 
 def rows_of(workload: Workload, found: dict[str, list[float]], peak: float, device: str) -> list[dict[str, Any]]:
-    """One row of the table for each of transformers' arms."""
+    """One row of the table for each of transformers' arms.
+
+    Args:
+        found: the speeds of each arm, as ``speeds`` returned them.
+        peak: operations per second of matrix products.
+        device: "cpu" or "cuda".
+    """
     own, *others = found
     rows = []
     for other in others:
@@ -141,7 +146,11 @@ def rows_of(workload: Workload, found: dict[str, list[float]], peak: float, devi
 
 
 def memory_row(setting: Setting, tiny: bool, rows: int) -> dict[str, Any]:
-    """The row of the table for the peak memory of a pre-training step; each network runs in its own process."""
+    """The row of the table for the peak memory of a pre-training step; each network runs in its own process.
+
+    Args:
+        rows: sequences of 512 tokens.
+    """
     size, rows, length = ("tiny", 2, 16) if tiny else ("base", rows, 512)
     peaks = []
     for which in range(2):
@@ -197,10 +206,10 @@ def environment(args: argparse.Namespace, setting: Setting, peaks: dict[str, flo
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The arguments of the command; ``argv`` itself is kept for the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--dtype", choices=("auto", *DTYPES), default="auto")
-    parser.add_argument("--only", choices=GROUPS, nargs="+", default=GROUPS)
-    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the networks run (cpu)")
+    parser.add_argument("--dtype", choices=("auto", *DTYPES), default="auto", help="the type of both networks (auto)")
+    parser.add_argument("--only", choices=GROUPS, nargs="+", default=GROUPS, help="groups of workloads; default: all")
+    parser.add_argument("--repetitions", type=int, default=5, help="measurements of each workload (5)")
     parser.add_argument("--memory_rows", type=int, help="sequences of 512 tokens; default: 8, on CUDA 32")
     parser.add_argument("--torch_dropout", action="store_true", help="use torch's dropout in our classes on CPUs too")
     parser.add_argument(

@@ -20,8 +20,10 @@ RESULTS = ROOT / "benchmarks" / "results"
 def markdown(head: Iterable[str], rows: Iterable[Iterable[str]], text_columns: int = 1) -> str:
     """A Markdown table; the first ``text_columns`` contain text, the others numbers, which are aligned right."""
     head = list(head)
-    lines = [head, ["---"] * text_columns + ["---:"] * (len(head) - text_columns), *rows]
-    return "".join(f"|{'|'.join(row)}|\n" if row is lines[1] else f"| {' | '.join(row)} |\n" for row in lines)
+    alignment = ["---"] * text_columns + ["---:"] * (len(head) - text_columns)
+    lines = [f"| {' | '.join(head)} |", f"|{'|'.join(alignment)}|"]
+    lines += [f"| {' | '.join(row)} |" for row in rows]
+    return "".join(f"{line}\n" for line in lines)
 
 
 # What the records of benchmarks/step.py call a workload, and how the pages say it; applied in this order.
@@ -146,7 +148,9 @@ TABLES: dict[str, Callable[[dict], str]] = {
 def held_out(runs: list[str]) -> str:
     """For each run FOLDER:STEP,STEP the scores at these steps and the pieces read until then, including padding.
 
-    Raises ValueError if the run was not evaluated at a step."""
+    Raises:
+        ValueError: the run was not evaluated at a step.
+    """
     rows = []
     for run in runs:
         folder, _, wanted = run.partition(":")

@@ -1,6 +1,6 @@
-"""How well do vocabularies fit a text that they were not learned from? Pieces per word, unknown and whole words.
+"""Measure how well vocabularies fit a text that they were not learned from: pieces per word, unknown and whole words.
 
-    python benchmarks/vocabulary_coverage.py --vocab ours=vocab-30522/vocab.txt google=uncased_vocab.txt \\
+    python benchmarks/vocabulary_coverage.py --vocab ours=vocab-30522/vocab.txt google=uncased_vocab.txt \
         --text_file wiki_heldout.txt books_heldout.txt --output benchmarks/results/vocabulary_coverage.json
 
 Words are separated as in BERT, at spaces and punctuation; each punctuation mark is a word.
@@ -9,6 +9,7 @@ Words are separated as in BERT, at spaces and punctuation; each punctuation mark
 import argparse
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -22,20 +23,22 @@ from tokenization.text_files import read_texts
 
 
 def coverage(tokenizer: transformers.BertTokenizer, texts: Iterable[str]) -> dict[str, float | int]:
-    """Counts over all texts, and their ratios; shares are fractions of the words."""
+    """Counts over all texts, and their ratios.
+
+    Returns:
+        words, pieces, pieces_per_word, unknown_share and whole_share (from 0 to 1, of the words) and rows_used (how
+        many pieces of the vocabulary occur).
+    """
     words = pieces = unknown = whole = 0
     used: set[int] = set()
     for text in texts:
         encoded = tokenizer(text, add_special_tokens=False, verbose=False)
-        cut = encoded.word_ids()
-        words += len(set(cut))
-        pieces += len(cut)
+        pieces_of_word = Counter(encoded.word_ids())
+        words += len(pieces_of_word)
+        pieces += len(encoded["input_ids"])
         unknown += encoded["input_ids"].count(tokenizer.unk_token_id)
-        # A word is whole if its piece is not [UNK] and is neither preceded nor followed by a piece of the same word.
-        whole += sum(
-            token != tokenizer.unk_token_id and cut[i - 1 : i] != [word] and cut[i + 1 : i + 2] != [word]
-            for i, (token, word) in enumerate(zip(encoded["input_ids"], cut, strict=True))
-        )
+        for token, word in zip(encoded["input_ids"], encoded.word_ids(), strict=True):
+            whole += pieces_of_word[word] == 1 and token != tokenizer.unk_token_id
         used.update(encoded["input_ids"])
     return {
         "words": words,
@@ -49,9 +52,13 @@ def coverage(tokenizer: transformers.BertTokenizer, texts: Iterable[str]) -> dic
 
 def parse_arguments() -> argparse.Namespace:
     """The arguments of the command."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("--vocab", nargs="+", required=True, metavar="NAME=VOCAB.TXT")
-    parser.add_argument("--text_file", nargs="+", required=True)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument(
+        "--vocab", nargs="+", required=True, metavar="NAME=VOCAB.TXT", help="a name for the table, and the file"
+    )
+    parser.add_argument("--text_file", nargs="+", required=True, help="the texts, plain or packed")
     parser.add_argument("--cased", action="store_true", help="keep case and accents")
     parser.add_argument("--output", help="JSON file to write")
     args = parser.parse_args()
@@ -72,12 +79,9 @@ def main() -> None:
             rows.append(row | coverage(tokenizer, read_texts([file])))
             print(rows[-1])
     if args.output:
-        record = {
-            **provenance("benchmarks/vocabulary_coverage.py"),
-            "sha256": {Path(file).name: sha256(Path(file)) for file in args.text_file}
-            | {name: sha256(Path(path)) for name, path in vocabs.items()},
-            "results": rows,
-        }
+        checksums = {Path(file).name: sha256(Path(file)) for file in args.text_file}
+        checksums |= {name: sha256(Path(path)) for name, path in vocabs.items()}
+        record = provenance("benchmarks/vocabulary_coverage.py") | {"sha256": checksums, "results": rows}
         Path(args.output).write_text(json.dumps(record, indent=1) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""How should the threads of OpenMP wait for each other? Steps per second of the demo's pre-training with two threads.
+"""Measure how the threads of OpenMP should wait for each other: steps per second of the demo's pre-training.
 
     python benchmarks/waiting_policy.py                       # on an otherwise idle machine
     python benchmarks/waiting_policy.py --seconds 1 --repetitions 1 --settings default passive --output tried.json
@@ -7,9 +7,9 @@ torch's CPU wheels use GNU's OpenMP (libgomp). A thread that has finished its pa
 before it sleeps. The default is 300,000; OMP_WAIT_POLICY=passive sets it to 0 and active to some thousand millions. On
 free cores a spinning thread reacts faster; beside another busy process it takes time that the other thread needs.
 
-Each setting is measured on the idle machine and beside one busy process, which this program starts and ends. OpenMP
-reads the variables when it starts, so each measurement runs in its own process. The settings take turns, so that other
-load on the machine affects all of them. The record is written to results/waiting_policy.json.
+Each setting is measured with two threads, on the idle machine and beside one busy process, which this program starts
+and ends. OpenMP reads the variables when it starts, so each measurement runs in its own process. The settings take
+turns, so that other load on the machine affects all of them. The record is written to results/waiting_policy.json.
 """
 
 import argparse
@@ -36,12 +36,15 @@ from training.networks.configuration import bert_config
 RESULTS = Path(__file__).parent / "results" / "waiting_policy.json"
 THREADS = 2
 SIZE, ROWS, LENGTH, VOCAB_SIZE = "tiny", 64, 64, 8192  # examples/demo.sh
-SETTINGS = {
+# The name of a setting -> its environment variables.
+SETTINGS: dict[str, dict[str, str]] = {
     "default": {},
     "passive": {"OMP_WAIT_POLICY": "passive"},
     "active": {"OMP_WAIT_POLICY": "active"},
-} | {f"spin {count}": {"GOMP_SPINCOUNT": str(count)} for count in (0, 1_000, 10_000, 100_000, 1_000_000)}
-NEIGHBOURS = {"idle": 0, "beside one busy process": 1}
+}
+for count in (0, 1_000, 10_000, 100_000, 1_000_000):
+    SETTINGS[f"spin {count}"] = {"GOMP_SPINCOUNT": str(count)}
+NEIGHBOURS = {"idle": 0, "beside one busy process": 1}  # the number of busy processes
 
 
 @contextlib.contextmanager
@@ -61,7 +64,7 @@ def steps_per_second(seconds: float) -> float:
     """Optimiser steps per second of this process, measured for this time after a few steps that are not counted."""
     torch.set_num_threads(THREADS)
     setting = Setting(torch.device("cpu"), torch.float32, vocab_size=VOCAB_SIZE)
-    own = make_sides("BertForPreTraining", bert_config(SIZE, VOCAB_SIZE), setting, True, sparse_prediction=True)[0]
+    own, _ = make_sides("BertForPreTraining", bert_config(SIZE, VOCAB_SIZE), setting, True, sparse_prediction=True)
     generator = np.random.default_rng(0)
     batches = [pretraining_batch(generator, ROWS, LENGTH, VOCAB_SIZE) for _ in range(4)]
     train, _ = own.work(batches, True)
@@ -69,7 +72,7 @@ def steps_per_second(seconds: float) -> float:
     steps, started = 0, time.perf_counter()
     while time.perf_counter() - started < seconds:
         train()
-        steps += 4
+        steps += len(batches)
     return steps / (time.perf_counter() - started)
 
 
@@ -84,6 +87,11 @@ def measured(variables: dict[str, str], seconds: float) -> float:
 
 
 def environment(argv: list[str], seconds: float) -> dict:
+    """The part of the record that describes the measurement.
+
+    Args:
+        seconds: the length of each measurement.
+    """
     workload = f"pre-training {SIZE}, {ROWS} x {LENGTH}, {THREADS} threads"
     return provenance("benchmarks/waiting_policy.py", argv) | {"seconds": seconds, "workload": workload}
 
@@ -92,10 +100,10 @@ def main(argv: list[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=20.0, help="the length of each measurement")
-    parser.add_argument("--repetitions", type=int, default=5)
-    parser.add_argument("--settings", choices=SETTINGS, nargs="+", default=[*SETTINGS])
+    parser.add_argument("--repetitions", type=int, default=5, help="measurements of each setting")
+    parser.add_argument("--settings", choices=SETTINGS, nargs="+", default=[*SETTINGS], help="default: all of them")
     parser.add_argument("--only_measure", action="store_true", help="measure in this process and print the number")
-    parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--output", type=Path, default=RESULTS, help="the record to write")
     args = parser.parse_args(argv)
     if args.seconds <= 0 or args.repetitions < 1:
         parser.error("expected --seconds above 0 and --repetitions of at least 1")
@@ -115,9 +123,7 @@ def main(argv: list[str] | None = None) -> None:
                 name: {"median": statistics.median(values), "range": [min(values), max(values)]}
                 for name, values in rates.items()
             }
-        write_json(
-            args.output, record
-        )  # after every round, so that an interrupted measurement keeps the finished rounds
+        write_json(args.output, record)  # after every round, so that an interruption loses only the unfinished one
     print(json.dumps(record["steps_per_second"], indent=1))
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 import transformers
 from transformers import BertConfig
+from transformers.utils import ModelOutput
 
 import modeling_bert_repro
 from training.engine.batches import IGNORED
@@ -45,10 +46,16 @@ Work = tuple[Callable[[], None], int]  # the function to time, and the number of
 
 @dataclass(frozen=True)
 class Setting:
-    """What all workloads of a measurement share."""
+    """What all workloads of a measurement share.
+
+    Attributes:
+        dtype: float32, or the type of autocast.
+        compile: whether the networks are compiled.
+        fast_dropout: whether this project's classes use their own dropout on CPUs.
+    """
 
     device: torch.device
-    dtype: torch.dtype  # float32, or the type of autocast
+    dtype: torch.dtype
     compile: bool = False
     vocab_size: int = VOCAB_SIZE
     fast_dropout: bool = True
@@ -62,7 +69,7 @@ class Side:
     setting: Setting
     optimizer: torch.optim.Optimizer | None
 
-    def forward(self, batch: Batch):
+    def forward(self, batch: Batch) -> ModelOutput:
         """The outputs of the network, with autocast if the type is not float32."""
         enabled = self.setting.dtype != torch.float32
         with torch.autocast(self.setting.device.type, self.setting.dtype, enabled=enabled):
@@ -88,20 +95,30 @@ class Side:
 
 
 class Workload(NamedTuple):
-    """A row of the table, or several that share the first arm."""
+    """A row of the table, or several that share the first arm.
+
+    Attributes:
+        arms: the arms by their names, of which the first is this project's; each takes the number of the repetition.
+        facts: sizes, for the record.
+        targets: the ratio that is aimed at, by the name of the other arm.
+        flops: the operations of one repetition of the first arm; None if they were not counted.
+    """
 
     name: str
-    arms: dict[
-        str, Callable[[int], Work]
-    ]  # the first one is this project's; the argument is the number of the repetition
+    arms: dict[str, Callable[[int], Work]]
     facts: dict[str, int | str]
-    targets: dict[str, float]  # the target ratio of each arm
-    flops: float | None = None  # of one repetition of the first arm
+    targets: dict[str, float]
+    flops: float | None = None
 
 
 def make_sides(class_name: str, config: BertConfig, setting: Setting, training: bool, **switches: bool) -> list[Side]:
-    """[ours, transformers'] with the same weights, sdpa and fused AdamW; ours with the switches that the scripts
-    set."""
+    """This project's network and transformers', with the same weights, sdpa attention and fused AdamW.
+
+    Args:
+        class_name: the name that the class has in both.
+        training: with an optimiser and dropout.
+        switches: set for this project's network in addition to those that the scripts set.
+    """
     torch.manual_seed(0)
     own = getattr(modeling_bert_repro, class_name)._from_config(deepcopy(config), attn_implementation="sdpa")
     stock = getattr(transformers, class_name)._from_config(config, attn_implementation="sdpa")
@@ -182,11 +199,15 @@ def pretraining(size: str, rows: int, length: int, setting: Setting) -> Workload
 def with_padding(
     data: str, class_name: str, size: str, rows: int, setting: Setting, training: bool, shrink: int = 1
 ) -> Workload:
-    """Compare with three ways of padding for transformers' class. Ours trains on random rows, and predicts for sorted
-    rows as `training/engine/predict.py: predict` does.
+    """Compare with three ways of padding for transformers' class.
 
-    Batches of sorted rows differ in length, so each repetition uses three of them: a short one, a middle one and a
-    long one. ``shrink`` divides all lengths, for a quick test.
+    Ours trains on random rows, and predicts for sorted rows as `training/engine/predict.py: predict` does. Batches of
+    sorted rows differ in length, so each repetition uses three of them: a short one, a middle one and a long one.
+
+    Args:
+        data: the name of the lengths in results/lengths.json, such as "mrpc train".
+        rows: rows of a batch.
+        shrink: divides all lengths, for a quick test.
     """
     lengths, limit = stored_lengths(data)
     lengths, limit = np.maximum(2, lengths // shrink), limit // shrink

@@ -1,4 +1,4 @@
-"""Reads the checkpoints that TensorFlow 1 wrote, without TensorFlow.
+"""Read the checkpoints that TensorFlow 1 wrote, without TensorFlow.
 
     bert_model.ckpt.index                  a table: name of a variable -> type, shape, file, offset, size, checksum
     bert_model.ckpt.data-00000-of-00001    the bytes of the variables; several such files may share them
@@ -9,10 +9,10 @@ protocol buffers of tensorflow/core/protobuf/tensor_bundle.proto. From the end o
     footer       48 bytes: where the block of properties and the index block are, padding, a magic number
     index block  last key of a data block -> where that block is
     data blocks  keys in order, each without the beginning that it shares with the one before, and values
-    behind every block: 1 byte that says how it is compressed, and 4 bytes with the checksum of block and that byte
 
-Checksums are CRC-32C, rotated and shifted by a constant ("masked"), because they may be stored in data of which a CRC
-is taken again. Every checksum is verified, every length is compared with what the file holds before memory is used.
+Behind every block are 1 byte that says how the block is compressed, and 4 bytes with the checksum of the block and that
+byte. Checksums are CRC-32C, rotated and shifted by a constant ("masked"), because a CRC may be taken again of data that
+holds them. Every checksum is verified, and every length is compared with what the file holds before memory is used.
 """
 
 import struct
@@ -22,22 +22,32 @@ from typing import NamedTuple
 
 import numpy as np
 
-MAGIC = 0xDB4775248B80FB57
-FOOTER = 48
+MAGIC = 0xDB4775248B80FB57  # kTableMagicNumber of LevelDB's table/format.h
+FOOTER = 48  # bytes
+BLOCK_END = 5  # bytes behind a block: the kind of compression and the checksum
 LARGEST_INDEX = 1 << 26  # bytes; the index of BERT-Large with Adam's variables has under 100,000
-# tensorflow/core/framework/types.proto
+LARGEST_DIMENSION = 1 << 40
+# The numbers of tensorflow/core/framework/types.proto -> types of NumPy, which has no bfloat16.
 DTYPES = {1: "<f4", 2: "<f8", 3: "<i4", 4: "u1", 6: "i1", 9: "<i8", 10: "?", 14: "bfloat16", 19: "<f2"}
-OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"  # a variable that only TensorFlow 2 writes
+# Wire types of protocol buffers; the last two have a fixed number of bytes.
+VARINT, LENGTH_DELIMITED = 0, 2
+FIXED_LENGTHS = {1: 8, 5: 4}
+# The numbers of those fields of BundleEntryProto that are numbers -> the fields of ``Variable``.
+ENTRY_NUMBERS = {1: "dtype", 3: "shard", 4: "offset", 5: "size", 6: "crc"}
+Extents = tuple[tuple[int, int], ...]  # start and length of each dimension; a length of -1 means the whole dimension
 
 
 class Variable(NamedTuple):
-    """Where a variable is stored.
+    """Where a variable, or a part of it, is stored.
 
     Attributes:
         dtype: the number of its type in ``types.proto``.
-        slices: start and length of each dimension, for each part of a variable that was stored in parts; else empty.
-            A length of -1 means the whole dimension.
+        shard: the number of the data file, counted from 0.
+        offset: the position of its first byte in the data file.
+        size: the number of its bytes.
         crc: the masked checksum of its bytes.
+        slices: the extents of each part, if the variable was stored in parts; otherwise empty.
     """
 
     dtype: int
@@ -46,7 +56,7 @@ class Variable(NamedTuple):
     offset: int
     size: int
     crc: int
-    slices: tuple[tuple[tuple[int, int], ...], ...]
+    slices: tuple[Extents, ...]
 
 
 class TensorFlowCheckpoint:
@@ -56,14 +66,16 @@ class TensorFlowCheckpoint:
         prefix: the path without ``.index``, for example ``uncased_L-12_H-768_A-12/bert_model.ckpt``.
 
     Attributes:
+        prefix, index: the paths of the checkpoint and of its index.
+        num_shards: the number of data files.
         variables: name -> ``Variable``, in alphabetical order.
 
     Raises:
-        ValueError: the files are damaged, or of a kind that this class does not read.
-        OSError: a file is missing or cannot be read.
+        ValueError: the index is damaged, or the checkpoint is of a kind that this class does not read.
+        OSError: the index is missing or cannot be read.
     """
 
-    def __init__(self, prefix: str | Path):
+    def __init__(self, prefix: str | Path) -> None:
         self.prefix = Path(prefix)
         self.index = self.prefix.with_name(f"{self.prefix.name}.index")
         size = self.index.stat().st_size
@@ -75,8 +87,9 @@ class TensorFlowCheckpoint:
             self.num_shards = _number(header.get(1, 0))
             big_endian = _number(header.get(2, 0)) != 0
             self._parts = {key: _variable(value) for key, value in entries.items() if key.startswith(b"\0")}
-            named = {key: _variable(value) for key, value in entries.items() if not key.startswith(b"\0")}
-            self.variables = {key.decode(): variable for key, variable in named.items()}
+            self.variables = {
+                key.decode(): _variable(value) for key, value in entries.items() if not key.startswith(b"\0")
+            }
         except _Damaged as error:
             raise ValueError(f"{self.index}: damaged ({error}); copy or download the checkpoint again") from None
         except UnicodeDecodeError:
@@ -99,8 +112,10 @@ class TensorFlowCheckpoint:
             ValueError: the data is damaged or incomplete, or of a type that is not supported.
         """
         variable = self.variables[name]
-        if not variable.slices:
-            return self._values(name, variable)
+        return self._joined_parts(name, variable) if variable.slices else self._values(name, variable)
+
+    def _joined_parts(self, name: str, variable: Variable) -> np.ndarray:
+        """The value of a variable that is stored in parts."""
         whole: np.ndarray | None = None
         covered = 0
         for extents in variable.slices:
@@ -120,6 +135,7 @@ class TensorFlowCheckpoint:
         return whole
 
     def _values(self, name: str, variable: Variable) -> np.ndarray:
+        """The value of a variable, or of a part of it, that is stored as a whole."""
         if variable.dtype not in DTYPES:
             raise ValueError(f"{self.index}: {name} has a type that is not supported (number {variable.dtype})")
         dtype = DTYPES[variable.dtype]
@@ -139,6 +155,7 @@ class TensorFlowCheckpoint:
         return values.reshape(variable.shape)
 
     def _bytes(self, name: str, variable: Variable) -> bytes:
+        """The stored bytes, whose checksum is verified."""
         path = self.data_file(variable.shard)
         try:
             with open(path, "rb") as file:
@@ -187,14 +204,14 @@ def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
     if struct.unpack("<Q", footer[-8:])[0] != MAGIC:
         raise _Damaged("its last 8 bytes are not those of a LevelDB table")
     position = 0
-    handle = []  # offset and size of the block of properties, then of the index block
+    handles = []  # offset and size of the block of properties, then of the index block
     for _ in range(4):
         number, position = _varint(footer, position)
-        handle.append(number)
+        handles.append(number)
     previous = None
-    for _, place in _block(data, handle[2], handle[3]):
-        offset, position = _varint(place, 0)
-        size, _ = _varint(place, position)
+    for _, handle in _block(data, handles[2], handles[3]):
+        offset, position = _varint(handle, 0)
+        size, _ = _varint(handle, position)
         for key, value in _block(data, offset, size):
             if previous is not None and key <= previous:
                 raise _Damaged("its keys are not in order")
@@ -204,13 +221,14 @@ def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 def _block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
     """The keys and values of one block of a table."""
-    if offset + size + 5 > len(data) - FOOTER:
+    if offset + size + BLOCK_END > len(data) - FOOTER:
         raise _Damaged(f"a block of {size:,} bytes at {offset:,} ends behind the last one")
-    content, kind = data[offset : offset + size], data[offset + size]
+    content, compression = data[offset : offset + size], data[offset + size]
     if masked_crc32c(data[offset : offset + size + 1]) != struct.unpack_from("<I", data, offset + size + 1)[0]:
         raise _Damaged(f"the checksum of the block at {offset:,} differs")
-    if kind != 0:
+    if compression != 0:
         raise _Damaged(f"the block at {offset:,} is compressed, which TensorFlow's checkpoints are not")
+    # A block ends with the positions of its keys that are stored as a whole, and the number of these: 4 bytes each.
     restarts = struct.unpack_from("<I", content, size - 4)[0] if size >= 4 else 0
     end = size - 4 - 4 * restarts
     if restarts < 1 or end < 0:
@@ -218,17 +236,18 @@ def _block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]
     key, position = b"", 0
     while position < end:
         shared, position = _varint(content, position)
-        rest, position = _varint(content, position)
-        length, position = _varint(content, position)
-        if shared > len(key) or position + rest + length > end:
+        key_rest, position = _varint(content, position)
+        value_size, position = _varint(content, position)
+        value_start = position + key_rest
+        if shared > len(key) or value_start + value_size > end:
             raise _Damaged(f"an entry of the block at {offset:,} is longer than the block")
-        key = key[:shared] + content[position : position + rest]
-        position += rest + length
-        yield key, content[position - length : position]
+        key = key[:shared] + content[position:value_start]
+        position = value_start + value_size
+        yield key, content[value_start:position]
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A number of variable length at ``position``, and the position behind it."""
+    """A number of variable length at ``position``, and the position behind it: 7 bits a byte, the lowest first."""
     value = shift = 0
     while True:
         if position >= len(data) or shift > 63:
@@ -245,72 +264,101 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     position = 0
     while position < len(message):
         tag, position = _varint(message, position)
-        number, wire = tag >> 3, tag & 7
-        value: int | bytes
-        if wire == 0:
+        number, wire_type = tag >> 3, tag & 7
+        if wire_type == VARINT:
             value, position = _varint(message, position)
-        elif wire in (1, 2, 5):
-            length = {1: 8, 5: 4}.get(wire)
-            if length is None:
-                length, position = _varint(message, position)
-            value, position = message[position : position + length], position + length
-            if position > len(message):
-                raise _Damaged("a message is longer than its entry")
-            if wire != 2:
-                assert isinstance(value, bytes)
-                value = int.from_bytes(value, "little")
+            yield number, value
+            continue
+        if wire_type == LENGTH_DELIMITED:
+            length, position = _varint(message, position)
+        elif wire_type in FIXED_LENGTHS:
+            length = FIXED_LENGTHS[wire_type]
         else:
-            raise _Damaged(f"a field has the unknown wire type {wire}")
-        yield number, value
+            raise _Damaged(f"a field has the unknown wire type {wire_type}")
+        content = message[position : position + length]
+        position += length
+        if position > len(message):
+            raise _Damaged("a message is longer than its entry")
+        yield number, content if wire_type == LENGTH_DELIMITED else int.from_bytes(content, "little")
 
 
 def _variable(message: bytes) -> Variable:
     """BundleEntryProto of tensor_bundle.proto."""
-    numbers = {1: 0, 3: 0, 4: 0, 5: 0, 6: 0}  # dtype, shard_id, offset, size, crc32c; 0 is not stored
+    found = dict.fromkeys(ENTRY_NUMBERS.values(), 0)  # a number that is 0 is not stored
     shape: tuple[int, ...] = ()
     slices = []
     for number, value in _fields(message):
         if number == 2:
-            shape = tuple(_number(dict(_fields(_message(v))).get(1, 0)) for n, v in _fields(_message(value)) if n == 2)
+            shape = _shape(_message(value))
         elif number == 7:
             slices.append(_extents(_message(value)))
-        elif number in numbers:
-            numbers[number] = _number(value)
-    if any(length >= 1 << 40 for length in shape):  # also negative ones, which are stored as 2^64 - n
-        raise _Damaged(f"a variable has the shape {shape}")
-    return Variable(numbers[1], shape, numbers[3], numbers[4], numbers[5], numbers[6], tuple(slices))
+        elif number in ENTRY_NUMBERS:
+            found[ENTRY_NUMBERS[number]] = _number(value)
+    return Variable(
+        dtype=found["dtype"],
+        shape=shape,
+        shard=found["shard"],
+        offset=found["offset"],
+        size=found["size"],
+        crc=found["crc"],
+        slices=tuple(slices),
+    )
 
 
-def _extents(message: bytes) -> tuple[tuple[int, int], ...]:
-    """TensorSliceProto: start and length of each dimension; no length means the whole dimension."""
-    parts = [dict(_fields(_message(value))) for number, value in _fields(message) if number == 1]
-    return tuple((_number(part.get(1, 0)), _number(part.get(2, 0)) if 2 in part else -1) for part in parts)
+def _shape(message: bytes) -> tuple[int, ...]:
+    """TensorShapeProto of tensor_shape.proto: the lengths of all dimensions."""
+    shape = []
+    for number, value in _fields(message):
+        if number == 2:
+            dimension = dict(_fields(_message(value)))
+            shape.append(_number(dimension.get(1, 0)))
+    if any(length >= LARGEST_DIMENSION for length in shape):  # also negative ones, which are stored as 2^64 - n
+        raise _Damaged(f"a variable has the shape {tuple(shape)}")
+    return tuple(shape)
+
+
+def _extents(message: bytes) -> Extents:
+    """TensorSliceProto of tensor_slice.proto; there, no length means the whole dimension."""
+    extents = []
+    for number, value in _fields(message):
+        if number == 1:
+            extent = dict(_fields(_message(value)))
+            extents.append((_number(extent.get(1, 0)), _number(extent.get(2, -1))))
+    return tuple(extents)
 
 
 def _number(value: int | bytes) -> int:
+    """The value of a field that holds a number."""
     if not isinstance(value, int):
         raise _Damaged("a field holds text where a number was expected")
     return value
 
 
 def _message(value: int | bytes) -> bytes:
+    """The value of a field that holds a string or a message."""
     if not isinstance(value, bytes):
         raise _Damaged("a field holds a number where a message was expected")
     return value
 
 
-def _slice_key(name: str, extents: tuple[tuple[int, int], ...]) -> bytes:
+def _slice_key(name: str, extents: Extents) -> bytes:
     """The key under which a part of a variable is stored (EncodeTensorNameSlice in TensorFlow's util).
 
-    0, the name (ended by 0 1; UTF-8 has no byte 255, which would be escaped), the number of dimensions, and start and
-    length of each.
+    It consists of a 0, the name (ended by 0 1; UTF-8 has no byte 255, which would be escaped), the number of
+    dimensions, and start and length of each dimension.
     """
-    count = bytes([1, len(extents)]) if extents else b"\0"
-    return b"\0" + name.encode() + b"\0\1" + count + b"".join(_ordered(n) for pair in extents for n in pair)
+    key = b"\0" + name.encode() + b"\0\1"
+    key += bytes([1, len(extents)]) if extents else b"\0"
+    for start, length in extents:
+        key += _ordered(start) + _ordered(length)
+    return key
 
 
 def _ordered(number: int) -> bytes:
-    """A signed number in TensorFlow's OrderedCode: as many leading ones (zeros, if it is negative) as it has bytes."""
+    """A signed number in TensorFlow's OrderedCode: as many leading ones (zeros if it is negative) as it has bytes.
+
+    A number of n bits without its sign takes 1 + n // 7 bytes, at most 10.
+    """
     magnitude = ~number if number < 0 else number
     length = 1 + magnitude.bit_length() // 7 if magnitude.bit_length() < 63 else 10
     header = ((1 << length) - 1) << (7 * length)  # `length` ones at the top of 8 * length bits

@@ -43,8 +43,10 @@ def ask(
 
     Args:
         model: an extractive question-answering model with the interface of transformers.
+        questions: with their contexts; the gold answers are not needed.
         threshold: no answer is given if the null odds are above it. The default is the one stored with the model;
             a model without a stored threshold (SQuAD 1.1) always answers.
+        batch_size: windows per forward pass.
 
     Raises:
         ValueError: the lengths stored with the model leave no room for context, or the tokenizer is not a fast one.
@@ -53,13 +55,14 @@ def ask(
     lengths = (settings["max_seq_length"], settings["doc_stride"], settings["max_query_length"])
     check_lengths(*lengths)
     windows = build_windows(questions, tokenizer, *lengths)
-    logits = window_logits(model, windows, tokenizer.pad_token_id, batch_size)
+    start_logits, end_logits = window_logits(model, windows, tokenizer.pad_token_id, batch_size)
     if threshold is None:
         threshold = stored_threshold(model.config)
     return find_answers(
         questions,
         windows,
-        *logits,
+        start_logits,
+        end_logits,
         n_best_size=settings["n_best_size"],
         max_answer_length=settings["max_answer_length"],
         version_2_with_negative=threshold is not None,
@@ -79,7 +82,8 @@ def records(questions: Sequence[Question], answers: Answers) -> Iterator[dict]:
     """Yield the objects to print: question, answer, score, start, end, and in version 2 the null odds."""
     for question in questions:
         text, entries = answers.predictions[question.id], answers.nbest[question.id]
-        entry = next((entry for entry in entries if entry["text"] == text), {"probability": 0.0, "start": 0, "end": 0})
+        no_answer = {"probability": 0.0, "start": 0, "end": 0}
+        entry = next((entry for entry in entries if entry["text"] == text), no_answer)
         record = {"question": question.text, "answer": text, "score": round(entry["probability"], 6)}
         record |= {"start": entry["start"], "end": entry["end"]}
         if question.id in answers.null_odds:
@@ -88,7 +92,7 @@ def records(questions: Sequence[Question], answers: Answers) -> Iterator[dict]:
 
 
 def read_contexts(path: str | Path) -> list[str]:
-    """The contexts of a text file, which blank lines separate.
+    """The contexts of a text file, separated by blank lines.
 
     Raises ValueError if there is none or the file is not UTF-8.
     """
@@ -132,7 +136,7 @@ def main(argv: list[str] | None = None) -> None:
     source.add_argument("--context", help="The text that contains the answer.")
     source.add_argument("--context_file", help="A UTF-8 text file of contexts that are separated by blank lines.")
     parser.add_argument(
-        "--null_score_diff_threshold", type=float, help="Give no answer if the null odds are above this."
+        "--null_score_diff_threshold", type=float, help="Give no answer if the null odds are above this number."
     )
     args = parser.parse_args(argv)
     contexts = read_contexts(args.context_file) if args.context_file else [args.context]

@@ -102,8 +102,7 @@ def _corpus_findings(corpus: Corpus, continuation: np.ndarray, unknown: int) -> 
     tokens = corpus.num_tokens
     unknown_share = corpus.unigrams[unknown] / tokens
     pieces_per_word = tokens / max(1, int(corpus.unigrams[~continuation].sum()))
-    documents = repeated_share(corpus.tokens, corpus.sentences[corpus.documents], 1)
-    sentences = repeated_share(corpus.tokens, corpus.sentences, 8)
+    documents, sentences = repeated_documents(corpus), repeated_sentences(corpus)
     empty = counts["empty_sentences"] + counts["empty_documents"]
     size = f"{corpus.num_documents:,} documents, {corpus.num_sentences:,} sentences, {tokens:,} tokens"
     entropy = corpus.unigram_entropy()
@@ -127,6 +126,16 @@ def _corpus_findings(corpus: Corpus, continuation: np.ndarray, unknown: int) -> 
             pieces_per_word < 1.6,
         ),
     ]
+
+
+def repeated_documents(corpus: Corpus) -> float:
+    """The share of the documents that are copies of an earlier one."""
+    return repeated_share(corpus.tokens, corpus.sentences[corpus.documents], 1)
+
+
+def repeated_sentences(corpus: Corpus) -> float:
+    """The share of the sentences of 8 tokens or more that are copies of an earlier one."""
+    return repeated_share(corpus.tokens, corpus.sentences, 8)
 
 
 def repeated_share(tokens: np.ndarray, offsets: np.ndarray, shortest: int) -> float:

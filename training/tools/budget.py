@@ -6,9 +6,9 @@
 
 The command runs run_pretraining.py in a separate process and a temporary folder, on made-up text. The network, the
 optimiser, the batches and the flags are those of the planned training; all flags after `--` are passed to the script.
-In each phase the first step is ignored, because it allocates memory and loads kernels, and the median of the others is
-used. The result has two errors: real text fills instances a little more or less than made-up text, and evaluations and
-checkpoints may need more or less than the 3 % that are reserved for them.
+In each phase the first step is ignored, because it allocates memory and loads kernels, and the median of the others
+counts. The result has two errors: real text fills instances a little more or less than made-up text does, and
+evaluations and checkpoints may need more or less than the 3 % that are reserved for them.
 """
 
 import argparse
@@ -32,10 +32,12 @@ SCRIPT = Path(__file__).parents[2] / "run_pretraining.py"
 TIMED_STEPS = 4  # in each phase; the first of them is ignored
 TRAINING_SHARE = 0.97  # the share of the time for training; the rest is for evaluations, checkpoints and the start
 PUBLISHED = 1_000_000 * 256  # sequences that the published models were trained on
+Records = list[dict[str, Any]]
+Facts = dict[str, Any]
 
 
 def write_inputs(folder: Path, vocab_size: int) -> None:
-    """Write a vocabulary of `vocab_size` words to `vocabulary/`, and documents made of them to `text.txt`."""
+    """Write a vocabulary of `vocab_size` words to `vocabulary/`, and made-up documents of these words to `text.txt`."""
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     words = [f"w{number}" for number in range(vocab_size - len(specials))]
     vocab = {word: number for number, word in enumerate([*specials, *words])}
@@ -49,7 +51,11 @@ def write_inputs(folder: Path, vocab_size: int) -> None:
 
 
 def start(flags: Sequence[str], launcher: Sequence[str] = (sys.executable,)) -> None:
-    """Run run_pretraining.py with `flags`. Raises ValueError with its last line of stderr if it fails."""
+    """Run run_pretraining.py with `flags`. Raises ValueError with the last line of its stderr if it fails.
+
+    Args:
+        launcher: the words before the path of the script.
+    """
     done = subprocess.run([*launcher, str(SCRIPT), *flags], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     if done.returncode:
         message = done.stderr.decode(errors="replace").strip().splitlines()
@@ -57,15 +63,20 @@ def start(flags: Sequence[str], launcher: Sequence[str] = (sys.executable,)) -> 
 
 
 def timed_run(
-    config_name: str, vocab_size: int, phases: Sequence[Phase], more: Sequence[str], start: Callable
-) -> tuple[list[dict], dict[str, Any], dict[str, Any]]:
-    """Train a few steps of each phase; returns (training records, all_results.json, run.json)."""
+    config_name: str, vocab_size: int, phases: Sequence[Phase], more: Sequence[str], start: Callable[..., None]
+) -> tuple[Records, Facts, Facts]:
+    """Train a few steps of each phase; returns (training records, all_results.json, run.json).
+
+    Args:
+        more: flags for the script; those of the timing come after them.
+        start: runs the script, as the function `start` does.
+    """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_inputs(folder, vocab_size)
         share = 1 / len(phases)
         parts = ",".join(f"{phase.length}:{share:.9f}:{phase.size}x{phase.accumulation}" for phase in phases)
-        own = {
+        timing = {
             "output_dir": folder / "run",
             "train_file": folder / "text.txt",
             "validation_file": folder / "text.txt",
@@ -78,76 +89,104 @@ def timed_run(
             "save_steps": 0,
             "max_eval_instances": 1,
         }
-        start([*more, *(part for flag, value in own.items() for part in (f"--{flag}", str(value)))])
-        with open(folder / "run" / "metrics.jsonl", encoding="utf-8") as file:
-            records = [event for event in map(json.loads, file) if event["event"] == "train"]
-        results, facts = (
-            json.loads((folder / "run" / file).read_text(encoding="utf-8")) for file in ("all_results.json", "run.json")
-        )
+        flags = [*more]
+        for flag, value in timing.items():
+            flags += [f"--{flag}", str(value)]
+        start(flags)
+        lines = (folder / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        results = json.loads((folder / "run" / "all_results.json").read_text(encoding="utf-8"))
+        facts = json.loads((folder / "run" / "run.json").read_text(encoding="utf-8"))
+    records = [event for event in map(json.loads, lines) if event["event"] == "train"]
     return records, results, facts
 
 
-def plan(
-    hours: float, phases: Sequence[Phase], records: list[dict], results: dict[str, Any], facts: dict[str, Any]
-) -> str:
+def plan(hours: float, phases: Sequence[Phase], records: Records, results: Facts, facts: Facts) -> str:
     """The table of speeds and the training that fits into `hours`, from the records of a timed run.
 
-    Raises ValueError if not even one step of each phase fits.
+    Args:
+        phases: without their steps, as `phases_of` returns them.
+        records, results, facts: as `timed_run` returns them.
+
+    Raises:
+        ValueError: not even one step of each phase fits.
     """
-    world, lines = facts["processes"], []
-    lines.append(f"{facts['device']}, {world} process(es), mixed precision {facts['mixed_precision']}")
-    lines.append(f"{facts['parameters']:,} parameters; peak memory {results['peak_memory_gb']:.1f} GB in a process")
-    lines.append("")
-    lines.append(f"{'length':>6} {'batch':>12} {'s/step':>8} {'tokens/s':>10} {'of peak':>8}")
+    table, seconds = _speeds(phases, records, facts["processes"])
+    mean_seconds = sum(phase.share * seconds[phase.length] for phase in phases)
+    total_steps = int(hours * 3600 * TRAINING_SHARE / mean_seconds)
+    try:
+        planned = scheduled(phases, total_steps)
+    except ValueError as error:
+        raise ValueError(
+            f"{hours:g} hours suffice for {total_steps} steps, too few for these phases ({error})"
+        ) from error
+    world = facts["processes"]
+    sequences = tokens = 0
+    for phase in planned:
+        sequences_of_phase = (phase.stop - phase.start) * phase.size * phase.accumulation * world
+        sequences += sequences_of_phase
+        tokens += sequences_of_phase * phase.length
+    parts = [f"{phase.length}:{phase.share:g}:{phase.size}x{phase.accumulation}" for phase in phases]
+    lines = [
+        f"{facts['device']}, {world} process(es), mixed precision {facts['mixed_precision']}",
+        f"{facts['parameters']:,} parameters; peak memory {results['peak_memory_gb']:.1f} GB in a process",
+        "",
+        *table,
+        "",
+        f"In {hours:g} hours: {total_steps:,} steps ({described(planned, world)})",
+        f"= {sequences:,} sequences, {tokens:,} tokens with padding; {sequences / PUBLISHED:.2g} of the published "
+        "models' 256 million sequences.",
+        f"Flags: --config_name {facts['flags']['config_name']} --max_steps {total_steps} --phases {','.join(parts)}",
+    ]
+    return "\n".join(lines)
+
+
+def _speeds(phases: Sequence[Phase], records: Records, world: int) -> tuple[list[str], dict[int, float]]:
+    """The lines of the table of speeds, and the seconds of a step by the length of its instances.
+
+    Args:
+        world: the number of processes.
+    """
+    table = [f"{'length':>6} {'batch':>12} {'s/step':>8} {'tokens/s':>10} {'of peak':>8}"]
     seconds = {}
     for phase in phases:
-        own = [record for record in records if record["max_seq_length"] == phase.length][1:]
-        names = ("seconds_per_step", "tokens_per_second", "mfu")
-        found = {name: statistics.median(record[name] for record in own) for name in names}
-        seconds[phase.length] = found["seconds_per_step"]
+        timed = [record for record in records if record["max_seq_length"] == phase.length][1:]
+        step_seconds = statistics.median(record["seconds_per_step"] for record in timed)
+        tokens_per_second = statistics.median(record["tokens_per_second"] for record in timed)
+        share_of_peak = statistics.median(record["mfu"] for record in timed)
         batch = f"{phase.size * phase.accumulation * world} x {phase.length}"
-        lines.append(
-            f"{phase.length:6} {batch:>12} {found['seconds_per_step']:8.3f} {found['tokens_per_second']:10,.0f} "
-            f"{found['mfu']:8.1%}"
+        table.append(
+            f"{phase.length:6} {batch:>12} {step_seconds:8.3f} {tokens_per_second:10,.0f} {share_of_peak:8.1%}"
         )
-    mean = sum(phase.share * seconds[phase.length] for phase in phases)
-    total = int(hours * 3600 * TRAINING_SHARE / mean)
-    try:
-        planned = scheduled(phases, total)
-    except ValueError as error:
-        raise ValueError(f"{hours:g} hours suffice for {total} steps, too few for these phases ({error})") from error
-    counts = [(phase.stop - phase.start) * phase.size * phase.accumulation * world for phase in planned]
-    sequences = sum(counts)
-    tokens = sum(count * phase.length for count, phase in zip(counts, planned))
-    parts = [f"{phase.length}:{phase.share:g}:{phase.size}x{phase.accumulation}" for phase in phases]
-    steps = f"--max_steps {total} --phases {','.join(parts)}"
-    return "\n".join(
-        [
-            *lines,
-            "",
-            f"In {hours:g} hours: {total:,} steps ({described(planned, world)})",
-            f"= {sequences:,} sequences, {tokens:,} tokens with padding; {sequences / PUBLISHED:.2g} of the published "
-            "models' 256 million sequences.",
-            f"Flags: --config_name {facts['flags']['config_name']} {steps}",
-        ]
-    )
+        seconds[phase.length] = step_seconds
+    return table, seconds
 
 
-def main(argv: list[str] | None = None, start: Callable = start) -> None:
-    """Time a few steps and print the plan. `start` runs the script; tests replace it."""
+def main(argv: list[str] | None = None, start: Callable[..., None] = start) -> None:
+    """Time a few steps and print the plan; a mistake ends the command with status 2 and one line on stderr.
+
+    Args:
+        start: runs the script; tests replace it.
+    """
     argv = sys.argv[1:] if argv is None else argv
-    cut = argv.index("--") if "--" in argv else len(argv)
-    parser = argparse.ArgumentParser(prog="python -m training plan", allow_abbrev=False, description=__doc__)
+    separator = argv.index("--") if "--" in argv else len(argv)
+    parser = argparse.ArgumentParser(
+        prog="python -m training plan",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     parser.add_argument("--config_name", default="base", help="a size, or a folder with config.json")
-    parser.add_argument("--hours", type=float, required=True, help="the time available")
+    parser.add_argument("--hours", type=float, required=True, help="the hours that are available")
     parser.add_argument(
-        "--launcher", default=shlex.quote(sys.executable), help="e.g. 'accelerate launch --num_processes 8'"
+        "--launcher",
+        default=shlex.quote(sys.executable),
+        help="what starts the script, such as 'accelerate launch --num_processes 8' (this Python)",
     )
     parser.add_argument("--vocab_size", type=int, default=30522, help="the size of the vocabulary (30522)")
     parser.add_argument("--phases", default="128:0.9,512:0.1", help="as in run_pretraining.py")
     parser.add_argument("--per_device_train_batch_size", type=int, default=8, help="as in run_pretraining.py (8)")
     parser.add_argument("--gradient_accumulation_steps", type=int, default=1, help="as in run_pretraining.py (1)")
-    arguments = parser.parse_args(argv[:cut])
+    arguments = parser.parse_args(argv[:separator])
     try:
         if not arguments.hours > 0:
             raise ValueError(f"--hours is {arguments.hours}; expected above 0")
@@ -155,7 +194,8 @@ def main(argv: list[str] | None = None, start: Callable = start) -> None:
             raise ValueError(f"--vocab_size is {arguments.vocab_size}; expected at least 16")
         phases = phases_of(vars(arguments))
         launched = functools.partial(start, launcher=shlex.split(arguments.launcher))
-        found = timed_run(arguments.config_name, arguments.vocab_size, phases, argv[cut + 1 :], launched)
-        print(plan(arguments.hours, phases, *found))
+        more = argv[separator + 1 :]
+        records, results, facts = timed_run(arguments.config_name, arguments.vocab_size, phases, more, launched)
+        print(plan(arguments.hours, phases, records, results, facts))
     except (ValueError, OSError) as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")

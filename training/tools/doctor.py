@@ -1,28 +1,30 @@
 """Find out why the loss of a pre-training run does not fall.
 
-    python -m training doctor RUN_FOLDER                         # run_pretraining.py also does this after evaluations
-    python -m training doctor RUN_FOLDER --make_reference mini   # add its curve to reference_curves.json
+    python -m training doctor RUN_FOLDER
+    python -m training doctor RUN_FOLDER --make_reference mini   # put its curve into reference_curves.json instead
+
+run_pretraining.py gives the same diagnosis after each evaluation.
 
 A model that knows only how often each piece occurs has a loss equal to the unigram entropy of the text, called the line
-here. A run is on the line if, after the warm-up, neither its last held-out loss nor the mean of its training losses
-(masked-LM part) over a window is at least 0.25 nats below the line. The window is the last tenth of the steps, with at
+here. A run is on the line if, after the warm-up, neither its last held-out loss nor the mean of its training losses (of
+the masked LM) over a window is at least 0.25 nats below the line. The window is the last tenth of the steps, with at
 least 5 records. The margin is needed because a model also learns from positions and lengths: models that do not use
 context yet reach about 0.25 nats below the line.
 """
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from training.engine.run import Run
 from training.files.atomic import write_json
-from training.flags.phases import phase_at, phases_of, scheduled
+from training.flags.phases import Phase, phase_at, phases_of, scheduled
 from training.flags.pretraining import PretrainingArguments
 from training.pretraining.corpus import Corpus
 from training.records.curves import read_events, series
 from training.records.reference_curves import FILE, references, settings_of
-from training.tools.audit import Finding, read_run, repeated_share
+from training.tools.audit import Finding, read_run, repeated_documents, repeated_sentences
 
 MARGIN = 0.25  # nats
 FEWEST_RECORDS = 5
@@ -37,7 +39,13 @@ PATIENCE = 2.0  # as a multiple of the tokens that the reference run needed
 
 
 def level(events: list[dict], entropy: float, warmup: int) -> tuple[int, int, float] | None:
-    """(last step, steps of the window, mean training loss) of a run that is on the line; None for any other run."""
+    """(last step, steps of the window, mean training loss) of a run that is on the line; None for any other run.
+
+    Args:
+        events: the records of metrics.jsonl.
+        entropy: the unigram entropy in nats.
+        warmup: the optimiser steps of the warm-up.
+    """
     name = "mlm_loss" if any("mlm_loss" in event for event in events) else "loss"
     steps, losses = series(events, "train", name)
     after = [(step, loss) for step, loss in zip(steps, losses) if step > warmup]
@@ -54,66 +62,78 @@ def level(events: list[dict], entropy: float, warmup: int) -> tuple[int, int, fl
 
 
 def causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, float]) -> list[Finding]:
-    """A check of each usual cause of a plateau.
+    """A check of each usual cause of a plateau; the text of a finding says what is wrong if it is not good.
 
     Args:
         facts: the content of run.json.
         step: the last optimiser step.
         repeated: the shares of repeated documents and of repeated sentences.
     """
-    flags, total = facts["flags"], facts["total_steps"]
-    phases = scheduled(phases_of(flags), total)
-    tokens = {phase: phase.size * phase.accumulation * facts["processes"] * phase.length for phase in phases}
-    per_step = tokens[phase_at(phases, step)]
-    seen = sum((min(step, phase.stop) - phase.start) * tokens[phase] for phase in phases if phase.start < step)
-    repeated_documents, repeated_sentences = repeated
-    warmup = warmup_of(flags, total)
-    rate, (low, high) = flags["learning_rate"], RATES["large" if facts["parameters"] > LARGE else "small"]
-    masks, (fewest, most) = flags["mlm_probability"], MASK_RATES
-    name, needed = tokens_to_leave(flags["config_name"] or "mini")
+    flags, total_steps = facts["flags"], facts["total_steps"]
+    phases = scheduled(phases_of(flags), total_steps)
+    tokens_per_step, tokens_seen = _tokens(phases, facts["processes"], step)
+    copied_documents, copied_sentences = repeated
+    warmup = warmup_of(flags, total_steps)
+    learning_rate = flags["learning_rate"]
+    lowest_rate, highest_rate = RATES["large" if facts["parameters"] > LARGE else "small"]
+    mask_rate = flags["mlm_probability"]
+    lowest_mask_rate, highest_mask_rate = MASK_RATES
+    reference, tokens_needed = tokens_to_leave(flags["config_name"] or "mini")
     return [
         Finding(
             "duplicates",
-            f"{repeated_documents:.1%} of the documents and {repeated_sentences:.1%} of the sentences are repeated",
-            repeated_documents < 0.01 and repeated_sentences < 0.05,
+            f"{copied_documents:.1%} of the documents and {copied_sentences:.1%} of the sentences are repeated",
+            copied_documents < 0.01 and copied_sentences < 0.05,
         ),
         Finding(
             "mask rate",
-            f"--mlm_probability {masks:g} is outside {fewest} to {most}",
-            flags["objective"] == "ltr" or fewest <= masks <= most,
+            f"--mlm_probability {mask_rate:g} is outside {lowest_mask_rate} to {highest_mask_rate}",
+            flags["objective"] == "ltr" or lowest_mask_rate <= mask_rate <= highest_mask_rate,
         ),
         Finding(
             "learning rate",
-            f"--learning_rate {rate:g} is outside {low:g} to {high:g}, which suit this size",
-            low <= rate <= high,
+            f"--learning_rate {learning_rate:g} is outside {lowest_rate:g} to {highest_rate:g}, which suit this size",
+            lowest_rate <= learning_rate <= highest_rate,
         ),
         Finding(
             "warm-up",
             f"the warm-up has {warmup} steps (take at least {SHORTEST_WARMUP}, and 1 % of all)",
-            warmup >= max(SHORTEST_WARMUP, 0.01 * total),
+            warmup >= max(SHORTEST_WARMUP, 0.01 * total_steps),
         ),
         Finding(
             "batch",
-            f"an optimiser step sees only {per_step:,} tokens (raise --gradient_accumulation_steps)",
-            per_step >= FEWEST_TOKENS_A_STEP,
+            f"an optimiser step sees only {tokens_per_step:,} tokens (raise --gradient_accumulation_steps)",
+            tokens_per_step >= FEWEST_TOKENS_A_STEP,
         ),
         Finding(
             "too few steps",
-            f"{seen:,} tokens so far, and the reference run {name} left the line after {needed:,}",
-            seen >= PATIENCE * needed,
+            f"{tokens_seen:,} tokens so far, and the reference run {reference} left the line after {tokens_needed:,}",
+            tokens_seen >= PATIENCE * tokens_needed,
         ),
     ]
 
 
+def _tokens(phases: Sequence[Phase], processes: int, step: int) -> tuple[int, int]:
+    """The tokens of an optimiser step, with padding, and those of all steps up to it."""
+    seen = 0
+    for phase in phases:
+        if phase.start < step:
+            sequences_per_step = phase.size * phase.accumulation * processes
+            seen += (min(step, phase.stop) - phase.start) * sequences_per_step * phase.length
+    phase = phase_at(phases, step)
+    return phase.size * phase.accumulation * processes * phase.length, seen
+
+
 def warmup_of(flags: Mapping[str, Any], total_steps: int) -> int:
-    """Optimiser steps of the warm-up, as `linear_schedule` counts them."""
+    """Optimiser steps of the warm-up, as `linear_schedule` counts them: a number below 1 is a share of all steps."""
     return round(flags["warmup_steps"] * (total_steps if flags["warmup_steps"] < 1 else 1))
 
 
 def tokens_to_leave(config_name: str) -> tuple[str, int]:
     """(name of a reference run, number of tokens that it needed to leave the line).
 
-    The run has the same size if there is such a reference, otherwise another size.
+    Args:
+        config_name: the size of the network; if there is no reference run of this size, one of another size is taken.
     """
     known = references()
     name = config_name if config_name in known else next(iter(known))
@@ -133,25 +153,19 @@ def diagnosis(facts: Mapping[str, Any], events: list[dict], corpus: Corpus) -> s
     if found is None:
         return None
     step, window, mean = found
-    documents, sentences = (repeated_share(corpus.tokens, *spans) for spans in corpus_spans(corpus))
-    checked = causes(facts, step, (documents, sentences))
-    likely = "; ".join(line.text for line in checked if not line.good)
-    fine = ", ".join(line.name for line in checked if line.good)
-    return (
+    checked = causes(facts, step, (repeated_documents(corpus), repeated_sentences(corpus)))
+    likely = "; ".join(finding.text for finding in checked if not finding.good)
+    fine = ", ".join(finding.name for finding in checked if finding.good)
+    text = (
         f"the masked-LM loss stays at {mean:.2f} (last {window:,} steps), and guessing by frequency alone gives "
         f"{entropy:.2f}: the model does not use context yet; "
-        + (f"likely causes: {likely}" if likely else "none of the usual causes applies: inspect the data with audit")
-        + (f" (checked and fine: {fine})" if fine else "")
     )
-
-
-def corpus_spans(corpus: Corpus) -> list[tuple[Any, int]]:
-    """(offsets, shortest) of documents and of sentences for `repeated_share`, as the audit counts them."""
-    return [(corpus.sentences[corpus.documents], 1), (corpus.sentences, 8)]
+    text += f"likely causes: {likely}" if likely else "none of the usual causes applies: inspect the data with audit"
+    return text + (f" (checked and fine: {fine})" if fine else "")
 
 
 def consult(run: Run[PretrainingArguments], corpus: Corpus) -> None:
-    """After an evaluation of a running training: print and record the diagnosis, if there is one."""
+    """Print and record the diagnosis of a running training, if there is one; called after each evaluation."""
     if not run.is_main:
         return
     events = read_events(run.output_dir / "metrics.jsonl")
@@ -165,13 +179,17 @@ def consult(run: Run[PretrainingArguments], corpus: Corpus) -> None:
 
 
 def make_reference(folder: Path, name: str) -> None:
-    """Put the curve of the run in `folder` into reference_curves.json as `name`."""
+    """Put the curve of the run in `folder` into reference_curves.json under `name`.
+
+    Raises:
+        ValueError: the folder holds no pre-training run.
+    """
     facts = read_run(folder)
     events = read_events(folder / "metrics.jsonl")
     entropy = next(event["unigram_entropy"] for event in events if event["event"] == "corpus")
     steps, losses = series(events, "train", "mlm_loss")
     # A centred mean, because a mean over the past alone would lag behind where the curve is steep.
-    windows = (losses[max(0, place - 2) : place + 3] for place in range(len(losses)))
+    windows = [losses[max(0, place - 2) : place + 3] for place in range(len(losses))]
     smooth = [sum(window) / len(window) for window in windows]
     every = max(1, len(steps) // 100)
     held_out_steps, held_out_losses = series(events, "eval", "eval_mlm_loss")
@@ -187,9 +205,14 @@ def make_reference(folder: Path, name: str) -> None:
 
 def main(argv: list[str] | None = None) -> None:
     """Print the diagnosis; a folder that is not a pre-training run ends it with status 2 and one line on stderr."""
-    parser = argparse.ArgumentParser(prog="python -m training doctor", allow_abbrev=False, description=__doc__)
-    parser.add_argument("folder", type=Path, metavar="RUN_FOLDER")
-    parser.add_argument("--make_reference", metavar="NAME", help="keep the curve of this run as a reference")
+    parser = argparse.ArgumentParser(
+        prog="python -m training doctor",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("folder", type=Path, metavar="RUN_FOLDER", help="an output folder of run_pretraining.py")
+    parser.add_argument("--make_reference", metavar="NAME", help="store the curve of this run as a reference")
     arguments = parser.parse_args(argv)
     folder = arguments.folder
     try:

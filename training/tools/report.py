@@ -75,7 +75,8 @@ class Finished:
         place: the run's own folder.
         task: the title of its task; None for pre-training.
         start: the weights that it started from, in words.
-        facts, results: the contents of run.json and all_results.json.
+        facts: the content of run.json.
+        results: the content of all_results.json.
     """
 
     folder: Path
@@ -97,13 +98,7 @@ def read_runs(folder: str | Path) -> list[Finished]:
 
 def read_run(folder: Path) -> Finished:
     """The run in a folder. Raises ValueError with the file if it is not finished or of another script."""
-    contents = []
-    for name in ("run.json", "all_results.json"):
-        try:
-            contents.append(json.loads((folder / name).read_text(encoding="utf-8")))
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{folder / name}: expected the records of a finished run ({error})") from error
-    facts, results = contents
+    facts, results = _read_record(folder / "run.json"), _read_record(folder / "all_results.json")
     flags, script = facts["flags"], facts["script"]
     if script not in {"run_pretraining.py", *FINE_TUNING}:
         known = ", ".join(["run_pretraining.py", *FINE_TUNING])
@@ -112,12 +107,25 @@ def read_run(folder: Path) -> Finished:
     begun = f"from {Path(origin).name}" if origin else "random weights"
     if flags.get("model_impl") == "transformers":
         begun += ", transformers' network"
-    task = None
-    if script in FINE_TUNING:
-        task = flags.get("task_name") or (facts["data"].get("task") if isinstance(facts.get("data"), dict) else None)
-        form = "SQuAD 2.0 form" if flags.get("version_2_with_negative") else FINE_TUNING[script][0]
-        task = title_of(task) if task else form
+    task = _task_of(facts) if script in FINE_TUNING else None
     return Finished(folder, folder, task, begun, facts, results)
+
+
+def _read_record(path: Path) -> dict:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path}: expected the records of a finished run ({error})") from error
+
+
+def _task_of(facts: dict) -> str:
+    """The title of the task of a fine-tuning, from the content of its run.json."""
+    name = facts["flags"].get("task_name")
+    if name is None and isinstance(facts.get("data"), dict):
+        name = facts["data"].get("task")
+    if name:
+        return title_of(name)
+    return "SQuAD 2.0 form" if facts["flags"].get("version_2_with_negative") else FINE_TUNING[facts["script"]][0]
 
 
 def compared(runs: list[Finished]) -> list[Finished]:
@@ -144,7 +152,11 @@ def compared(runs: list[Finished]) -> list[Finished]:
 
 
 def cells(runs: list[Finished]) -> dict[tuple[str, str], dict[str, Scores]]:
-    """The scores of the runs by (task, metric) and by start, in the order of ``runs``, which ``compared`` returned."""
+    """The scores by (task, metric) and by start, in the order of the runs.
+
+    Args:
+        runs: as ``compared`` returned them.
+    """
     table: dict[tuple[str, str], dict[str, Scores]] = {}
     for run in runs:
         assert run.task is not None
@@ -174,54 +186,67 @@ def shown(values: Scores | None, digits: int = 1) -> str:
 
 def starts_of(runs: list[Finished]) -> list[str]:
     """The starts of the fine-tuning runs: random weights first, and each control after the run that it controls."""
-    return sorted({run.start for run in runs}, key=lambda begun: (not begun.startswith("random"), begun))
+    starts = sorted({run.start for run in runs})
+    random_weights = [begun for begun in starts if begun.startswith("random")]
+    return random_weights + [begun for begun in starts if begun not in random_weights]
 
 
 def tables(runs: list[Finished]) -> str:
-    """The comparison and the list of its runs, in Markdown."""
+    """The comparison, the pre-training runs and the list of all runs, in Markdown."""
     lines = []
-    tuned = compared(runs)
-    starts = starts_of(tuned)
-    if starts:
-        lines += [f"| task | metric, per cent | {' | '.join(starts)} |", f"|---|---|{'---:|' * len(starts)}"]
-        for (task, metric), row in cells(tuned).items():
-            lines.append(f"| {task} | {metric} | {' | '.join(shown(row.get(begun)) for begun in starts)} |")
-        lines.append("")
-    pretrained = [run for run in runs if run.task is None]
-    if pretrained:
+    fine_tuning = compared(runs)
+    if fine_tuning:
+        lines += [*_comparison(fine_tuning), ""]
+    pretraining = [run for run in runs if run.task is None]
+    if pretraining:
         lines += [
             "| pre-training | masked pieces: loss, nats | accuracy, % | next sentence: accuracy, % | steps | seconds |",
             "|---|---:|---:|---:|---:|---:|",
-            *map(pretraining_row, pretrained),
+            *[pretraining_row(run) for run in pretraining],
             "",
         ]
-    lines += ["| run | steps | seconds of training | commit | device |", "|---|---:|---:|---|---|"]
-    alike: dict[tuple, Scores] = {}
-    for run in runs:
-        steps, seconds = run.results.get("train_steps", 0), run.results.get("train_runtime", 0)
-        alike.setdefault((run.folder, steps, run.facts["commit"], run.facts["device"]), []).append(seconds)
-    for (folder, steps, commit, device), seconds in alike.items():
-        lines.append(f"| {folder} | {steps:,} | {shown(seconds, 0)} | {commit} | {device} |")
+    lines += _list_of_runs(runs)
     return "\n".join(lines) + "\n"
+
+
+def _comparison(fine_tuning: list[Finished]) -> list[str]:
+    """The lines of the table with a row for each task and metric, and a column for each start."""
+    starts = starts_of(fine_tuning)
+    lines = [f"| task | metric, per cent | {' | '.join(starts)} |", f"|---|---|{'---:|' * len(starts)}"]
+    for (task, metric), scores in cells(fine_tuning).items():
+        lines.append(f"| {task} | {metric} | {' | '.join(shown(scores.get(begun)) for begun in starts)} |")
+    return lines
+
+
+def _list_of_runs(runs: list[Finished]) -> list[str]:
+    """The lines of the table of all runs; the runs of a series that have equal entries share a row."""
+    seconds_of: dict[tuple, Scores] = {}
+    for run in runs:
+        entries = (run.folder, run.results.get("train_steps", 0), run.facts["commit"], run.facts["device"])
+        seconds_of.setdefault(entries, []).append(run.results.get("train_runtime", 0))
+    lines = ["| run | steps | seconds of training | commit | device |", "|---|---:|---:|---|---|"]
+    for (folder, steps, commit, device), seconds in seconds_of.items():
+        lines.append(f"| {folder} | {steps:,} | {shown(seconds, 0)} | {commit} | {device} |")
+    return lines
 
 
 def pretraining_row(run: Finished) -> str:
     """A row of the table of pre-training runs."""
-    found = run.results
-    nsp = f"{100 * found['eval_nsp_accuracy']:.1f}" if "eval_nsp_accuracy" in found else ""
+    results = run.results
+    nsp = f"{100 * results['eval_nsp_accuracy']:.1f}" if "eval_nsp_accuracy" in results else ""
     return (
-        f"| {run.folder.name} | {found['eval_mlm_loss']:.3f} | {100 * found['eval_mlm_accuracy']:.1f} | {nsp} "
-        f"| {found['train_steps']:,} | {found['train_runtime']:,.0f} |"
+        f"| {run.folder.name} | {results['eval_mlm_loss']:.3f} | {100 * results['eval_mlm_accuracy']:.1f} | {nsp} "
+        f"| {results['train_steps']:,} | {results['train_runtime']:,.0f} |"
     )
 
 
 def draw(runs: list[Finished], path: Path) -> None:
     """Draw a bar for every task and start and, beside them, the loss curve of the first pre-training run."""
     bars: dict[tuple[str, str], dict[str, Scores]] = {}
-    tuned = compared(runs)
-    for (task, metric), row in cells(tuned).items():
-        if task not in {name for name, _ in bars}:
-            bars[task, metric] = row
+    fine_tuning = compared(runs)
+    for (task, metric), scores in cells(fine_tuning).items():
+        if task not in {drawn for drawn, _ in bars}:  # only the first metric of a task is drawn
+            bars[task, metric] = scores
     pretrained = next((run for run in runs if run.task is None), None)
     figure, axes = canvas("What pre-training was worth" if pretrained else "Runs", bool(bars) + bool(pretrained))
     if pretrained:
@@ -231,24 +256,29 @@ def draw(runs: list[Finished], path: Path) -> None:
         draw_losses(axes[0], train, held_out, entropy, "Pre-training: masked-piece loss, nats")
     if bars:
         names = {f"from {pretrained.folder.name}": "after this pre-training"} if pretrained else {}
-        draw_bars(axes[-1], bars, {begun: names.get(begun, begun) for begun in starts_of(tuned)})
+        draw_bars(axes[-1], bars, {begun: names.get(begun, begun) for begun in starts_of(fine_tuning)})
     figure.savefig(path, dpi=DPI)
 
 
 def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], starts: dict[str, str]) -> None:
-    """Draw horizontal bars of the mean scores, grouped by task; ``starts`` has the label of each start."""
+    """Draw horizontal bars of the mean scores, grouped by task.
+
+    Args:
+        bars: (task, metric) -> start -> the scores of its runs.
+        starts: start -> its label.
+    """
     colours = dict(zip(starts, (LIGHT_GREY, BLUE, VERMILION, GREEN, ORANGE), strict=False))
-    places, names, place = [], [], 0.0
-    for (task, metric), row in bars.items():
+    centres, names, place = [], [], 0.0
+    for (task, metric), scores in bars.items():
         first = place
-        for begun in (begun for begun in starts if begun in row):
-            known = [value for value in row[begun] if value is not None]
-            value = statistics.mean(known) if known else 0
-            colour = colours.get(begun, GREY)
-            axis.barh(place, value, height=0.8, color=colour)
+        for begun in (begun for begun in starts if begun in scores):
+            known = [score for score in scores[begun] if score is not None]
+            mean = statistics.mean(known) if known else 0
+            axis.barh(place, mean, height=0.8, color=colours.get(begun, GREY))
+            text = f"{mean:.1f}" if known else "undefined"
             axis.annotate(
-                f"{f'{value:.1f}' if known else 'undefined'}  {starts[begun]}",
-                (max(value, 0), place),
+                f"{text}  {starts[begun]}",
+                (max(mean, 0), place),
                 xytext=(5, 0),
                 textcoords="offset points",
                 va="center",
@@ -256,13 +286,13 @@ def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], star
                 color=INK,
             )
             place += 1
-        places.append((first + place - 1) / 2)
+        centres.append((first + place - 1) / 2)
         names.append(f"{task}\n{metric}")
         place += 0.7
     dress(axis, "Fine-tuned: held-out score, per cent")
     axis.set_xlabel("")
     axis.grid(visible=False)
-    axis.set_yticks(places, names)
+    axis.set_yticks(centres, names)
     axis.invert_yaxis()
     axis.set_xlim(min(0, *axis.get_xlim()), 140)
     axis.set_xticks([0, 25, 50, 75, 100])
@@ -270,7 +300,12 @@ def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], star
 
 def main(argv: list[str] | None = None) -> None:
     """Write and print the report. Raises ValueError for a folder without a finished run."""
-    parser = argparse.ArgumentParser(prog="python -m training report", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m training report",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
     parser.add_argument("runs", nargs="+", metavar="RUN_FOLDER", help="the folder of a finished run or of a series")
     parser.add_argument("--output_dir", default="report", help="the folder for report.md and report.png (report)")
     args = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""The settings on which the result of a run depends besides its seed: runs may be averaged if they are equal.
+"""The settings on which the result of a run depends besides its seed. Runs with equal settings may be averaged.
 
 Runs are compared by their ``run.json`` and not by the names of their folders. If an older run.json lacks a flag, the
 present default is assumed.
@@ -11,6 +11,7 @@ from typing import Any
 from training.flags.natures import CHOICE, DATA, FREE, LATER, SERIES, START
 from training.flags.scripts import SCRIPTS, flags_with
 
+# The name of a setting -> its value in words; "" if the value needs no mention. Other settings have their name.
 WORDS: dict[str, Callable[[Any], str]] = {
     "learning_rate": lambda value: f"learning rate {short(value)}",
     "num_train_epochs": lambda value: f"{value:g} epoch{'s' * (value != 1)}" if value else "",
@@ -54,15 +55,18 @@ def start(facts: dict) -> dict[str, Any]:
 
 
 def told_apart(names: list[str], settings: list[dict[str, Any]]) -> list[str]:
-    """The names of runs; to equal names, the settings in which their runs differ are added in words."""
+    """The names of runs; to equal names, the settings in which their runs differ are added in words.
+
+    Args:
+        names, settings: those of each run, in the same order.
+    """
     found = list(names)
     for name in dict.fromkeys(names):
-        places = [place for place, other in enumerate(names) if other == name]
-        same = [settings[place] for place in places]
-        differing = [key for key in _keys(settings, places) if len({repr(one.get(key)) for one in same}) > 1]
-        for place in places:
-            words = [in_words(key, settings[place].get(key)) for key in differing]
-            found[place] = ", ".join([name, *filter(None, words)])
+        numbers = [number for number, other in enumerate(names) if other == name]
+        differing = _differing([settings[number] for number in numbers])
+        for number in numbers:
+            words = [in_words(key, settings[number].get(key)) for key in differing]
+            found[number] = ", ".join([name, *(word for word in words if word)])
     return found
 
 
@@ -82,6 +86,7 @@ def short(value: Any) -> str:
 
 
 def _flags(facts: dict) -> dict[str, Any]:
+    """The flags of a run, with the present defaults of those that its run.json lacks."""
     fields = dataclasses.fields(SCRIPTS[facts["script"]])
     defaults = {field.name: field.default for field in fields if field.default is not dataclasses.MISSING}
     return defaults | facts["flags"]
@@ -92,14 +97,18 @@ def _data(facts: dict, flags: dict[str, Any]) -> dict[str, str]:
     data = facts.get("data") or {}
     splits = data.get("splits", data) if isinstance(data, dict) else {}
     found = {}
-    for title, kind in (("training data", "train"), ("evaluation data", "validation")):
-        parts = [part for split, part in splits.items() if split.startswith(kind) and isinstance(part, dict)]
-        known = [str(part.get("sha256") or part.get("fingerprint") or "")[:8] for part in parts]
-        found[title] = " and ".join(known)
+    for title, prefix in (("training data", "train"), ("evaluation data", "validation")):
+        parts = [part for split, part in splits.items() if split.startswith(prefix) and isinstance(part, dict)]
+        hashes = [str(part.get("sha256") or part.get("fingerprint") or "")[:8] for part in parts]
+        found[title] = " and ".join(hashes)
     if not all(found.values()):
         found |= {name: flags[name] for name in sorted(flags_with(DATA)) if flags.get(name) is not None}
     return found
 
 
-def _keys(settings: list[dict[str, Any]], places: list[int]) -> list[str]:
-    return list(dict.fromkeys(key for place in places for key in settings[place]))
+def _differing(settings: list[dict[str, Any]]) -> list[str]:
+    """The names of the settings that are not the same for all runs, in the order in which they occur."""
+    names: dict[str, None] = {}
+    for of_run in settings:
+        names |= dict.fromkeys(of_run)
+    return [name for name in names if len({repr(of_run.get(name)) for of_run in settings}) > 1]

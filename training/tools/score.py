@@ -18,12 +18,13 @@ def main(argv: list[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("data", help="SQuAD JSON file with the gold answers")
+    parser.add_argument("data", help="a SQuAD JSON file with the gold answers")
     parser.add_argument("predictions", help="a JSON object with an answer text for every question id")
     parser.add_argument("--version_2_with_negative", action="store_true", help="use the rules of SQuAD 2.0")
     parser.add_argument(
         "--na_prob_file",
-        help="for SQuAD 2.0: a JSON object with a number for every question id, higher if no answer is more likely",
+        help="for SQuAD 2.0: a JSON object with a number for every question id, the higher the more likely the "
+        "question has no answer",
     )
     parser.add_argument(
         "--na_prob_thresh",
@@ -35,6 +36,7 @@ def main(argv: list[str] | None = None) -> None:
     gold = {question.id: [text for text, _ in question.answers] for question in questions}
     predictions = read_predictions(args.predictions)
     odds = read_numbers(args.na_prob_file) if args.na_prob_file else None
-    official = 1.0 if odds else None
-    threshold = official if args.na_prob_thresh is None else args.na_prob_thresh
+    threshold = args.na_prob_thresh
+    if threshold is None and odds:
+        threshold = 1.0  # the default of the official script
     print(json.dumps(score(gold, predictions, args.version_2_with_negative, odds, threshold), indent=2))
