@@ -76,7 +76,7 @@ def run_one(
     labelled = with_labels(config, data.label_names, data.problem_type)
     model = build_network(run, labelled, config, "train" in data.splits)
     announce(run, data)
-    run.describe(text_columns=data.text_columns)
+    run.record(texts_per_example=data.texts_per_example)
 
     def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, None]:
         return evaluate(run, model, data, features, step), None

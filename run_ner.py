@@ -81,7 +81,7 @@ def run_one(
     run = start_run(args, "run_ner.py")
     model = build_network(run, with_labels(config, data.label_names), config, "train" in data.splits)
     announce(run, data)
-    run.describe(rows={split: len(part) for split, part in features.items()})
+    run.record(rows={split: len(part) for split, part in features.items()})
     for line in tagged_text.remarks(rows, tokenizer):
         run.say(line)
 

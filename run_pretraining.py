@@ -134,7 +134,7 @@ def describe(
     """Record and print what is trained on what; return the part that must be the same in a resumed run."""
     plan = described(phases, run.world_size)
     tokenizer = train_corpus.manifest["key"]["tokenizer_sha256"]
-    run.describe(
+    run.record(
         data=text.sources,
         tokenizer_sha256=tokenizer,
         corpus={"documents": train_corpus.num_documents, "tokens": train_corpus.num_tokens},
@@ -143,7 +143,7 @@ def describe(
         total_steps=phases[-1].stop,
     )
     if run.args.phases:
-        run.describe(phases=plan)
+        run.record(phases=plan)
     run.say(
         f"{train_corpus.num_documents:,} documents, {train_corpus.num_tokens:,} tokens; {model.num_parameters():,} "
         f"parameters; {plan}"

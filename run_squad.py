@@ -84,10 +84,10 @@ def run_one(
     windows = shared_windows(run, data.splits, tokenizer)
     features = {split: Features(part.columns(), tokenizer.pad_token_id) for split, part in windows.items()}
     announce(run, data)
-    run.describe(windows={split: len(rows) for split, rows in features.items()})
+    run.record(windows={split: len(rows) for split, rows in features.items()})
     threshold, origin = threshold_of_evaluation(args.null_score_diff_threshold, config)
     if args.version_2_with_negative:
-        run.describe(null_score_diff_threshold=threshold)
+        run.record(null_score_diff_threshold=threshold)
         run.say(f"no-answer threshold: {threshold:g}, {origin}")
     questions = data.splits["validation"]
 

@@ -49,8 +49,8 @@ def test_records_are_one_object_a_line(make_run):
 
 def test_facts_are_added_to_those_of_run_json(make_run):
     run = make_run()
-    run.describe(a=1, b=2)
-    run.describe(b=3)
+    run.record(a=1, b=2)
+    run.record(b=3)
     assert json.loads((run.output_dir / "run.json").read_text()) == {"a": 1, "b": 3}
 
 

@@ -328,8 +328,9 @@ def test_the_code_of_checkpoints_runs(tiny_model, vocab, tmp_path, monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "transformers_modules"]:
         monkeypatch.delitem(sys.modules, name)  # they belong to the cache of another test
     pieces = vocab[: SIZES["V"]]
-    tiny_model.save_pretrained("runs/mini")
-    build_tokenizer(pieces).save_pretrained("runs/mini")
+    for folder in ("runs/mini", "runs/bert-base"):
+        tiny_model.save_pretrained(folder)
+        build_tokenizer(pieces).save_pretrained(folder)
     names = {}
     for block in re.findall(r"```python\n(.*?)```", CHECKPOINTS.read_text(), re.DOTALL):
         exec(block, names)

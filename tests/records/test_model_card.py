@@ -175,14 +175,14 @@ def test_left_to_right_code_runs(saved, capsys):
     assert run_code(made, capsys).startswith("torch.Size([1, ") and made.data.pipeline_tag is None
 
 
-@pytest.mark.parametrize("columns", [["sentence"], ["premise", "hypothesis"]])
+@pytest.mark.parametrize("texts", [1, 2])
 @pytest.mark.parametrize("task", ["builtin_pair", "custom"])
-def test_classification_code_runs_with_as_many_texts_as_the_data_has(saved, capsys, task, columns):
+def test_classification_code_runs_with_as_many_texts_as_the_data_has(saved, capsys, task, texts):
     folder = saved(BertForSequenceClassification, id2label={0: "no", 1: "yes"})
-    facts = records("run_glue.py") | {"text_columns": columns}
+    facts = records("run_glue.py") | {"texts_per_example": texts}
     made = card(folder, "glue", {"eval_accuracy": 0.5}, [task], facts)
     assert re.search(r"'label': '(no|yes)'", run_code(made, capsys))
-    assert ("text_pair" in made.text) == (len(columns) == 2)
+    assert ("text_pair" in made.text) == (texts == 2)
 
 
 def test_regression_code_gives_scores_and_no_probabilities(saved, capsys):
@@ -195,7 +195,7 @@ def test_regression_code_gives_scores_and_no_probabilities(saved, capsys):
         "glue",
         {"eval_pearson": 0.5},
         ["stsb"],
-        records("run_glue.py", task_name="stsb") | {"text_columns": ["sentence1", "sentence2"]},
+        records("run_glue.py", task_name="stsb") | {"texts_per_example": 2},
     )
     assert float(re.search(r"'score': ([\d.]+)", run_code(made, capsys))[1]) > 2
 

@@ -91,7 +91,7 @@ def test_every_task_runs_from_end_to_end(tmp_path, pretrained, files, task, caps
     facts = recorded["data"]
     # The example of the card passes as many texts as the task has.
     single = task in ("cola", "sst2")
-    assert len(recorded["text_columns"]) == (1 if single else 2)
+    assert recorded["texts_per_example"] == (1 if single else 2)
     assert ("'text_pair'" in (folder / "README.md").read_text(encoding="utf-8")) == (not single)
     assert facts["task"] == task
     assert facts["splits"]["train"]["examples"] == 24

@@ -77,7 +77,7 @@ def test_the_same_content_for_training_and_validation_is_said_in_one_sentence(ta
         "model has memorised, and not how well it does on new data; give another file"
     ]
     said, recorded = [], {}
-    announce(SimpleNamespace(say=said.append, describe=recorded.update), data)
+    announce(SimpleNamespace(say=said.append, record=recorded.update), data)
     assert said == [data.summary(), *warnings(data)] and recorded == {"data": data.describe()}
     original, copy = Path(args.train_file), tmp_path / Path(args.train_file).name
     shutil.copy(original, copy)

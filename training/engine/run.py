@@ -91,7 +91,7 @@ class Run(Generic[Args_co]):
         quiet = True if not self.is_main else None
         return tqdm(total=total, desc=desc, initial=initial, disable=quiet, dynamic_ncols=True)
 
-    def describe(self, **facts: Any) -> None:
+    def record(self, **facts: Any) -> None:
         """Merge facts, such as hashes and counts of the data, into ``run.json``.
 
         A folder with a run.json cannot be used by another run. Scripts therefore call this only after data and model
@@ -103,10 +103,10 @@ class Run(Generic[Args_co]):
             write_json(self.output_dir / "run.json", self.facts)
 
     def confirm(self) -> None:
-        """Write the run.json that ``describe`` has held back; called when the run can be resumed."""
+        """Write the run.json that ``record`` has held back; called when the run can be resumed."""
         if self.unconfirmed:
             self.unconfirmed = False
-            self.describe()
+            self.record()
 
     def main_first(self, work: Callable[[], Result]) -> Result:
         """Return ``work()``, called on the main process first and then on the others, which find the files it wrote.

@@ -1,6 +1,6 @@
 """Short programs for model cards, which show how a finished model is used."""
 
-# For records of older versions, which do not say how many columns of texts there were.
+# For records of older versions, which do not say how many texts an example has.
 SINGLE_SENTENCE_TASKS = ("cola", "sst2", "builtin_classification", "embedded_classification", "custom")
 
 FILL_MASK = """from transformers import pipeline
@@ -76,7 +76,7 @@ def usage(model: str, kind: str, run: dict, datasets: list[str], builtin: bool) 
     if kind == "glue":
         task = flags.get("task_name") or datasets[0]
         pair = {"text": "Return the sum of the elements.", "text_pair": "The sum is taken along the given axis."}
-        single = len(run["text_columns"]) == 1 if "text_columns" in run else task in SINGLE_SENTENCE_TASKS
+        single = run["texts_per_example"] == 1 if "texts_per_example" in run else task in SINGLE_SENTENCE_TASKS
         if flags.get("label_token") == "last":
             texts = repr(pair["text"]) if single else ", ".join(map(repr, pair.values()))
             return CLASSIFY_AT_THE_END.format(model=model, code=code, texts=texts)

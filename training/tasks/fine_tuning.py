@@ -162,7 +162,7 @@ def _describe(
 ) -> Origin:
     """Record in run.json what is trained; return the part that must be the same in a resumed run."""
     tokenizer_hash = tokenizer_sha256(tokenizer)
-    run.describe(tokenizer_sha256=tokenizer_hash, parameters=model.num_parameters(), total_steps=total_steps)
+    run.record(tokenizer_sha256=tokenizer_hash, parameters=model.num_parameters(), total_steps=total_steps)
     return Origin(run.facts["data"], tokenizer_hash, run.facts["initial_weights"])
 
 

@@ -56,7 +56,7 @@ class TaskData(Protocol):
 
 def announce(run: Run[FineTuningArguments], data: TaskData) -> None:
     """Record in run.json what the data is, and print where it was read from, with ``warnings``."""
-    run.describe(data=data.describe())
+    run.record(data=data.describe())
     for text in (data.summary(), *warnings(data)):
         run.say(text)
 

@@ -91,9 +91,9 @@ class Data:
         return "regression" if self.task.labels is None else "single_label_classification"
 
     @property
-    def text_columns(self) -> tuple[str, ...]:
-        """The columns of the first split that hold the texts: one, or two for pairs."""
-        return next(iter(self.splits.values())).columns.texts
+    def texts_per_example(self) -> int:
+        """How many texts an example has: one, or two in a pair."""
+        return len(next(iter(self.splits.values())).texts)
 
     @property
     def to_predict(self) -> list[str]:
