@@ -24,7 +24,7 @@ from transformers.utils import is_torch_xla_available, logging
 
 from training.engine.versions import commit, device_name, versions
 from training.files.atomic import json_text, write_json
-from training.files.hashing import HASHES, hashes_of
+from training.files.hashing import HASHES, hashes_of, hashes_record
 from training.files.hub_upload import check_access, upload
 from training.flags.shared import SharedArguments
 
@@ -133,7 +133,7 @@ class Run(Generic[Args_co]):
         args = self.args
         if self.is_main:
             last = {"all_results.json": hashlib.sha256(json_text(results).encode()).hexdigest()}
-            write_json(self.output_dir / HASHES, {"sha256": hashes_of(self.output_dir) | last})
+            write_json(self.output_dir / HASHES, hashes_record(hashes_of(self.output_dir) | last))
             write_json(self.output_dir / "all_results.json", results)
         for tracker in self.accelerator.trackers:
             tracker.finish()

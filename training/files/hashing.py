@@ -1,7 +1,8 @@
 """SHA-256 of files and of data, by which resumed runs, corpora and reports recognise the data they were made from.
 
 A finished run leaves ``hashes.json`` in its folder, with the SHA-256 of every file that it wrote there. Not covered are
-files that others write (``NOT_OF_THE_RUN``) and checkpoints, which have a ``manifest.json`` of their own.
+files that others write (``NOT_OF_THE_RUN``) and sub-folders other than ``FOLDERS``: checkpoints, which have a
+``manifest.json`` of their own, the records of the tracker, and whatever else, such as another run.
 """
 
 import fnmatch
@@ -11,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 HASHES = "hashes.json"
-# Patterns of names of files and folders, at any depth: hidden ones (such as those of git and of the Hub's downloads),
-# what the user redirected into the folder, unfinished drafts, and the records of the tracker, which is closed later.
-NOT_OF_THE_RUN = (".*", "*.log", "*.out", "*.err", "*.tmp", "*.incomplete", "__pycache__", "runs", "events.out.*")
-CHECKPOINTS = "checkpoint-*"
+FOLDERS = ("corpus", "features")
+# Patterns of names: hidden files (such as those of git and of the Hub's downloads), what the user redirected into the
+# folder, and unfinished drafts.
+NOT_OF_THE_RUN = (".*", "*.log", "*.out", "*.err", "*.tmp", "*.incomplete")
 
 
 def sha256(path: Path) -> str:
@@ -39,11 +40,12 @@ def checksums(data: Any) -> list[str]:
 
 def hashed_files(folder: Path) -> dict[str, Path]:
     """The files that ``hashes.json`` covers, by their names relative to the folder, with "/" and in order."""
+    inside = [path for name in FOLDERS if (folder / name).is_dir() for path in (folder / name).rglob("*")]
     found = {}
-    for path in sorted(folder.rglob("*")):
+    for path in sorted([*folder.iterdir(), *inside]):
         parts = path.relative_to(folder).parts
         aside = any(fnmatch.fnmatch(part, pattern) for part in parts for pattern in NOT_OF_THE_RUN)
-        if path.is_file() and not aside and parts != (HASHES,) and not fnmatch.fnmatch(parts[0], CHECKPOINTS):
+        if path.is_file() and not aside and parts != (HASHES,):
             found["/".join(parts)] = path
     return found
 
@@ -51,3 +53,8 @@ def hashed_files(folder: Path) -> dict[str, Path]:
 def hashes_of(folder: Path) -> dict[str, str]:
     """The SHA-256 of each of ``hashed_files``."""
     return {name: sha256(path) for name, path in hashed_files(folder).items()}
+
+
+def hashes_record(hashes: dict[str, str]) -> dict[str, Any]:
+    """The content of ``hashes.json``: the hashes by the names of the files, and a checksum of them all."""
+    return {"sha256": hashes, "checksum": digest(hashes)}

@@ -26,7 +26,7 @@ from pathlib import Path, PurePath
 from transformers.hf_argparser import string_to_bool
 
 from training.files.atomic import json_text
-from training.files.hashing import HASHES, sha256
+from training.files.hashing import HASHES, hashes_record, sha256
 
 FILES = (
     "config.json",
@@ -106,7 +106,7 @@ def hashes_to_upload(path: Path, repo_id: str) -> bytes:
             content = content_to_upload(file, repo_id)
             if isinstance(content, bytes) and sha256(file) == recorded[file.name]:
                 found[file.name] = hashlib.sha256(content).hexdigest()
-    return json_text({"sha256": found}).encode()
+    return json_text(hashes_record(found)).encode()
 
 
 def without_paths(text: str, known: Iterator[str] | tuple[str, ...] = ()) -> str:

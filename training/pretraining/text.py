@@ -139,9 +139,8 @@ def _hub_documents(args: PretrainingArguments) -> Iterator[list[str]]:
     rows = iter(
         _from_hub(args, lambda datasets: datasets.load_dataset(*where, split="train", streaming=args.streaming))
     )
-    end = object()
     number = 0
-    while (row := _from_hub(args, lambda _: next(rows, end))) is not end:  # a stream may break at any row
+    while (row := _from_hub(args, lambda _: next(rows, None))) is not None:  # a stream may break at any row
         number += 1
         if not isinstance(row.get("text"), str):
             raise ValueError(

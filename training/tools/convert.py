@@ -95,7 +95,7 @@ def convert(
     model = getattr(transformers, class_name)(config)
     _load(model, tensors)
     if vocab_file is None and do_lower_case is None and old.vocabulary and (old.vocabulary / TOKENIZER).is_file():
-        tokenizer = AutoTokenizer.from_pretrained(old.vocabulary)
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(old.vocabulary)
     else:
         tokenizer = _tokenizer_of_vocabulary(old.vocabulary, config, vocab_file, do_lower_case, notes)
     check_fit(config, tokenizer, config.max_position_embeddings)
@@ -122,7 +122,7 @@ def find_class(tensors: dict[str, torch.Tensor], config: BertConfig, head: str |
         return class_name
     if head:
         return CLASSIFIERS[head]
-    stated = config.architectures[0] if config.architectures else None
+    stated = config.architectures[0] if config.architectures else ""
     return stated if stated in CLASSIFIERS.values() else class_name
 
 

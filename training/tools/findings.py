@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 VERIFIED, DIFFERS, UNKNOWN = "verified", "differs", "cannot be checked here"
 VERDICTS = (VERIFIED, DIFFERS, UNKNOWN)
 # What reading a file of unknown origin may raise, because it is malformed or says something unexpected.
-MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OSError, ZeroDivisionError, OverflowError)
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, OSError, ArithmeticError,
+             RecursionError)  # fmt: skip
 
 
 class Finding(NamedTuple):
@@ -73,4 +74,4 @@ def close(one: Any, other: Any) -> bool:
         return len(one) == len(other) and all(map(close, one, other))
     if isinstance(one, float) and isinstance(other, float):
         return one == other or abs(one - other) <= 1e-9 * max(abs(one), abs(other))
-    return bool(one == other)
+    return bool(one == other) or (one != one and other != other)  # both are NaN

@@ -19,11 +19,13 @@ safetensors, nothing is unpickled, and the Hub is not asked.
 """
 
 import argparse
+import importlib.util
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from training.files.hashing import HASHES
+from training.flags.scripts import SCRIPTS
 from training.networks.initial_weights import weights_sha256
 from training.tools import figures, verify_files, verify_records, verify_scores
 from training.tools.findings import (
@@ -98,11 +100,15 @@ def pages_in(folder: Path) -> list[Path]:
     """The pages of this project's documentation in a folder: those whose figures are tied to records."""
     if not (figures.ROOT / figures.RECORDS[0]).is_dir():  # installed, without a checkout
         return []
-    return [page for page in figures.pages() if page.is_relative_to(folder.resolve())]
+    whole = folder.resolve()
+    return [folder / page.relative_to(whole) for page in figures.pages() if page.is_relative_to(whole)]
 
 
 def check_page(page: Path) -> Iterator[Finding]:
     """The figures of a page, against the records that its comments name."""
+    if importlib.util.find_spec("benchmarks") is None:
+        yield unknown("figures", "tables of the benchmarks are printed anew: start the command in the checkout's root")
+        return
     text = page.read_text(encoding="utf-8")
     wrong = figures.mistakes(text)
     yield from (differs("figures", mistake) for mistake in wrong)
@@ -140,10 +146,17 @@ def findings(folder: Path, given: list[Path], evaluate: bool = True) -> Iterator
             records.append(read_json(folder / name))
             if not isinstance(records[-1], dict):
                 raise ValueError("expected a JSON object")
+        except FileNotFoundError:
+            missing = differs if name == "run.json" else unknown
+            yield missing(name, "there is none, so that nothing else can be checked; is the run finished?")
+            return
         except MALFORMED as error:
             yield differs(name, f"cannot be read ({shown(str(error))}), so that nothing else can be checked")
             return
     run, results = records
+    if str(run.get("script")) not in SCRIPTS:
+        yield differs("run.json", f"expected a run of {', '.join(SCRIPTS)}; got {shown(run.get('script'))}")
+        return
     yield from guarded("run.json", lambda: verify_files.check_model(folder, run))
     yield from guarded("code files", lambda: verify_files.check_code(folder, run))
     yield from guarded("run.json", lambda: verify_files.initial_weights(run, weights_sha256))

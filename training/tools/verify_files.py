@@ -13,13 +13,12 @@ from typing import Any
 
 from training.engine.versions import commit
 from training.files.atomic import damage, json_text
-from training.files.hashing import CHECKPOINTS, HASHES, hashed_files, sha256
+from training.files.hashing import FOLDERS, HASHES, hashed_files, hashes_record, sha256
 from training.tools.findings import Finding, compared, differs, read_json, shown, unknown, verified
 
 ROOT = Path(__file__).parents[2]  # of the checkout, or of the folder where the packages are installed
-MAY_BE_DELETED = ("corpus/", "features/")
+MAY_BE_DELETED = tuple(f"{name}/" for name in FOLDERS)
 NO_HASHES = f"made before hashes were recorded: it has no {HASHES}"
-DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def check_files(folder: Path) -> Iterator[Finding]:
@@ -29,7 +28,7 @@ def check_files(folder: Path) -> Iterator[Finding]:
         yield from _against_hashes(folder, path)
     else:
         yield unknown("hashes of the files", NO_HASHES)
-    for checkpoint in sorted(folder.glob(CHECKPOINTS)):
+    for checkpoint in sorted(folder.glob("checkpoint-*")):
         if checkpoint.is_dir() and not checkpoint.name.endswith(".incomplete"):
             problem = damage(checkpoint)
             claim = f"{checkpoint.name}/"
@@ -40,9 +39,8 @@ def _against_hashes(folder: Path, path: Path) -> Iterator[Finding]:
     text = path.read_bytes()
     content = json.loads(text)
     recorded = content["sha256"]
-    whole = all(isinstance(digest, str) and DIGEST.fullmatch(digest) for digest in recorded.values())
-    if set(content) != {"sha256"} or not whole or json_text(content).encode() != text:
-        yield differs(HASHES, "not as a run writes it: expected the SHA-256 of every file, in hexadecimal")
+    if json_text(hashes_record(recorded)).encode() != text:
+        yield differs(HASHES, "it has changed since the run: its checksum does not fit its hashes, or its form differs")
     present = hashed_files(folder)
     same = 0
     for name, digest in recorded.items():
@@ -52,7 +50,9 @@ def _against_hashes(folder: Path, path: Path) -> Iterator[Finding]:
             else:
                 yield differs(name, "the file is missing")
         elif (found := sha256(present[name])) != digest:
-            yield differs(name, f"the file has changed since the run: SHA-256 {digest[:12]}... became {found[:12]}...")
+            yield differs(
+                name, f"the file has changed since the run: SHA-256 {str(digest)[:12]}... became {found[:12]}..."
+            )
         else:
             same += 1
     for name in sorted(present.keys() - recorded.keys()):

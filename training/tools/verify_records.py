@@ -1,14 +1,13 @@
 """The records of a finished folder against each other: all_results.json, metrics.jsonl, run.json, the model card."""
 
 import difflib
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from training.engine.versions import commit
-from training.flags.scripts import SCRIPTS
-from training.pretraining.evaluation import mean_train_loss
 from training.records.curves import read_events
 from training.records.model_card import HUB_NAME, card_text, metadata
 from training.tasks.seeds import Series, summarise
@@ -20,8 +19,6 @@ MEASURED = re.compile(r"train_runtime|train_.*_per_second|train_mfu|peak_tflops|
 
 def check_results(folder: Path, run: dict, results: dict) -> Iterator[Finding]:
     """all_results.json against metrics.jsonl and run.json: the last evaluation, or the best one if that was kept."""
-    if run["script"] not in SCRIPTS:
-        raise ValueError(f"expected a run of {', '.join(SCRIPTS)}; got {run['script']}")
     path = folder / "metrics.jsonl"
     if not path.is_file():
         yield unknown("all_results.json", "the folder has no metrics.jsonl to compare it with")
@@ -40,7 +37,7 @@ def check_results(folder: Path, run: dict, results: dict) -> Iterator[Finding]:
             else:
                 yield compared(name, value, evaluation[name], source)
         elif name == "train_loss":
-            yield compared(name, value, mean_train_loss(path), "the mean of metrics.jsonl")
+            yield _train_loss(value, last, [event for event in events if event["event"] == "train"])
         elif name not in ("train_steps", "best_step"):
             others.append(name)
     if same:
@@ -51,6 +48,17 @@ def check_results(folder: Path, run: dict, results: dict) -> Iterator[Finding]:
         yield differs(name, f"no record of the run gives it: it is not in {source}")
     if times := [name for name in others if MEASURED.fullmatch(name)]:
         yield unknown(", ".join(times), "measured while the run lasted, and recorded only once")
+
+
+def _train_loss(value: float, last: int, events: list[dict]) -> Finding:
+    """The mean loss of the steps, if all of them are recorded; older versions took the mean of the recorded ones."""
+    losses = {event["step"]: event["loss"] for event in events}
+    mean = sum(losses.values()) / len(losses) if losses else math.nan
+    if math.isclose(value, mean, rel_tol=1e-6):
+        return verified("train_loss", f"{shown(value)} is the mean of the losses in metrics.jsonl")
+    if len(losses) == last:
+        return compared("train_loss", value, mean, "the mean of the losses in metrics.jsonl")
+    return unknown("train_loss", f"the mean of {last} steps, of which metrics.jsonl has {len(losses)}")
 
 
 def _steps(run: dict, results: dict, events: list[dict]) -> Iterator[Finding]:

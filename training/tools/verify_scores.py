@@ -5,7 +5,6 @@ its own, which gets links to the model's and the tokenizer's files only and writ
 """
 
 import csv
-import json
 import math
 import os
 import re
@@ -18,8 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from training.files.hashing import sha256
-from training.flags.fine_tuning import NerArguments, SquadArguments, SwagArguments
-from training.flags.natures import Dataclass
 from training.flags.scripts import SCRIPTS
 from training.tasks import swag
 from training.tasks.classification.metrics import accuracy
@@ -28,7 +25,7 @@ from training.tasks.ner import tagged_text
 from training.tasks.ner.tagged_text import Sentence, Split
 from training.tasks.squad.answers import Answers
 from training.tasks.squad.metrics import read_numbers, read_predictions
-from training.tasks.squad.sources import load_data
+from training.tasks.squad.questions import read_squad
 from training.tools.findings import Finding, close, differs, read_json, shown, unknown, verified
 
 ROOT = Path(__file__).parents[2]
@@ -124,14 +121,6 @@ def check_predictions(folder: Path, run: dict, results: dict, data: Mapping[str,
         yield unknown("scores from predictions", "run_glue.py saves no predictions of labelled data")
 
 
-def _flags(cls: type[Dataclass], run: dict, **paths: Path | None) -> Any:
-    """The run's flags with only these files as data; flags that this version does not know are left out."""
-    known = {one.name for one in fields(cls)}
-    flags = {name: value for name, value in run["flags"].items() if name in known}
-    flags |= {f"{split}_file": None for split in ("train", "validation", "test") if f"{split}_file" in known}
-    return cls(**flags | {f"{split}_file": str(path) for split, path in paths.items()})
-
-
 def _squad(folder: Path, run: dict, results: dict, source: Source | None) -> Iterator[Finding]:
     names = ("predictions", "nbest_predictions", "null_odds", "span_predictions")
     if not (folder / "predictions.json").is_file():
@@ -148,7 +137,8 @@ def _squad(folder: Path, run: dict, results: dict, source: Source | None) -> Ite
     if source is None or source.path is None:
         yield unknown("scores from predictions", "the questions with their answers are not at hand")
         return
-    questions = load_data(_flags(SquadArguments, run, validation=source.path)).splits["validation"]
+    flags = run["flags"]
+    questions = read_squad(source.path, bool(flags.get("version_2_with_negative")))[: flags.get("max_eval_samples")]
     yield from _same_scores("eval_", answers.score(questions), results, "predictions.json")
 
 
@@ -178,9 +168,8 @@ def _ner(path: Path, split: str, run: dict, results: dict, source: Source | None
                                       str(path)) for sentence in rows])  # fmt: skip
     labels = f"{path.name}, with the tags that it repeats itself"
     if source is not None and source.path is not None:
-        args = _flags(NerArguments, run)
-        data = tagged_text.read_conll(source.path, args.mixed_tags)
-        data.sentences = data.sentences[: args.max_eval_samples if split == "validation" else None]
+        data = tagged_text.read_conll(source.path, bool(run["flags"].get("mixed_tags")))
+        data.sentences = data.sentences[: run["flags"].get("max_eval_samples") if split == "validation" else None]
         if [(one.words, one.tags) for one in data.sentences] != [(one.words, one.tags) for one in part.sentences]:
             yield differs(path.name, f"its words or tags are not those of {shown(str(source.path))}")
             return
@@ -204,7 +193,7 @@ def _swag(path: Path, split: str, run: dict, results: dict, source: Source | Non
         return
     data = swag.read_swag(source.path, labelled=split != "test")
     if split == "validation":
-        data = data.first(_flags(SwagArguments, run, validation=source.path).max_eval_samples)
+        data = data.first(run["flags"].get("max_eval_samples"))
     if [row[0] for row in rows] != data.index:
         yield differs(path.name, f"its rows are not those of {shown(str(source.path))}")
     elif data.labels:
@@ -296,15 +285,15 @@ def _pretraining_flags(run: dict, data: list[Source]) -> list[str]:
 def _close_scores(
     folder: Path, run: dict, results: dict, flags: list[str], start: str, there: str
 ) -> Iterator[Finding]:
-    claim = "scores from the weights"
+    """The results that begin with ``start``, against those of an evaluation, which begin with ``there``."""
     with tempfile.TemporaryDirectory() as place:
-        found, error = _evaluated(folder, run["script"], flags, Path(place))
-    if found is None:
-        yield differs(claim, f"the evaluation stopped: {shown(error)}")
+        found = _evaluated(folder, run["script"], flags, Path(place))
+    if isinstance(found, Finding):
+        yield found
         return
     same = []
     for name, value in results.items():
-        if not name.startswith((start, "test_")) or name not in results:
+        if not name.startswith((start, "test_")):
             continue
         again = found.get(there + name.removeprefix(start) if name.startswith(start) else name, "")
         if again == "":
@@ -314,7 +303,7 @@ def _close_scores(
         else:
             yield differs(name, f"all_results.json says {shown(value)}, but the weights give {shown(again)}")
     if same:
-        yield verified(claim, f"{', '.join(same)}: computed again by {run['script']}")
+        yield verified("scores from the weights", f"{', '.join(same)}: computed again by {run['script']}")
 
 
 def is_close(name: str, one: Any, other: Any, script: str) -> bool:
@@ -328,8 +317,8 @@ def is_close(name: str, one: Any, other: Any, script: str) -> bool:
     return math.isclose(one, other, abs_tol=SCORE_TOLERANCE * (100 if script == "run_squad.py" else 1))
 
 
-def _evaluated(folder: Path, script: str, flags: list[str], place: Path) -> tuple[dict | None, str]:
-    """The results of the script on the folder's weights, or None and the last line of its errors."""
+def _evaluated(folder: Path, script: str, flags: list[str], place: Path) -> dict | Finding:
+    """The results of the script on the folder's weights, or the reason why there are none."""
     model = place / "model"
     model.mkdir()
     for path in {path for pattern in MODEL_FILES for path in folder.glob(pattern)}:
@@ -343,5 +332,6 @@ def _evaluated(folder: Path, script: str, flags: list[str], place: Path) -> tupl
     results = place / "run" / "all_results.json"
     if done.returncode or not results.is_file():
         lines = [line for line in re.split(r"[\r\n]+", done.stderr) if line.strip()] or ["no message"]
-        return None, lines[-1]
-    return json.loads(results.read_text(encoding="utf-8")), ""
+        refused = differs if done.returncode == 2 else unknown  # 2: the script refuses the folder
+        return refused("scores from the weights", f"the evaluation stopped: {shown(lines[-1])}")
+    return dict(read_json(results))
