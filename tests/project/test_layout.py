@@ -70,10 +70,6 @@ TESTED_ELSEWHERE = {
     "training/pretraining/parallel_encoding.py": ("pretraining/test_build_corpus.py",),
     "training/records/model_usage.py": ("records/test_model_card.py",),
     "training/records/reference_curves.py": ("tools/test_doctor.py",),
-    "training/tasks/classification/labelled_texts.py": (
-        "tasks/classification/test_glue.py",
-        "tasks/classification/test_sources.py",
-    ),
     "training/tasks/classification/last_token.py": ("tasks/test_bilstm.py",),
     "training/tasks/evaluate_metrics.py": (
         "tasks/classification/test_metrics.py",
