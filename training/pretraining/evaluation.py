@@ -29,11 +29,11 @@ def evaluate(
     mine = dealt(range(0, count, size), run)
     sums = torch.zeros(len(_Sums._fields), dtype=torch.float64)
     with run.progress(len(mine), "evaluating") as bar:
-        for start, counts in mine:
+        for start, is_counted in mine:
             batch = held_out.batch(start, min(start + size, count))
             batch = {name: tensor.to(run.device) for name, tensor in batch.items()}
             outputs = model(**batch)
-            if counts:
+            if is_counted:
                 sums += torch.tensor(_batch_sums(outputs, batch), dtype=torch.float64)
             bar.update()
     # Apple's GPUs (mps) have no float64.
