@@ -39,12 +39,12 @@ def open_packed(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         raise ValueError(f"{path}: cannot be read: {error.strerror}; check the path") from None
     with raw:
         try:
-            yield unpacked(path, raw)
+            yield unpack(path, raw)
         except DAMAGE as error:
-            raise damaged(path, error) from error
+            raise damage_error(path, error) from error
 
 
-def unpacked(path: str | os.PathLike[str], raw: IO[bytes]) -> IO[bytes]:
+def unpack(path: str | os.PathLike[str], raw: IO[bytes]) -> IO[bytes]:
     """The unpacked content of ``raw``, the opened file ``path``. If it is damaged, reading raises one of ``DAMAGE``."""
     suffix = Path(path).suffix
     if suffix == ".xz":
@@ -54,10 +54,10 @@ def unpacked(path: str | os.PathLike[str], raw: IO[bytes]) -> IO[bytes]:
     return raw
 
 
-def damaged(path: str | os.PathLike[str], error: Exception, line: int | None = None) -> ValueError:
+def damage_error(path: str | os.PathLike[str], error: Exception, line: int | None = None) -> ValueError:
     """The ValueError for an ``error`` of DAMAGE; ``line`` is the first line that could not be unpacked, from 1."""
-    place = f"{path}:{line}" if line else f"{path}"
-    return ValueError(f"{place}: damaged {Path(path).suffix} file ({error}); download or pack it again")
+    where = f"{path}:{line}" if line else f"{path}"
+    return ValueError(f"{where}: damaged {Path(path).suffix} file ({error}); download or pack it again")
 
 
 def numbered_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
@@ -81,7 +81,7 @@ def decoded_lines(path: str | os.PathLike[str], stream: IO[bytes]) -> Iterator[t
                 raise _not_utf8(f"{path}:{number}", error, error.start + 1) from None
             yield number, text.removesuffix("\n").removesuffix("\r")
     except DAMAGE as error:
-        raise damaged(path, error, number + 1) from error
+        raise damage_error(path, error, number + 1) from error
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
@@ -100,9 +100,9 @@ def read_text(path: str | os.PathLike[str]) -> str:
         raise _not_utf8(f"{path}:{line}", error, column) from None
 
 
-def _not_utf8(place: str, error: UnicodeDecodeError, column: int) -> ValueError:
+def _not_utf8(where: str, error: UnicodeDecodeError, column: int) -> ValueError:
     return ValueError(
-        f"{place}: expected UTF-8 text, got byte 0x{error.object[error.start]:02x} at column {column}; "
+        f"{where}: expected UTF-8 text, got byte 0x{error.object[error.start]:02x} at column {column}; "
         "convert the file to UTF-8"
     )
 

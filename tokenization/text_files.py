@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from .compressed_files import decoded_lines, kind_of, unpacked
+from .compressed_files import decoded_lines, kind_of, unpack
 
 FORMS = ".txt, .jsonl, .txt.xz, .txt.gz, .jsonl.xz, .jsonl.gz or .parquet"
 
@@ -55,7 +55,7 @@ def _line_texts(path: Path, advance: Callable[[int], object]) -> Iterator[str]:
     rows = kind_of(path) == ".jsonl"
     position = 0
     with path.open("rb") as raw:
-        for number, line in decoded_lines(path, unpacked(path, raw)):
+        for number, line in decoded_lines(path, unpack(path, raw)):
             yield _json_text(line, f"{path}:{number}") if rows else line
             if number % 1000 == 0:
                 advance(raw.tell() - position)

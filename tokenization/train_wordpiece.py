@@ -153,11 +153,11 @@ def _learn(
     by_frequency = sorted(characters, key=lambda character: (-characters[character], character))
     alphabet = set(by_frequency[:limit_alphabet])
     usable = sorted(word for word in words if len(word) <= MAX_WORD_LENGTH and alphabet.issuperset(word))
-    continued = sorted({"##" + character for word in usable for character in word[1:]})
-    fixed = [*rows, *sorted(alphabet), *continued]
+    continuations = sorted({"##" + character for word in usable for character in word[1:]})
+    fixed = [*rows, *sorted(alphabet), *continuations]
     if len(fixed) > vocab_size:
         raise ValueError(
-            f"vocab_size: {len(rows)} special rows, {len(alphabet)} characters and {len(continued)} '##' "
+            f"vocab_size: {len(rows)} special rows, {len(alphabet)} characters and {len(continuations)} '##' "
             f"characters need {len(fixed)}, got {vocab_size}; raise it or lower {limit_alphabet=}"
         )
     model = Tokenizer(models.WordPiece(unk_token="[UNK]"))
@@ -168,12 +168,12 @@ def _learn(
         special_tokens=fixed,
         show_progress=progress and sys.stderr.isatty(),
     )
-    model.train_from_iterator(_repeated(usable, words), trainer)
+    model.train_from_iterator(_repeat(usable, words), trainer)
     vocab = model.get_vocab()
     return sorted(vocab, key=vocab.__getitem__)
 
 
-def _repeated(usable: list[str], words: Counter[str], chunk: int = 10_000) -> Iterator[str]:
+def _repeat(usable: list[str], words: Counter[str], chunk: int = 10_000) -> Iterator[str]:
     """Yield each word as often as it occurred, in texts of about ``chunk`` words: the library accepts no counts."""
     pending: list[str] = []
     for word in usable:

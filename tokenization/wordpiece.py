@@ -45,7 +45,11 @@ class BasicTokenizer:
         self.strip_accents = do_lower_case if strip_accents is None else strip_accents
 
     def tokenize(self, text: str | bytes) -> list[str]:
-        """Words of the text; ValueError for bytes that are not UTF-8 and for lone surrogates."""
+        """The words of a text.
+
+        Raises:
+            ValueError: bytes that are not UTF-8, or a lone surrogate.
+        """
         text = _clean(convert_to_unicode(text))
         if self.tokenize_chinese_chars:
             text = "".join(f" {char} " if _is_chinese_char(char) else char for char in text)
@@ -133,7 +137,11 @@ class FullTokenizer:
         self.wordpiece_tokenizer = WordpieceTokenizer(self.vocab)
 
     def tokenize(self, text: str | bytes) -> list[str]:
-        """The pieces of a text. Raises ValueError for bytes that are not UTF-8 and for lone surrogates."""
+        """The pieces of a text.
+
+        Raises:
+            ValueError: bytes that are not UTF-8, or a lone surrogate.
+        """
         pieces: list[str] = []
         for part in self._parts(convert_to_unicode(text)):
             if part in self.never_split:
@@ -150,11 +158,19 @@ class FullTokenizer:
         return re.split("(" + "|".join(map(re.escape, longest_first)) + ")", text)
 
     def convert_tokens_to_ids(self, tokens: Iterable[str]) -> list[int]:
-        """The ids of pieces. Raises KeyError for a piece that the vocabulary does not have, as Google's code does."""
+        """The ids of pieces.
+
+        Raises:
+            KeyError: the vocabulary does not have a piece, as in Google's code.
+        """
         return convert_tokens_to_ids(self.vocab, tokens)
 
     def convert_ids_to_tokens(self, ids: Iterable[int]) -> list[str]:
-        """The pieces of ids. Raises KeyError for an id that the vocabulary does not have, as Google's code does."""
+        """The pieces of ids.
+
+        Raises:
+            KeyError: the vocabulary does not have an id, as in Google's code.
+        """
         return convert_ids_to_tokens(self.inv_vocab, ids)
 
 
@@ -186,22 +202,30 @@ def load_vocab(vocab_file: str | os.PathLike[str]) -> dict[str, int]:
 
 
 def convert_by_vocab(vocab: Mapping[Key, Value], items: Iterable[Key]) -> list[Value]:
-    """Look up each item; KeyError for one that the vocabulary does not have, as in Google's code."""
+    """Look up each item.
+
+    Raises:
+        KeyError: the vocabulary does not have an item, as in Google's code.
+    """
     return [vocab[item] for item in items]
 
 
 def convert_tokens_to_ids(vocab: Mapping[str, int], tokens: Iterable[str]) -> list[int]:
-    """The ids of pieces; KeyError for an unknown piece."""
+    """The ids of pieces, as ``convert_by_vocab`` looks them up."""
     return convert_by_vocab(vocab, tokens)
 
 
 def convert_ids_to_tokens(inv_vocab: Mapping[int, str], ids: Iterable[int]) -> list[str]:
-    """The pieces of ids; KeyError for an unknown id."""
+    """The pieces of ids, as ``convert_by_vocab`` looks them up."""
     return convert_by_vocab(inv_vocab, ids)
 
 
 def convert_to_unicode(text: str | bytes) -> str:
-    """The text as str; bytes are decoded as UTF-8. Raises ValueError for other bytes and for lone surrogates."""
+    """The text as str; bytes are decoded as UTF-8.
+
+    Raises:
+        ValueError: bytes that are not UTF-8, or a lone surrogate.
+    """
     if isinstance(text, bytes):
         try:
             return text.decode("utf-8")

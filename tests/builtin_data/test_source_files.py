@@ -45,15 +45,15 @@ def package(tmp_path):
 
 
 def test_files_are_parsed_and_never_run(package):
-    found = read_file(str(package / "core.py"), "package.core")
-    assert [(document.name, document.kind) for document in found] == [
+    documents = read_file(str(package / "core.py"), "package.core")
+    assert [(document.name, document.kind) for document in documents] == [
         ("", "module"),
         ("Outer", "class"),
         ("Outer.method", "function"),
         ("absolute", "function"),
         ("add", "function"),
     ]
-    assert found[-1].summary.startswith("The sum of two.")  # The signature above it was removed.
+    assert documents[-1].summary.startswith("The sum of two.")  # The signature above it was removed.
     assert read_file(str(package / "template.py"), "t") == [] == read_file(str(package / "short.py"), "s")
 
 

@@ -36,22 +36,22 @@ WORDS = [f"{a}{b}{c}" for a in "bcdfg" for b in "aeiou" for c in "lmnpr"]
 
 
 def test_a_module_is_in_one_split_only():
-    found = [document(f"module{i}", f"f{i}", " ".join(word + WORDS[i] for word in WORDS[:40])) for i in range(100)]
-    train, validation = split_library(found)
+    documents = [document(f"module{i}", f"f{i}", " ".join(word + WORDS[i] for word in WORDS[:40])) for i in range(100)]
+    train, validation = split_library(documents)
     assert len(train) + len(validation) == 100 and 5 < len(validation) < 25
     assert not {d.module for d in train} & {d.module for d in validation}
-    assert split_library(found) == (train, validation)
+    assert split_library(documents) == (train, validation)
 
 
 def test_names_and_texts_of_training_are_not_used_in_validation():
     text, half = " ".join(WORDS[:100]), " ".join(WORDS[:60] + [word + "x" for word in WORDS[60:100]])
-    found = [
+    documents = [
         document(KEPT, "Class.fit", text),
         document(HELD_OUT, "fit"),
         document(HELD_OUT, "copied", half),
         document(HELD_OUT, "fresh", " ".join(WORDS[100:])),
     ]
-    train, validation = split_library(found)
+    train, validation = split_library(documents)
     assert [d.name for d in train] == ["Class.fit"] and [d.name for d in validation] == ["fresh"]
 
 
@@ -80,8 +80,8 @@ def test_installed_packages_are_found_without_import(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(documentation.sysconfig, "get_path", lambda name: str(tmp_path / "no_standard_library"))
     monkeypatch.setattr(documentation, "PACKAGES", ("some_package", "package_that_is_not_installed"))
-    found = library.__wrapped__(True)
-    assert [d.module for side in found for d in side] == ["some_package"]
+    splits = library.__wrapped__(True)
+    assert [d.module for side in splits for d in side] == ["some_package"]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_true_pair_is_of_one_docstring():
 
 
 def test_wrong_bodies_are_of_another_module_of_the_same_package(monkeypatch):
-    found = [
+    documents = [
         document(
             f"{package}.{module}", f"f{i}{module}", " ".join(word + package + module for word in WORDS[i : i + 40])
         )
@@ -141,10 +141,10 @@ def test_wrong_bodies_are_of_another_module_of_the_same_package(monkeypatch):
         for module in ("core", "lib")
         for i in range(3)
     ]
-    monkeypatch.setattr(documentation, "library", lambda include_packages: documentation.Library(found, []))
-    body_module = {documentation.pair(d)[1]: d.module for d in found}
+    monkeypatch.setattr(documentation, "library", lambda include_packages: documentation.Library(documents, []))
+    body_module = {documentation.pair(d)[1]: d.module for d in documents}
     examples = pair_examples("train")
-    assert len(examples) == 2 * len(found) == 2 * len(body_module)
+    assert len(examples) == 2 * len(documents) == 2 * len(body_module)
     for example in examples:
         module, other = example["sentence1"].split()[-1].rstrip("."), body_module[example["sentence2"]]
         assert (module == other) == bool(example["label"]) and module[:3] == other[:3]
@@ -166,8 +166,8 @@ def test_questions_worked_by_hand(monkeypatch):
         Parameter("out", "", "Where the result goes"),
         Parameter("long", "", "too long a description " * 20),
     ]
-    found = [document("numpy.core", "sum", parameters=entries)]
-    monkeypatch.setattr(documentation, "library", lambda include_packages: documentation.Library(found, []))
+    documents = [document("numpy.core", "sum", parameters=entries)]
+    monkeypatch.setattr(documentation, "library", lambda include_packages: documentation.Library(documents, []))
     made = question_answering("train")
     assert made["version"] == "1.1"
     (article,) = made["data"]
@@ -197,9 +197,11 @@ def test_an_answer_is_taken_from_its_own_place_and_not_asked_again(monkeypatch):
 def test_one_parameter_described_twice_makes_two_questions(monkeypatch):
     """Methods in two branches may have one name. The same description in another context is another question."""
     entry, others = Parameter("axis", "", "Axis along which it sums"), ("out", "dtype")
-    found = [document("m", "f", parameters=[entry, Parameter(other, "", f"What {other} is")]) for other in others]
-    monkeypatch.setattr(documentation, "library", lambda include_packages: documentation.Library(found, []))
-    found.append(document("m", "f", parameters=found[0].parameters))  # The same text again gives no new question.
+    documents = [document("m", "f", parameters=[entry, Parameter(other, "", f"What {other} is")]) for other in others]
+    monkeypatch.setattr(documentation, "library", lambda include_packages: documentation.Library(documents, []))
+    documents.append(
+        document("m", "f", parameters=documents[0].parameters)
+    )  # The same text again gives no new question.
     (article,) = question_answering("train")["data"]
     made = [qa["id"] for paragraph in article["paragraphs"] for qa in paragraph["qas"]]
     assert len(set(made)) == len(made) == 4
@@ -236,8 +238,8 @@ def test_code_is_what_the_authors_marked(monkeypatch):
         "more ``code is marked in this one than half of it``",
         "here ``axis`` is marked, but `this has no other half at all",
     ]
-    found = [Docstring("m", "f", "function", "Sum.", ["prose"], marked=marked)]
-    monkeypatch.setattr(documentation, "library", lambda include_packages: documentation.Library(found, []))
+    documents = [Docstring("m", "f", "function", "Sum.", ["prose"], marked=marked)]
+    monkeypatch.setattr(documentation, "library", lambda include_packages: documentation.Library(documents, []))
     (sentence,) = tagging_examples("train")
     words = [("It", "O"), ("takes", "O"), ("axis", "B-CODE"), (".", "I-CODE"), ("a", "I-CODE")]
     assert sentence == [*words, *((word, "O") for word in [*enough.split(), "."])]

@@ -31,8 +31,8 @@ def test_ids_sentences_and_documents(tmp_path, tokenizer):
     corpus = build_corpus([tmp_path / "a.txt"], tokenizer, tmp_path / "corpus")
     sentences = [sentence for document in DOCUMENTS for line in document for sentence in split_sentences(line)]
     expected = [tokenizer(sentence, add_special_tokens=False)["input_ids"] for sentence in sentences]
-    found = [corpus.tokens[start:stop].tolist() for start, stop in zip(corpus.sentences[:-1], corpus.sentences[1:])]
-    assert found == expected
+    sentences = [corpus.tokens[start:stop].tolist() for start, stop in zip(corpus.sentences[:-1], corpus.sentences[1:])]
+    assert sentences == expected
     assert corpus.documents.tolist() == [0, 3, 5]
     assert corpus.tokens.dtype == np.uint16
     assert (corpus.num_documents, corpus.num_sentences, corpus.num_tokens) == (2, 5, sum(map(len, expected)))
@@ -66,10 +66,10 @@ def test_a_large_vocabulary_takes_32_bits(tmp_path):
 def test_two_workers_write_the_same_bytes(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr(corpus_module, "_CHUNK_CHARACTERS", 200)
     documents = random_documents(40)
-    one = build_corpus(documents, tokenizer, tmp_path / "one", num_workers=1)
-    two = build_corpus(documents, tokenizer, tmp_path / "two", num_workers=2)
-    assert data_bytes(one.path) == data_bytes(two.path)
-    assert one.fingerprint == two.fingerprint
+    with_one = build_corpus(documents, tokenizer, tmp_path / "one", num_workers=1)
+    with_two = build_corpus(documents, tokenizer, tmp_path / "two", num_workers=2)
+    assert data_bytes(with_one.path) == data_bytes(with_two.path)
+    assert with_one.fingerprint == with_two.fingerprint
 
 
 def test_a_text_of_one_chunk_starts_no_worker(tmp_path, tokenizer, monkeypatch):

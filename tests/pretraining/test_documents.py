@@ -127,11 +127,11 @@ def test_200_malformed_inputs_are_refused_or_read_to_the_end(tmp_path):
     for number in range(200):
         name = list(whole)[number % len(whole)]
         damaged = bytearray(whole[name])
-        kind, place = rng.integers(4), int(rng.integers(1, len(damaged)))
+        kind, offset = rng.integers(4), int(rng.integers(1, len(damaged)))
         if kind == 0:
-            del damaged[place:]
+            del damaged[offset:]
         elif kind == 1:
-            damaged[place:place] = rng.bytes(rng.integers(1, 40))
+            damaged[offset:offset] = rng.bytes(rng.integers(1, 40))
         else:  # Kind 2 writes any bytes, kind 3 letters and signs.
             for position in rng.integers(0, len(damaged), 2):
                 damaged[position] = rng.integers(0, 256) if kind == 2 else rng.integers(32, 127)
@@ -185,13 +185,13 @@ def test_200_damaged_records_are_read_or_refused(tmp_path, name):
     values = [b"null", b"[]", b"{}", b"1", b'"x"', b"[[]]", b"", b"{", b"\xff"]
     refused = 0
     for number in range(200):
-        damaged, place = bytearray(whole), int(rng.integers(len(whole)))
+        damaged, offset = bytearray(whole), int(rng.integers(len(whole)))
         if number < len(values):
             damaged = values[number]
         elif number % 2:
-            del damaged[place : place + int(rng.integers(1, 30))]
+            del damaged[offset : offset + int(rng.integers(1, 30))]
         else:
-            damaged[place] = rng.integers(256)
+            damaged[offset] = rng.integers(256)
         folder = tmp_path / str(number)
         folder.mkdir()
         (folder / ("manifest.json" if name == "checkpoint" else name)).write_bytes(damaged)

@@ -21,7 +21,7 @@ def test_evaluation_equals_that_of_transformers_in_one_batch(pretrained, text_fi
     run.args.max_eval_instances = 1000
     model = BertForPreTraining.from_pretrained(pretrained, config=config).train()
     model.config.sparse_prediction = True
-    found = evaluate(run, model, held_out)
+    results = evaluate(run, model, held_out)
     batch = held_out.batch(0, held_out.epoch_size(0))
     labels, nsp = batch.pop("labels"), batch.pop("next_sentence_label")
     with torch.no_grad():
@@ -35,6 +35,6 @@ def test_evaluation_equals_that_of_transformers_in_one_batch(pretrained, text_fi
         expected[f"eval_{name}_accuracy"] = float((logits.argmax(-1) == wanted).double().mean())
     expected["eval_loss"] = expected["eval_mlm_loss"] + expected["eval_nsp_loss"]
     expected["eval_perplexity"] = np.exp(expected["eval_mlm_loss"])
-    assert found == pytest.approx(expected, rel=1e-5)
+    assert results == pytest.approx(expected, rel=1e-5)
     run.args.max_eval_instances = 7
-    assert evaluate(run, model, held_out)["eval_mlm_loss"] != found["eval_mlm_loss"]
+    assert evaluate(run, model, held_out)["eval_mlm_loss"] != results["eval_mlm_loss"]

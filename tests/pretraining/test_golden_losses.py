@@ -121,8 +121,8 @@ def losses(objective: str, folder: Path, **changes) -> list[dict[str, float]]:
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_losses_are_the_recorded_ones(objective, tmp_path):
     recorded = json.loads(GOLDEN.read_text())["losses"][objective]
-    found = losses(objective, tmp_path)
-    for number, (now, then) in enumerate(zip(found, recorded, strict=True), 1):
+    computed = losses(objective, tmp_path)
+    for number, (now, then) in enumerate(zip(computed, recorded, strict=True), 1):
         assert now == pytest.approx(then, rel=TOLERANCE), f"step {number} differs: {likely_cause(number, now, then)}"
 
 

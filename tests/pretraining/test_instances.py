@@ -106,10 +106,10 @@ def test_left_to_right_labels_are_the_next_tokens(corpus, tokenizer):
 # --- An instance depends on its position only -------------------------------------------------------------
 
 
-def assert_same(one, two):
-    assert one.keys() == two.keys()
-    for name in one:
-        assert torch.equal(one[name], two[name]), name
+def assert_same(first, second):
+    assert first.keys() == second.keys()
+    for name in first:
+        assert torch.equal(first[name], second[name]), name
 
 
 @pytest.mark.parametrize("objective", ["mlm_nsp", "mlm", "ltr"])

@@ -91,8 +91,8 @@ def test_the_balance_of_documents_of_two_sentences_is_two_thirds(tmp_path, token
     sentence is left alone. The labels balance where p = 2 (1 - p).
     """
     corpus = make_corpus(tmp_path / "c", tokenizer, [[9, 9]] * 400)
-    found = label_balance(corpus, 1, VARIANTS, 125, 0.0)
-    assert found.is_next == pytest.approx(2 / 3, abs=0.03) and found.keep_forced == 1.0
+    balance = label_balance(corpus, 1, VARIANTS, 125, 0.0)
+    assert balance.is_next == pytest.approx(2 / 3, abs=0.03) and balance.keep_forced == 1.0
 
 
 def test_the_balance_among_documents_of_one_sentence(tmp_path, tokenizer):
@@ -101,8 +101,8 @@ def test_the_balance_among_documents_of_one_sentence(tmp_path, tokenizer):
     uses 75 - 25 = 50.
     """
     corpus = make_corpus(tmp_path / "c", tokenizer, [[9]] * 900 + [[9, 9]] * 100)
-    found = label_balance(corpus, 1, VARIANTS, 37, 0.0)
-    assert found.is_next == 0.75 and found.keep_forced == pytest.approx(50 / 925, rel=0.2)
+    balance = label_balance(corpus, 1, VARIANTS, 37, 0.0)
+    assert balance.is_next == 0.75 and balance.keep_forced == pytest.approx(50 / 925, rel=0.2)
 
 
 # --- Nothing is lost ----------------------------------------------------------------------------------------

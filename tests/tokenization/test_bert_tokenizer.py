@@ -148,12 +148,12 @@ def test_copies_keep_the_class_and_a_retrained_tokenizer_is_saved(tokenizer, tmp
     assert "hello" in load_vocab(tmp_path / "vocab.txt")
 
 
-def assert_same(one, other) -> None:
+def assert_same(tokenizer, other) -> None:
     options = {"padding": "max_length", "max_length": 20, "truncation": True}
-    assert dict(one(TEXT, PAIR, **options)) == dict(other(TEXT, PAIR, **options))
-    assert one.get_vocab() == other.get_vocab()
-    assert one.model_max_length == other.model_max_length
-    assert one.special_tokens_map == other.special_tokens_map
+    assert dict(tokenizer(TEXT, PAIR, **options)) == dict(other(TEXT, PAIR, **options))
+    assert tokenizer.get_vocab() == other.get_vocab()
+    assert tokenizer.model_max_length == other.model_max_length
+    assert tokenizer.special_tokens_map == other.special_tokens_map
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ READERS = {
     "answers": ("a.json", json.dumps(dict(enumerate(ROWS))), read_predictions),
     "null odds": ("a.json", json.dumps({row: n for n, row in enumerate(ROWS)}), read_numbers),
     "contexts": ("a.txt", TEXT, read_contexts),
-    "swag": ("a.csv", swag_csv(), lambda path: (found := read_swag(path)).endings + found.labels),
+    "swag": ("a.csv", swag_csv(), lambda path: (rows := read_swag(path)).endings + rows.labels),
     "ner": ("a.txt", "".join(f"w{n} O\n\n" for n in range(120)), lambda path: read_conll(path).sentences),
     "features": ("a.txt", TEXT, lambda path: feature_extraction.read_lines(path, build_tokenizer(PIECES), 64)),
 }
@@ -96,31 +96,31 @@ def test_a_damaged_file_is_read_whole_or_refused_by_name(tmp_path, reader, pack)
     (tmp_path / name).write_bytes(content)
     assert _without_paths(whole) == _without_paths(read(tmp_path / name))
     # The standard library makes mistakes at the beginning of the second stream, so all bytes there are tried.
-    places = [*range(len(first), len(first) + 16), *rng.integers(len(first) + len(second), size=16).tolist()]
+    offsets = [*range(len(first), len(first) + 16), *rng.integers(len(first) + len(second), size=16).tolist()]
     refused, by_its_damage = 0, 0
-    for number, place in enumerate(places * 2):
+    for number, offset in enumerate(offsets * 2):
         damaged = bytearray(first + second)
-        if number < len(places):
-            damaged[place] ^= int(rng.integers(1, 256))
-        elif place in (0, len(first)):  # That would be an empty file, or an undamaged one of one stream.
+        if number < len(offsets):
+            damaged[offset] ^= int(rng.integers(1, 256))
+        elif offset in (0, len(first)):  # That would be an empty file, or an undamaged one of one stream.
             continue
         else:
-            del damaged[place:]
+            del damaged[offset:]
         path.write_bytes(damaged)
         try:
-            found = read(path)
+            content_read = read(path)
         except ValueError as error:
             refused += 1
             assert str(error).startswith(str(path)), error
             # The checksum follows the data, so a changed word may be refused before the checksum is read.
             by_its_damage += "damaged" in str(error) and "download or pack it again" in str(error)
         else:
-            assert _without_paths(found) == _without_paths(whole), place
-    assert refused > len(places) and by_its_damage > 0.8 * refused
+            assert _without_paths(content_read) == _without_paths(whole), offset
+    assert refused > len(offsets) and by_its_damage > 0.8 * refused
 
 
-def _without_paths(found) -> str:
-    return repr(found).replace(".xz", "").replace(".gz", "")
+def _without_paths(content) -> str:
+    return repr(content).replace(".xz", "").replace(".gz", "")
 
 
 def test_damage_is_named_with_its_line(tmp_path):
@@ -175,11 +175,11 @@ def test_only_one_file_imports_the_libraries_that_unpack():
         ROOT,
         *(ROOT / name for name in ("benchmarks", "examples", "modeling_bert_repro", "tokenization", "training")),
     )
-    found = {}
+    importers = {}
     for path in (path for folder in folders for path in folder.glob("*.py" if folder is ROOT else "**/*.py")):
         nodes = [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
         names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
         names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.level == 0}
         if names := names & {"lzma", "gzip", "bz2", "tarfile"}:
-            found[str(path.relative_to(ROOT))] = sorted(names)
-    assert found == {"tokenization/compressed_files.py": ["gzip", "lzma"]}
+            importers[str(path.relative_to(ROOT))] = sorted(names)
+    assert importers == {"tokenization/compressed_files.py": ["gzip", "lzma"]}

@@ -126,14 +126,14 @@ def tagged_words(text: str) -> list[tuple[str, str]]:
     The tag is "B" for the first word of what is marked as code, "I" for the others of it, and "O" for all other words.
     All text is cut by one rule, so that the cuts do not tell what was marked.
     """
-    found, tag = [], "O"
+    words, tag = [], "O"
     for part in re.findall(rf"[{_OPEN}{_CLOSE}]|\w+|[^\w\s]", plain(_CODE.sub(rf" {_OPEN}\2{_CLOSE} ", text))):
         if part in (_OPEN, _CLOSE):
             tag = "B" if part == _OPEN else "O"
         else:
-            found.append((part, tag))
+            words.append((part, tag))
             tag = "I" if tag == "B" else tag
-    return found
+    return words
 
 
 def is_prose(text: str) -> bool:
@@ -253,8 +253,8 @@ def parameters(lines: list[str], underlined: bool) -> list[Parameter]:
             entries.append([line])
         elif entries:
             entries[-1].append(line)
-    found = (parameter(entry, underlined) for entry in entries)
-    return [entry for entry in found if entry]
+    parsed = (parameter(entry, underlined) for entry in entries)
+    return [entry for entry in parsed if entry]
 
 
 def fingerprint(text: str) -> list[int]:

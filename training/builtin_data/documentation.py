@@ -92,19 +92,19 @@ def is_held_out(document: Docstring) -> bool:
     return document.kind != "topic" and number % 100 < VALIDATION_SHARE
 
 
-def split_library(found: list[Docstring]) -> Library:
-    """Remove near-duplicates and split by module, as the docstring of this module says; keep the order of ``found``."""
+def split_library(all_documents: list[Docstring]) -> Library:
+    """Remove near-duplicates and split by module, as the docstring of this module says; keep the order."""
     seen: set[int] = set()
     names: set[str] = set()
     train: list[Docstring] = []
     validation: list[Docstring] = []
-    for document in found:
+    for document in all_documents:
         if not is_held_out(document) and share_seen(document, seen) <= NEAR_DUPLICATE_SHARE:
             train.append(document)
             seen.update(document.fingerprint)
             names.add(short_name(document))
     seen_in_validation: set[int] = set()
-    for document in found:
+    for document in all_documents:
         if not is_held_out(document) or short_name(document) in names or share_seen(document, seen) > LEAK_SHARE:
             continue
         if share_seen(document, seen_in_validation) <= NEAR_DUPLICATE_SHARE:
@@ -125,13 +125,13 @@ def library(include_packages: bool = True) -> Library:
         specification = importlib.util.find_spec(package)  # does not import the package
         for folder in (specification and specification.submodule_search_locations) or ():
             files += source_files(Path(folder), package)
-    found = read_files(files)
-    if not found:
+    all_documents = read_files(files)
+    if not all_documents:
         raise ValueError(
             f"expected Python sources with docstrings under {sysconfig.get_path('stdlib')}, found none (a Python "
             "without sources): give your own text with --train_file"
         )
-    return split_library(found)
+    return split_library(all_documents)
 
 
 def side(split: str, include_packages: bool) -> list[Docstring]:

@@ -76,7 +76,7 @@ def read_files(files: list[tuple[str, str]], workers: int | None = None) -> list
         json.dump(by_size[worker::workers], child.stdin)
         child.stdin.close()
         children.append(child)
-    found: list[Docstring] = []
+    documents: list[Docstring] = []
     for child in children:
         assert child.stdout is not None
         records = json.loads(child.stdout.read() or "[]")
@@ -85,5 +85,5 @@ def read_files(files: list[tuple[str, str]], workers: int | None = None) -> list
             raise RuntimeError(f"reading docstrings failed in a child process (exit status {child.returncode})")
         for record in records:
             record["parameters"] = [Parameter(**entry) for entry in record["parameters"]]
-            found.append(Docstring(**record))
-    return sorted(found, key=lambda document: (document.module, document.name, document.kind, document.summary))
+            documents.append(Docstring(**record))
+    return sorted(documents, key=lambda document: (document.module, document.name, document.kind, document.summary))

@@ -30,7 +30,7 @@ def build_corpora(
             encode_part(rank=run.rank, world_size=run.world_size, **_arguments(run, text, tokenizer, name))
 
     if run.world_size > 1:
-        _together(run, encode_parts)
+        _run_together(run, encode_parts)
 
     def build(name: str) -> Corpus:
         return build_corpus(processes=run.world_size, **_arguments(run, text, tokenizer, name))
@@ -58,7 +58,7 @@ def _arguments(
     return arguments | {"source": chosen, "fingerprint": json.dumps([text.fingerprint, share, held_out])}
 
 
-def _together(run: Run[PretrainingArguments], work: Callable[[], None]) -> None:
+def _run_together(run: Run[PretrainingArguments], work: Callable[[], None]) -> None:
     """Call ``work`` on every process, and stop all of them if it fails on one.
 
     Raises:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from tokenization.compressed_files import DAMAGE, PACKED, damaged, decoded_lines, kind_of, open_packed
+from tokenization.compressed_files import DAMAGE, PACKED, damage_error, decoded_lines, kind_of, open_packed
 
 _KINDS = (".txt", ".jsonl", ".parquet")
 
@@ -131,7 +131,7 @@ def _parquet_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
                     raise ValueError(f"{path}: row {number}: not UTF-8 ({error.reason}); repair the text") from error
                 yield from _paragraphs(text, f"{path}: row {number}")
         except DAMAGE as error:
-            raise damaged(path, error) from error
+            raise damage_error(path, error) from error
         except (pyarrow.ArrowException, OSError) as error:
             reason = " ".join(str(error).split())
             raise ValueError(f"{path}: not a readable parquet file ({reason}); fetch the file again") from error

@@ -18,11 +18,11 @@ def random_bits(*counters: int | np.ndarray) -> np.ndarray:
     """
     state = np.zeros((), np.uint64)
     for counter in counters:
-        state = continued(state, counter)
+        state = continue_hash(state, counter)
     return state
 
 
-def continued(state: np.ndarray, counter: int | np.ndarray) -> np.ndarray:
+def continue_hash(state: np.ndarray, counter: int | np.ndarray) -> np.ndarray:
     """``random_bits(..., counter)``, given the bits ``state`` of the counters before it."""
     # numpy refuses to convert a negative Python int to uint64, but not an int64.
     counter = np.asarray(counter, np.int64).astype(np.uint64)

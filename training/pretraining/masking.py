@@ -20,7 +20,7 @@ from transformers import PreTrainedTokenizerBase
 
 from tokenization.special_tokens import check_special_tokens
 from training.engine.batches import IGNORED
-from training.pretraining.hashed_random import below, continued, random_bits, uniform
+from training.pretraining.hashed_random import below, continue_hash, random_bits, uniform
 
 # --- The rule -----------------------------------------------------------------------------------------------
 
@@ -198,7 +198,7 @@ def mask_batch(
     maskable = rule.maskable[input_ids]  # (B, L)
     counts = rule.count(maskable.sum(1))  # (B)
     positions = np.arange(input_ids.shape[1])
-    bits = continued(continued(rows, _ORDER)[:, None], positions[None])  # (B, L)
+    bits = continue_hash(continue_hash(rows, _ORDER)[:, None], positions[None])  # (B, L)
     scores = (bits >> np.uint64(16) << np.uint64(16)) | positions.astype(np.uint64)
     if rule.whole_word_mask:
         chosen = _choose_words(rule, input_ids, maskable, scores, counts)
@@ -212,8 +212,8 @@ def mask_batch(
     originals = input_ids[row, column]
     labels = np.full(input_ids.shape, IGNORED, np.int64)
     labels[row, column] = originals
-    kind = uniform(continued(continued(rows, _KIND)[row], column))
-    draws = below(continued(continued(rows, _REPLACEMENT)[row], column), len(rule.replacements))
+    kind = uniform(continue_hash(continue_hash(rows, _KIND)[row], column))
+    draws = below(continue_hash(continue_hash(rows, _REPLACEMENT)[row], column), len(rule.replacements))
     replaced = np.where(kind < rule.mask_replace_prob + rule.random_replace_prob, rule.replacements[draws], originals)
     masked = input_ids.astype(np.int64)
     masked[row, column] = np.where(kind < rule.mask_replace_prob, rule.mask_token_id, replaced)
