@@ -1,6 +1,7 @@
 """training/pretraining/phased_batches.py: the flags arrive at the instances, and the shapes at the network."""
 
 import functools
+from dataclasses import MISSING, fields
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from training.flags.parsing import parse_arguments
 from training.flags.pretraining import PretrainingArguments
 from training.pretraining import phased_batches
 from training.pretraining.instances import InstanceSettings
+from training.pretraining.masking import MaskSettings
 
 
 def test_flags_reach_the_instances(monkeypatch):
@@ -31,6 +33,14 @@ def test_flags_reach_the_instances(monkeypatch):
         for seed, fixed in ((9, False), (0, True))
         for length in (16, 32)
     ]
+
+
+def test_settings_and_flags_have_the_same_defaults():
+    defaults = {field.name: field.default for field in fields(PretrainingArguments)}
+    names = {field.name for field in fields(InstanceSettings) if field.default is not MISSING} & defaults.keys()
+    assert {"objective", "short_seq_prob"} | {field.name for field in fields(MaskSettings)} == names
+    settings = InstanceSettings(seed=0, max_seq_length=128)
+    assert {name: getattr(settings, name) for name in names} == {name: defaults[name] for name in names}
 
 
 @pytest.mark.parametrize("static", [False, True])
