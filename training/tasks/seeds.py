@@ -59,7 +59,7 @@ def series_of(args: FineTuningArguments, data: TaskData) -> Series:
         ValueError: as in ``deciding_metric``.
     """
     metric = deciding_metric(args, *data.metric_names(), "train" in data.splits)
-    return Series(data.name, data.describe(), metric, data.baselines())
+    return Series(data.name, data.facts(), metric, data.baselines())
 
 
 def run_all(args: Args, series: Series, run_one: Callable[[Args], dict]) -> None:

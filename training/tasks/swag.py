@@ -67,7 +67,7 @@ class Data:
     splits: dict[str, Examples]
     label_names: tuple[str, ...] = ("choice",)
 
-    def describe(self) -> dict:
+    def facts(self) -> dict:
         """The facts for run.json: sources, counts and hashes."""
         return {"splits": {split: {"examples": len(part)} | part.facts for split, part in self.splits.items()}}
 

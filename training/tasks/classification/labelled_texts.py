@@ -107,7 +107,7 @@ class Data:
         """The names that a pipeline prints."""
         return self.task.labels or ("score",)
 
-    def describe(self) -> dict:
+    def facts(self) -> dict:
         """The facts for run.json: sources, counts, hashes and label names."""
         facts = {split: {"examples": len(examples)} | examples.facts for split, examples in self.splits.items()}
         return {"task": self.name, "labels": self.task.labels, "splits": facts}

@@ -28,7 +28,7 @@ class Data:
     splits: dict[str, Split]
     label_names: tuple[str, ...]
 
-    def describe(self) -> dict:
+    def facts(self) -> dict:
         """The facts for run.json: sources, counts, hashes and label names."""
         facts = {
             split: {"examples": len(part), "words": part.num_words} | part.facts for split, part in self.splits.items()
