@@ -48,7 +48,7 @@ class Run(Generic[Args_co]):
         world_size: number of processes.
         facts: the content of run.json.
         saved_step: optimiser step of the last checkpoint written by this start; 0 before the first.
-        unconfirmed: whether run.json was written by an earlier start, and this start may still be refused.
+        unconfirmed: True while a resumed start may still be refused; until then run.json is not rewritten.
     """
 
     def __init__(self, args: Args_co, accelerator: Accelerator):
@@ -94,9 +94,9 @@ class Run(Generic[Args_co]):
     def record(self, **facts: Any) -> None:
         """Merge facts, such as hashes and counts of the data, into ``run.json``.
 
-        A folder with a run.json cannot be used by another run. Scripts therefore call this only after data and model
-        have been checked, so that a mistake in the flags can be corrected without another --output_dir. If the run is
-        to be resumed, nothing is written before ``confirm``, so that a start that is refused changes no file.
+        Once run.json exists, no new run may use the folder. Scripts therefore call this only after data and model have
+        been checked, so that a mistake in the flags can be corrected without another --output_dir. If the run is to be
+        resumed, nothing is written before ``confirm``, so that a start that is refused changes no file.
         """
         self.facts.update(facts)
         if self.is_main and not self.unconfirmed:
@@ -227,8 +227,8 @@ def check_launch(accelerator: Accelerator) -> None:
 def check_output_dir(args: SharedArguments) -> None:
     """Raise ValueError if --output_dir is a file, or holds something that this command would overwrite.
 
-    That is a run or a model if no resume was asked for; with one, whatever stands there without the run.json of a run
-    that could go on.
+    Without --resume_from_checkpoint, any file of a run or of a model is refused. With it, they are refused only if
+    run.json is missing, because then there is no run to continue.
     """
     folder = Path(args.output_dir)
     if folder.exists() and not folder.is_dir():
