@@ -248,9 +248,9 @@ _ROWS = {
     ),
     "odds equal to the threshold empty the answer": (
         THRESHOLD,
-        "apply_threshold",
-        "null_odds[id_] > threshold",
-        "null_odds[id_] >= threshold",
+        "gives_no_answer",
+        "null_odds > threshold",
+        "null_odds >= threshold",
         "tasks/squad/threshold",
     ),
     "the largest null score": (ANSWERS, "_null_entry", "min", "max", "tasks/squad/answers"),

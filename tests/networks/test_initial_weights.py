@@ -79,7 +79,7 @@ def test_the_objective_decides_the_attention(
     given = short_runs.flags("run_pretraining", data, tmp_path / "run", model, "--objective", objective)
     run = make_run()
     run.args = parse_arguments(PretrainingArguments, [*given, "--model_impl", model_impl])
-    network = build_model(run, modeling_bert_repro.BertForMaskedLM, AutoTokenizer.from_pretrained(pretrained))
+    network, _ = build_model(run, modeling_bert_repro.BertForMaskedLM, AutoTokenizer.from_pretrained(pretrained))
     assert sees_later_tokens(network) == (objective == "mlm")
     now, then = (
         ("left to right", "in both directions") if objective == "ltr" else ("in both directions", "left to right")

@@ -53,10 +53,10 @@ def test_static_shapes_never_change(pretrained, text_file, tmp_path, monkeypatch
             shapes.setdefault(name, set()).add(tuple(t.shape for t in inputs if isinstance(t, torch.Tensor)))
 
     def hooked(*arguments):
-        model = build(*arguments)
+        model, initial_weights = build(*arguments)
         for name, module in model.named_modules():
             module.register_forward_pre_hook(functools.partial(note, name))
-        return model
+        return model, initial_weights
 
     monkeypatch.setattr(run_pretraining, "build_model", hooked)
     monkeypatch.setattr(run_pretraining, "draw_curves", lambda folder: None)

@@ -297,8 +297,8 @@ def test_building_a_network_leaves_the_config_to_the_next_run():
     config = BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
     before = config.to_dict()
     args = SquadArguments(output_dir="x", config_name="mini", tokenizer_name="y")
-    run = SimpleNamespace(args=args, say=print, facts={})
-    model = fine_tuning.build_model(run, modeling_bert_repro.BertForQuestionAnswering, config, config, (), True)
+    run = SimpleNamespace(args=args, say=print)
+    model, _ = fine_tuning.build_model(run, modeling_bert_repro.BertForQuestionAnswering, config, config, (), True)
     model.config.question_answering = {}
     assert config.to_dict() == before
 

@@ -241,8 +241,8 @@ def test_a_limit_takes_the_first_sentences(tmp_path):
     data = load_data(flags(train_file=path, validation_file=path, max_train_samples=3, max_eval_samples=1))
     assert [len(data.splits[name].sentences) for name in ("train", "validation")] == [3, 1]
     assert "ORG" in "".join(data.label_names)
-    assert data.describe()["splits"]["train"]["words"] == 17
-    assert len(data.describe()["splits"]["train"]["sha256"]) == 64
+    assert data.facts()["splits"]["train"]["words"] == 17
+    assert len(data.facts()["splits"]["train"]["sha256"]) == 64
 
 
 def hub(monkeypatch, splits: dict, names=None):
