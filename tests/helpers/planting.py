@@ -67,7 +67,7 @@ def run_on_a_copy(folder: Path, tests: Iterable[str], fault: Fault | None = None
 
 
 def plant(source: str, places: tuple[str, ...], correct: str, faulty: str) -> str:
-    """Return the source with `faulty` in the place of `correct` wherever `correct` stands in one of the places.
+    """Return the source with ``faulty`` in the place of ``correct`` wherever ``correct`` stands in one of the places.
 
     Both are one expression or one statement. A place is the name of a function such as "BertPooler.forward", the name
     of a class, which stands for its whole body, or the target of an assignment outside all functions. Syntax trees are

@@ -119,7 +119,7 @@ TESTED_ELSEWHERE = {
 
 
 def imported_modules(path: Path) -> set[str]:
-    """The full names of the modules that a file imports. `from a import b` counts as an import of a and of a.b."""
+    """The full names of the modules that a file imports. ``from a import b`` counts as an import of a and of a.b."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -148,7 +148,7 @@ def wrong_imports(path: Path) -> set[str]:
 
 
 def test_every_room_of_the_code_has_its_room_of_tests():
-    """The rooms of `training` lie directly in tests."""
+    """The rooms of ``training`` lie directly in tests."""
     folders = [folder for room in ROOMS_OF_THE_CODE for folder in (ROOT / room, *(ROOT / room).rglob("*"))]
     rooms = {folder.relative_to(ROOT) for folder in folders if any(folder.glob("*.py"))} - {Path("training")}
     expected = {Path(*room.parts[1:]) if room.parts[0] == "training" else room for room in rooms}

@@ -66,7 +66,7 @@ def flags(tmp_path, text_file, tokenizer_folder, shape):
 
 @pytest.fixture(autouse=True)
 def no_picture(monkeypatch):
-    """Do not draw the training curves, which takes a third of the time of a short run. `finished` draws them."""
+    """Do not draw the training curves, which takes a third of the time of a short run. ``finished`` draws them."""
     monkeypatch.setattr(run_pretraining, "draw_curves", lambda folder: None)
 
 
@@ -339,7 +339,7 @@ def test_objectives_without_pairs(flags, objective):
 
 @pytest.fixture
 def data_set(tmp_path, text_file, monkeypatch) -> Path:
-    """A folder that `datasets.load_dataset` takes for a data set, in the place of one on the Hub."""
+    """A folder that ``datasets.load_dataset`` takes for a data set, in the place of one on the Hub."""
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
