@@ -9,15 +9,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from tests.helpers.repository import ROOT
 
 PACKAGES = ("modeling_bert_repro", "tokenization", "training")
 
 
-class Fault(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Fault:
     """A mistake, and the test files of which at least one must notice it.
 
     Attributes:
