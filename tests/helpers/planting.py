@@ -73,7 +73,9 @@ def plant(source: str, places: tuple[str, ...], correct: str, faulty: str) -> st
     Both are one expression or one statement. A place is the name of a function such as "BertPooler.forward", the name
     of a class, which stands for its whole body, or the target of an assignment outside all functions. Syntax trees are
     compared, so that formatting, comments and the rest of the file may change.
-    Raises ValueError if the source does not have a place, or if a place does not contain the correct code.
+
+    Raises:
+        ValueError: the source does not have a place, or a place does not contain the correct code.
     """
     scopes = dict(named_scopes(ast.parse(source)))
     old, new = (ast.parse(code).body[0] for code in (correct, faulty))
