@@ -25,10 +25,7 @@ from training.networks.initial_weights import load_network, weights_sha256
 from training.pretraining.network import build_model
 from training.tools import ask
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    short_runs.no_pictures(monkeypatch)
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import run_glue
-from tests.helpers import short_runs
 from tests.helpers.glue_runs import train
 from tests.helpers.repository import ROOT
 from training.flags.fine_tuning import GlueArguments
@@ -25,10 +24,7 @@ from training.tasks.classification.sources import load_data
 BATCH = "--per_device_train_batch_size=32"
 QUICK = ("--max_steps=2", "--learning_rate=1e-3")
 
-
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch):
-    short_runs.no_pictures(monkeypatch)
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 @pytest.fixture
