@@ -43,7 +43,7 @@ from training.tasks.classification.scores import prefix, score, score_by_categor
 from training.tasks.classification.sources import load_data
 from training.tasks.fine_tuning import build_model, encoder_class, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
-from training.tasks.task_data import announce, with_labels
+from training.tasks.task_data import record_origin, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -74,7 +74,7 @@ def run_one(
     run = start_run(args, "run_glue.py")
     labelled = with_labels(config, data.label_names, data.problem_type)
     model, initial_weights = build_network(run, labelled, config, "train" in data.splits)
-    origin = announce(run, data, tokenizer, initial_weights)
+    origin = record_origin(run, data, tokenizer, initial_weights)
     run.record(texts_per_example=data.texts_per_example)
 
     def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, None]:
@@ -95,7 +95,7 @@ def build_network(
 ) -> tuple[PreTrainedModel, dict[str, str] | None]:
     """A network that reads the label from [CLS] or from the last token, and the hashes of its initial weights.
 
-    From the last token, it reads the label optionally through a BiLSTM.
+    From the last token, the network optionally reads it through a BiLSTM.
     """
     args, may_be_new = run.args, ("classifier.", "bert.pooler.", "lstm.")
     if args.bilstm_on_top:

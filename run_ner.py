@@ -47,7 +47,7 @@ from training.tasks.ner import tagged_text
 from training.tasks.ner.sources import Data, load_data
 from training.tasks.ner.tagger import BertFeatureTagger
 from training.tasks.seeds import run_all, series_of
-from training.tasks.task_data import announce, results_of, with_labels
+from training.tasks.task_data import record_origin, results_of, with_labels
 
 Tags = list[list[str]]
 
@@ -79,7 +79,7 @@ def run_one(
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_ner.py")
     model, initial_weights = build_network(run, with_labels(config, data.label_names), config, "train" in data.splits)
-    origin = announce(run, data, tokenizer, initial_weights)
+    origin = record_origin(run, data, tokenizer, initial_weights)
     run.record(rows={split: len(part) for split, part in features.items()})
     for line in tagged_text.remarks(rows, tokenizer):
         run.say(line)

@@ -52,7 +52,7 @@ from training.tasks.squad.sources import Data, load_data
 from training.tasks.squad.threshold import threshold_of_evaluation
 from training.tasks.squad.window_cache import shared_windows
 from training.tasks.squad.windows import Windows, check_lengths
-from training.tasks.task_data import announce, with_labels
+from training.tasks.task_data import record_origin, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -82,7 +82,7 @@ def run_one(
     # Not in main: `start_run` sets up the processes, which share the windows through files.
     windows = shared_windows(run, data.splits, tokenizer)
     features = {split: Features(part.columns(), tokenizer.pad_token_id) for split, part in windows.items()}
-    origin = announce(run, data, tokenizer, initial_weights)
+    origin = record_origin(run, data, tokenizer, initial_weights)
     run.record(windows={split: len(rows) for split, rows in features.items()})
     threshold, reason = threshold_of_evaluation(args.null_score_diff_threshold, config)
     if args.version_2_with_negative:
@@ -108,9 +108,9 @@ def run_one(
 def build_network(
     run: Run[SquadArguments], config: BertConfig, checkpoint_config: BertConfig, training: bool
 ) -> tuple[PreTrainedModel, dict[str, str] | None]:
-    """A network that reads start and end of the answer from BERT, or from a BiLSTM on top of it.
+    """A network that reads start and end of the answer, and the hashes of its initial weights.
 
-    With the hashes of its initial weights.
+    The network optionally reads them through a BiLSTM.
     """
     may_be_new = ("qa_outputs.", "lstm.")
     if not run.args.bilstm_on_top:

@@ -37,7 +37,7 @@ from training.networks.configuration import load_config
 from training.tasks import swag
 from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
-from training.tasks.task_data import announce, results_of, with_labels
+from training.tasks.task_data import record_origin, results_of, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -68,7 +68,7 @@ def run_one(
     labelled = with_labels(config, data.label_names)
     cls, may_be_new = modeling_bert_repro.BertForMultipleChoice, ("classifier.", "bert.pooler.")
     model, initial_weights = build_model(run, cls, labelled, config, may_be_new, "train" in data.splits)
-    origin = announce(run, data, tokenizer, initial_weights)
+    origin = record_origin(run, data, tokenizer, initial_weights)
 
     def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, np.ndarray | None]:
         return evaluate(run, model, data, features, step, split) if split in features else ({}, None)

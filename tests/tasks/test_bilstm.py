@@ -1,5 +1,6 @@
 """Left-to-right networks read the label from the last token, or get a BiLSTM on top (section 5.1 of the paper)."""
 
+import inspect
 import json
 import shutil
 from pathlib import Path
@@ -15,8 +16,10 @@ import run_glue
 import run_squad
 from training.engine.batches import IGNORED, Features
 from training.flags.fine_tuning import GlueArguments
+from training.tasks import bilstm
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
 from training.tasks.classification.last_token import read_at_the_end, with_labels_at_the_end
+from training.tasks.ner import tagger
 
 TWO = [BertBiLSTMForTokenClassification, BertBiLSTMForQuestionAnswering]
 
@@ -77,6 +80,11 @@ def test_everything_is_trained_and_the_bilstm_sees_both_sides(cls, config):
     assert not torch.allclose(first, second)  # With the BiLSTM, the second token has seen the last one.
     hidden = [model.bert(**one).last_hidden_state[0, 1] for one in (inputs, other)]
     torch.testing.assert_close(*hidden)  # Without it, the second token has not.
+
+
+def test_the_tagger_has_the_same_loss():
+    """Both files are copied into saved folders and can share no code."""
+    assert inspect.getsource(tagger._loss) == inspect.getsource(bilstm._loss)
 
 
 @torch.no_grad()

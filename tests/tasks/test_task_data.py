@@ -15,7 +15,7 @@ from training.engine.checkpoint import Origin
 from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from training.flags.parsing import parse_arguments
 from training.tasks.seeds import series_of
-from training.tasks.task_data import announce, files_or_hub, most_examples, own_files, warnings, with_labels
+from training.tasks.task_data import files_or_hub, most_examples, own_files, record_origin, warnings, with_labels
 
 TASKS = {
     "run_glue": (GlueArguments, "training.tasks.classification.sources"),
@@ -80,7 +80,7 @@ def test_the_same_content_for_training_and_validation_is_said_in_one_sentence(ta
     ]
     said, recorded = [], {}
     tokenizer, weights = AutoTokenizer.from_pretrained(tokenizer_folder), {"model.safetensors": "00"}
-    origin = announce(SimpleNamespace(say=said.append, record=recorded.update), data, tokenizer, weights)
+    origin = record_origin(SimpleNamespace(say=said.append, record=recorded.update), data, tokenizer, weights)
     assert said == [data.summary(), *warnings(data)]
     assert recorded == {
         "data": data.facts(),

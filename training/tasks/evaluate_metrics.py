@@ -71,7 +71,8 @@ class Spearman(_NumberMetric):
 class GlueMetric(_NumberMetric):
     """The metrics of one task: ``GlueMetric("stsb").compute(predictions=..., references=...)``.
 
-    Raises ValueError for an unknown task.
+    Raises:
+        ValueError: the task is unknown.
     """
 
     def _names(self) -> tuple[str, ...]:

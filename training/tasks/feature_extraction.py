@@ -44,7 +44,8 @@ class Row:
 def parse_layers(text: str, num_layers: int) -> list[int]:
     """The layer numbers in a text such as "-1,-2".
 
-    Raises ValueError unless a network of ``num_layers`` has them all.
+    Raises:
+        ValueError: a network of ``num_layers`` layers lacks one of them.
     """
     if not re.fullmatch(r"-?\d+(,-?\d+)*", text):
         raise ValueError(f"--layers: expected numbers with commas between them, such as -1,-2; got {text!r}")

@@ -112,7 +112,7 @@ def fine_tune(
 
     Args:
         model: not yet prepared by Accelerate.
-        origin: what must be the same in a resumed run, see ``announce``.
+        origin: what must be the same in a resumed run, see ``record_origin``.
         train: the training data; without it the model is only evaluated.
         evaluate: is called with the prepared model and the number of optimiser steps done; returns the results to
             record, {} if there is nothing to evaluate, and the outcome, whatever the script needs of it, such as

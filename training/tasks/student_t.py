@@ -25,7 +25,8 @@ def two_sided_p(t: float, degrees: float) -> float:
 def two_sided_quantile(level: float, degrees: float) -> float:
     """The t such that a t-distributed value lies between -t and t with probability ``level``.
 
-    Raises ValueError unless the level is between 0 and 1 and the degrees of freedom are above 0.
+    Raises:
+        ValueError: the level is not between 0 and 1, or the degrees of freedom are not above 0.
     """
     if not 0 < level < 1 or degrees <= 0:
         raise ValueError(f"expected a level between 0 and 1 and degrees of freedom above 0; got {level}, {degrees}")

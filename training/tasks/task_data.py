@@ -56,20 +56,20 @@ class TaskData(Protocol):
         """The results of a model with constant predictions, for the keys that the table of a series shows."""
 
 
-def announce(
+def record_origin(
     run: Run[FineTuningArguments],
     data: TaskData,
     tokenizer: PreTrainedTokenizerBase,
     initial_weights: dict[str, str] | None,
 ) -> Origin:
-    """Record in run.json what the run begins with, and print where the data was read from, with ``warnings``.
+    """Record what is trained on what, and print where the data was read from, with ``warnings``.
 
     Args:
         tokenizer: the tokenizer of the data.
         initial_weights: file -> SHA-256 of the weights; None if all are new.
 
     Returns:
-        What was recorded, which must be the same in a resumed run.
+        The part that must be the same in a resumed run.
     """
     origin = Origin(data.facts(), tokenizer_sha256(tokenizer), initial_weights)
     run.record(data=origin.data, tokenizer_sha256=origin.tokenizer_sha256, initial_weights=origin.initial_weights)

@@ -142,8 +142,10 @@ class Data:
 
 
 def find_columns(task: Task, header: list[str], labelled: bool) -> Columns:
-    """The task's columns in a header. If the user's own data has none of the usual names, the one or two columns that
-    are neither label nor index are the texts.
+    """The task's columns in a header.
+
+    If the user's own data has none of the usual names, the one or two columns that are neither label nor index are the
+    texts.
 
     Raises:
         ValueError: the header lacks a column.

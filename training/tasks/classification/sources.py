@@ -141,9 +141,12 @@ def _infer_task(task: Task, splits: dict[str, Examples], model_labels: tuple[str
 
 
 def read_examples(task: Task, path: str | Path, labelled: bool) -> Examples:
-    """Read one file in the layout of ``task``. Raises ValueError with file and line.
+    """Read one file in the layout of ``task``.
 
     Unless ``labelled``, a label column is ignored: in files to predict it contains placeholders.
+
+    Raises:
+        ValueError: with file and line: a column is missing, or a cell holds no text or label.
     """
 
     def chosen(header: list[str]) -> list[str]:
@@ -180,7 +183,8 @@ def read_examples(task: Task, path: str | Path, labelled: bool) -> Examples:
 def official_files(task: Task, folder: Path, with_test: bool) -> dict[str, Path]:
     """The path of every split, in ``folder`` or in its sub-folder with the official name; plain, .xz or .gz.
 
-    Raises ValueError if files are missing.
+    Raises:
+        ValueError: the folder or one of its files is missing.
     """
     if not folder.is_dir():
         raise ValueError(f"--data_dir {folder}: no such folder")

@@ -127,7 +127,8 @@ def _problem_of_bytes(name: str, content: bytes, where: str) -> str | None:
 def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
     """The files with predictions in ``folders``, by the names that the server expects.
 
-    Raises ValueError for a folder without such files, or if two folders have the same file.
+    Raises:
+        ValueError: a folder has no such file, or two folders have the same file.
     """
     files: dict[str, Path] = {}
     for folder in map(Path, folders):
@@ -144,7 +145,7 @@ def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
 
 
 def write_zip(folders: Iterable[str | Path], output: str | Path, wnli_majority: bool = False) -> list[str]:
-    """Zip the predictions found in the folders of runs; returns the names of the files in the zip.
+    """Zip the predictions found in the folders of runs; return the names of the files in the zip.
 
     Args:
         wnli_majority: predict WNLI's majority class, as in the paper, and ignore a run on WNLI.

@@ -264,7 +264,9 @@ def build_rows(
     """Tokenise word by word and cut documents into rows; with ``context="sentence"``, cut sentences instead.
 
     A sentence that is longer than a row is split into parts of up to half a row, each with the context around it.
-    Raises ValueError if ``max_seq_length`` is below 4.
+
+    Raises:
+        ValueError: ``max_seq_length`` is below 4.
     """
     room = max_seq_length - 2
     if room < 2:

@@ -74,7 +74,7 @@ class BertFeatureTagger(PreTrainedModel):
             initialization.zeros_(module.weights)
 
     def freeze(self) -> Self:
-        """Exclude BERT from the training; returns self."""
+        """Exclude BERT from the training; return self."""
         self.bert.requires_grad_(False)
         return self
 
@@ -93,9 +93,13 @@ class BertFeatureTagger(PreTrainedModel):
         num_items_in_batch: Count = None,
         **kwargs: Any,
     ) -> TokenClassifierOutput:
-        """Logits (B, L, C) and loss; padding must be on the right, and labels (B, L) are class ids or -100.
+        """The logits (B, L, C) and, with labels, the loss.
 
-        The loss is the sum over labelled tokens, divided by ``num_items_in_batch`` or, by default, by their number.
+        Args:
+            input_ids, attention_mask, token_type_ids: (B, L), with padding on the right.
+            labels: (B, L), the number of a class or -100 for a token without a label.
+            num_items_in_batch: what the sum of the losses is divided by; None stands for the number of labels.
+            kwargs: are ignored.
         """
         if attention_mask is None:
             attention_mask = torch.ones_like(input_ids)
