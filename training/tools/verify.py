@@ -1,4 +1,4 @@
-"""Compute again what a finished output folder claims, and say for every claim whether it holds.
+"""Recompute what a finished output folder claims, and say for every claim whether it holds.
 
     python -m training verify runs/mrpc
     python -m training verify downloaded --data glue/MRPC    # the scores as well, from predictions and weights
