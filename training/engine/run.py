@@ -138,9 +138,8 @@ class Run(Generic[Args_co]):
         for tracker in self.accelerator.trackers:
             tracker.finish()
         self.accelerator.free_memory()
-        if self.is_main and args.push_to_hub:
-            assert args.hub_model_id is not None  # --push_to_hub is refused without it
-            upload(self.output_dir, args.hub_model_id, args.hub_private_repo, args.hub_dry_run, self.say)
+        if self.is_main and args.hub_repository:
+            upload(self.output_dir, args.hub_repository, args.hub_private_repo, args.hub_dry_run, self.say)
 
 
 def start_run(args: Args, script: str) -> Run[Args]:
@@ -163,10 +162,8 @@ def start_run(args: Args, script: str) -> Run[Args]:
     trackers = {} if args.report_to == "none" else {"log_with": args.report_to, "project_dir": args.output_dir}
     run = Run(args, _accelerator(args, **trackers))
     check_launch(run.accelerator)
-    if args.push_to_hub:
-        assert args.hub_model_id is not None  # --push_to_hub is refused without it
-        repo_id = args.hub_model_id
-        run.main_first(lambda: check_access(repo_id, args.hub_dry_run) if run.is_main else None)
+    if repository := args.hub_repository:
+        run.main_first(lambda: check_access(repository, args.hub_dry_run) if run.is_main else None)
     if run.is_main:
         run.output_dir.mkdir(parents=True, exist_ok=True)
     if trackers:

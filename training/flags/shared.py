@@ -67,6 +67,11 @@ class SharedArguments:
     )
     hub_dry_run: bool = flag(False, "With --push_to_hub, only list what would be uploaded.", FREE | AFTERWARDS)
 
+    @property
+    def hub_repository(self) -> str | None:
+        """The repository to which the finished folder is uploaded; None without --push_to_hub."""
+        return self.hub_model_id if self.push_to_hub else None
+
     def __post_init__(self) -> None:
         at_least(self, 1, "per_device_train_batch_size", "per_device_eval_batch_size")
         at_least(self, 1, "gradient_accumulation_steps", "logging_steps")
