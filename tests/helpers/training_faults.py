@@ -96,9 +96,9 @@ _ROWS = {
     ),
     "all processes read the same rows": (
         BATCHES,
-        "_MicroBatches.__getitem__",
-        "(k * self.world_size + self.rank) * self.size",
-        "k * self.world_size * self.size",
+        "first_position",
+        "(index * world_size + rank) * size",
+        "index * world_size * size",
         "engine/batches",
     ),
     # --- Checkpoints --------------------------------------------------------------------------------------

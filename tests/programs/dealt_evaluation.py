@@ -50,7 +50,7 @@ def classified(run: Run) -> list[dict]:
 
 def pretrained(run: Run, sharded: bool) -> list[dict]:
     """What the evaluation of pre-training gives for transformers' network, or for ours when FSDP2 shards it."""
-    model, *_ = prepared("adamw", shard=sharded and run.world_size > 1)
+    model = prepared("adamw", shard=sharded and run.world_size > 1).model
     if not sharded:
         model = run.accelerator.prepare(control_of(model))
     found = []
