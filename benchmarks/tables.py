@@ -161,12 +161,12 @@ def held_out(runs: list[str]) -> str:
         for step in map(int, wanted.split(",")):
             if step not in events:
                 raise ValueError(f"{folder}: expected an evaluation at step {step}; there are those at {list(events)}")
-            found = events[step]
-            shares = [f"{100 * found[f'eval_{kind}_accuracy']:.1f}" for kind in ("mlm", "nsp")]
-            row = [Path(folder).name, f"{step:,}", f"{step * size / 1e6:.1f}", f"{found['eval_mlm_loss']:.3f}"]
+            scores = events[step]
+            shares = [f"{100 * scores[f'eval_{kind}_accuracy']:.1f}" for kind in ("mlm", "nsp")]
+            row = [Path(folder).name, f"{step:,}", f"{step * size / 1e6:.1f}", f"{scores['eval_mlm_loss']:.3f}"]
             rows.append(row + shares)
-    scores = ("masked pieces: loss, nats", "accuracy, %", "next sentence: accuracy, %")
-    return markdown(("run", "step", "pieces read, million", *scores), rows)
+    heads = ("masked pieces: loss, nats", "accuracy, %", "next sentence: accuracy, %")
+    return markdown(("run", "step", "pieces read, million", *heads), rows)
 
 
 def output(words: list[str]) -> str:

@@ -42,7 +42,7 @@ def test_the_planner_times_the_first_network():
         (folder / "all_results.json").write_text("{}")
         (folder / "run.json").write_text('{"device": "cpu"}')
 
-    speed, device = cost.measured_speed(plan_of("5"), scale_of(PaperArguments("5", "o")), start)
+    speed, device = cost.measure_speed(plan_of("5"), scale_of(PaperArguments("5", "o")), start)
     shape = data.config_of(Size(2, 128, 2), 4096)
     assert device == "cpu"
     assert speed == pytest.approx(cost.training_flops(shape, 2048, 32, 0.15 * 2048) / 0.5)
@@ -50,7 +50,7 @@ def test_the_planner_times_the_first_network():
 
 
 def test_the_dry_run_prints_every_run(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(run_paper, "measured_speed", lambda plan, scale: (1e11, "a device"))
+    monkeypatch.setattr(run_paper, "measure_speed", lambda plan, scale: (1e11, "a device"))
     for table in TABLES:
         run_paper.main(["--table", table, "--dry_run", "--output_dir", str(tmp_path / "out")])
         lines = capsys.readouterr().out.splitlines()
