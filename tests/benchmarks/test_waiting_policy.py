@@ -32,10 +32,10 @@ def test_settings_take_turns_with_and_without_the_busy_process(tmp_path, monkeyp
     wanted += [({"OMP_WAIT_POLICY": "passive"}, 1, 3.0)]
     assert calls == wanted * 2
     assert len(running) == 4 and all(process.poll() is not None for process in running)
-    found = json.loads(output.read_text())
-    assert found["steps_per_second"]["idle"]["passive"] == {"median": 4.0, "range": [2.0, 6.0]}
-    assert found["steps_per_second"]["beside one busy process"]["default"] == {"median": 5.0, "range": [3.0, 7.0]}
-    assert {"command", "commit", "versions", "device", "cores", "load_at_start", "repetitions"} <= found.keys()
+    record = json.loads(output.read_text())
+    assert record["steps_per_second"]["idle"]["passive"] == {"median": 4.0, "range": [2.0, 6.0]}
+    assert record["steps_per_second"]["beside one busy process"]["default"] == {"median": 5.0, "range": [3.0, 7.0]}
+    assert {"command", "commit", "versions", "device", "cores", "load_at_start", "repetitions"} <= record.keys()
 
 
 @pytest.mark.slow
