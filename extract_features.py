@@ -61,8 +61,10 @@ def main(argv: list[str] | None = None) -> None:
     model: torch.nn.Module = loaded.model
     target.parent.mkdir(parents=True, exist_ok=True)
     device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
-    found = feature_extraction.extract(model.to(device), lines, layers, tokenizer.pad_token_id, args.batch_size, device)
-    vectors = tqdm(found, total=len(lines), disable=None)  # shows nothing if stderr is not a terminal
+    extracted = feature_extraction.extract(
+        model.to(device), lines, layers, tokenizer.pad_token_id, args.batch_size, device
+    )
+    vectors = tqdm(extracted, total=len(lines), disable=None)  # shows nothing if stderr is not a terminal
     feature_extraction.write(target, vectors, layers, args.pooling, tokenizer.convert_ids_to_tokens)
     split = sum(len(windows) > 1 for windows in lines)
     print(f"{target}: {len(lines):,} lines" + (f", {split:,} of them in several windows" if split else ""))

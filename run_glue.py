@@ -29,7 +29,6 @@ import torch
 from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
-from tokenization.bert_tokenizer import write_vocab
 from training.engine.batches import Features
 from training.engine.finished import already_finished
 from training.engine.predict import predict
@@ -74,8 +73,8 @@ def run_one(
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_glue.py")
     labelled = with_labels(config, data.label_names, data.problem_type)
-    model = build_network(run, labelled, config, "train" in data.splits)
-    announce(run, data)
+    model, initial_weights = build_network(run, labelled, config, "train" in data.splits)
+    origin = announce(run, data, tokenizer, initial_weights)
     run.record(texts_per_example=data.texts_per_example)
 
     def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, None]:
@@ -84,27 +83,36 @@ def run_one(
     train = features.get("train")
     if train and args.label_token == "last":
         train = with_labels_at_the_end(train)
-    tuned = fine_tune(run, model, tokenizer, train, evaluated, metric)
+    tuned = fine_tune(run, model, origin, train, evaluated, metric)
     write_predictions(run, tuned.model, data, features)
-    save_folder(run, tuned, tokenizer, write_vocab, "glue", data.name)
+    save_folder(run, tuned, tokenizer, "glue", data.name)
     finish(run, tuned)
     return tuned.results
 
 
 def build_network(
     run: Run[GlueArguments], config: BertConfig, checkpoint_config: BertConfig, training: bool
-) -> PreTrainedModel:
-    """A network that reads the label from [CLS], or from the last token, there with or without a BiLSTM before it."""
-    args, new = run.args, ("classifier.", "bert.pooler.", "lstm.")
+) -> tuple[PreTrainedModel, dict[str, str] | None]:
+    """A network that reads the label from [CLS] or from the last token, and the hashes of its initial weights.
+
+    From the last token, it reads the label optionally through a BiLSTM.
+    """
+    args, may_be_new = run.args, ("classifier.", "bert.pooler.", "lstm.")
     if args.bilstm_on_top:
         encoder = encoder_class(args, modeling_bert_repro.BertModel)
         return build_model(
-            run, BertBiLSTMForTokenClassification, config, checkpoint_config, new, training, encoder_class=encoder
+            run,
+            BertBiLSTMForTokenClassification,
+            config,
+            checkpoint_config,
+            may_be_new,
+            training,
+            encoder_class=encoder,
         )
     cls: type[PreTrainedModel] = modeling_bert_repro.BertForSequenceClassification
     if args.label_token == "last":
         cls = modeling_bert_repro.BertForTokenClassification
-    return build_model(run, cls, config, checkpoint_config, new, training)
+    return build_model(run, cls, config, checkpoint_config, may_be_new, training)
 
 
 def logits_of(run: Run[GlueArguments], model: torch.nn.Module, rows: Features) -> dict:

@@ -35,7 +35,6 @@ import torch
 from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
-from tokenization.bert_tokenizer import write_vocab
 from training.engine.batches import Features
 from training.engine.finished import already_finished
 from training.engine.predict import predict
@@ -79,8 +78,8 @@ def run_one(
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_ner.py")
-    model = build_network(run, with_labels(config, data.label_names), config, "train" in data.splits)
-    announce(run, data)
+    model, initial_weights = build_network(run, with_labels(config, data.label_names), config, "train" in data.splits)
+    origin = announce(run, data, tokenizer, initial_weights)
     run.record(rows={split: len(part) for split, part in features.items()})
     for line in tagged_text.remarks(rows, tokenizer):
         run.say(line)
@@ -88,35 +87,40 @@ def run_one(
     def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, Tags | None]:
         return evaluate(run, model, data, rows, features, step, split) if split in features else ({}, None)
 
-    tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, metric)
-    found = {"validation": tuned.outcome}
+    tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric)
+    tags_by_split = {"validation": tuned.outcome}
     if "test" in features:
-        results, found["test"] = evaluated(tuned.model, tuned.results["train_steps"], "test")
+        results, tags_by_split["test"] = evaluated(tuned.model, tuned.results["train_steps"], "test")
         tuned.results.update(results)
     if run.is_main:
-        for split, tags in found.items():
+        for split, tags in tags_by_split.items():
             if tags:
                 tagged_text.write_predictions(run.output_dir / f"{split}_predictions.txt", data.splits[split], tags)
-    save_folder(run, tuned, tokenizer, write_vocab, "ner", data.name)
+    save_folder(run, tuned, tokenizer, "ner", data.name)
     finish(run, tuned)
     return tuned.results
 
 
 def build_network(
     run: Run[NerArguments], config: BertConfig, checkpoint_config: BertConfig, training: bool
-) -> PreTrainedModel:
-    """The network, which is fine-tuned as a whole or reads features of a frozen BERT (--feature_based)."""
-    new = ("classifier.", "lstm.", "weights")
+) -> tuple[PreTrainedModel, dict[str, str] | None]:
+    """A network that is fine-tuned as a whole or reads features of a frozen BERT, and the hashes of its weights.
+
+    ``--feature_based``, or the config of the checkpoint, chooses the features.
+    """
+    may_be_new = ("classifier.", "lstm.", "weights")
     if run.args.feature_based:
         config.feature_based, config.lstm_size = run.args.feature_based, run.args.lstm_size
     if not getattr(config, "feature_based", None):
         return build_model(
-            run, modeling_bert_repro.BertForTokenClassification, config, checkpoint_config, new, training
+            run, modeling_bert_repro.BertForTokenClassification, config, checkpoint_config, may_be_new, training
         )
     encoder = encoder_class(run.args, modeling_bert_repro.BertModel)
-    model = build_model(run, BertFeatureTagger, config, checkpoint_config, new, training, encoder_class=encoder)
+    model, initial_weights = build_model(
+        run, BertFeatureTagger, config, checkpoint_config, may_be_new, training, encoder_class=encoder
+    )
     assert isinstance(model, BertFeatureTagger)
-    return model.freeze()
+    return model.freeze(), initial_weights
 
 
 def evaluate(

@@ -67,13 +67,13 @@ def main(argv: list[str] | None = None) -> None:
     check_early(args)
     text = checked_text(run)
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
-    model = build_model(run, CLASSES[args.objective], tokenizer)
+    model, initial_weights = build_model(run, CLASSES[args.objective], tokenizer)
     train_corpus, eval_corpus = build_corpora(run, text, tokenizer)
     train = instances_by_length(args, train_corpus, tokenizer)
     held_out = instances_by_length(args, eval_corpus, tokenizer, held_out=True)
     phases = planned_phases(args, train, run.world_size)
     total_steps = phases[-1].stop
-    origin = record_origin(run, text, train_corpus, eval_corpus, model, phases)
+    origin = record_origin(run, text, train_corpus, eval_corpus, model, initial_weights, phases)
 
     speed = Throughput(run, model.config, total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
@@ -129,6 +129,7 @@ def record_origin(
     train_corpus: Corpus,
     eval_corpus: Corpus,
     model: PreTrainedModel,
+    initial_weights: dict[str, str] | None,
     phases: list[Phase],
 ) -> Origin:
     """Record and print what is trained on what; return the part that must be the same in a resumed run."""
@@ -137,6 +138,7 @@ def record_origin(
     run.record(
         data=text.sources,
         tokenizer_sha256=tokenizer,
+        initial_weights=initial_weights,
         corpus={"documents": train_corpus.num_documents, "tokens": train_corpus.num_tokens},
         held_out={"documents": eval_corpus.num_documents, "tokens": eval_corpus.num_tokens},
         parameters=model.num_parameters(),
@@ -148,7 +150,7 @@ def record_origin(
         f"{train_corpus.num_documents:,} documents, {train_corpus.num_tokens:,} tokens; {model.num_parameters():,} "
         f"parameters; {plan}"
     )
-    return Origin(text.sources, tokenizer, run.facts["initial_weights"], plan if run.args.phases else None)
+    return Origin(text.sources, tokenizer, initial_weights, plan if run.args.phases else None)
 
 
 def log_step(run: Run[PretrainingArguments], step: Step, length: int, speed: Throughput) -> None:

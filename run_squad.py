@@ -18,7 +18,7 @@ SQuAD 2.0, whose questions may have no answer:
 For a baseline with random weights, give --config_name mini --tokenizer_name runs/first and no --model_name_or_path.
 For a control, transformers' network with the same weights, add --model_impl transformers.
 With --validation_file alone, a fine-tuned model only answers. --resume_from_checkpoint auto continues a run.
-A BiLSTM between BERT and the answer, as the paper has it on its left-to-right network (5.1): --bilstm_on_top.
+--bilstm_on_top puts a BiLSTM before the output (paper, 5.1).
 
 At the end the output folder contains the model, tokenizer, card, curves, run.json, metrics.jsonl, all_results.json, and
 the answers: predictions.json, nbest_predictions.json, answers.html to browse them, and for SQuAD 2.0 null_odds.json and
@@ -34,7 +34,6 @@ import torch
 from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
-from tokenization.bert_tokenizer import write_vocab
 from training.engine.batches import Features
 from training.engine.finished import already_finished
 from training.engine.predict import predict
@@ -79,43 +78,48 @@ def run_one(
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_squad.py")
     training = "train" in data.splits
-    model = build_network(run, with_labels(config, data.label_names), config, training)
-    # Here and not in main, because the processes, which the run starts, share the windows through files.
+    model, initial_weights = build_network(run, with_labels(config, data.label_names), config, training)
+    # Not in main: `start_run` sets up the processes, which share the windows through files.
     windows = shared_windows(run, data.splits, tokenizer)
     features = {split: Features(part.columns(), tokenizer.pad_token_id) for split, part in windows.items()}
-    announce(run, data)
+    origin = announce(run, data, tokenizer, initial_weights)
     run.record(windows={split: len(rows) for split, rows in features.items()})
-    threshold, origin = threshold_of_evaluation(args.null_score_diff_threshold, config)
+    threshold, reason = threshold_of_evaluation(args.null_score_diff_threshold, config)
     if args.version_2_with_negative:
         run.record(null_score_diff_threshold=threshold)
-        run.say(f"no-answer threshold: {threshold:g}, {origin}")
+        run.say(f"no-answer threshold: {threshold:g}, {reason}")
     questions = data.splits["validation"]
 
     def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, Answers]:
         rows = features["validation"]
         return evaluate(run, model, tokenizer, questions, windows["validation"], rows, threshold, step)
 
-    tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, metric)
+    tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric)
     if run.is_main:
         tuned.outcome.write(run.output_dir)
         write_page(run.output_dir / "answers.html", questions, windows["validation"], tuned.outcome, tuned.results)
     if training:
         store_settings(run.accelerator.unwrap_model(tuned.model).config, args, tuned.results)
-        save_folder(run, tuned, tokenizer, write_vocab, "squad", data.name)
+        save_folder(run, tuned, tokenizer, "squad", data.name)
     finish(run, tuned)
     return tuned.results
 
 
 def build_network(
     run: Run[SquadArguments], config: BertConfig, checkpoint_config: BertConfig, training: bool
-) -> PreTrainedModel:
-    """A network that reads start and end of the answer from BERT, or from a BiLSTM on top of it."""
-    new = ("qa_outputs.", "lstm.")
+) -> tuple[PreTrainedModel, dict[str, str] | None]:
+    """A network that reads start and end of the answer from BERT, or from a BiLSTM on top of it.
+
+    With the hashes of its initial weights.
+    """
+    may_be_new = ("qa_outputs.", "lstm.")
     if not run.args.bilstm_on_top:
-        return build_model(run, modeling_bert_repro.BertForQuestionAnswering, config, checkpoint_config, new, training)
+        return build_model(
+            run, modeling_bert_repro.BertForQuestionAnswering, config, checkpoint_config, may_be_new, training
+        )
     encoder = encoder_class(run.args, modeling_bert_repro.BertModel)
     return build_model(
-        run, BertBiLSTMForQuestionAnswering, config, checkpoint_config, new, training, encoder_class=encoder
+        run, BertBiLSTMForQuestionAnswering, config, checkpoint_config, may_be_new, training, encoder_class=encoder
     )
 
 

@@ -28,7 +28,6 @@ import torch
 from transformers import AutoTokenizer, BertConfig, PreTrainedTokenizerBase
 
 import modeling_bert_repro
-from tokenization.bert_tokenizer import write_vocab
 from training.engine.finished import already_finished
 from training.engine.predict import predict
 from training.engine.run import Run, check_output_dir, report_errors, start_run
@@ -67,23 +66,23 @@ def run_one(
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_swag.py")
     labelled = with_labels(config, data.label_names)
-    cls, new = modeling_bert_repro.BertForMultipleChoice, ("classifier.", "bert.pooler.")
-    model = build_model(run, cls, labelled, config, new, "train" in data.splits)
-    announce(run, data)
+    cls, may_be_new = modeling_bert_repro.BertForMultipleChoice, ("classifier.", "bert.pooler.")
+    model, initial_weights = build_model(run, cls, labelled, config, may_be_new, "train" in data.splits)
+    origin = announce(run, data, tokenizer, initial_weights)
 
     def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, np.ndarray | None]:
         return evaluate(run, model, data, features, step, split) if split in features else ({}, None)
 
-    tuned = fine_tune(run, model, tokenizer, features.get("train"), evaluated, metric)
-    found = {"validation": tuned.outcome}
+    tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric)
+    logits_by_split = {"validation": tuned.outcome}
     if "test" in features:
-        results, found["test"] = evaluated(tuned.model, tuned.results["train_steps"], "test")
+        results, logits_by_split["test"] = evaluated(tuned.model, tuned.results["train_steps"], "test")
         tuned.results.update(results)
     if run.is_main:
-        for split, logits in found.items():
+        for split, logits in logits_by_split.items():
             if logits is not None:
                 swag.write_predictions(run.output_dir / f"{split}_predictions.csv", data.splits[split], logits)
-    save_folder(run, tuned, tokenizer, write_vocab, "swag", data.name)
+    save_folder(run, tuned, tokenizer, "swag", data.name)
     finish(run, tuned)
     return tuned.results
 

@@ -1,4 +1,4 @@
-"""BERT in plain torch with the interface of transformers: eight model classes, and `register()`."""
+"""BERT in plain torch with the interface of transformers: eight model classes, and ``register()``."""
 
 import transformers
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def register() -> None:
-    """Make transformers' Auto classes return these classes for every `bert` config, in this process only.
+    """Make transformers' Auto classes return these classes for every ``bert`` config, in this process only.
 
     It is never called on import, because it replaces BERT for all other code in the process.
     """

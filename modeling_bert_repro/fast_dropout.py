@@ -1,4 +1,4 @@
-"""Dropout that needs fewer random numbers, for CPUs; used in training if `config.fast_dropout` is set.
+"""Dropout that needs fewer random numbers, for CPUs; used in training if ``config.fast_dropout`` is set.
 
 torch draws one double for every value that may be dropped. On a CPU these draws take most of the time of dropout, and
 dropout takes most of the time of attention in training (docs/lab/performance.md). Here one 64-bit draw decides
@@ -28,7 +28,7 @@ def drops_fast(config: BertConfig, values: Tensor) -> bool:
 
 
 def draw(shape: torch.Size, dropped: int) -> Tensor:
-    """A bool tensor whose elements are False with probability `dropped` / STEPS."""
+    """A bool tensor whose elements are False with probability ``dropped`` / STEPS."""
     draws = torch.empty((shape.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
     # Of the STEPS values of an int16, `dropped` are below this threshold.
     return (draws.view(torch.int16)[: shape.numel()] >= dropped - STEPS // 2).view(shape)
@@ -39,7 +39,7 @@ class FastDropout(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, dropped: int) -> Tensor:
-        """`values` of any shape, each element set to 0 with probability `dropped` / STEPS, and the others scaled up."""
+        """The values, of any shape: each is set to 0 with probability ``dropped`` / STEPS, and otherwise scaled up."""
         kept = draw(values.shape, dropped)
         ctx.save_for_backward(kept)
         ctx.scale = STEPS / (STEPS - dropped)
@@ -53,7 +53,7 @@ class FastDropout(torch.autograd.Function):
 
 
 def fast_dropout(values: Tensor, p: float) -> Tensor:
-    """`values` with each element dropped with probability p, rounded to 1 / 65,536, and the others scaled up."""
+    """``values`` with each element dropped with probability p, rounded to 1 / 65,536, and the others scaled up."""
     dropped = round(p * STEPS)
     if values.numel() < SMALLEST or not 0 < dropped < STEPS:
         return F.dropout(values, p)
@@ -61,14 +61,14 @@ def fast_dropout(values: Tensor, p: float) -> Tensor:
 
 
 class BertDropout(nn.Dropout):
-    """nn.Dropout that uses `fast_dropout` in training if `config.fast_dropout` is set."""
+    """nn.Dropout that uses ``fast_dropout`` in training if ``config.fast_dropout`` is set."""
 
     def __init__(self, p: float, config: BertConfig):
         super().__init__(p)
         self.config = config
 
     def forward(self, values: Tensor) -> Tensor:
-        """`values` of any shape; in training, elements are dropped and the others scaled up."""
+        """``values`` of any shape; in training, elements are dropped and the others scaled up."""
         if self.training and drops_fast(self.config, values):
             return fast_dropout(values, self.p)
         return super().forward(values)
@@ -87,7 +87,9 @@ class DropoutAttention(torch.autograd.Function):
     ) -> Tensor:
         """The context (B, N, L, D) of query, key and value (B, N, L, D).
 
-        mask: bool, (B, 1, L, L) or broadcastable to it, True where a position is attended to; None for everywhere.
+        Args:
+            mask: bool, (B, 1, L, L) or broadcastable to it, True where a position is attended to; None for everywhere.
+            dropped: a weight is dropped with probability ``dropped`` / STEPS.
         """
         size = (*query.shape[:3], key.shape[2])
         ctx.rows = max(1, BLOCK // math.prod(size[1:]))
@@ -131,7 +133,7 @@ class DropoutAttention(torch.autograd.Function):
 
 
 def attention_weights(scores: Tensor, attended: Tensor | None) -> Tensor:
-    """Softmax of scores (B, N, L, L) over the positions where `attended` (bool; None for all) is True.
+    """Softmax of scores (B, N, L, L) over the positions where ``attended`` (bool; None for all) is True.
 
     The scores are overwritten. Queries that attend to no position get weights of 0, as in sdpa.
     """
@@ -163,7 +165,8 @@ def fast_dropout_attention(
 ) -> tuple[Tensor, Tensor | None]:
     """Attention in separate operations with fast dropout; scores and softmax are computed as by sdpa on a CPU.
 
-    Returns the context (B, L, N, D) and the weights (B, N, L, L); the weights are None if `DropoutAttention` was used.
+    Returns:
+        The context (B, L, N, D) and the weights (B, N, L, L); the weights are None if ``DropoutAttention`` was used.
     """
     size, dropped = query.shape[:3].numel() * key.shape[2], round(dropout * STEPS)
     additive = None if attention_mask is None or attention_mask.dtype == torch.bool else attention_mask

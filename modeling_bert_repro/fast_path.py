@@ -1,9 +1,10 @@
 """The interface between plain BERT and its fast path.
 
 The fast path computes real tokens only, computes the last layer only at the positions that a head reads, and has a
-faster dropout. `modeling_bert.py` knows nothing of it but three functions of this file and the methods of a `Layout`.
-Everything is off until a switch of the config or an argument of the call turns it on: with `config.unpad_inputs` and
-`config.fast_dropout` unset, none of this code changes a shape, a number or a random draw.
+faster dropout. modeling_bert.py uses only three functions of this file and the methods of ``Layout``. While no switch
+is set (``config.unpad_inputs`` or the argument of that name, ``config.fast_dropout``) and no packed row is passed
+(``cu_seq_lens_q``), ``choose_layout`` returns None, ``choose_attention`` returns the back-end's function, and
+``choose_dropout`` returns a subclass of torch's dropout that behaves like it.
 
 Shapes: B batch, L length, H hidden size, T computed tokens, R rows that the last layer computes.
 """
@@ -43,15 +44,22 @@ class Layout(NamedTuple):
         return self._replace(rows=None)
 
     def keep_rows(self, hidden_states: Tensor) -> Tensor:
-        """The rows that are read, (1, R, H), of (B, L, H) or (1, T, H) in the last layer; all rows in other layers."""
+        """The hidden states that this layer has to compute.
+
+        - Last layer: only the rows that a head reads, (B, L, H) or (1, T, H) -> (1, R, H).
+        - Other layers, and a last layer of which every row is read: unchanged.
+        """
         if self.rows is None:
             return hidden_states
         return hidden_states.flatten(0, 1).index_select(0, self.rows).unsqueeze(0)
 
     def lay_back(self, hidden_states: Tensor) -> Tensor:
         """The last layer's hidden states as (B, L, H), with zeros at the positions that were not computed."""
-        index = self.read if self.read is not None else None if self.tokens is None else self.tokens.cells
-        if index is None:
+        if self.read is not None:
+            index = self.read
+        elif self.tokens is not None:
+            index = self.tokens.cells
+        else:
             return hidden_states
         batch_size, length = self.shape
         padded = hidden_states.new_zeros(batch_size * length, hidden_states.shape[-1])
@@ -67,7 +75,7 @@ class Layout(NamedTuple):
         inputs_embeds: Tensor | None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPoolingAndCrossAttentions:
-        """The remainder of `BertModel.forward`, computed at the positions of this layout."""
+        """The remainder of ``BertModel.forward``, computed at the positions of this layout."""
         mask, tokens = None, self.tokens
         if tokens is not None:
             if position_ids is None and kwargs.get("cu_seq_lens_q") is not None:
@@ -94,9 +102,16 @@ def choose_layout(
     reads: "HeadReads | None",
     options: dict[str, Any],
 ) -> Layout | None:
-    """The positions of inputs (B, L) or (B, L, H) to compute; None for all of them in every layer, as in plain BERT.
+    """The positions of a batch to compute; None for all of them in every layer, as in plain BERT.
 
-    Raises ValueError for an unknown value of unpad_inputs and for invalid packing (`cu_seq_lens_q` among the options).
+    Args:
+        inputs: (B, L) or (B, L, H), token ids or embeddings.
+        reads: what the head reads; None if the caller reads everything.
+        options: the other arguments of ``BertModel.forward``, among them ``cu_seq_lens_q``.
+
+    Raises:
+        ValueError: the value of ``unpad_inputs`` is unknown, the packing is invalid, or the mask or the packing is one
+            for inputs of another shape.
     """
     shape = (inputs.shape[0], inputs.shape[1])
     switch, cu_seq_lens = model.find_switch(unpad_inputs), options.get("cu_seq_lens_q")
@@ -113,7 +128,10 @@ def choose_layout(
         raise ValueError(
             f"expected attention_mask or cu_seq_lens_q for inputs of shape {shape}, got one for {tokens.shape}"
         )
-    return Layout(shape, tokens, read, read if tokens is None or read is None else tokens.rows_at(read))
+    rows = read
+    if tokens is not None and read is not None:
+        rows = tokens.rows_at(read)
+    return Layout(shape, tokens, read, rows)
 
 
 def choose_tokens(
@@ -125,9 +143,14 @@ def choose_tokens(
 ) -> Tokens | None:
     """The real tokens of a batch, the tokens with a label and, for the pooler, the first token of every sequence.
 
-    Returns None if removing the padding is not worthwhile ("auto") or not possible. It is not possible without a mask
-    (B, L); in a trace, which would contain the lengths of its example as constants; on devices that compile again for
-    every new length or that hold no values (meta); and with attention back-ends that cannot skip padding.
+    Returns:
+        None if removing the padding is not worthwhile (``switch`` is "auto") or not possible. It is not possible
+
+        - without a mask (B, L);
+        - if an option needs the full shapes in every layer (``leaves_layers_alone``);
+        - in a trace, which would contain the lengths of its example as constants;
+        - on devices that compile again for every new length or that hold no values (meta);
+        - with attention back-ends that cannot skip padding.
     """
     config = model.config
     implementation = config._attn_implementation
@@ -182,5 +205,5 @@ def choose_attention(
 
 
 def choose_dropout(p: float, config: BertConfig) -> nn.Dropout:
-    """torch's dropout with probability p; in training it reads `config.fast_dropout` at every call."""
+    """torch's dropout with probability p; in training it reads ``config.fast_dropout`` at every call."""
     return BertDropout(p, config)

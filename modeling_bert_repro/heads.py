@@ -1,7 +1,7 @@
 """The heads of fine-tuning (section 4): sequences, tokens, multiple choice, question answering.
 
-Every forward accepts `unpad_inputs` and tells the encoder what it reads, as in pretraining_heads.py. Arguments without
-a description are those of `BertModel.forward`; `num_items_in_batch` is explained in losses.py.
+Every forward accepts ``unpad_inputs`` and tells the encoder what it reads, as in pretraining_heads.py. Arguments
+without a description are those of ``BertModel.forward``; ``num_items_in_batch`` is explained in losses.py.
 Shapes: B batch, L length, H hidden size, C classes.
 """
 
@@ -37,12 +37,12 @@ __all__ = [
 
 
 def count_labels(config: BertConfig) -> int:
-    """The number of classes C, without the None that transformers' declaration of `num_labels` allows."""
+    """The number of classes C, without the None that transformers' declaration of ``num_labels`` allows."""
     return cast("int", config.num_labels)
 
 
 def classifier_dropout(config: BertConfig) -> nn.Dropout:
-    """Dropout before the classifier, with `config.classifier_dropout` or, if unset, `config.hidden_dropout_prob`."""
+    """Dropout before the classifier: ``config.classifier_dropout`` or, if unset, ``config.hidden_dropout_prob``."""
     own = config.classifier_dropout
     return nn.Dropout(config.hidden_dropout_prob if own is None else own)
 
@@ -71,8 +71,13 @@ class BertForSequenceClassification(BertPreTrainedModel):
         unpad_inputs: UnpadInputs = None,
         **kwargs: Any,
     ) -> tuple[Tensor, ...] | SequenceClassifierOutput:
-        """labels: see `classification_loss`. As in transformers, the first call with labels sets `config.problem_type`
-        if it is unset; pipelines choose by it between softmax, sigmoid and the raw score.
+        """Classify every sequence.
+
+        As in transformers, the first call with labels sets ``config.problem_type`` if it is unset; pipelines choose by
+        it between softmax, sigmoid and the raw score.
+
+        Args:
+            labels: those of ``classification_loss``.
         """
         outputs = self.bert(
             input_ids,
@@ -118,7 +123,11 @@ class BertForTokenClassification(BertPreTrainedModel):
         unpad_inputs: UnpadInputs = None,
         **kwargs: Any,
     ) -> tuple[Tensor, ...] | TokenClassifierOutput:
-        """labels: (B, L) of class ids or -100."""
+        """Classify every token.
+
+        Args:
+            labels: (B, L), class ids or -100.
+        """
         outputs = self.bert(
             input_ids,
             attention_mask,
@@ -165,7 +174,11 @@ class BertForMultipleChoice(BertPreTrainedModel):
         unpad_inputs: UnpadInputs = None,
         **kwargs: Any,
     ) -> tuple[Tensor, ...] | MultipleChoiceModelOutput:
-        """Inputs have one more dimension than in other heads, (B, choices, L); labels: (B,) indices of choices."""
+        """Score every choice. Inputs have one more dimension than in other heads, (B, choices, L).
+
+        Args:
+            labels: (B,), the index of the right choice.
+        """
         choices = only_input(input_ids, inputs_embeds).shape[1]
         outputs = self.bert(
             flat_choices(input_ids),
@@ -187,7 +200,7 @@ class BertForQuestionAnswering(BertPreTrainedModel):
     """Start and end of an answer span (section 4.2): start_logits and end_logits (B, L)."""
 
     def __init__(self, config: BertConfig):
-        """Raises ValueError unless config.num_labels is 2: one score for the start and one for the end."""
+        """Raises ValueError unless ``config.num_labels`` is 2: one score for the start and one for the end."""
         super().__init__(config)
         if config.num_labels != 2:
             raise ValueError(f"expected num_labels=2 (start and end), got {config.num_labels}: set num_labels=2")
@@ -209,10 +222,14 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         unpad_inputs: UnpadInputs = None,
         **kwargs: Any,
     ) -> tuple[Tensor, ...] | QuestionAnsweringModelOutput:
-        """start_positions, end_positions: (B,) token indices. As in transformers, indices of L or more are ignored
-        and negative ones count as 0. The loss is the mean of the cross-entropies of start and end. Their softmax is
-        over all L positions, as in transformers; with unpad_inputs True or "auto" it is over the real tokens, because
-        the logits at padding are then set to the lowest number of their type.
+        """Score every token as the start and as the end of the answer.
+
+        The loss is the mean of the cross-entropies of start and end. Their softmax is over the real tokens if
+        ``unpad_inputs`` is True or "auto", and otherwise over all L positions, as in transformers.
+
+        Args:
+            start_positions, end_positions: (B,) token indices. As in transformers, indices of L or more are ignored
+                and negative ones count as 0.
         """
         outputs = self.bert(
             input_ids,
@@ -225,7 +242,8 @@ class BertForQuestionAnswering(BertPreTrainedModel):
             **kwargs,
         )
         logits = self.qa_outputs(outputs.last_hidden_state)
-        # This is done whether or not padding was computed in this call, so that the loss does not depend on it.
+        # Logits at padding become the lowest number of their type, so that their softmax is 0. This is done whether or
+        # not padding was computed in this call, so that the loss does not depend on it.
         if self.find_switch(unpad_inputs) and attention_mask is not None and attention_mask.dim() == 2:
             logits = logits.masked_fill(attention_mask.unsqueeze(-1) == 0, torch.finfo(logits.dtype).min)
         start_logits, end_logits = logits.unbind(-1)
@@ -234,8 +252,8 @@ class BertForQuestionAnswering(BertPreTrainedModel):
         if start_positions is not None and end_positions is not None:
             length = start_logits.shape[1]
             start_loss, end_loss = (
-                cross_entropy(logits, positions.view(-1).clamp(0, length), num_items_in_batch, ignored=length)
-                for logits, positions in ((start_logits, start_positions), (end_logits, end_positions))
+                cross_entropy(scores, positions.view(-1).clamp(0, length), num_items_in_batch, ignored=length)
+                for scores, positions in ((start_logits, start_positions), (end_logits, end_positions))
             )
             loss = (start_loss + end_loss) / 2
         return QuestionAnsweringModelOutput(loss, start_logits, end_logits, outputs.hidden_states, outputs.attentions)

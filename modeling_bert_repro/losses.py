@@ -1,7 +1,7 @@
 """The losses of the heads.
 
 Every loss is a sum over labelled items divided by a count. By default this is the count of the batch itself. If
-`num_items_in_batch` gives the count of the whole optimiser step (all micro-batches, all processes), the losses of the
+``num_items_in_batch`` gives the count of the whole optimiser step (all micro-batches, all processes), the losses of the
 micro-batches add up to exactly the loss of the undivided batch, and so do the gradients. Taking a mean in each
 micro-batch, as transformers' heads do, gives another result as soon as the counts differ. Items without a label have
 the label -100; if no item has a label, the loss is 0.
@@ -27,7 +27,7 @@ def runs_eagerly() -> bool:
 
 
 def per_item(total: Tensor, count: int | Tensor) -> Tensor:
-    """`total` divided by `count`; a count of 0 is replaced by 1, so that the loss of no items is 0 instead of NaN."""
+    """``total`` divided by ``count``. A count of 0 is replaced by 1, so that the loss of no items is 0 and not NaN."""
     return total / torch.as_tensor(count).clamp(min=1).to(total.device)  # the count may be on another device
 
 
@@ -41,13 +41,13 @@ class LargeCrossEntropy(torch.autograd.Function):
 
     torch writes the log-probabilities (M, V) in the forward pass, and zeros (M, V) and their gradient in the backward
     pass. On a CPU, allocating and writing that much memory takes longer than the arithmetic. Here the gradient is the
-    only tensor of that size. If the gradient itself is differentiated (`create_graph=True`), torch's operations
+    only tensor of that size. If the gradient itself is differentiated (``create_graph=True``), torch's operations
     compute it.
     """
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor, ignored: int) -> Tensor:
-        """The sum over the items of logits (M, V) whose label in labels (M,) is not `ignored`."""
+        """The sum over the items of logits (M, V) whose label in labels (M,) is not ``ignored``."""
         labelled = labels != ignored
         targets = labels.where(labelled, 0).long().unsqueeze(1)
         ctx.rows = max(1, BLOCK // logits.shape[1])
@@ -72,9 +72,13 @@ class LargeCrossEntropy(torch.autograd.Function):
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, count: Count = None, ignored: int = IGNORED) -> Tensor:
-    """Cross-entropy of logits (items, C) with labels (items,), summed over the labelled items and divided by `count`.
+    """Cross-entropy, summed over the labelled items and divided by a count.
 
-    The default count is the number of labelled items.
+    Args:
+        logits: (items, C).
+        labels: (items,), class ids or ``ignored``.
+        count: the default is the number of labelled items.
+        ignored: the label of items without a label.
     """
     if logits.device.type == "cpu" and logits.numel() >= LARGE and runs_eagerly():
         total = LargeCrossEntropy.apply(logits, labels, ignored)
@@ -94,10 +98,16 @@ def find_problem_type(num_labels: int, labels: Tensor) -> ProblemType:
 def classification_loss(logits: Tensor, labels: Tensor, problem_type: str, count: Count = None) -> Tensor:
     """Loss of BertForSequenceClassification for logits (B, C).
 
-    regression: labels (B,) or (B, C), squared error; single_label_classification: labels (B,) of class ids,
-    cross-entropy; multi_label_classification: labels (B, C) of 0 and 1, binary cross-entropy. The default count is the
-    number of elements of labels, and with class ids the number of labelled items. Raises ValueError for another
-    problem_type and for labels that do not match the logits.
+    - "regression": squared error; labels (B,) or (B, C).
+    - "single_label_classification": cross-entropy; labels (B,) of class ids.
+    - "multi_label_classification": binary cross-entropy; labels (B, C) of 0 and 1.
+
+    Args:
+        problem_type: one of these three.
+        count: the default is the number of elements of labels, and with class ids the number of labelled items.
+
+    Raises:
+        ValueError: another problem_type was given, or the labels do not match the logits.
     """
     if problem_type == "single_label_classification":
         return cross_entropy(logits, labels.view(-1), count)

@@ -3,15 +3,14 @@
 Shapes: B batch, L length, H hidden size, N heads, D head size (H = N * D), I intermediate size, V vocabulary.
 Config, arguments, outputs and tensor names are those of transformers' BERT, so checkpoints open in both.
 
-The code that makes this network faster is elsewhere. This file calls three functions of fast_path.py: `choose_layout`
-decides which positions are computed (None, the default, means all), and `choose_attention` and `choose_dropout` may
+The code that makes this network faster is elsewhere. This file calls three functions of fast_path.py: ``choose_layout``
+decides which positions are computed (None, the default, means all), and ``choose_attention`` and ``choose_dropout`` may
 return faster functions. If fast_path.py, unpadding.py and fast_dropout.py are deleted, this file is the whole encoder.
 
 This file is copied into saved checkpoints, so it may import only torch, transformers and the files beside it.
 """
 
 from collections.abc import Callable
-from functools import wraps
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -21,12 +20,12 @@ from transformers.activations import ACT2FN
 from transformers.masking_utils import create_bidirectional_mask, create_causal_mask
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutputWithPoolingAndCrossAttentions
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, PreTrainedModel
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.pytorch_utils import apply_chunking_to_forward
 from transformers.utils.generic import merge_with_config_defaults
 from transformers.utils.output_capturing import capture_outputs
 
-from .pretrained import BertPreTrainedModel, UnpadInputs
+from .pretrained import BertPreTrainedModel, UnpadInputs, refuse_cache
 
 if TYPE_CHECKING:
     from .fast_path import Layout
@@ -35,7 +34,8 @@ AttentionFunction = Callable[..., tuple[Tensor, Tensor | None]]  # called like e
 
 try:
     from .fast_path import choose_attention, choose_dropout, choose_layout
-except ModuleNotFoundError as error:  # The fast path was deleted; these functions have the signatures of fast_path.py.
+except ModuleNotFoundError as error:
+    # fast_path.py was deleted: stand-ins with the same signatures, which change nothing.
     if error.name != f"{__package__}.fast_path":
         raise  # fast_path.py exists, but a module that it imports does not
 
@@ -129,8 +129,11 @@ def eager_attention_forward(
 ) -> tuple[Tensor, Tensor]:
     """Scaled dot-product attention in separate operations (Vaswani et al., 2017, section 3.2.1).
 
-    Returns the context (B, L, N, D) and the weights (B, N, L, L). `dropout` is the probability with which a weight is
-    dropped in training.
+    Args:
+        dropout: the probability with which a weight is dropped in training.
+
+    Returns:
+        The context (B, L, N, D) and the weights (B, N, L, L).
     """
     scores = torch.matmul(query, key.transpose(2, 3)) * scaling  # (B, N, L, L)
     if attention_mask is not None:
@@ -141,7 +144,7 @@ def eager_attention_forward(
 
 
 class BertSelfAttention(nn.Module):
-    """Multi-head self-attention; bidirectional, or left-to-right with `config.is_decoder`."""
+    """Multi-head self-attention; bidirectional, or left-to-right with ``config.is_decoder``."""
 
     def __init__(self, config: BertConfig):
         """Raises ValueError if the hidden size is not a multiple of the number of heads."""
@@ -154,7 +157,7 @@ class BertSelfAttention(nn.Module):
         self.config = config
         self.head_size = config.hidden_size // config.num_attention_heads
         self.scaling = self.head_size**-0.5
-        # transformers' sdpa treats a missing attribute as True and would then be causal on batches without padding.
+        # Without this attribute transformers' sdpa assumes causal attention whenever it gets no mask.
         self.is_causal = config.is_decoder
         self.query = nn.Linear(config.hidden_size, config.hidden_size)
         self.key = nn.Linear(config.hidden_size, config.hidden_size)
@@ -164,9 +167,11 @@ class BertSelfAttention(nn.Module):
     def forward(
         self, hidden_states: Tensor, attention_mask: Tensor | None = None, layout: "Layout | None" = None, **kwargs: Any
     ) -> tuple[Tensor, Tensor | None]:
-        """hidden_states (B, L, H) -> the concatenated contexts of the heads, (B, L, H), and the weights (B, N, L, L).
+        """Attend from every position of hidden_states (B, L, H) to the positions that the mask allows.
 
-        The weights are None unless the back-end is eager.
+        Returns:
+            The concatenated contexts of the heads, (B, L, H), and the weights (B, N, L, L), which are None unless the
+            back-end is eager.
         """
         batch_size, length, hidden_size = hidden_states.shape
         heads_shape = (batch_size, length, -1, self.head_size)
@@ -236,7 +241,7 @@ class BertIntermediate(nn.Module):
 
 
 class BertLayer(GradientCheckpointingLayer):
-    """Attention, then feed-forward, each with its residual block (`transformer_model` of google-research/bert)."""
+    """Attention, then feed-forward, each with its residual block (``transformer_model`` of google-research/bert)."""
 
     def __init__(self, config: BertConfig):
         super().__init__()
@@ -286,25 +291,6 @@ class BertPooler(nn.Module):
         return torch.tanh(self.dense(hidden_states[:, 0]))
 
 
-def refuse_cache(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate `forward` so that it raises ValueError if the caller asks for a key-value cache.
-
-    It must be the outermost decorator: `merge_with_config_defaults` sets use_cache to `config.use_cache`, which is
-    True by default.
-    """
-
-    @wraps(forward)
-    def checked(self: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
-        if kwargs.get("past_key_values") is not None or (kwargs.get("use_cache") and self.config.is_decoder):
-            raise ValueError(
-                "expected no key-value cache, got past_key_values or use_cache=True: is_decoder=True means "
-                "left-to-right attention over whole sequences here; pass all tokens at every call"
-            )
-        return forward(self, *args, **kwargs)
-
-    return checked
-
-
 def only_input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
     """Whichever of the two is given. Raises ValueError if both or neither are."""
     given = [values for values in (input_ids, inputs_embeds) if values is not None]
@@ -315,14 +301,17 @@ def only_input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor
 
 
 class BertModel(BertPreTrainedModel):
-    """The encoder with its pooler: `last_hidden_state` (B, L, H) and `pooler_output` (B, H)."""
+    """The encoder with its pooler: ``last_hidden_state`` (B, L, H) and ``pooler_output`` (B, H)."""
 
     _no_split_modules = ["BertEmbeddings", "BertLayer"]  # noqa: RUF012
     _can_record_outputs = {"hidden_states": BertLayer, "attentions": BertSelfAttention}  # noqa: RUF012
 
     def __init__(self, config: BertConfig, add_pooling_layer: bool = True):
-        """Raises ValueError for a config with cross-attention, relative positions or an initializer_range below or
-        equal to 0."""
+        """Build the encoder and, with ``add_pooling_layer``, the pooler.
+
+        Raises:
+            ValueError: the config has cross-attention, relative positions, or an ``initializer_range`` of 0 or less.
+        """
         super().__init__(config)
         if config.add_cross_attention:
             raise ValueError(
@@ -369,19 +358,26 @@ class BertModel(BertPreTrainedModel):
         reads: HeadReads | None = None,
         **kwargs: Any,
     ) -> tuple[Tensor, ...] | BaseModelOutputWithPoolingAndCrossAttentions:
-        """Encode `input_ids` (B, L) or `inputs_embeds` (B, L, H), exactly one of them.
+        """Encode token ids or embeddings.
 
-        attention_mask: (B, L), 1 for real tokens and 0 for padding, which may be on either side; token_type_ids:
-        (B, L), 0 for the first segment (default) and 1 for the second; position_ids: (B, L), default 0 .. L-1.
-        output_hidden_states, output_attentions (eager only) and return_dict work as in transformers. The
-        cross-attention and cache arguments only keep the order of transformers' signature: using them raises
-        ValueError, and so does L above config.max_position_embeddings.
+        Args:
+            input_ids, inputs_embeds: (B, L) or (B, L, H); exactly one of them is given.
+            attention_mask: (B, L), 1 for real tokens and 0 for padding, which may be on either side.
+            token_type_ids: (B, L), 0 for the first segment (default) and 1 for the second.
+            position_ids: (B, L), default 0 .. L-1.
+            encoder_hidden_states, encoder_attention_mask, past_key_values, use_cache: arguments of cross-attention and
+                of a cache, which this BERT does not have; they only keep the order of transformers' signature.
+            unpad_inputs: True computes real tokens only and returns zeros at padding, "auto" does so if it saves time,
+                False never does; the default is ``config.unpad_inputs``, or False if that is unset.
+            reads: what a head of this package reads from the result; with unpadding on, ``last_hidden_state`` is 0 at
+                positions that are not read.
+            cu_seq_lens_q: as in transformers' ``FlashAttentionKwargs``, one row (1, L) holds several sequences end to
+                end, which do not attend to each other; the default positions of each start at 0.
+            output_hidden_states, output_attentions, return_dict: as in transformers; attentions need eager attention.
 
-        unpad_inputs: True computes real tokens only and returns zeros at padding, "auto" does so if it saves time,
-        False never does; the default is `config.unpad_inputs`, or False if that is unset. reads: what a head of this
-        package reads from the result; with unpad_inputs on, last_hidden_state is 0 at positions that are not read.
-        cu_seq_lens_q: as in transformers' FlashAttentionKwargs, one row (1, L) holds several sequences end to end,
-        which do not attend to each other; the default positions of each start at 0.
+        Raises:
+            ValueError: L is above ``config.max_position_embeddings``, both inputs or neither are given, an argument of
+                cross-attention or of a cache is used, or the packing is invalid.
         """
         inputs = only_input(input_ids, inputs_embeds)
         if encoder_hidden_states is not None or encoder_attention_mask is not None:
@@ -397,7 +393,7 @@ class BertModel(BertPreTrainedModel):
         return self.make_output(self.encoder(hidden_states, mask, **kwargs))
 
     def make_attention_mask(self, hidden_states: Tensor, attention_mask: Tensor | None) -> Any:
-        """The mask in the form that the attention back-end expects; causal with `config.is_decoder`.
+        """The mask in the form that the attention back-end expects; causal with ``config.is_decoder``.
 
         None if every position is attended to, a BlockMask for flex attention, otherwise a tensor (B, 1, L, L).
         """
@@ -407,7 +403,7 @@ class BertModel(BertPreTrainedModel):
         )
 
     def make_output(self, hidden_states: Tensor) -> BaseModelOutputWithPoolingAndCrossAttentions:
-        """The output for the last hidden states (B, L, H); `capture_outputs` adds the states of the other layers."""
+        """The output for the last hidden states (B, L, H); ``capture_outputs`` adds the states of the other layers."""
         return BaseModelOutputWithPoolingAndCrossAttentions(
             last_hidden_state=hidden_states,  # (B, L, H)
             pooler_output=None if self.pooler is None else self.pooler(hidden_states),  # (B, H)

@@ -1,7 +1,9 @@
-"""What all eight classes share: the initial weights, the capabilities that transformers asks for, the saved folder."""
+"""What all classes share: initial weights, the capabilities that transformers asks for, the saved folder."""
 
 import os
 import shutil
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,9 +33,28 @@ AUTO_MAP = {
 
 
 def find_code_files() -> list[Path]:
-    """The files that a saved folder needs for `trust_remote_code=True`."""
+    """The files that a saved folder needs for ``trust_remote_code=True``."""
     here = Path(__file__).parent
     return [here / name for name in (*PLAIN_FILES, *FAST_FILES) if name in PLAIN_FILES or (here / name).exists()]
+
+
+def refuse_cache(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate ``forward`` so that it raises ValueError if the caller asks for a key-value cache.
+
+    It must be the outermost decorator: ``merge_with_config_defaults`` sets ``use_cache`` to ``config.use_cache``, which
+    is True by default.
+    """
+
+    @wraps(forward)
+    def checked(self: PreTrainedModel, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("past_key_values") is not None or (kwargs.get("use_cache") and self.config.is_decoder):
+            raise ValueError(
+                "expected no key-value cache, got past_key_values or use_cache=True: is_decoder=True means "
+                "left-to-right attention over whole sequences here; pass all tokens at every call"
+            )
+        return forward(self, *args, **kwargs)
+
+    return checked
 
 
 class BertPreTrainedModel(PreTrainedModel):
@@ -50,9 +71,10 @@ class BertPreTrainedModel(PreTrainedModel):
     _keys_to_ignore_on_load_unexpected = [r"embeddings\.position_ids"]  # noqa: RUF012 - a buffer of old checkpoints
 
     def find_switch(self, unpad_inputs: UnpadInputs) -> UnpadInputs:
-        """The argument `unpad_inputs` if given, otherwise `config.unpad_inputs`; False if neither is set.
+        """The argument ``unpad_inputs`` if given, otherwise ``config.unpad_inputs``; False if neither is set.
 
-        Raises ValueError for values other than True, False, "auto" and None.
+        Raises:
+            ValueError: the value is not True, False, "auto" or None.
         """
         switch = getattr(self.config, "unpad_inputs", None) if unpad_inputs is None else unpad_inputs
         if switch not in (None, True, False, "auto"):
@@ -61,10 +83,10 @@ class BertPreTrainedModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """Weights from a normal distribution with deviation `initializer_range`, truncated at two deviations; biases 0.
+        """Weights from a normal distribution truncated at two deviations (``initializer_range``); biases 0.
 
-        Source: `create_initializer` of google-research/bert (transformers does not truncate). The row of the padding
-        token is zero, as in transformers. `transformers.initialization` does not change tensors that were loaded.
+        Source: ``create_initializer`` of google-research/bert (transformers does not truncate). The row of the padding
+        token is zero, as in transformers. ``transformers.initialization`` does not change tensors that were loaded.
         """
         if isinstance(module, nn.Linear | nn.Embedding):
             std = self.config.initializer_range
@@ -79,7 +101,7 @@ class BertPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def register_for_auto_class(cls, auto_class: str = "AutoModel") -> None:
-        """Do nothing for the classes of this package, because `save_pretrained` always writes the complete AUTO_MAP.
+        """Do nothing for the classes of this package, because ``save_pretrained`` always writes the complete AUTO_MAP.
 
         transformers calls this for classes loaded with trust_remote_code, and would then replace an entry of the
         auto_map at the next save. Subclasses defined elsewhere keep transformers' behaviour.
@@ -92,8 +114,8 @@ class BertPreTrainedModel(PreTrainedModel):
     ) -> None:
         """Save as transformers does, and add the modeling code and AUTO_MAP.
 
-        The folder opens as transformers' BERT everywhere, and as these classes with `trust_remote_code=True`. The
-        switches of this package (`unpad_inputs`, `fast_dropout`, `sparse_prediction`) are not saved.
+        The folder opens as transformers' BERT everywhere, and as these classes with ``trust_remote_code=True``. The
+        switches of this package (``unpad_inputs``, ``fast_dropout``, ``sparse_prediction``) are not saved.
         """
         if is_main_process:
             os.makedirs(save_directory, exist_ok=True)

@@ -1,8 +1,8 @@
 """The heads of pre-training (section 3.1): masked LM, next sentence prediction, and both together.
 
-Every forward accepts `unpad_inputs` and passes `HeadReads` to the encoder, which with unpadding on may skip what the
-head does not read. Arguments without a description are those of `BertModel.forward`; `num_items_in_batch` is explained
-in losses.py.
+Every forward accepts ``unpad_inputs`` and passes ``HeadReads`` to the encoder: with unpadding on, the encoder skips
+what the head does not read. Arguments without a description are those of ``BertModel.forward``; ``num_items_in_batch``
+is explained in losses.py.
 Shapes: B batch, L length, H hidden size, V vocabulary, M labelled positions.
 """
 
@@ -45,7 +45,7 @@ class BertForPreTrainingOutput(ModelOutput):
 
 
 class BertPredictionTransform(nn.Module):
-    """Dense layer, activation and LayerNorm before the decoder (`get_masked_lm_output` of google-research/bert)."""
+    """Dense layer, activation and LayerNorm before the decoder (``get_masked_lm_output`` of google-research/bert)."""
 
     def __init__(self, config: BertConfig):
         super().__init__()
@@ -73,7 +73,7 @@ class BertLMPredictionHead(nn.Module):
 
 
 class BertHeads(nn.Module):
-    """One or both heads; their attributes give the tensor names `cls.predictions...` and `cls.seq_relationship...`."""
+    """One or both heads, whose tensors are named after the attributes: ``cls.predictions...`` and so on."""
 
     predictions: BertLMPredictionHead
     seq_relationship: nn.Linear
@@ -109,8 +109,10 @@ class BertLanguageModel(BertPreTrainedModel):
         self.cls.predictions.bias = new_embeddings.bias
 
     def is_sparse(self, labels: Tensor | None, sparse_prediction: bool | None) -> bool:
-        """Whether logits are computed at labelled positions only: never without labels; otherwise as the argument or,
-        if that is None, `config.sparse_prediction` says (default False).
+        """Whether logits are computed at labelled positions only; without labels they never are.
+
+        Args:
+            sparse_prediction: the default is ``config.sparse_prediction``, or False if that is unset.
         """
         if sparse_prediction is None:
             sparse_prediction = getattr(self.config, "sparse_prediction", False)
@@ -123,10 +125,14 @@ class BertLanguageModel(BertPreTrainedModel):
     def predict_tokens(
         self, hidden_states: Tensor, labels: Tensor | None, count: Count, sparse: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Logits and loss for hidden_states (B, L, H) and labels (B, L), -100 for positions without a label.
+        """Logits and loss of the masked LM.
 
-        sparse: return the logits (M, V) of the labelled positions only, in row-major order, so that their targets are
-        `labels[labels != -100]`. Finding these positions makes the host wait for a CUDA device once.
+        Args:
+            hidden_states: (B, L, H).
+            labels: (B, L), token ids, or -100 for positions without a label.
+            count: the number by which the loss is divided (losses.py).
+            sparse: return the logits (M, V) of the labelled positions only, in row-major order, so that their targets
+                are ``labels[labels != -100]``. Finding these positions makes the host wait for a CUDA device once.
         """
         if labels is None:
             return self.cls.predictions(hidden_states), None
@@ -164,11 +170,17 @@ class BertForPreTraining(BertLanguageModel):
         unpad_inputs: UnpadInputs = None,
         **kwargs: Any,
     ) -> tuple[Tensor, ...] | BertForPreTrainingOutput:
-        """labels: (B, L), token ids or -100; next_sentence_label: (B,), 0 if segment B follows A, 1 if it is random.
-        The loss is the sum of the terms whose labels are given. num_items_in_batch is the number of labelled tokens
-        of the optimiser step, num_sequences_in_batch that of its labelled sequences. Without the latter, the mean NSP
-        loss is weighted by this batch's share of the labelled tokens, so that the weights of a step add up to 1.
-        prediction_logits: (B, L, V), or (M, V) if sparse.
+        """Predict the masked tokens and whether segment B follows segment A.
+
+        The loss is the sum of the terms whose labels are given.
+
+        Args:
+            labels: (B, L), token ids or -100.
+            next_sentence_label: (B,), 0 if segment B follows A, 1 if it is random.
+            num_items_in_batch: the number of labelled tokens of the optimiser step.
+            num_sequences_in_batch: the number of its labelled sequences. Without it, the mean NSP loss is weighted by
+                this batch's share of the labelled tokens, so that the weights of a step add up to 1.
+            sparse_prediction: return ``prediction_logits`` (M, V) of the labelled positions instead of (B, L, V).
         """
         sparse = self.is_sparse(labels, sparse_prediction)
         outputs = self.bert(
@@ -205,7 +217,7 @@ class BertForPreTraining(BertLanguageModel):
 
 
 class BertForMaskedLM(BertLanguageModel):
-    """Masked LM; with `config.is_decoder` the left-to-right model of section 5.1, whose labels the caller shifts."""
+    """Masked LM; with ``config.is_decoder`` the left-to-right model of section 5.1, whose labels the caller shifts."""
 
     def __init__(self, config: BertConfig):
         super().__init__(config)
@@ -229,7 +241,12 @@ class BertForMaskedLM(BertLanguageModel):
         unpad_inputs: UnpadInputs = None,
         **kwargs: Any,
     ) -> tuple[Tensor, ...] | MaskedLMOutput:
-        """labels: (B, L), token ids or -100. logits: (B, L, V), or (M, V) if sparse."""
+        """Predict the masked tokens.
+
+        Args:
+            labels: (B, L), token ids or -100.
+            sparse_prediction: return the logits (M, V) of the labelled positions instead of (B, L, V).
+        """
         sparse = self.is_sparse(labels, sparse_prediction)
         outputs = self.bert(
             input_ids,
@@ -270,7 +287,11 @@ class BertForNextSentencePrediction(BertPreTrainedModel):
         unpad_inputs: UnpadInputs = None,
         **kwargs: Any,
     ) -> tuple[Tensor, ...] | NextSentencePredictorOutput:
-        """labels: (B,) of 0, 1 or -100."""
+        """Predict whether segment B follows segment A.
+
+        Args:
+            labels: (B,), 0 if it does, 1 if it is random, or -100.
+        """
         outputs = self.bert(
             input_ids,
             attention_mask,

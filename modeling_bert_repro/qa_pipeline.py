@@ -1,4 +1,4 @@
-"""The `question-answering` pipeline, which transformers 5 no longer contains.
+"""The ``question-answering`` pipeline, which transformers 5 no longer contains.
 
     import transformers
     from modeling_bert_repro.qa_pipeline import register_question_answering
@@ -27,7 +27,7 @@ NO_ANSWER = {"start": 0, "end": 0, "answer": ""}
 
 
 def register_question_answering() -> None:
-    """Make `transformers.pipeline("question-answering", ...)` return this pipeline, in this process only."""
+    """Make ``transformers.pipeline("question-answering", ...)`` return this pipeline, in this process only."""
     pipelines.PIPELINE_REGISTRY.register_pipeline(
         TASK, pipeline_class=QuestionAnsweringPipeline, pt_model=AutoModelForQuestionAnswering, type="text"
     )
@@ -38,12 +38,13 @@ def register_question_answering() -> None:
 class QuestionAnsweringPipeline(ChunkPipeline):
     """Extractive question answering with models that pair texts as BERT does: [CLS] question [SEP] context [SEP].
 
-    It is called with `question=` and `context=`, both strings or both lists; or with a dict of these two, or a list,
-    generator or data set of such dicts. It returns one result per question, or a list of results if `top_k` is above 1.
-    A result holds `score` (0 to 1), `answer`, and its `start` and `end` characters: answer = context[start:end].
+    It is called with ``question=`` and ``context=``, both strings or both lists; or with a dict of these two, or a
+    list, generator or data set of such dicts. It returns one result per question, or a list of results if ``top_k`` is
+    above 1. A result holds ``score`` (0 to 1), ``answer``, and its ``start`` and ``end`` characters:
+    ``answer = context[start:end]``.
 
     The options can be given to the constructor or to a call. Their defaults are the values that the model was
-    fine-tuned with, if its config has them (`question_answering`), and otherwise those of Google's SQuAD runs:
+    fine-tuned with, if its config has them (``question_answering``), and otherwise those of Google's SQuAD runs:
 
         top_k: the number of results (1), at most the number of spans in the softmax (20; n_best_size in the config)
         max_answer_len: the length of the longest answer, in tokens (30)
@@ -112,10 +113,11 @@ class QuestionAnsweringPipeline(ChunkPipeline):
         doc_stride: int | None = None,
         max_question_len: int | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """Yield for each window the inputs of the model (1, length) and what `postprocess` needs.
+        """Yield for each window the inputs of the model (1, length) and what ``postprocess`` needs.
 
-        Raises ValueError for an example without question or context and for a max_seq_len that leaves no room for
-        context or exceeds the model's positions.
+        Raises:
+            ValueError: the example has no question or no context, or ``max_seq_len`` leaves no room for context or
+                exceeds the model's positions.
         """
         question, context = _check(example)
         longest = max_seq_len or self._setting("max_seq_length", min(384, self.model.config.max_position_embeddings))
@@ -164,7 +166,7 @@ class QuestionAnsweringPipeline(ChunkPipeline):
         handle_impossible_answer: bool | None = None,
         threshold: float | None = None,
     ) -> dict[str, Any] | list[dict[str, Any]]:
-        """The best answers from all windows of one example, best first; a single result if `top_k` is 1."""
+        """The best answers from all windows of one example, best first; a single result if ``top_k`` is 1."""
         stored = getattr(self.model.config, "null_score_diff_threshold", None)
         if handle_impossible_answer is None:
             handle_impossible_answer = stored is not None or threshold is not None
@@ -201,7 +203,7 @@ def _check(example: Any) -> tuple[str, str]:
 
 
 def _max_context(starts: list[int], counts: list[int]) -> list[Tensor]:
-    """For each window a bool tensor: which of its tokens count in this window (Google's `_check_is_max_context`).
+    """For each window a bool tensor: which of its tokens count in this window (Google's ``_check_is_max_context``).
 
     A token counts in the window in which the smaller of its left and right context is largest; among equal windows, in
     the longer one, then in the earlier one.

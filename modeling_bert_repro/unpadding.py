@@ -178,7 +178,7 @@ def fits_varlen_kernel(query: Tensor, dropout: float, is_causal: bool) -> bool:
 
 
 def varlen_attention(tokens: Tokens, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """(T, N, D) through `torch.nn.attention.varlen`; its default scale is BERT's, 1 / sqrt(D)."""
+    """(T, N, D) through ``torch.nn.attention.varlen``; its default scale is BERT's, 1 / sqrt(D)."""
     from torch.nn.attention import varlen  # importing it registers CUDA kernels, which a CPU process does not need
 
     limits, longest = tokens.limits, tokens.longest

@@ -1,5 +1,6 @@
 """The small networks, tokenizers and texts that the tests share. Nothing here uses the network."""
 
+import copy
 import gc
 import os
 import shutil
@@ -23,7 +24,8 @@ torch.set_num_threads(1)
 
 
 def pytest_collection_finish():
-    gc.freeze()  # Every run collects garbage at its end, and need not look through all the imported modules again.
+    # Every run ends with a garbage collection; frozen modules are not searched again.
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -49,14 +51,9 @@ def real_data() -> Path:
 
 @pytest.fixture
 def small_config() -> BertConfig:
-    return BertConfig(
-        vocab_size=99,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=37,
-        max_position_embeddings=48,
-    )
+    from tests.helpers import tiny_training
+
+    return tiny_training.small_config()
 
 
 @pytest.fixture(scope="session")
@@ -77,14 +74,9 @@ def tokenizer_folder(tmp_path_factory, vocab) -> Path:
 
 
 @pytest.fixture(scope="session")
-def pretrained(tmp_path_factory, tokenizer_folder, vocab) -> Path:
-    """A pre-training checkpoint without dropout, with its tokenizer."""
-    import modeling_bert_repro
-
-    folder = tmp_path_factory.mktemp("pretrained")
-    shutil.copytree(tokenizer_folder, folder, dirs_exist_ok=True)
-    torch.manual_seed(0)
-    config = BertConfig(
+def pretrained_config(vocab) -> BertConfig:
+    """Two narrow layers without dropout, for the tokenizer of ``tokenizer_folder``."""
+    return BertConfig(
         vocab_size=len(vocab),
         hidden_size=32,
         num_hidden_layers=2,
@@ -94,8 +86,26 @@ def pretrained(tmp_path_factory, tokenizer_folder, vocab) -> Path:
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
     )
-    modeling_bert_repro.BertForPreTraining(config).save_pretrained(folder)
+
+
+@pytest.fixture(scope="session")
+def pretrained(tmp_path_factory, tokenizer_folder, pretrained_config) -> Path:
+    """A pre-training checkpoint without dropout, with its tokenizer."""
+    import modeling_bert_repro
+
+    folder = tmp_path_factory.mktemp("pretrained")
+    shutil.copytree(tokenizer_folder, folder, dirs_exist_ok=True)
+    torch.manual_seed(0)
+    modeling_bert_repro.BertForPreTraining(copy.deepcopy(pretrained_config)).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture
+def no_pictures(monkeypatch) -> None:
+    """The runs of this test draw no training curves, which would take up to half of their time."""
+    from tests.helpers import short_runs
+
+    short_runs.no_pictures(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """Tokenization: the readable reference, the fast tokenizer, and learning a vocabulary.
 
-`train_wordpiece` is in the module of that name: `from tokenization.train_wordpiece import train_wordpiece`.
+``train_wordpiece`` is in the module of that name: ``from tokenization.train_wordpiece import train_wordpiece``.
 """
 
 from typing import TYPE_CHECKING, Any

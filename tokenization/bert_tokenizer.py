@@ -15,13 +15,15 @@ OPTIONAL_TOKENS = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SE
 
 
 class BertTokenizer(transformers.BertTokenizer):
-    """transformers' class, with a `save_pretrained` that also writes vocab.txt besides tokenizer.json.
+    """transformers' class, with a ``save_pretrained`` that also writes vocab.txt besides tokenizer.json.
 
     Google's code, TensorFlow and older libraries read vocab.txt. The name of the class stays the same because a saved
-    folder records it: the folder then opens without this package, as transformers' class. `from_pretrained` of this
+    folder records it: the folder then opens without this package, as transformers' class. ``from_pretrained`` of this
     class opens a folder as this class.
 
-    Encoding raises ValueError for lone surrogates, and for special tokens that the vocabulary does not have.
+    Raises:
+        ValueError: when a text with a lone surrogate is encoded, or special tokens that the vocabulary does not have
+            are asked for.
     """
 
     def _encode_plus(
@@ -40,9 +42,13 @@ class BertTokenizer(transformers.BertTokenizer):
             raise
 
     def _check_ends(self, otherwise: str) -> None:
-        """Raise ValueError if [CLS] or [SEP] is missing, for which transformers would use the ids 2 and 3.
+        """Refuse a vocabulary without [CLS] or [SEP], for which transformers would use the ids 2 and 3.
 
-        otherwise: what the user can do instead, for the error message.
+        Args:
+            otherwise: what the user can do instead, for the error message.
+
+        Raises:
+            ValueError: one of them is missing.
         """
         if missing := [OPTIONAL_TOKENS[name] for name in ("cls_token", "sep_token") if getattr(self, name) is None]:
             raise ValueError(f"the vocabulary has no row for {', '.join(missing)}; add it, or {otherwise}")
@@ -63,7 +69,7 @@ class BertTokenizer(transformers.BertTokenizer):
     def save_vocabulary(  # type: ignore[override]
         self, save_directory: str | os.PathLike[str], filename_prefix: str | None = None
     ) -> tuple[str, ...]:
-        """Write vocab.txt as `write_vocab` does, and return its path, or no path if nothing is written."""
+        """Write vocab.txt as ``write_vocab`` does, and return its path, or no path if nothing is written."""
         path = write_vocab(self, save_directory, filename_prefix)
         return () if path is None else (path,)
 
@@ -98,15 +104,21 @@ def build_tokenizer(
     tokenize_chinese_chars: bool = True,
     strip_accents: bool | None = None,
 ) -> BertTokenizer:
-    """A `BertTokenizer` with the given vocabulary.
+    """A ``BertTokenizer`` with the given vocabulary.
 
-    vocab: path of a vocab.txt, a sequence of pieces in the order of their ids, or a mapping from pieces to ids.
-    model_max_length: the length to which `truncation=True` cuts, including [CLS] and [SEP]; usually
-        max_position_embeddings of the network.
-    strip_accents: None means the value of do_lower_case, as in Google's code.
     Tokenizing needs only [UNK]. Other special tokens may be missing: they are None in the tokenizer, and what needs
     them raises ValueError (padding needs [PAD], encoding with special tokens [CLS] and [SEP], masking [MASK]).
-    Raises ValueError for a missing file, empty or repeated pieces, ids with gaps, and a vocabulary without [UNK].
+
+    Args:
+        vocab: path of a vocab.txt, a sequence of pieces in the order of their ids, or a mapping from pieces to ids.
+        do_lower_case: lower the case and, unless ``strip_accents`` is False, drop accents.
+        model_max_length: the length to which ``truncation=True`` cuts, including [CLS] and [SEP]; usually
+            ``max_position_embeddings`` of the network.
+        tokenize_chinese_chars: make each CJK ideograph a word.
+        strip_accents: None means the value of ``do_lower_case``, as in Google's code.
+
+    Raises:
+        ValueError: the file is missing, pieces are empty or repeated, ids have gaps, or [UNK] is missing.
     """
     if isinstance(vocab, str | os.PathLike):
         ids = load_vocab(vocab)

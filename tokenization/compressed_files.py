@@ -45,7 +45,7 @@ def open_packed(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 def unpacked(path: str | os.PathLike[str], raw: IO[bytes]) -> IO[bytes]:
-    """The unpacked content of `raw`, the opened file `path`. If it is damaged, reading raises one of DAMAGE."""
+    """The unpacked content of ``raw``, the opened file ``path``. If it is damaged, reading raises one of ``DAMAGE``."""
     suffix = Path(path).suffix
     if suffix == ".xz":
         return io.BufferedReader(_Xz(raw), _BLOCK)
@@ -55,7 +55,7 @@ def unpacked(path: str | os.PathLike[str], raw: IO[bytes]) -> IO[bytes]:
 
 
 def damaged(path: str | os.PathLike[str], error: Exception, line: int | None = None) -> ValueError:
-    """The ValueError for an `error` of DAMAGE; `line` is the first line that could not be unpacked, from 1."""
+    """The ValueError for an ``error`` of DAMAGE; ``line`` is the first line that could not be unpacked, from 1."""
     place = f"{path}:{line}" if line else f"{path}"
     return ValueError(f"{place}: damaged {Path(path).suffix} file ({error}); download or pack it again")
 
@@ -71,7 +71,7 @@ def numbered_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
 
 
 def decoded_lines(path: str | os.PathLike[str], stream: IO[bytes]) -> Iterator[tuple[int, str]]:
-    """Like `numbered_lines`, for a stream that is already open; `path` is used in error messages."""
+    """Like ``numbered_lines``, for a stream that is already open; ``path`` is used in error messages."""
     number = 0
     try:
         for number, raw in enumerate(stream, 1):
@@ -85,7 +85,11 @@ def decoded_lines(path: str | os.PathLike[str], stream: IO[bytes]) -> Iterator[t
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """The whole content as text, without a byte-order mark. Raises ValueError as `numbered_lines` does."""
+    """The whole content as text, without a byte-order mark.
+
+    Raises:
+        ValueError: as ``numbered_lines`` does.
+    """
     with open_packed(path) as stream:
         content = stream.read()
     try:
@@ -106,8 +110,8 @@ def _not_utf8(place: str, error: UnicodeDecodeError, column: int) -> ValueError:
 class _Xz(io.RawIOBase):
     """The content of all streams of an .xz file.
 
-    `lzma.open` is not used because it treats a damaged second stream as the end of the file. It also accepts the older
-    .lzma format, which has no checksum, so that a flipped byte could turn a stream of one format into the other.
+    ``lzma.open`` is not used because it treats a damaged second stream as the end of the file. It also accepts the
+    older .lzma format, which has no checksum, so that a flipped byte could turn a stream of one format into the other.
     """
 
     def __init__(self, raw: IO[bytes]):
@@ -119,7 +123,7 @@ class _Xz(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:  # a memoryview; the declared type, Buffer, came with Python 3.12
-        """Fill `buffer` from the unpacked content and return the number of bytes, 0 at the end; may raise DAMAGE."""
+        """Fill ``buffer`` from the unpacked content and return the number of bytes, 0 at the end; may raise DAMAGE."""
         while True:
             block = b""
             if self.decoder.eof:

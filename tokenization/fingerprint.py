@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def tokenizer_json(tokenizer: "PreTrainedTokenizerBase") -> str:
-    """The content of tokenizer.json in canonical form, for any tokenizer of transformers with a `backend_tokenizer`.
+    """The content of tokenizer.json in canonical form, for any tokenizer of transformers with a ``backend_tokenizer``.
 
     Truncation and padding are set to null: they are the state of the last call and do not identify the tokenizer.
     """
@@ -19,5 +19,5 @@ def tokenizer_json(tokenizer: "PreTrainedTokenizerBase") -> str:
 
 
 def tokenizer_sha256(tokenizer: "PreTrainedTokenizerBase") -> str:
-    """SHA-256 of `tokenizer_json`, by which a corpus and a checkpoint recognise their tokenizer."""
+    """SHA-256 of ``tokenizer_json``, by which a corpus and a checkpoint recognise their tokenizer."""
     return hashlib.sha256(tokenizer_json(tokenizer).encode()).hexdigest()

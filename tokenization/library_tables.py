@@ -1,4 +1,4 @@
-"""Characters whose Unicode properties differ between the `tokenizers` library and Python's unicodedata.
+"""Characters whose Unicode properties differ between the ``tokenizers`` library and Python's unicodedata.
 
 Google's rules use Unicode categories, so their results depend on the version of Unicode. The library has the tables of
 Unicode 8 (2015) for categories and decompositions, and of Unicode 17 for letter case. With the tables of this file, the

@@ -15,7 +15,11 @@ NEEDED_TOKENS = {
 
 
 def check_special_tokens(tokenizer: "PreTrainedTokenizerBase", masking: bool = False) -> None:
-    """Raise ValueError unless the tokenizer has [PAD], [CLS] and [SEP] and, with `masking`, [MASK]."""
+    """Check that the tokenizer has [PAD], [CLS] and [SEP] and, with ``masking``, [MASK].
+
+    Raises:
+        ValueError: one of them is missing.
+    """
     for purpose, (name, spelling) in NEEDED_TOKENS.items():
         if getattr(tokenizer, name) is None and (masking or name != "mask_token"):
             raise ValueError(

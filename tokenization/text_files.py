@@ -14,12 +14,17 @@ FORMS = ".txt, .jsonl, .txt.xz, .txt.gz, .jsonl.xz, .jsonl.gz or .parquet"
 
 
 def read_texts(files: Iterable[str | os.PathLike[str]], progress: bool = True) -> Iterator[str]:
-    """Yield each line of the .txt files and each `text` field of the .jsonl and .parquet files.
+    """Yield each line of the .txt files and each ``text`` field of the .jsonl and .parquet files.
 
     One line (or one batch of parquet rows) is in memory at a time. All paths are checked before the first file is read.
-    progress: show a progress bar if standard error is a terminal.
-    Raises ValueError, which names the file and, if possible, the line, for a missing or empty file, an unknown form,
-    bytes that are not UTF-8, malformed JSON, a missing `text` field, or damaged compression.
+
+    Args:
+        files: the paths.
+        progress: show a progress bar if standard error is a terminal.
+
+    Raises:
+        ValueError: a file is missing, empty, of an unknown form or damaged, or it has bytes that are not UTF-8,
+            malformed JSON or a row without the field ``text``. The message names the file and, if possible, the line.
     """
     paths = [Path(file) for file in files]
     if not paths:

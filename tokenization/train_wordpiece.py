@@ -2,7 +2,7 @@
 
     python -m tokenization.train_wordpiece --train_file a.txt b.txt.xz --vocab_size 30522 --output_dir vocab
 
-The `tokenizers` library learns the pieces by byte-pair merges; those inside a word begin with "##" (Google never
+The ``tokenizers`` library learns the pieces by byte-pair merges; those inside a word begin with "##" (Google never
 published its own trainer). The same text always gives the same vocabulary. The library alone does not guarantee this:
 it numbers the "##x" pieces in the order of a hash map that is seeded anew in each process, and breaks ties by these
 numbers. Therefore words are counted here, and every single character gets its number before the library sees a word.
@@ -51,16 +51,22 @@ def train_wordpiece(
 ) -> list[str]:
     """Learn a vocabulary and return its pieces in the order of their ids.
 
-    files_or_texts: a path, or a list or tuple of paths (see `read_texts` for the forms). Any other iterable (a
-        generator, `iter(list)`, the column of a data set) is an iterable of texts.
-    vocab_size: number of rows of the vocabulary, including special and unused ones. It becomes smaller, with a warning,
-        if no more pairs of pieces occur min_frequency times.
-    output_dir: also save a tokenizer there (vocab.txt, tokenizer.json, tokenizer_config.json).
-    layout: "google" ([PAD] 0, [UNK] 100, [CLS] 101, [SEP] 102, [MASK] 103, [unused] rows between [PAD] and [UNK]),
-        "compact" ([PAD] 0 to [MASK] 4), or None, which means google for 1,000 rows or more.
-    limit_alphabet: number of characters to keep, the most frequent ones (on a tie, those with lower code points). A
-        word with another character becomes [UNK].
-    Raises ValueError for unreadable files, texts without words, or a vocab_size that cannot hold the alphabet.
+    Args:
+        files_or_texts: a path, or a list or tuple of paths (see ``read_texts`` for the forms). Any other iterable (a
+            generator, ``iter(list)``, the column of a data set) is an iterable of texts.
+        vocab_size: number of rows of the vocabulary, including special and unused ones. It becomes smaller, with a
+            warning, if no more pairs of pieces occur ``min_frequency`` times.
+        output_dir: also save a tokenizer there (vocab.txt, tokenizer.json, tokenizer_config.json).
+        do_lower_case: lower the case and drop accents.
+        layout: "google" ([PAD] 0, [UNK] 100, [CLS] 101, [SEP] 102, [MASK] 103, [unused] rows between [PAD] and [UNK]),
+            "compact" ([PAD] 0 to [MASK] 4), or None, which means google for 1,000 rows or more.
+        min_frequency: how often a pair of pieces must occur to become one piece.
+        limit_alphabet: number of characters to keep, the most frequent ones (on a tie, those with lower code points).
+            A word with another character becomes [UNK].
+        progress: show progress bars if standard error is a terminal.
+
+    Raises:
+        ValueError: a file cannot be read, the text has no words, or ``vocab_size`` rows cannot hold the alphabet.
     """
     if layout is None:
         layout = "google" if vocab_size >= GOOGLE_LAYOUT_FROM else "compact"
@@ -99,7 +105,10 @@ def count_words(texts: Iterable[str], do_lower_case: bool = True) -> Counter[str
     """Count the words that BertTokenizer passes to WordPiece: cleaned, and split at spaces and punctuation.
 
     Cleaning never depends on what is beyond a space, so each distinct string between spaces is cleaned once. Memory
-    grows with the number of distinct words, not with the length of the texts. Raises ValueError for lone surrogates.
+    grows with the number of distinct words, not with the length of the texts.
+
+    Raises:
+        ValueError: a text has a lone surrogate.
     """
     normalizer = normalizers.BertNormalizer(lowercase=do_lower_case)
     split = pre_tokenizers.BertPreTokenizer()
@@ -165,7 +174,7 @@ def _learn(
 
 
 def _repeated(usable: list[str], words: Counter[str], chunk: int = 10_000) -> Iterator[str]:
-    """Yield each word as often as it occurred, in texts of about `chunk` words; the library does not accept counts."""
+    """Yield each word as often as it occurred, in texts of about ``chunk`` words: the library accepts no counts."""
     pending: list[str] = []
     for word in usable:
         full, rest = divmod(words[word], chunk)
@@ -179,7 +188,7 @@ def _repeated(usable: list[str], words: Counter[str], chunk: int = 10_000) -> It
 
 
 def main(argv: list[str] | None = None) -> None:
-    """The command line: learn a vocabulary and save the tokenizer. argv: by default the arguments of the process."""
+    """The command line: learn a vocabulary and save the tokenizer."""
     parser = argparse.ArgumentParser(
         prog="python -m tokenization.train_wordpiece",
         description="Learn a WordPiece vocabulary and save it as a tokenizer folder.",

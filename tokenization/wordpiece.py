@@ -5,7 +5,7 @@
     "Café, naïveté!"  ->  cafe , naivete !  ->  cafe , naive ##te !  ->  7668 1010 15743 2618 999
 
 Names and signatures are those of tokenization.py in google-research/bert. Where Google's rules depend on the version
-of Python (final sigma, Unicode tables), this module does what the `tokenizers` library does, because published models
+of Python (final sigma, Unicode tables), this module does what the ``tokenizers`` library does, because published models
 are used with it; docs/tokenization.md lists the differences.
 """
 
@@ -25,10 +25,11 @@ Value = TypeVar("Value")
 class BasicTokenizer:
     """Cleans text and splits it into words: at spaces, and around punctuation and CJK ideographs.
 
-    do_lower_case: lower the case and, unless strip_accents is False, drop accents.
-    never_split: words that are kept unchanged if they stand between spaces, such as "[MASK]".
-    tokenize_chinese_chars: make each CJK ideograph a word.
-    strip_accents: None means the value of do_lower_case, as in Google's code.
+    Args:
+        do_lower_case: lower the case and, unless ``strip_accents`` is False, drop accents.
+        never_split: words that are kept unchanged if they stand between spaces, such as "[MASK]".
+        tokenize_chinese_chars: make each CJK ideograph a word.
+        strip_accents: None means the value of ``do_lower_case``, as in Google's code.
     """
 
     def __init__(
@@ -67,7 +68,13 @@ class BasicTokenizer:
 
 
 class WordpieceTokenizer:
-    """Splits words into pieces of the vocabulary greedily: each piece is the longest one that fits."""
+    """Splits words into pieces of the vocabulary greedily: each piece is the longest one that fits.
+
+    Args:
+        vocab: the pieces; those inside a word begin with "##".
+        unk_token: the piece for a word that cannot be split.
+        max_input_chars_per_word: a longer word also gives ``unk_token``.
+    """
 
     def __init__(
         self,
@@ -82,8 +89,8 @@ class WordpieceTokenizer:
     def tokenize(self, text: str | bytes) -> list[str]:
         """The pieces of the words of a text, such as un ##aff ##able for "unaffable".
 
-        A word that cannot be split, or that is longer than max_input_chars_per_word, gives unk_token. Raises ValueError
-        for bytes that are not UTF-8 and for lone surrogates.
+        Raises:
+            ValueError: bytes that are not UTF-8, or a lone surrogate.
         """
         return [piece for word in whitespace_tokenize(convert_to_unicode(text)) for piece in self._pieces(word)]
 
@@ -106,8 +113,11 @@ class WordpieceTokenizer:
 class FullTokenizer:
     """Converts text to pieces, pieces to ids, and ids to pieces.
 
-    never_split: strings such as "[MASK]" that are one piece wherever they occur in the text, like the special tokens of
-        transformers. Google's code has no such strings and splits "[MASK]" into the pieces [ mask ].
+    Args:
+        vocab_file: one piece per line.
+        do_lower_case: lower the case and drop accents.
+        never_split: strings such as "[MASK]" that are one piece wherever they occur in the text, like the special
+            tokens of transformers. Google's code has no such strings and splits "[MASK]" into the pieces [ mask ].
     """
 
     def __init__(
@@ -151,7 +161,8 @@ class FullTokenizer:
 def load_vocab(vocab_file: str | os.PathLike[str]) -> dict[str, int]:
     """Read the ids of pieces from a file with one piece per line.
 
-    Raises ValueError for a missing or empty file, an empty or repeated piece, and bytes that are not UTF-8.
+    Raises:
+        ValueError: the file is missing or empty, a piece is empty or repeated, or there are bytes that are not UTF-8.
     """
     if not os.path.isfile(vocab_file):
         raise ValueError(f"{vocab_file}: expected a vocabulary file, one piece a line; there is no such file")

@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import run_glue
-from tests.helpers import short_runs
 from tests.helpers.glue_runs import train
 from tests.helpers.records import events
 from training.engine.best import Best, deciding_metric
@@ -21,10 +20,7 @@ from training.tasks.classification import sources
 
 KEEP = ("--load_best_model_at_end", "--eval_steps=2", "--learning_rate=3e-3")
 
-
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch):
-    short_runs.no_pictures(monkeypatch)
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 def best_of(make_run, **flags) -> Best:

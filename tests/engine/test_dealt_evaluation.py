@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.helpers.dealt_evaluations import BATCH, CASES
 from tests.helpers.repository import ROOT
-from tests.programs.dealt_evaluation import BATCH, CASES
 from training.engine.batches import deal_batches
 
 

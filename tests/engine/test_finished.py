@@ -15,10 +15,7 @@ from training.engine.run import report_errors
 
 AUTO = ("--resume_from_checkpoint", "auto")
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    short_runs.no_pictures(monkeypatch)
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 @pytest.fixture(scope="module")

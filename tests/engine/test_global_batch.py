@@ -16,7 +16,7 @@ LABELS = sum(range(1, 13)) + 1 + 2 + 3 + 4
 
 
 def first_step(make_run, small_config, monkeypatch, rank, world_size):
-    """The first step, and the gradients of all parameters one after the other, of process number `rank`."""
+    """The first step, and the gradients of all parameters one after the other, of process number ``rank``."""
     run = make_run(per_device_train_batch_size=8 // world_size, gradient_accumulation_steps=2)
     run.rank, run.world_size, reduce = rank, world_size, run.accelerator.reduce
 

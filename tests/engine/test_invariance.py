@@ -7,7 +7,7 @@ import pytest
 import torch
 import transformers
 
-from tests.programs.sharded_training import Source, prepared
+from tests.helpers.tiny_training import LabelledTokens, state_with_optimizer
 from training.engine.invariance import verify_invariance
 from training.engine.optimizer import create_optimizer
 from training.networks.control import with_exact_losses
@@ -20,10 +20,10 @@ def differences(output: str) -> list[float]:
 
 @pytest.mark.parametrize("optimizer", ["adamw", "bert_adamw"])
 def test_every_division_into_micro_batches_gives_the_same_step(make_run, capsys, optimizer):
-    state = prepared(optimizer, shard=False)
+    state = state_with_optimizer(optimizer)
     model, optimizer = state.model, state.optimizer
     verify_invariance(
-        make_run(per_device_train_batch_size=4, gradient_accumulation_steps=6), model, optimizer, Source()
+        make_run(per_device_train_batch_size=4, gradient_accumulation_steps=6), model, optimizer, LabelledTokens()
     )
     output = capsys.readouterr().out
     for cut in ("1 x 16 x 1", "1 x 8 x 2", "1 x 4 x 4", "1 x 2 x 8", "1 x 1 x 16"):
@@ -32,9 +32,9 @@ def test_every_division_into_micro_batches_gives_the_same_step(make_run, capsys,
 
 
 def test_the_batch_is_no_larger_than_a_step(make_run, capsys):
-    state = prepared("adamw", shard=False)
+    state = state_with_optimizer("adamw")
     model, optimizer = state.model, state.optimizer
-    verify_invariance(make_run(per_device_train_batch_size=6), model, optimizer, Source())
+    verify_invariance(make_run(per_device_train_batch_size=6), model, optimizer, LabelledTokens())
     cuts = re.findall(r"micro-batches (\d+ x \d+ x \d+)", capsys.readouterr().out)
     assert cuts == ["1 x 6 x 1", "1 x 3 x 2", "1 x 2 x 3", "1 x 1 x 6"]
 
@@ -42,14 +42,14 @@ def test_the_batch_is_no_larger_than_a_step(make_run, capsys):
 def test_a_mean_of_means_is_refused(make_run):
     """transformers' heads average over each micro-batch. As our control they do not."""
     torch.manual_seed(0)
-    config = prepared("adamw", shard=False).model.config
+    config = state_with_optimizer("adamw").model.config
     stock = transformers.BertForPreTraining(config)
     run = make_run(per_device_train_batch_size=16)
     optimizer = create_optimizer(stock, 1e-3, 0.01)
     with pytest.raises(ValueError, match=r"depends on how its batch is split: loss \d\.\de[-+]0\d"):
-        verify_invariance(run, stock, optimizer, Source())
+        verify_invariance(run, stock, optimizer, LabelledTokens())
     exact = with_exact_losses(stock)
-    verify_invariance(run, exact, optimizer, Source())
+    verify_invariance(run, exact, optimizer, LabelledTokens())
 
 
 def test_the_check_leaves_everything_as_it_was(make_run):
@@ -57,15 +57,15 @@ def test_the_check_leaves_everything_as_it_was(make_run):
     one without it.
     """
     run = make_run()
-    state = prepared("adamw", shard=False)
+    state = state_with_optimizer("adamw")
     model, optimizer = state.model, state.optimizer
     model.bert.embeddings.dropout.p = 0.25
-    model(**Source().batch(0, 2)).loss.backward()
+    model(**LabelledTokens().batch(0, 2)).loss.backward()
     optimizer.step()
     optimizer.zero_grad()
     optimizer.param_groups[0]["lr"] = 0.5
     before = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
-    verify_invariance(run, model, optimizer, Source())
+    verify_invariance(run, model, optimizer, LabelledTokens())
     for then, now in zip(before[0].values(), model.state_dict().values()):
         assert torch.equal(then, now)
     after = optimizer.state_dict()
@@ -80,5 +80,5 @@ def test_half_precision_is_refused(make_run):
     run = make_run()
     run.accelerator.state._mixed_precision = "bf16"
     with pytest.raises(ValueError, match="run it with --mixed_precision no"):
-        state = prepared("adamw", shard=False)
-        verify_invariance(run, state.model, state.optimizer, Source())
+        state = state_with_optimizer("adamw")
+        verify_invariance(run, state.model, state.optimizer, LabelledTokens())

@@ -9,6 +9,7 @@ import transformers
 from torch.optim.lr_scheduler import LambdaLR
 
 import modeling_bert_repro
+from tests.helpers.tiny_training import LabelledTokens
 from training.engine.batches import Features, step_batches
 from training.engine.checkpoint import UNKNOWN, TrainingState
 from training.engine.divergence import explain_divergence
@@ -18,28 +19,6 @@ from training.networks.configuration import prepare_for_training
 from training.networks.control import control_of, with_exact_losses
 
 CUTS = [(16, 1), (4, 4), (8, 2), (1, 16)]
-
-
-class PretrainingSource:
-    """Instances whose numbers of labelled tokens differ a lot, for which a mean of means would be wrong."""
-
-    def batch(self, start, stop):
-        rows = []
-        for position in range(start, stop):
-            g = torch.Generator().manual_seed(position)
-            ids = torch.randint(5, 99, (24,), generator=g)
-            labels = torch.full((24,), -100)
-            chosen = torch.randperm(24, generator=g)[: 1 + position % 12]
-            labels[chosen] = ids[chosen]
-            rows.append((ids, labels, torch.randint(0, 2, (), generator=g)))
-        ids, labels, nsp = map(torch.stack, zip(*rows))
-        return {
-            "input_ids": ids,
-            "token_type_ids": torch.zeros_like(ids),
-            "attention_mask": torch.ones_like(ids),
-            "labels": labels,
-            "next_sentence_label": nsp,
-        }
 
 
 def constant_schedule(optimizer):
@@ -69,7 +48,7 @@ def test_accumulation_is_exact(make_run, small_config):
     for size, count in CUTS:
         model = new_model(small_config).double()
         run = make_run(per_device_train_batch_size=size, gradient_accumulation_steps=count)
-        steps = train(run, model, PretrainingSource(), 2)
+        steps = train(run, model, LabelledTokens(), 2)
         weights = torch.cat([p.detach().flatten() for p in model.parameters()])
         outcomes.append((steps, weights))
     for steps, weights in outcomes[1:]:
@@ -82,12 +61,12 @@ def test_accumulation_is_exact(make_run, small_config):
 def test_loss_is_the_sum_over_labels_over_their_count(make_run, small_config):
     """It is compared with the cross-entropy of the logits of the whole global batch."""
     model = new_model(small_config)
-    batch = PretrainingSource().batch(0, 16)
+    batch = LabelledTokens().batch(0, 16)
     with torch.no_grad():
         out = model(**{k: v for k, v in batch.items() if "label" not in k})
     mlm = torch.nn.functional.cross_entropy(out.prediction_logits.flatten(0, 1), batch["labels"].flatten())
     nsp = torch.nn.functional.cross_entropy(out.seq_relationship_logits, batch["next_sentence_label"])
-    step = train(make_run(per_device_train_batch_size=4, gradient_accumulation_steps=4), model, PretrainingSource(), 1)
+    step = train(make_run(per_device_train_batch_size=4, gradient_accumulation_steps=4), model, LabelledTokens(), 1)
     assert step[0].loss == pytest.approx(float(mlm + nsp), rel=1e-5)
     assert step[0].parts == pytest.approx({"mlm_loss": float(mlm), "nsp_loss": float(nsp)}, rel=1e-5)
     assert step[0].tokens == 16 * 24
@@ -96,22 +75,22 @@ def test_loss_is_the_sum_over_labels_over_their_count(make_run, small_config):
 def test_dropout_depends_on_the_step_not_on_the_past(make_run, small_config):
     """A run that starts at step 3 draws the random numbers that an uninterrupted run draws there."""
     model = new_model(small_config, dropout=0.3)
-    whole = train(make_run(), model, PretrainingSource(), 2)
+    whole = train(make_run(), model, LabelledTokens(), 2)
     copy = new_model(small_config, dropout=0.3)
     copy.load_state_dict(model.state_dict())
-    third = train(make_run(), model, PretrainingSource(), 3, start=2)
+    third = train(make_run(), model, LabelledTokens(), 3, start=2)
     torch.rand(7)
-    again = train(make_run(), copy, PretrainingSource(), 3, start=2)
+    again = train(make_run(), copy, LabelledTokens(), 3, start=2)
     assert [s.index for s in whole + third] == [1, 2, 3]
     assert third[0].loss == again[0].loss
-    other_seed = train(make_run(seed=1), copy, PretrainingSource(), 3, start=2)
+    other_seed = train(make_run(seed=1), copy, LabelledTokens(), 3, start=2)
     assert other_seed[0].loss != again[0].loss
 
 
 def test_each_step_and_process_draws_its_own_masks(make_run, small_config):
     class Same:
         def batch(self, start, stop):
-            return PretrainingSource().batch(0, 4)
+            return LabelledTokens().batch(0, 4)
 
     def loss(start, rank):
         run = make_run()
@@ -125,7 +104,7 @@ def test_gradients_are_clipped_unless_the_limit_is_0(make_run, small_config):
     def moved(limit):
         model = new_model(small_config)
         before = torch.cat([p.detach().flatten().clone() for p in model.parameters()])
-        step = train(make_run(max_grad_norm=limit), model, PretrainingSource(), 1)[0]
+        step = train(make_run(max_grad_norm=limit), model, LabelledTokens(), 1)[0]
         after = torch.cat([p.detach().flatten() for p in model.parameters()])
         return step.grad_norm, float((after - before).norm())
 
@@ -143,7 +122,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_update(make_run, small_confi
     with torch.no_grad():
         model.bert.embeddings.word_embeddings.weight[poisoned] = float("inf")
 
-    class Source(PretrainingSource):
+    class Source(LabelledTokens):
         def batch(self, start, stop):
             batch = super().batch(start, stop)
             batch["input_ids"].clamp_(max=97)
@@ -177,7 +156,7 @@ def test_a_gradient_that_is_not_finite_stops_before_the_update(make_run, small_c
     phases = [Phase(16, 0.5, 4, 1, start=0, stop=2), Phase(24, 0.5, 4, 2, start=2, stop=4)]
     explain = partial(explain_divergence, phases=phases, folder=run.output_dir)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    batches = step_batches(PretrainingSource(), run, 1, 2, 4, 2)
+    batches = step_batches(LabelledTokens(), run, 1, 2, 4, 2)
     state = TrainingState(model, optimizer, constant_schedule(optimizer), 4, UNKNOWN)
     with pytest.raises(FloatingPointError, match=r"the gradient norm (inf|nan)") as stop:
         next(training_steps(run, state, batches, 3, explain, max_grad_norm=1.0))
@@ -197,7 +176,7 @@ def test_gradient_checkpointing_changes_nothing_but_memory(make_run, small_confi
         prepare_for_training(model, run.args)
         calls = [0]
         model.bert.encoder.layer[0].attention.register_forward_hook(lambda *_: calls.__setitem__(0, calls[0] + 1))
-        steps = train(run, model, PretrainingSource(), 2)
+        steps = train(run, model, LabelledTokens(), 2)
         return calls[0], [(step.loss, step.grad_norm) for step in steps], list(model.parameters())
 
     plain, recomputed = outcome(False), outcome(True)
@@ -240,14 +219,14 @@ def test_control_takes_the_same_pretraining_steps(make_run, small_config):
     theirs = with_exact_losses(new_model(small_config, transformers.BertForPreTraining))
     theirs.load_state_dict(ours.state_dict())
     ours.config.sparse_prediction = True
-    for a, b in zip(train(run, ours, PretrainingSource(), 3), train(run, theirs, PretrainingSource(), 3)):
+    for a, b in zip(train(run, ours, LabelledTokens(), 3), train(run, theirs, LabelledTokens(), 3)):
         assert (a.loss, a.grad_norm) == pytest.approx((b.loss, b.grad_norm), rel=1e-4)
         assert a.parts == pytest.approx(b.parts, rel=1e-4)
 
 
 def test_counts_cover_all_micro_batches_of_a_step(make_run):
     run = make_run()
-    micro_batches = [PretrainingSource().batch(0, 3), PretrainingSource().batch(3, 6)]
+    micro_batches = [LabelledTokens().batch(0, 3), LabelledTokens().batch(3, 6)]
     counts = step_counts(micro_batches, run.accelerator)
     items = 1 + 2 + 3 + 4 + 5 + 6
     assert (counts.items, counts.sequences, counts.tokens) == (items, 6, 6 * 24)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForPreTraining
 
 from tests.helpers.repository import ROOT
-from tests.programs.sharded_training import prepared, train
+from tests.helpers.tiny_training import state_with_optimizer, train_and_save
 from training.engine.checkpoint import load_checkpoint
 from training.files.atomic import damage
 
@@ -38,7 +38,7 @@ def test_a_sharded_network_trains_and_saves_as_one(make_run, tmp_path, optimizer
     assert done.returncode == 0, done.stderr
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"
     run = make_run(output_dir=str(tmp_path / "alone"), per_device_train_batch_size=8, seed=0)
-    train(run, optimizer, shard=False)
+    train_and_save(run, optimizer, shard=False)
     for one, two in zip(records(run.output_dir), records(whole), strict=True):
         assert two == pytest.approx(one, rel=1e-5)
     expected, found = (load_file(folder / "model.safetensors") for folder in (run.output_dir, whole))
@@ -52,4 +52,4 @@ def test_a_sharded_network_trains_and_saves_as_one(make_run, tmp_path, optimizer
     _, loading = AutoModelForPreTraining.from_pretrained(whole, output_loading_info=True)
     assert not loading["missing_keys"] and not loading["unexpected_keys"]
     with pytest.raises(ValueError, match="was written by a run with FSDP; resume it with FSDP"):
-        load_checkpoint(run, whole / "checkpoint-2", prepared(optimizer, shard=False))
+        load_checkpoint(run, whole / "checkpoint-2", state_with_optimizer(optimizer))

@@ -1,139 +1,244 @@
 """Mistakes in the network. Each is planted in a copy, and some test of the network must turn red.
 
-After a function was renamed or rewritten, its new name or code must be entered here.
+When you rename or rewrite a function, update its row here.
 """
+
+from functools import partial
 
 from tests.helpers.planting import Fault
 
-ENCODER, HEADS, LOSSES, UNPADDING = "modeling_bert.py", "heads.py", "losses.py", "unpadding.py"
-PRETRAINED, LM_HEADS, FAST, DROPOUT = "pretrained.py", "pretraining_heads.py", "fast_path.py", "fast_dropout.py"
+ENCODER = "modeling_bert_repro/modeling_bert.py"
+HEADS = "modeling_bert_repro/heads.py"
+LOSSES = "modeling_bert_repro/losses.py"
+UNPADDING = "modeling_bert_repro/unpadding.py"
+PRETRAINED = "modeling_bert_repro/pretrained.py"
+LM_HEADS = "modeling_bert_repro/pretraining_heads.py"
+FAST = "modeling_bert_repro/fast_path.py"
+DROPOUT = "modeling_bert_repro/fast_dropout.py"
 TESTS = tuple(
     f"tests/modeling_bert_repro/test_{name}.py"
     for name in ("parity", "modeling_bert", "losses", "unpadding", "second_derivatives", "outsiders")
 )
-# For each fault its name, and (file, functions, correct code, faulty code).
-_ROWS = {
-    "causal on un-padded batches": (ENCODER, "BertSelfAttention.__init__", "config.is_decoder", "True"),
-    "padding mask ignored": (
-        ENCODER,
-        "BertModel.forward",
-        "self.make_attention_mask(hidden_states, attention_mask)",
-        "None",
-    ),
-    "no 1/sqrt(d)": (ENCODER, "BertSelfAttention.__init__", "self.head_size**-0.5", "1.0"),
-    "tanh GELU": (ENCODER, "BertIntermediate.__init__", "config.hidden_act", "'gelu_pytorch_tanh'"),
-    "tanh GELU in the LM head": (
-        LM_HEADS,
-        "BertPredictionTransform.__init__",
-        "config.hidden_act",
-        "'gelu_pytorch_tanh'",
-    ),
-    "LayerNorm eps 1e-5": (
-        ENCODER,
-        ("BertEmbeddings.__init__", "BertResidual.__init__"),
-        "config.layer_norm_eps",
-        "1e-5",
-    ),
-    "token types ignored": (ENCODER, "BertEmbeddings.forward", "token_type_ids is None", "True"),
-    "LayerNorm before the residual": (
-        ENCODER,
-        "BertResidual.forward",
-        "self.LayerNorm(self.dropout(self.dense(hidden_states)) + residual)",
-        "self.LayerNorm(self.dropout(self.dense(hidden_states))) + residual",
-    ),
-    "untied decoder": (LM_HEADS, "BertLanguageModel", "_tied_weights_keys = TIED_DECODER", "_tied_weights_keys = None"),
-    "dropout in eval": (
-        ENCODER,
-        "BertSelfAttention.forward",
-        "self.dropout.p if self.training else 0.0",
-        "self.dropout.p",
-    ),
-    "position ids ignored": (ENCODER, "BertEmbeddings.forward", "position_ids is None", "True"),
-    "pooler over the last token": (ENCODER, "BertPooler.forward", "hidden_states[:, 0]", "hidden_states[:, -1]"),
-    "decoder without causal mask": (
-        ENCODER,
-        "BertModel.make_attention_mask",
-        "create_causal_mask if self.config.is_decoder else create_bidirectional_mask",
-        "create_bidirectional_mask",
-    ),
-    "mean of each micro-batch": (LOSSES, ("cross_entropy", "classification_loss"), "count is None", "True"),
-    "half-precision sum": (LOSSES, "at_least_float32", "logits.float()", "logits"),
-    "sparse without the labels' rows": (
-        LM_HEADS,
-        "BertLanguageModel.predict_tokens",
-        "(hidden_states[labelled], labels[labelled])",
-        "(hidden_states, labels)",
-    ),
-    "decoder bias not initialised": (
-        LM_HEADS,
-        "BertLanguageModel._init_weights",
-        "initialization.zeros_(module.bias)",
-        "pass",
-    ),
-    "uncut normal": (
-        PRETRAINED,
-        "BertPreTrainedModel._init_weights",
-        "initialization.trunc_normal_(module.weight, mean=0.0, std=std, a=-2 * std, b=2 * std)",
-        "initialization.trunc_normal_(module.weight, mean=0.0, std=std, a=-4 * std, b=4 * std)",
-    ),
-    "attention into the neighbour": (
-        UNPADDING,
-        "attend_by_length",
-        "(*run, *query.shape[1:])",
-        "(1, run[0] * run[1], *query.shape[1:])",
-    ),
-    "blocks without their mask": (
-        UNPADDING,
-        "attend_in_blocks",
-        "attend(module, *states, mask, **options)",
-        "attend(module, *states, None, **options)",
-    ),
-    "blocks without the causal mask": (UNPADDING, "attend_in_blocks", "module.is_causal", "False"),
-    "rows exchanged": (UNPADDING, "find_tokens", "rows[rank]", "rank"),
-    "no attention dropout": (
-        UNPADDING,
-        "attend_by_length",
-        "attend(module, *(part.view(shape).transpose(1, 2) for part in states), None, **options)",
-        "attend(module, *(part.view(shape).transpose(1, 2) for part in states), None, scaling=options['scaling'])",
-    ),
-    "pooled padding left out": (FAST, "choose_tokens", "model.pooler is not None", "False"),
-    "labelled padding left out": (FAST, "choose_tokens", "None if reads is None else reads.labelled", "None"),
-    "unpadding where nobody asked": (
-        PRETRAINED,
-        "BertPreTrainedModel.find_switch",
-        "switch or False",
-        "switch or True",
-    ),
-    "[CLS] not read": (FAST, "positions_read", "read[:, 0] = True", "pass"),
-    "packed positions run on": (FAST, "Layout.encode", "kwargs.get('cu_seq_lens_q') is not None", "False"),
-    "rows of other tokens": (
-        UNPADDING,
-        "Tokens.rows_at",
-        "torch.arange(len(self.cells), device=rows.device)",
-        "self.cells",
-    ),
-    "second derivative cut off": (LOSSES, "LargeCrossEntropy.backward", "torch.is_grad_enabled()", "False"),
-    "second derivative of attention cut off": (
-        DROPOUT,
-        "DropoutAttention.backward",
-        "torch.is_grad_enabled()",
-        "False",
-    ),
-    "blind queries see everything": (DROPOUT, "attention_weights", "blind.any()", "False"),
-    "problem_type of another kind": (LOSSES, "find_problem_type", "num_labels == 1", "False"),
-    "four predictions for Trainer": (
-        LM_HEADS,
-        "BertForPreTraining.__init__",
-        "self.config.keys_to_ignore_at_inference = ['mlm_loss', 'nsp_loss']",
-        "pass",
-    ),
-    "span scores at padding": (
-        HEADS,
-        "BertForQuestionAnswering.forward",
-        "logits.masked_fill(attention_mask.unsqueeze(-1) == 0, torch.finfo(logits.dtype).min)",
-        "logits",
-    ),
-    "a switch in the saved config": (PRETRAINED, "SWITCHES", "'unpad_inputs'", "'sparse_prediction'"),
-}
 
-FAULTS = {name: Fault(f"modeling_bert_repro/{file}", *row, TESTS) for name, (file, *row) in _ROWS.items()}
+_fault = partial(Fault, tests=TESTS)
+
+FAULTS = {
+    "causal on un-padded batches": _fault(
+        file=ENCODER,
+        places="BertSelfAttention.__init__",
+        correct="config.is_decoder",
+        faulty="True",
+    ),
+    "padding mask ignored": _fault(
+        file=ENCODER,
+        places="BertModel.forward",
+        correct="self.make_attention_mask(hidden_states, attention_mask)",
+        faulty="None",
+    ),
+    "no 1/sqrt(d)": _fault(
+        file=ENCODER,
+        places="BertSelfAttention.__init__",
+        correct="self.head_size**-0.5",
+        faulty="1.0",
+    ),
+    "tanh GELU": _fault(
+        file=ENCODER,
+        places="BertIntermediate.__init__",
+        correct="config.hidden_act",
+        faulty="'gelu_pytorch_tanh'",
+    ),
+    "tanh GELU in the LM head": _fault(
+        file=LM_HEADS,
+        places="BertPredictionTransform.__init__",
+        correct="config.hidden_act",
+        faulty="'gelu_pytorch_tanh'",
+    ),
+    "LayerNorm eps 1e-5": _fault(
+        file=ENCODER,
+        places=("BertEmbeddings.__init__", "BertResidual.__init__"),
+        correct="config.layer_norm_eps",
+        faulty="1e-5",
+    ),
+    "token types ignored": _fault(
+        file=ENCODER,
+        places="BertEmbeddings.forward",
+        correct="token_type_ids is None",
+        faulty="True",
+    ),
+    "LayerNorm before the residual": _fault(
+        file=ENCODER,
+        places="BertResidual.forward",
+        correct="self.LayerNorm(self.dropout(self.dense(hidden_states)) + residual)",
+        faulty="self.LayerNorm(self.dropout(self.dense(hidden_states))) + residual",
+    ),
+    "untied decoder": _fault(
+        file=LM_HEADS,
+        places="BertLanguageModel",
+        correct="_tied_weights_keys = TIED_DECODER",
+        faulty="_tied_weights_keys = None",
+    ),
+    "dropout in eval": _fault(
+        file=ENCODER,
+        places="BertSelfAttention.forward",
+        correct="self.dropout.p if self.training else 0.0",
+        faulty="self.dropout.p",
+    ),
+    "position ids ignored": _fault(
+        file=ENCODER,
+        places="BertEmbeddings.forward",
+        correct="position_ids is None",
+        faulty="True",
+    ),
+    "pooler over the last token": _fault(
+        file=ENCODER,
+        places="BertPooler.forward",
+        correct="hidden_states[:, 0]",
+        faulty="hidden_states[:, -1]",
+    ),
+    "decoder without causal mask": _fault(
+        file=ENCODER,
+        places="BertModel.make_attention_mask",
+        correct="create_causal_mask if self.config.is_decoder else create_bidirectional_mask",
+        faulty="create_bidirectional_mask",
+    ),
+    "mean of each micro-batch": _fault(
+        file=LOSSES,
+        places=("cross_entropy", "classification_loss"),
+        correct="count is None",
+        faulty="True",
+    ),
+    "half-precision sum": _fault(
+        file=LOSSES,
+        places="at_least_float32",
+        correct="logits.float()",
+        faulty="logits",
+    ),
+    "sparse without the labels' rows": _fault(
+        file=LM_HEADS,
+        places="BertLanguageModel.predict_tokens",
+        correct="(hidden_states[labelled], labels[labelled])",
+        faulty="(hidden_states, labels)",
+    ),
+    "decoder bias not initialised": _fault(
+        file=LM_HEADS,
+        places="BertLanguageModel._init_weights",
+        correct="initialization.zeros_(module.bias)",
+        faulty="pass",
+    ),
+    "uncut normal": _fault(
+        file=PRETRAINED,
+        places="BertPreTrainedModel._init_weights",
+        correct="initialization.trunc_normal_(module.weight, mean=0.0, std=std, a=-2 * std, b=2 * std)",
+        faulty="initialization.trunc_normal_(module.weight, mean=0.0, std=std, a=-4 * std, b=4 * std)",
+    ),
+    "attention into the neighbour": _fault(
+        file=UNPADDING,
+        places="attend_by_length",
+        correct="(*run, *query.shape[1:])",
+        faulty="(1, run[0] * run[1], *query.shape[1:])",
+    ),
+    "blocks without their mask": _fault(
+        file=UNPADDING,
+        places="attend_in_blocks",
+        correct="attend(module, *states, mask, **options)",
+        faulty="attend(module, *states, None, **options)",
+    ),
+    "blocks without the causal mask": _fault(
+        file=UNPADDING,
+        places="attend_in_blocks",
+        correct="module.is_causal",
+        faulty="False",
+    ),
+    "rows exchanged": _fault(
+        file=UNPADDING,
+        places="find_tokens",
+        correct="rows[rank]",
+        faulty="rank",
+    ),
+    "no attention dropout": _fault(
+        file=UNPADDING,
+        places="attend_by_length",
+        correct="attend(module, *(part.view(shape).transpose(1, 2) for part in states), None, **options)",
+        faulty=(
+            "attend(module, *(part.view(shape).transpose(1, 2) for part in states), None, scaling=options['scaling'])"
+        ),
+    ),
+    "pooled padding left out": _fault(
+        file=FAST,
+        places="choose_tokens",
+        correct="model.pooler is not None",
+        faulty="False",
+    ),
+    "labelled padding left out": _fault(
+        file=FAST,
+        places="choose_tokens",
+        correct="None if reads is None else reads.labelled",
+        faulty="None",
+    ),
+    "unpadding where nobody asked": _fault(
+        file=PRETRAINED,
+        places="BertPreTrainedModel.find_switch",
+        correct="switch or False",
+        faulty="switch or True",
+    ),
+    "[CLS] not read": _fault(
+        file=FAST,
+        places="positions_read",
+        correct="read[:, 0] = True",
+        faulty="pass",
+    ),
+    "packed positions run on": _fault(
+        file=FAST,
+        places="Layout.encode",
+        correct="kwargs.get('cu_seq_lens_q') is not None",
+        faulty="False",
+    ),
+    "rows of other tokens": _fault(
+        file=UNPADDING,
+        places="Tokens.rows_at",
+        correct="torch.arange(len(self.cells), device=rows.device)",
+        faulty="self.cells",
+    ),
+    "second derivative cut off": _fault(
+        file=LOSSES,
+        places="LargeCrossEntropy.backward",
+        correct="torch.is_grad_enabled()",
+        faulty="False",
+    ),
+    "second derivative of attention cut off": _fault(
+        file=DROPOUT,
+        places="DropoutAttention.backward",
+        correct="torch.is_grad_enabled()",
+        faulty="False",
+    ),
+    "blind queries see everything": _fault(
+        file=DROPOUT,
+        places="attention_weights",
+        correct="blind.any()",
+        faulty="False",
+    ),
+    "problem_type of another kind": _fault(
+        file=LOSSES,
+        places="find_problem_type",
+        correct="num_labels == 1",
+        faulty="False",
+    ),
+    "four predictions for Trainer": _fault(
+        file=LM_HEADS,
+        places="BertForPreTraining.__init__",
+        correct="self.config.keys_to_ignore_at_inference = ['mlm_loss', 'nsp_loss']",
+        faulty="pass",
+    ),
+    "span scores at padding": _fault(
+        file=HEADS,
+        places="BertForQuestionAnswering.forward",
+        correct="logits.masked_fill(attention_mask.unsqueeze(-1) == 0, torch.finfo(logits.dtype).min)",
+        faulty="logits",
+    ),
+    "a switch in the saved config": _fault(
+        file=PRETRAINED,
+        places="SWITCHES",
+        correct="'unpad_inputs'",
+        faulty="'sparse_prediction'",
+    ),
+}

@@ -66,7 +66,7 @@ LABEL_COLUMN = {"mrpc": "Quality", "stsb": "score", "qqp": "is_duplicate", "mnli
 FIRST = {"sentence1", "#1 String", "question1", "question", "Premise"}
 SECOND = {"sentence2", "#2 String", "question2", "Hypothesis"}
 # Every class has its word in the text. The rest are pitfalls: open quotation marks, U+2028, U+0085, ideographs.
-WORDS = ["red", "green", "blue"]
+CLASS_WORDS = ["red", "green", "blue"]
 OPENINGS = ['" he said', "it 's", '"', "the\u2028cat", "a\x85b", "中文 the", "it"]
 
 
@@ -89,9 +89,9 @@ def cell(task: str, column: str, row: int) -> str:
     if column in AX_FULL[:4]:  # A row has some, all or none of these four.
         return "Fine;Finer" if row % (AX_FULL.index(column) + 2) == 0 else ""
     if column in FIRST or (column == "sentence" and not pair):
-        return f"{opening} was {WORDS[number]} number {row}"
+        return f"{opening} was {CLASS_WORDS[number]} number {row}"
     if column in SECOND or column == "sentence":
-        return f"{opening} {WORDS[number]}"
+        return f"{opening} {CLASS_WORDS[number]}"
     return str(row) if column in ("index", "id") else "x"
 
 

@@ -9,15 +9,16 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from tests.helpers.repository import ROOT
 
 PACKAGES = ("modeling_bert_repro", "tokenization", "training")
 
 
-class Fault(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Fault:
     """A mistake, and the test files of which at least one must notice it.
 
     Attributes:
@@ -67,12 +68,14 @@ def run_on_a_copy(folder: Path, tests: Iterable[str], fault: Fault | None = None
 
 
 def plant(source: str, places: tuple[str, ...], correct: str, faulty: str) -> str:
-    """Return the source with `faulty` in the place of `correct` wherever `correct` stands in one of the places.
+    """Return the source with ``faulty`` in the place of ``correct`` wherever ``correct`` stands in one of the places.
 
     Both are one expression or one statement. A place is the name of a function such as "BertPooler.forward", the name
     of a class, which stands for its whole body, or the target of an assignment outside all functions. Syntax trees are
     compared, so that formatting, comments and the rest of the file may change.
-    Raises ValueError if the source does not have a place, or if a place does not contain the correct code.
+
+    Raises:
+        ValueError: the source does not have a place, or a place does not contain the correct code.
     """
     scopes = dict(named_scopes(ast.parse(source)))
     old, new = (ast.parse(code).body[0] for code in (correct, faulty))

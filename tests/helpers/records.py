@@ -11,6 +11,6 @@ def read(folder: Path, name: str) -> Any:
 
 
 def events(folder: Path, kind: str) -> list[dict]:
-    """The records of metrics.jsonl whose `event` is `kind`."""
+    """The records of metrics.jsonl whose ``event`` is ``kind``."""
     lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return [event for event in map(json.loads, lines) if event["event"] == kind]

@@ -3,14 +3,14 @@
 import numpy as np
 from transformers import BertTokenizer
 
-WORDS = "the dog cat sat ran on mat far away and a bird sang it was one red blue house went home".split()
+CORPUS_WORDS = "the dog cat sat ran on mat far away and a bird sang it was one red blue house went home".split()
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TEXT = "The dog sat. The cat ran away!\nA bird sang.\n\nOne red house. It was far.\n"
 DOCUMENTS = [["The dog sat. The cat ran away!", "A bird sang."], ["One red house. It was far."]]
 
 
 def make_tokenizer(extra=()):
-    vocab = [*SPECIALS, *WORDS, ".", "!", "[", "]", "sep", "##s", *extra]
+    vocab = [*SPECIALS, *CORPUS_WORDS, ".", "!", "[", "]", "sep", "##s", *extra]
     return BertTokenizer(vocab={word: number for number, word in enumerate(vocab)})
 
 
@@ -19,7 +19,7 @@ def random_documents(count, seed=0, sentences=6):
     return [
         [
             " ".join(
-                " ".join(rng.choice(WORDS, rng.integers(3, 12))).capitalize() + "."
+                " ".join(rng.choice(CORPUS_WORDS, rng.integers(3, 12))).capitalize() + "."
                 for _ in range(rng.integers(1, sentences))
             )
             for _ in range(rng.integers(1, 3))

@@ -35,10 +35,12 @@ def random_questions(rng, words: list[str], count: int, longest: int = 50) -> li
 
 
 def random_logits(rng, windows, decimals: int | None = None) -> tuple[list, list]:
-    start, end = ([rng.normal(size=len(ids)).astype(np.float32) * 3 for ids in windows.input_ids] for _ in "se")
-    if decimals is not None:  # Rounded logits make many spans with equal scores.
-        start, end = ([row.round(decimals) for row in rows] for rows in (start, end))
-    return start, end
+    def logits() -> list:
+        rows = [rng.normal(size=len(ids)).astype(np.float32) * 3 for ids in windows.input_ids]
+        # Rounded logits make many spans with equal scores.
+        return rows if decimals is None else [row.round(decimals) for row in rows]
+
+    return logits(), logits()
 
 
 def planted(windows, places: dict, floor: float = -9.0) -> tuple[list, list]:
@@ -46,7 +48,8 @@ def planted(windows, places: dict, floor: float = -9.0) -> tuple[list, list]:
 
     Start 0 and end 0 stand for [CLS].
     """
-    start, end = ([np.full(len(ids), floor, dtype=np.float32) for ids in windows.input_ids] for _ in "se")
+    start = [np.full(len(ids), floor, dtype=np.float32) for ids in windows.input_ids]
+    end = [row.copy() for row in start]
     for (w, first, last), height in places.items():
         start[w][first] = end[w][last] = height
     return start, end

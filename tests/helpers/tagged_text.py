@@ -37,13 +37,13 @@ FALLS VBZ I-VP O
 Basel NNP I-NP I-LOC
 1996-12-07 CD I-NP O
 """
-WORDS = [
+CONLL_WORDS = [
     "Anna Berg left Lake Garda .".split(),
     "Berg met Clara Nils and Red Cross nurses .".split(),
     ["Rhine", "FALLS"],
     ["Basel", "1996-12-07"],
 ]
-BIO = [
+CONLL_TAGS = [
     "B-PER I-PER O B-LOC I-LOC O".split(),
     "B-PER O B-PER B-PER O B-ORG I-ORG O O".split(),
     ["B-LOC", "O"],

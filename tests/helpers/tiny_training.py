@@ -1,12 +1,31 @@
 """A training of a few steps without a script: instances that are a function of their position, and a small network."""
 
 import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.optim.lr_scheduler import LambdaLR
+from transformers import BertConfig
 
 from modeling_bert_repro import BertForPreTraining
-from training.engine.checkpoint import UNKNOWN, TrainingState
+from training.engine.batches import step_batches
+from training.engine.checkpoint import UNKNOWN, TrainingState, resume, save_checkpoint, save_model_folder
+from training.engine.loop import training_steps
+from training.engine.optimizer import create_optimizer
+from training.engine.run import Run
 
 LENGTH = 24
+SHARDED_STEPS = 4
+
+
+def small_config() -> BertConfig:
+    return BertConfig(
+        vocab_size=99,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=37,
+        max_position_embeddings=48,
+    )
 
 
 class LabelledTokens:
@@ -38,3 +57,30 @@ def new_state(config, dropout=0.0, factor=lambda step: 1.0) -> TrainingState:
     model = BertForPreTraining(config)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     return TrainingState(model, optimizer, LambdaLR(optimizer, factor), total_steps=10, origin=UNKNOWN)
+
+
+def state_with_optimizer(optimizer_name: str, shard: bool = False) -> TrainingState:
+    """The same network with an optimiser of ours; FSDP2 shards it over all processes if ``shard`` is True."""
+    config = small_config()
+    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
+    torch.manual_seed(0)
+    model = BertForPreTraining(config)
+    if shard:
+        mesh = init_device_mesh("cpu", (torch.distributed.get_world_size(),))
+        for layer in model.bert.encoder.layer:
+            fully_shard(layer, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+    optimizer = create_optimizer(model, 1e-3, 0.01, optimizer_name)
+    return TrainingState(model, optimizer, LambdaLR(optimizer, lambda step: 1.0), SHARDED_STEPS, UNKNOWN)
+
+
+def train_and_save(run: Run, optimizer_name: str, shard: bool) -> None:
+    """Train 4 steps, or the rest of them if the run resumes. Save a checkpoint at step 2, and the model at the end."""
+    state = state_with_optimizer(optimizer_name, shard)
+    done = resume(run, state)
+    batches = step_batches(LabelledTokens(), run, done, SHARDED_STEPS)
+    for step in training_steps(run, state, batches, done, max_grad_norm=1.0):
+        run.log(event="train", step=step.index, loss=step.loss, grad_norm=step.grad_norm)
+        if step.index == 2:
+            save_checkpoint(run, 2, state)
+    save_model_folder(run, state.model)

@@ -1,283 +1,350 @@
 """Mistakes in the training. Each is planted in a copy, and a test of the files that its row names must turn red.
 
-After a function was renamed or rewritten, its new name or code must be entered here.
+When you rename or rewrite a function, update its row here.
 """
 
 from tests.helpers.planting import Fault
 
-LOOP, CHECKPOINT, BATCHES = "engine/loop.py", "engine/checkpoint.py", "engine/batches.py"
-OPTIMIZER, ATOMIC = "engine/optimizer.py", "files/atomic.py"
-SEGMENTS, INSTANCES, MASKING = "pretraining/segments.py", "pretraining/instances.py", "pretraining/masking.py"
-THRESHOLD, ANSWERS, STUDENT_T = "tasks/squad/threshold.py", "tasks/squad/answers.py", "tasks/student_t.py"
-
-# For each fault its name, and (file of training, functions, correct code, faulty code, test files without "test_").
-_ROWS = {
-    # --- One step -----------------------------------------------------------------------------------------
-    "labels of the first micro-batch counted only": (
-        LOOP,
-        "step_counts",
-        "torch.stack([labelled_items(batch) for batch in micro_batches]).sum()",
-        "labelled_items(micro_batches[0])",
-        "engine/loop",
-    ),
-    "labels of this process counted only": (
-        LOOP,
-        "step_counts",
-        'accelerator.reduce(counts, "sum")',
-        "counts",
-        "engine/global_batch",
-    ),
-    "ignored labels counted": (
-        LOOP,
-        "labelled_items",
-        '(batch["labels"] != IGNORED).sum()',
-        'torch.tensor(batch["labels"].numel())',
-        "engine/global_batch",
-    ),
-    "gradients averaged over processes": (
-        LOOP,
-        "_forward_backward",
-        "outputs.loss * run.world_size",
-        "outputs.loss",
-        "engine/global_batch",
-    ),
-    "the loss of this process reported": (
-        LOOP,
-        "_global_sums",
-        'accelerator.reduce(values, "sum")',
-        "values",
-        "engine/global_batch",
-    ),
-    "no clipping": (LOOP, "training_steps", 'max_grad_norm or float("inf")', 'float("inf")', "engine/loop"),
-    "a limit of 0 clips everything": (
-        LOOP,
-        "training_steps",
-        'max_grad_norm or float("inf")',
-        "max_grad_norm",
-        "engine/loop",
-    ),
-    "a skipped step advances the schedule": (
-        LOOP,
-        "_update",
-        "not accelerator.optimizer_step_was_skipped",
-        "True",
-        "engine/gradient_scaler",
-    ),
-    "gradients kept for the next step": (
-        LOOP,
-        "_update",
-        "state.optimizer.zero_grad(set_to_none=True)",
-        "None",
-        "engine/global_batch",
-    ),
-    "no dropout after an evaluation": (LOOP, "training_steps", "model.train()", "None", "engine/global_batch"),
-    "one dropout mask on all processes": (LOOP, "_step_seed", "[seed, step, rank]", "[seed, step]", "engine/loop"),
-    "dropout depends on the past": (
-        LOOP,
-        "training_steps",
-        "torch.manual_seed(_step_seed(run.seed, index, run.rank))",
-        "None",
-        "engine/loop",
-    ),
-    "a gradient that is not finite updates the weights": (
-        LOOP,
-        "training_steps",
-        "np.isfinite(grad_norm) or accelerator.scaler",
-        "True",
-        "engine/loop",
-    ),
-    # --- Its data -----------------------------------------------------------------------------------------
-    "a resumed run reads the first data again": (
-        BATCHES,
-        "step_batches",
-        "range(start_step * data.per_step, total_steps * data.per_step)",
-        "range((total_steps - start_step) * data.per_step)",
-        "engine/batches",
-    ),
-    "all processes read the same rows": (
-        BATCHES,
-        "first_position",
-        "(index * world_size + rank) * size",
-        "index * world_size * size",
-        "engine/batches",
-    ),
-    # --- Checkpoints --------------------------------------------------------------------------------------
-    "moments not restored": (
-        CHECKPOINT,
-        "load_checkpoint",
-        'state.optimizer.load_state_dict(saved["optimizer"])',
-        "None",
-        "engine/checkpoint",
-    ),
-    "schedule not restored": (
-        CHECKPOINT,
-        "load_checkpoint",
-        'state.scheduler.load_state_dict(saved["scheduler"])',
-        "None",
-        "engine/checkpoint",
-    ),
-    "sums over earlier steps not restored": (
-        CHECKPOINT,
-        "load_checkpoint",
-        'vars(state.totals).update(saved.get("totals", {}))',
-        "None",
-        "engine/stopping",
-    ),
-    "scale of the gradients not restored": (
-        CHECKPOINT,
-        "load_checkpoint",
-        'run.accelerator.scaler.load_state_dict(saved["scaler"])',
-        "None",
-        "engine/gradient_scaler",
-    ),
-    "records after the checkpoint kept": (
-        CHECKPOINT,
-        "_cut_metrics",
-        "_size(metrics) > size",
-        "False",
-        "engine/checkpoint",
-    ),
-    "other data accepted": (
-        CHECKPOINT,
-        "_check_same_run",
-        'saved["data_sha256"] != checksums(origin.data)',
-        "False",
-        "engine/checkpoint",
-    ),
-    "the newest checkpoints dropped": (CHECKPOINT, "_drop_old", "known[:-limit]", "known[limit:]", "engine/checkpoint"),
-    "checksums not compared": (ATOMIC, "damage", "sha256(folder / name) != digest", "False", "engine/checkpoint"),
-    "renamed before the content is on the disk": (ATOMIC, "sealed_folder", "sync(file)", "None", "files/atomic"),
-    # --- Segments and instances ---------------------------------------------------------------------------
-    "the other document may be the same": (SEGMENTS, "_spans", "other >= chunks.document", "0", "pretraining/segments"),
-    "half of the choices are IsNext": (
-        SEGMENTS,
-        "_chunk_pairs",
-        "uniform(random_bits(bits, _LABEL)) >= is_next",
-        "uniform(random_bits(bits, _LABEL)) >= 0.5",
-        "pretraining/segments",
-    ),
-    "the rest of a chunk is lost": (
-        SEGMENTS,
-        "_chunk_pairs",
-        "np.where(not_next, split, stop)",
-        "stop",
-        "pretraining/segments",
-    ),
-    "B runs into the next document": (
-        SEGMENTS,
-        "_spans",
-        'np.minimum(np.searchsorted(offsets, offsets[start] + wanted, side="left"), other_end)',
-        'np.searchsorted(offsets, offsets[start] + wanted, side="left").clip(max=len(offsets) - 1)',
-        "pretraining/segments",
-    ),
-    "no short sequences": (
-        SEGMENTS,
-        "_targets",
-        "uniform(random_bits(bits, _SHORT)) < short_seq_prob",
-        "uniform(random_bits(bits, _SHORT)) < 0",
-        "pretraining/segments",
-    ),
-    "A is cut at its end only": (
-        SEGMENTS,
-        "_spans",
-        "below(random_bits(bits, _CUT_A), a_end - a_start - a_length + 1)",
-        "0",
-        "pretraining/segments",
-    ),
-    "the same order in every epoch": (
-        INSTANCES,
-        "PretrainingInstances.order",
-        "random_bits(self.settings.seed, _SHUFFLE_STREAM, epoch, np.arange(self.epoch_size(epoch)))",
-        "random_bits(self.settings.seed, _SHUFFLE_STREAM, np.arange(self.epoch_size(epoch)))",
-        "pretraining/instances",
-    ),
-    # --- Masks --------------------------------------------------------------------------------------------
-    "80/20/0": (
-        MASKING,
-        ("mask_instance", "mask_batch"),
-        "rule.mask_replace_prob + rule.random_replace_prob",
-        "1.0",
-        "pretraining/masking",
-    ),
-    "special tokens masked": (
-        MASKING,
-        "masking_rule",
-        "np.isin(np.arange(len(words)), tokenizer.all_special_ids)",
-        "np.zeros(len(words), bool)",
-        "pretraining/masking",
-    ),
-    "labels where nothing is masked": (
-        MASKING,
-        "mask_batch",
-        "np.full(input_ids.shape, IGNORED, np.int64)",
-        "input_ids.astype(np.int64)",
-        "pretraining/masking",
-    ),
-    "pieces of a word masked apart": (MASKING, "mask_batch", "rule.whole_word_mask", "False", "pretraining/masking"),
-    "the same masks in every epoch": (
-        MASKING,
-        "mask_batch",
-        "random_bits(seed, epoch, index)",
-        "random_bits(seed, 0, index)",
-        "pretraining/masking",
-    ),
-    # --- Optimiser and schedule ---------------------------------------------------------------------------
-    "LayerNorm decays": (
-        OPTIMIZER,
-        "parameter_groups",
-        "EXEMPT.search(name)",
-        "name.endswith('bias')",
-        "engine/optimizer",
-    ),
-    "eps of torch": (OPTIMIZER, "create_optimizer", "EPS", "1e-8", "engine/optimizer"),
-    "decay without the learning rate": (
-        OPTIMIZER,
-        "BertAdamW._step_group",
-        'lr * group["weight_decay"]',
-        'group["weight_decay"]',
-        "engine/optimizer",
-    ),
-    "no warm-up": (OPTIMIZER, "linear_schedule", "step / warmup", "1.0", "engine/optimizer"),
-    # --- Answers and statistics ---------------------------------------------------------------------------
-    "the highest of the best thresholds": (
-        THRESHOLD,
-        "threshold_to_use",
-        "current > best",
-        "current >= best",
-        "tasks/squad/threshold",
-    ),
-    "odds equal to the threshold empty the answer": (
-        THRESHOLD,
-        "apply_threshold",
-        "null_odds[id_] > threshold",
-        "null_odds[id_] >= threshold",
-        "tasks/squad/threshold",
-    ),
-    "the largest null score": (ANSWERS, "_null_entry", "min", "max", "tasks/squad/answers"),
-    "spans without their maximum context": (ANSWERS, "_span_scores", "counted[row]", "True", "tasks/squad/answers"),
-    "deviation of a population": (
-        STUDENT_T,
-        ("mean_interval", "t_test"),
-        "np.std(values, ddof=1)",
-        "np.std(values)",
-        "tasks/student_t",
-    ),
-    "one degree of freedom too many": (
-        STUDENT_T,
-        "mean_interval",
-        "two_sided_quantile(level, len(values) - 1)",
-        "two_sided_quantile(level, len(values))",
-        "tasks/student_t",
-    ),
-}
-
-
-def _test_file(name: str) -> str:
-    room, _, module = name.rpartition("/")
-    return f"tests/{room}/test_{module}.py"
-
+LOOP = "training/engine/loop.py"
+CHECKPOINT = "training/engine/checkpoint.py"
+BATCHES = "training/engine/batches.py"
+OPTIMIZER = "training/engine/optimizer.py"
+ATOMIC = "training/files/atomic.py"
+SEGMENTS = "training/pretraining/segments.py"
+INSTANCES = "training/pretraining/instances.py"
+MASKING = "training/pretraining/masking.py"
+THRESHOLD = "training/tasks/squad/threshold.py"
+ANSWERS = "training/tasks/squad/answers.py"
+STUDENT_T = "training/tasks/student_t.py"
 
 FAULTS = {
-    name: Fault(f"training/{file}", places, correct, faulty, tuple(map(_test_file, tests)))
-    for name, (file, places, correct, faulty, *tests) in _ROWS.items()
+    # --- One step -----------------------------------------------------------------------------------------
+    "labels of the first micro-batch counted only": Fault(
+        file=LOOP,
+        places="step_counts",
+        correct="torch.stack([labelled_items(batch) for batch in micro_batches]).sum()",
+        faulty="labelled_items(micro_batches[0])",
+        tests=("tests/engine/test_loop.py",),
+    ),
+    "labels of this process counted only": Fault(
+        file=LOOP,
+        places="step_counts",
+        correct='accelerator.reduce(counts, "sum")',
+        faulty="counts",
+        tests=("tests/engine/test_global_batch.py",),
+    ),
+    "ignored labels counted": Fault(
+        file=LOOP,
+        places="labelled_items",
+        correct='(batch["labels"] != IGNORED).sum()',
+        faulty='torch.tensor(batch["labels"].numel())',
+        tests=("tests/engine/test_global_batch.py",),
+    ),
+    "gradients averaged over processes": Fault(
+        file=LOOP,
+        places="_forward_backward",
+        correct="outputs.loss * run.world_size",
+        faulty="outputs.loss",
+        tests=("tests/engine/test_global_batch.py",),
+    ),
+    "the loss of this process reported": Fault(
+        file=LOOP,
+        places="_global_sums",
+        correct='accelerator.reduce(values, "sum")',
+        faulty="values",
+        tests=("tests/engine/test_global_batch.py",),
+    ),
+    "no clipping": Fault(
+        file=LOOP,
+        places="training_steps",
+        correct='max_grad_norm or float("inf")',
+        faulty='float("inf")',
+        tests=("tests/engine/test_loop.py",),
+    ),
+    "a limit of 0 clips everything": Fault(
+        file=LOOP,
+        places="training_steps",
+        correct='max_grad_norm or float("inf")',
+        faulty="max_grad_norm",
+        tests=("tests/engine/test_loop.py",),
+    ),
+    "a skipped step advances the schedule": Fault(
+        file=LOOP,
+        places="_update",
+        correct="not accelerator.optimizer_step_was_skipped",
+        faulty="True",
+        tests=("tests/engine/test_gradient_scaler.py",),
+    ),
+    "gradients kept for the next step": Fault(
+        file=LOOP,
+        places="_update",
+        correct="state.optimizer.zero_grad(set_to_none=True)",
+        faulty="None",
+        tests=("tests/engine/test_global_batch.py",),
+    ),
+    "no dropout after an evaluation": Fault(
+        file=LOOP,
+        places="training_steps",
+        correct="model.train()",
+        faulty="None",
+        tests=("tests/engine/test_global_batch.py",),
+    ),
+    "one dropout mask on all processes": Fault(
+        file=LOOP,
+        places="_step_seed",
+        correct="[seed, step, rank]",
+        faulty="[seed, step]",
+        tests=("tests/engine/test_loop.py",),
+    ),
+    "dropout depends on the past": Fault(
+        file=LOOP,
+        places="training_steps",
+        correct="torch.manual_seed(_step_seed(run.seed, index, run.rank))",
+        faulty="None",
+        tests=("tests/engine/test_loop.py",),
+    ),
+    "a gradient that is not finite updates the weights": Fault(
+        file=LOOP,
+        places="training_steps",
+        correct="np.isfinite(grad_norm) or accelerator.scaler",
+        faulty="True",
+        tests=("tests/engine/test_loop.py",),
+    ),
+    # --- Its data -----------------------------------------------------------------------------------------
+    "a resumed run reads the first data again": Fault(
+        file=BATCHES,
+        places="step_batches",
+        correct="range(start_step * data.per_step, total_steps * data.per_step)",
+        faulty="range((total_steps - start_step) * data.per_step)",
+        tests=("tests/engine/test_batches.py",),
+    ),
+    "all processes read the same rows": Fault(
+        file=BATCHES,
+        places="first_position",
+        correct="(index * world_size + rank) * size",
+        faulty="index * world_size * size",
+        tests=("tests/engine/test_batches.py",),
+    ),
+    # --- Checkpoints --------------------------------------------------------------------------------------
+    "moments not restored": Fault(
+        file=CHECKPOINT,
+        places="load_checkpoint",
+        correct='state.optimizer.load_state_dict(saved["optimizer"])',
+        faulty="None",
+        tests=("tests/engine/test_checkpoint.py",),
+    ),
+    "schedule not restored": Fault(
+        file=CHECKPOINT,
+        places="load_checkpoint",
+        correct='state.scheduler.load_state_dict(saved["scheduler"])',
+        faulty="None",
+        tests=("tests/engine/test_checkpoint.py",),
+    ),
+    "sums over earlier steps not restored": Fault(
+        file=CHECKPOINT,
+        places="load_checkpoint",
+        correct='vars(state.totals).update(saved.get("totals", {}))',
+        faulty="None",
+        tests=("tests/engine/test_stopping.py",),
+    ),
+    "scale of the gradients not restored": Fault(
+        file=CHECKPOINT,
+        places="load_checkpoint",
+        correct='run.accelerator.scaler.load_state_dict(saved["scaler"])',
+        faulty="None",
+        tests=("tests/engine/test_gradient_scaler.py",),
+    ),
+    "records after the checkpoint kept": Fault(
+        file=CHECKPOINT,
+        places="_cut_metrics",
+        correct="_size(metrics) > size",
+        faulty="False",
+        tests=("tests/engine/test_checkpoint.py",),
+    ),
+    "other data accepted": Fault(
+        file=CHECKPOINT,
+        places="_check_same_run",
+        correct='saved["data_sha256"] != checksums(origin.data)',
+        faulty="False",
+        tests=("tests/engine/test_checkpoint.py",),
+    ),
+    "the newest checkpoints dropped": Fault(
+        file=CHECKPOINT,
+        places="_drop_old",
+        correct="known[:-limit]",
+        faulty="known[limit:]",
+        tests=("tests/engine/test_checkpoint.py",),
+    ),
+    "checksums not compared": Fault(
+        file=ATOMIC,
+        places="damage",
+        correct="sha256(folder / name) != digest",
+        faulty="False",
+        tests=("tests/engine/test_checkpoint.py",),
+    ),
+    "renamed before the content is on the disk": Fault(
+        file=ATOMIC,
+        places="sealed_folder",
+        correct="sync(file)",
+        faulty="None",
+        tests=("tests/files/test_atomic.py",),
+    ),
+    # --- Segments and instances ---------------------------------------------------------------------------
+    "the other document may be the same": Fault(
+        file=SEGMENTS,
+        places="_spans",
+        correct="other >= chunks.document",
+        faulty="0",
+        tests=("tests/pretraining/test_segments.py",),
+    ),
+    "half of the choices are IsNext": Fault(
+        file=SEGMENTS,
+        places="_chunk_pairs",
+        correct="uniform(random_bits(bits, _LABEL)) >= is_next",
+        faulty="uniform(random_bits(bits, _LABEL)) >= 0.5",
+        tests=("tests/pretraining/test_segments.py",),
+    ),
+    "the rest of a chunk is lost": Fault(
+        file=SEGMENTS,
+        places="_chunk_pairs",
+        correct="np.where(not_next, split, stop)",
+        faulty="stop",
+        tests=("tests/pretraining/test_segments.py",),
+    ),
+    "B runs into the next document": Fault(
+        file=SEGMENTS,
+        places="_spans",
+        correct='np.minimum(np.searchsorted(offsets, offsets[start] + wanted, side="left"), other_end)',
+        faulty='np.searchsorted(offsets, offsets[start] + wanted, side="left").clip(max=len(offsets) - 1)',
+        tests=("tests/pretraining/test_segments.py",),
+    ),
+    "no short sequences": Fault(
+        file=SEGMENTS,
+        places="_targets",
+        correct="uniform(random_bits(bits, _SHORT)) < short_seq_prob",
+        faulty="uniform(random_bits(bits, _SHORT)) < 0",
+        tests=("tests/pretraining/test_segments.py",),
+    ),
+    "A is cut at its end only": Fault(
+        file=SEGMENTS,
+        places="_spans",
+        correct="below(random_bits(bits, _CUT_A), a_end - a_start - a_length + 1)",
+        faulty="0",
+        tests=("tests/pretraining/test_segments.py",),
+    ),
+    "the same order in every epoch": Fault(
+        file=INSTANCES,
+        places="PretrainingInstances.order",
+        correct="random_bits(self.settings.seed, _SHUFFLE_STREAM, epoch, np.arange(self.epoch_size(epoch)))",
+        faulty="random_bits(self.settings.seed, _SHUFFLE_STREAM, np.arange(self.epoch_size(epoch)))",
+        tests=("tests/pretraining/test_instances.py",),
+    ),
+    # --- Masks --------------------------------------------------------------------------------------------
+    "80/20/0": Fault(
+        file=MASKING,
+        places=("mask_instance", "mask_batch"),
+        correct="rule.mask_replace_prob + rule.random_replace_prob",
+        faulty="1.0",
+        tests=("tests/pretraining/test_masking.py",),
+    ),
+    "special tokens masked": Fault(
+        file=MASKING,
+        places="masking_rule",
+        correct="np.isin(np.arange(len(words)), tokenizer.all_special_ids)",
+        faulty="np.zeros(len(words), bool)",
+        tests=("tests/pretraining/test_masking.py",),
+    ),
+    "labels where nothing is masked": Fault(
+        file=MASKING,
+        places="mask_batch",
+        correct="np.full(input_ids.shape, IGNORED, np.int64)",
+        faulty="input_ids.astype(np.int64)",
+        tests=("tests/pretraining/test_masking.py",),
+    ),
+    "pieces of a word masked apart": Fault(
+        file=MASKING,
+        places="mask_batch",
+        correct="rule.whole_word_mask",
+        faulty="False",
+        tests=("tests/pretraining/test_masking.py",),
+    ),
+    "the same masks in every epoch": Fault(
+        file=MASKING,
+        places="mask_batch",
+        correct="random_bits(seed, epoch, index)",
+        faulty="random_bits(seed, 0, index)",
+        tests=("tests/pretraining/test_masking.py",),
+    ),
+    # --- Optimiser and schedule ---------------------------------------------------------------------------
+    "LayerNorm decays": Fault(
+        file=OPTIMIZER,
+        places="parameter_groups",
+        correct="EXEMPT.search(name)",
+        faulty="name.endswith('bias')",
+        tests=("tests/engine/test_optimizer.py",),
+    ),
+    "eps of torch": Fault(
+        file=OPTIMIZER,
+        places="create_optimizer",
+        correct="EPS",
+        faulty="1e-8",
+        tests=("tests/engine/test_optimizer.py",),
+    ),
+    "decay without the learning rate": Fault(
+        file=OPTIMIZER,
+        places="BertAdamW._step_group",
+        correct='lr * group["weight_decay"]',
+        faulty='group["weight_decay"]',
+        tests=("tests/engine/test_optimizer.py",),
+    ),
+    "no warm-up": Fault(
+        file=OPTIMIZER,
+        places="linear_schedule",
+        correct="step / warmup",
+        faulty="1.0",
+        tests=("tests/engine/test_optimizer.py",),
+    ),
+    # --- Answers and statistics ---------------------------------------------------------------------------
+    "the highest of the best thresholds": Fault(
+        file=THRESHOLD,
+        places="threshold_to_use",
+        correct="current > best",
+        faulty="current >= best",
+        tests=("tests/tasks/squad/test_threshold.py",),
+    ),
+    "odds equal to the threshold empty the answer": Fault(
+        file=THRESHOLD,
+        places="gives_no_answer",
+        correct="null_odds > threshold",
+        faulty="null_odds >= threshold",
+        tests=("tests/tasks/squad/test_threshold.py",),
+    ),
+    "the largest null score": Fault(
+        file=ANSWERS,
+        places="_null_entry",
+        correct="min",
+        faulty="max",
+        tests=("tests/tasks/squad/test_answers.py",),
+    ),
+    "spans without their maximum context": Fault(
+        file=ANSWERS,
+        places="_span_scores",
+        correct="counted[row]",
+        faulty="True",
+        tests=("tests/tasks/squad/test_answers.py",),
+    ),
+    "deviation of a population": Fault(
+        file=STUDENT_T,
+        places=("mean_interval", "t_test"),
+        correct="np.std(values, ddof=1)",
+        faulty="np.std(values)",
+        tests=("tests/tasks/test_student_t.py",),
+    ),
+    "one degree of freedom too many": Fault(
+        file=STUDENT_T,
+        places="mean_interval",
+        correct="two_sided_quantile(level, len(values) - 1)",
+        faulty="two_sided_quantile(level, len(values))",
+        tests=("tests/tasks/test_student_t.py",),
+    ),
 }

@@ -1,4 +1,4 @@
-"""`config.fast_dropout` has the distribution of torch's dropout, and is off unless it is asked for."""
+"""``config.fast_dropout`` has the distribution of torch's dropout, and is off unless it is asked for."""
 
 import math
 
@@ -133,7 +133,7 @@ def test_it_acts_at_the_same_places(attention, unpad, monkeypatch):
 def test_attention_in_one_piece_is_attention_written_out(rows, masked, dtype, monkeypatch):
     """From the same random numbers, value and gradients are the same whether the attention weights are kept or not.
 
-    This holds for blocks of `rows` sequences, and under autocast.
+    This holds for blocks of ``rows`` sequences, and under autocast.
     """
     monkeypatch.setattr(dropout, "BLOCK", rows * 4 * 7 * 7)
     generator = torch.Generator().manual_seed(0)

@@ -27,7 +27,7 @@ LANGUAGE_MODELS = pytest.mark.parametrize("name", ["BertForPreTraining", "BertFo
 
 @every_class
 def test_initialisation_covers_every_tensor(name):
-    """`from_pretrained` builds the model on the meta device and initialises all tensors that the checkpoint lacks.
+    """``from_pretrained`` builds the model on the meta device and initialises all tensors that the checkpoint lacks.
 
     Here the checkpoint is empty.
     """
@@ -47,7 +47,7 @@ def test_initialisation_covers_every_tensor(name):
 
 
 def test_weights_follow_the_normal_cut_at_two_deviations():
-    """This is `truncated_normal_initializer(stddev=0.02)` of google-research/bert."""
+    """This is ``truncated_normal_initializer(stddev=0.02)`` of google-research/bert."""
     torch.manual_seed(0)
     model = BertModel(tiny_config(hidden_size=64, vocab_size=2000))
     values = model.embeddings.word_embeddings.weight[1:].detach().flatten().numpy() / 0.02
@@ -210,7 +210,7 @@ def test_half_precision_forward_and_loss():
 
 @pytest.mark.parametrize("name", ["BertForSequenceClassification", "BertForPreTraining"])
 def test_compiled_model_computes_the_same(name):
-    """The default, dense form has no graph breaks. The `eager` backend tests the tracing, not the kernels."""
+    """The default, dense form has no graph breaks. The ``eager`` backend tests the tracing, not the kernels."""
     model = ours(name, "sdpa")
     inputs = make_inputs(name)
     labels = make_labels(name, inputs)
@@ -302,7 +302,7 @@ def test_every_class_wants_exactly_one_kind_of_input(name):
 
 
 def test_an_encoder_accepts_transformers_cache_flags():
-    """`config.use_cache` is true by default and generic code passes it on, although an encoder has nothing to cache."""
+    """``config.use_cache`` is true by default and generic code passes it on, but an encoder has nothing to cache."""
     model = BertModel(tiny_config())
     assert model(input_ids=torch.ones(1, 2).long(), use_cache=True).get("past_key_values") is None
 

@@ -214,7 +214,7 @@ def test_a_class_derived_elsewhere_keeps_transformers_bookkeeping():
 
 
 def test_the_code_files_can_be_copied_into_a_folder():
-    """transformers finds the files to copy with a regular expression, which needs imports of the form `from .name`.
+    """transformers finds the files to copy with a regular expression, which needs imports of the form ``from .name``.
 
     All other imports must be torch, transformers or the standard library.
     """
@@ -237,7 +237,7 @@ def test_the_code_files_can_be_copied_into_a_folder():
 
 
 def test_register_is_explicit_and_covers_the_family(monkeypatch):
-    """Until `register()` is called, `bert` means transformers' classes, even after the package was imported."""
+    """Until ``register()`` is called, ``bert`` means transformers' classes, even after the package was imported."""
     for auto_name in AUTO_MAP:
         mapping = getattr(transformers, auto_name)._model_mapping
         monkeypatch.setattr(mapping, "_extra_content", dict(mapping._extra_content))

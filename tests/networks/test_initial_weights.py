@@ -25,10 +25,7 @@ from training.networks.initial_weights import load_network, weights_sha256
 from training.pretraining.network import build_model
 from training.tools import ask
 
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    short_runs.no_pictures(monkeypatch)
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +76,7 @@ def test_the_objective_decides_the_attention(
     given = short_runs.flags("run_pretraining", data, tmp_path / "run", model, "--objective", objective)
     run = make_run()
     run.args = parse_arguments(PretrainingArguments, [*given, "--model_impl", model_impl])
-    network = build_model(run, modeling_bert_repro.BertForMaskedLM, AutoTokenizer.from_pretrained(pretrained))
+    network, _ = build_model(run, modeling_bert_repro.BertForMaskedLM, AutoTokenizer.from_pretrained(pretrained))
     assert sees_later_tokens(network) == (objective == "mlm")
     now, then = (
         ("left to right", "in both directions") if objective == "ltr" else ("in both directions", "left to right")

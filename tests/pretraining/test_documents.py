@@ -107,8 +107,8 @@ def parquet_of(texts, **settings):
 def test_200_malformed_inputs_are_refused_or_read_to_the_end(tmp_path):
     """Bytes are changed, inserted or cut off at any place of every kind of file.
 
-    Either the file is refused, with its name and the line or row, or it is read to its end: packed files as `gzip` and
-    `lzma` unpack them, text line by line.
+    Either the file is refused, with its name and the line or row, or it is read to its end: packed files as gzip and
+    ``lzma`` unpack them, text line by line.
     """
     rng = np.random.default_rng(5)
     text, texts = TEXT.encode() * 30, [f"Row {number}.\nIt was far." for number in range(50)]

@@ -6,7 +6,7 @@ the change is intended, record new numbers, and explain them in the commit messa
     python -m tests.pretraining.test_golden_losses
 
 The learning rate is 0 in step 1 and half of its peak in step 2, so the weights first change after step 2. Where the
-numbers first differ therefore tells where to look (`likely_cause`):
+numbers first differ therefore tells where to look (``likely_cause``):
 
 - a loss in step 1 or 2: the data, the masks, the forward pass or the loss
 - only grad_norm in step 1 or 2: the backward pass
@@ -137,7 +137,7 @@ def likely_cause(step: int, now: dict[str, float], then: dict[str, float]) -> st
 
 @pytest.mark.parametrize(("peak", "decay"), [(4e-3, 0.01), (2e-3, 0.5)])
 def test_the_optimiser_shows_from_step_3_on(tmp_path, monkeypatch, peak, decay):
-    """This is what `likely_cause` relies on: another learning rate or weight decay leaves steps 1 and 2 as they are."""
+    """``likely_cause`` relies on this: another learning rate or weight decay leaves steps 1 and 2 as they are."""
     create = create_optimizer
     monkeypatch.setitem(globals(), "create_optimizer", lambda model, **_: create(model, peak, decay))
     recorded = json.loads(GOLDEN.read_text())["losses"]["mlm"]

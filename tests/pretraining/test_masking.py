@@ -5,7 +5,7 @@ import pytest
 from transformers import BertTokenizer
 
 from training.engine.batches import IGNORED
-from training.pretraining.masking import mask_batch, mask_instance, masking_rule
+from training.pretraining.masking import MaskSettings, mask_batch, mask_instance, masking_rule
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 WORDS = [f"word{number}" for number in range(60)]
@@ -36,9 +36,9 @@ def random_rows(rng, batch, length, pieces=0.3):
 def test_whole_words_need_pieces():
     """A vocabulary of byte pairs has no "##": every piece would be a word of its own, without a word about it."""
     plain = BertTokenizer(vocab={word: number for number, word in enumerate(VOCAB[:FIRST_PIECE])})
-    assert not masking_rule(plain).continuation.any()
+    assert not masking_rule(plain, MaskSettings()).continuation.any()
     with pytest.raises(ValueError, match="--whole_word_mask needs a vocabulary with '##' pieces"):
-        masking_rule(plain, whole_word_mask=True)
+        masking_rule(plain, MaskSettings(whole_word_mask=True))
 
 
 # --- The fast version equals the readable one -------------------------------------------------------------
@@ -56,7 +56,7 @@ def test_whole_words_need_pieces():
     ],
 )
 def test_masking_a_batch_equals_masking_its_instances(tokenizer, settings, whole_word):
-    rule = masking_rule(tokenizer, whole_word_mask=whole_word, **settings)
+    rule = masking_rule(tokenizer, MaskSettings(whole_word_mask=whole_word, **settings))
     ids = random_rows(np.random.default_rng(3), 60, 40, pieces=0.6)
     ids[0, 1:-1] = UNK  # Nothing can be masked in this row.
     index = np.arange(1000, 1060)
@@ -74,7 +74,7 @@ def test_masking_a_batch_equals_masking_its_instances(tokenizer, settings, whole
 def test_exact_counts_and_only_ordinary_tokens(tokenizer):
     rng = np.random.default_rng(0)
     for cap in (None, 3):
-        rule = masking_rule(tokenizer, max_predictions_per_seq=cap)
+        rule = masking_rule(tokenizer, MaskSettings(max_predictions_per_seq=cap))
         ids = random_rows(rng, 400, 64)
         masked, labels = mask_batch(rule, ids, 1, 0, np.arange(400))
         chosen = labels != IGNORED
@@ -88,7 +88,7 @@ def test_exact_counts_and_only_ordinary_tokens(tokenizer):
 
 
 def test_one_token_is_masked_in_the_shortest_sequence(tokenizer):
-    rule = masking_rule(tokenizer)
+    rule = masking_rule(tokenizer, MaskSettings())
     _, labels = mask_batch(rule, np.array([[CLS, 20, SEP, PAD]]), 0, 0, np.array([0]))
     assert labels.tolist() == [[IGNORED, 20, IGNORED, IGNORED]]
 
@@ -96,7 +96,9 @@ def test_one_token_is_masked_in_the_shortest_sequence(tokenizer):
 @pytest.mark.parametrize("whole_word", [False, True])
 @pytest.mark.parametrize(("mask", "random"), [(0.8, 0.1), (1.0, 0.0), (0.0, 1.0), (0.3, 0.0)])
 def test_mask_mix_and_uniform_choice(tokenizer, whole_word, mask, random):
-    rule = masking_rule(tokenizer, mask_replace_prob=mask, random_replace_prob=random, whole_word_mask=whole_word)
+    rule = masking_rule(
+        tokenizer, MaskSettings(mask_replace_prob=mask, random_replace_prob=random, whole_word_mask=whole_word)
+    )
     # There are 80 replacements, so a random one equals the original once in 80 times.
     ids = np.tile(np.arange(FIRST_WORD, FIRST_WORD + 60), (2000, 1))
     ids[:, 0], ids[:, -1] = CLS, SEP
@@ -113,7 +115,9 @@ def test_mask_mix_and_uniform_choice(tokenizer, whole_word, mask, random):
 
 @pytest.mark.parametrize(("mask", "random"), [(0.0, 1.0), (0.8, 0.2)])
 def test_replacements_are_real_entries_drawn_uniformly(tokenizer, mask, random):
-    rule = masking_rule(tokenizer, mask_replace_prob=mask, random_replace_prob=random, mlm_probability=1.0)
+    rule = masking_rule(
+        tokenizer, MaskSettings(mask_replace_prob=mask, random_replace_prob=random, mlm_probability=1.0)
+    )
     rows = round(400 / random)
     masked, _ = mask_batch(rule, np.full((rows, 60), FIRST_WORD), 9, 0, np.arange(rows))
     counts = np.bincount(masked[masked != MASK], minlength=len(VOCAB))
@@ -122,7 +126,7 @@ def test_replacements_are_real_entries_drawn_uniformly(tokenizer, mask, random):
 
 
 def test_masks_are_fresh_in_every_epoch_and_a_function_of_their_place(tokenizer):
-    rule = masking_rule(tokenizer)
+    rule = masking_rule(tokenizer, MaskSettings())
     ids = random_rows(np.random.default_rng(2), 8, 64)
     index = np.arange(8)
     first = mask_batch(rule, ids, 1, 0, index)
@@ -149,7 +153,7 @@ def words_of(row):
 
 
 def test_words_are_masked_whole_and_never_too_many(tokenizer):
-    rule = masking_rule(tokenizer, whole_word_mask=True)
+    rule = masking_rule(tokenizer, MaskSettings(whole_word_mask=True))
     ids = random_rows(np.random.default_rng(4), 300, 80, pieces=0.4)
     _, labels = mask_batch(rule, ids, 1, 0, np.arange(300))
     reached = 0
@@ -167,14 +171,14 @@ def test_words_are_masked_whole_and_never_too_many(tokenizer):
 
 
 def test_a_word_longer_than_the_limit_gives_its_first_pieces(tokenizer):
-    rule = masking_rule(tokenizer, whole_word_mask=True, mlm_probability=0.3)
+    rule = masking_rule(tokenizer, MaskSettings(whole_word_mask=True, mlm_probability=0.3))
     row = [CLS, 20, 76, 77, 78, 79, 80, SEP]  # This is one word of 6 pieces, of which 2 may be predicted.
     _, labels = mask_instance(rule, row, 0, 0, 0)
     assert [position for position, label in enumerate(labels) if label != IGNORED] == [1, 2]
 
 
 def test_pieces_of_one_word_get_their_own_replacements(tokenizer):
-    rule = masking_rule(tokenizer, whole_word_mask=True, mlm_probability=0.5)
+    rule = masking_rule(tokenizer, MaskSettings(whole_word_mask=True, mlm_probability=0.5))
     ids = np.tile([CLS, 20, 76, 77, SEP], (500, 1))
     masked, labels = mask_batch(rule, ids, 1, 0, np.arange(500))
     assert ((labels != IGNORED).sum(1) == 2).all()  # round(1.5) pieces of the only word are chosen.
@@ -197,4 +201,4 @@ def test_pieces_of_one_word_get_their_own_replacements(tokenizer):
 )
 def test_settings_out_of_range_are_refused(tokenizer, settings, message):
     with pytest.raises(ValueError, match=message):
-        masking_rule(tokenizer, **settings)
+        masking_rule(tokenizer, MaskSettings(**settings))

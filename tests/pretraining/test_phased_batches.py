@@ -1,6 +1,7 @@
 """training/pretraining/phased_batches.py: the flags arrive at the instances, and the shapes at the network."""
 
 import functools
+from dataclasses import MISSING, fields
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from training.flags.parsing import parse_arguments
 from training.flags.pretraining import PretrainingArguments
 from training.pretraining import phased_batches
 from training.pretraining.instances import InstanceSettings
+from training.pretraining.masking import MaskSettings
 
 
 def test_flags_reach_the_instances(monkeypatch):
@@ -33,6 +35,15 @@ def test_flags_reach_the_instances(monkeypatch):
     ]
 
 
+def test_settings_and_flags_have_the_same_defaults():
+    defaults = {field.name: field.default for field in fields(PretrainingArguments)}
+    names = {field.name for field in fields(InstanceSettings) if field.default is not MISSING} & defaults.keys()
+    assert {"objective", "short_seq_prob"} | {field.name for field in fields(MaskSettings)} == names
+    settings = InstanceSettings(seed=0, max_seq_length=128)
+    assert {name: getattr(settings, name) for name in names} == {name: defaults[name] for name in names}
+
+
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("static", [False, True])
 def test_static_shapes_never_change(pretrained, text_file, tmp_path, monkeypatch, static):
     """With --static_shapes, every module sees one shape only, although half of the instances are short."""
@@ -43,13 +54,12 @@ def test_static_shapes_never_change(pretrained, text_file, tmp_path, monkeypatch
             shapes.setdefault(name, set()).add(tuple(t.shape for t in inputs if isinstance(t, torch.Tensor)))
 
     def hooked(*arguments):
-        model = build(*arguments)
+        model, initial_weights = build(*arguments)
         for name, module in model.named_modules():
             module.register_forward_pre_hook(functools.partial(note, name))
-        return model
+        return model, initial_weights
 
     monkeypatch.setattr(run_pretraining, "build_model", hooked)
-    monkeypatch.setattr(run_pretraining, "draw_curves", lambda folder: None)
     flags = f"--output_dir {tmp_path / 'run'} --train_file {text_file} --model_name_or_path {pretrained} --max_steps 3 "
     flags += "--per_device_train_batch_size 8 --max_seq_length 48 --short_seq_prob 0.5 --validation_split 0.2 "
     run_pretraining.main([*flags.split(), *(["--static_shapes"] if static else [])])

@@ -3,8 +3,8 @@
     python -m venv tf && tf/bin/pip install tensorflow-cpu==2.21.0
     tf/bin/python tests/programs/write_tensorflow_checkpoints.py tests/data/tensorflow
 
-The variables have the names and the layout of google-research/bert, and random values. `expected.json` contains what
-TensorFlow computes with the variables of `pretrained`, with the formulas of the paper.
+The variables have the names and the layout of google-research/bert, and random values. ``expected.json`` contains what
+TensorFlow computes with the variables of ``pretrained``, with the formulas of the paper.
 """
 
 import json

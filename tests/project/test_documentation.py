@@ -1,7 +1,7 @@
 """What the documentation names exists: links, files, functions, tests, flags and commands; and its code runs.
 
 Two conventions hold on every page of the documentation and in the headers of the scripts:
-- `training/engine/optimizer.py: create_optimizer` names a function, class or constant of that file.
+- ``training/engine/optimizer.py: create_optimizer`` names a function, class or constant of that file.
 - A command that contains ... is a sketch: its flags must exist, but it need not be complete.
 
 tests/project/test_figures.py checks the figures; training/tools/figures.py explains how a figure names its record.
@@ -109,7 +109,7 @@ def missing_names(text: str) -> list[str]:
 
 
 def missing_tests(text: str) -> list[str]:
-    """Those mentions of `tests/ROOM/test_x.py -k word` whose word is in no name of a test in that file."""
+    """Those mentions of ``tests/ROOM/test_x.py -k word`` whose word is in no name of a test in that file."""
     return [
         f"{file} -k {word}"
         for file, word in re.findall(r"`(tests/[\w/]+\.py) -k (\w+)", text)

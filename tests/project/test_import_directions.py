@@ -59,7 +59,7 @@ def files_of(part: str) -> list[Path]:
 
 @pytest.mark.parametrize("part", FLOORS)
 def test_a_part_imports_only_what_its_floor_allows(part):
-    """Every part may import `training` itself, outside its rooms, because it contains nothing but the version."""
+    """Every part may import ``training`` itself, outside its rooms, because it contains nothing but the version."""
     assert files_of(part)
     allowed = {None, part, "training", *FLOORS[part]}
     wrong = {(path.name, name) for path in files_of(part) for name in imported(path) if part_of(name) not in allowed}
@@ -67,7 +67,7 @@ def test_a_part_imports_only_what_its_floor_allows(part):
 
 
 def test_architecture_lists_these_floors():
-    """The table of docs/architecture.md. There "all of `training`" is every room but training.paper and its own."""
+    """The table of docs/architecture.md. There "all of ``training``" is every room but training.paper and its own."""
     table = (ROOT / "docs/architecture.md").read_text().partition("<!-- floors -->\n")[2].partition("\n\n")[0]
     listed = {}
     for row in table.splitlines()[2:]:
@@ -87,7 +87,7 @@ def test_every_file_of_training_is_in_a_room():
 
 
 def test_the_label_that_losses_ignore_is_written_once_for_each_package():
-    """Sharing one constant is impossible, because `training` does not import the network, and because the file of the
+    """Sharing one constant is impossible, because ``training`` does not import the network, and because the file of the
     tagger is copied into saved models and imports nothing of the project.
     """
     found = set()

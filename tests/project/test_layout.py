@@ -17,6 +17,8 @@ TESTS = ROOT / "tests"
 FILES = sorted(TESTS.rglob("*.py"))
 HELPERS, PROGRAMS = TESTS / "helpers", TESTS / "programs"
 ROOMS_OF_THE_CODE = ("modeling_bert_repro", "tokenization", "benchmarks", "examples", "training")
+CODE = sorted([*ROOT.glob("*.py"), *(path for room in ROOMS_OF_THE_CODE for path in (ROOT / room).rglob("*.py"))])
+LONGEST_FILE, LONGEST_FUNCTION = 420, 60  # lines
 # The tests of training/X/Y.py are in tests/X/test_Y.py. Those of these modules are in other files: a table of flags or
 # of the paper's numbers, a part of one thing that other files test as a whole, or something that only a script shows.
 TESTED_ELSEWHERE = {
@@ -111,7 +113,7 @@ TESTED_ELSEWHERE = {
 
 
 def imported_modules(path: Path) -> set[str]:
-    """The full names of the modules that a file imports. `from a import b` counts as an import of a and of a.b."""
+    """The full names of the modules that a file imports. ``from a import b`` counts as an import of a and of a.b."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -128,19 +130,19 @@ def has_tests(path: Path) -> bool:
 
 
 def wrong_imports(path: Path) -> set[str]:
-    """The imports of other test files, of a conftest.py, and of a helper or a program by anything but its full name."""
+    """The imports of test files, programs and a conftest.py, and of a helper by anything but its full name."""
     bare = {file.stem for file in FILES} - {"__init__"}
     return {
         name
         for name in imported_modules(path)
         if name.split(".")[0] in bare
         or name.startswith(".")
-        or (name.startswith("tests.") and name.split(".")[1] not in (HELPERS.name, PROGRAMS.name))
+        or (name.startswith("tests.") and name.split(".")[1] != HELPERS.name)
     }
 
 
 def test_every_room_of_the_code_has_its_room_of_tests():
-    """The rooms of `training` lie directly in tests."""
+    """The rooms of ``training`` lie directly in tests."""
     folders = [folder for room in ROOMS_OF_THE_CODE for folder in (ROOT / room, *(ROOT / room).rglob("*"))]
     rooms = {folder.relative_to(ROOT) for folder in folders if any(folder.glob("*.py"))} - {Path("training")}
     expected = {Path(*room.parts[1:]) if room.parts[0] == "training" else room for room in rooms}
@@ -226,11 +228,35 @@ def test_wrong_imports_are_noticed(tmp_path):
     wrong = tmp_path / "test_wrong.py"
     wrong.write_text(
         "import os, conftest\nfrom test_loop import flags\nfrom tests.conftest import WORDS\nfrom . import test_ask\n"
+        "from tests.programs.forked_runs import main\n"
         "from tests.helpers.words import WORDS\nfrom training import squad\n"
     )
     found = wrong_imports(wrong)
+    assert "tests.programs.forked_runs" in found
     assert {name.split(".")[0] or "." for name in found} == {"conftest", "test_loop", "tests", "."}
     assert "tests.helpers.words" not in found and "training.tasks.squad.questions" not in found
+
+
+def too_long(path: Path) -> list[str]:
+    """The functions with too many lines, and the file itself if it has."""
+    text = path.read_text(encoding="utf-8")
+    functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    names = [node.name for node in functions if node.end_lineno - node.lineno >= LONGEST_FUNCTION]
+    return names + [path.name] * (len(text.splitlines()) > LONGEST_FILE)
+
+
+@pytest.mark.parametrize("path", CODE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_code_keeps_to_the_limits(path):
+    """Those that CONTRIBUTING.md states. They do not hold for tests."""
+    assert too_long(path) == []
+
+
+def test_what_is_too_long_is_noticed(tmp_path):
+    file = tmp_path / "code.py"
+    file.write_text("class A:\n    def f(self):\n" + "        f()\n" * 59 + "\n" * 359)
+    assert too_long(file) == []
+    file.write_text("class A:\n    def f(self):\n" + "        f()\n" * 60 + "\n" * 359)
+    assert too_long(file) == ["f", "code.py"]
 
 
 def test_the_conftest_is_loaded_once(request):

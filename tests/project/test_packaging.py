@@ -93,7 +93,7 @@ def test_make_alone_lists_every_target():
 
 
 def test_continuous_integration_does_what_contributors_do():
-    """The workflow calls .ci/run, and the hooks before a commit run the programs of `make lint`."""
+    """The workflow calls .ci/run, and the hooks before a commit run the programs of ``make lint``."""
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"]
     assert [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step] == [".ci/run"]
     (local,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]

@@ -1,4 +1,4 @@
-"""Types: mypy reads every package and script, and none of them escapes it through a setting or through `Any`."""
+"""Types: mypy reads every package and script, and none of them escapes it through a setting or through ``Any``."""
 
 import ast
 import re

@@ -39,11 +39,7 @@ EXPECTED = {
 }
 ALWAYS = {"train_runtime", "train_samples_per_second", "train_steps"}
 
-
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch):
-    """Do not draw the training curves, which takes half of the time of a short run. One test draws them."""
-    monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 @pytest.fixture(scope="session")

@@ -28,11 +28,7 @@ from training.tools.report import read_runs, tables
 NAMES = {"LOC": ([["house"], ["river"]], [["old", "city"], ["old", "garden"]]),
          "PER": ([["king"], ["queen"]], [["new", "doctor"], ["new", "teacher"]])}  # fmt: skip
 
-
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch):
-    """Do not draw the training curves, which takes half of the time of a short run. `finished` draws them."""
-    monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
+pytestmark = pytest.mark.usefixtures("no_pictures")  # The module's fixtures come first: `finished` draws.
 
 
 @pytest.fixture(scope="module")

@@ -17,26 +17,19 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, Bert
 
 import run_pretraining
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
+from tests.helpers.records import events
 from tests.helpers.repository import ROOT
 from training.engine.throughput import training_flops
 from training.pretraining import evaluation
 
+pytestmark = pytest.mark.usefixtures("no_pictures")  # The module's fixtures come first: `finished` draws.
+
 
 @pytest.fixture(scope="module")
-def shape(tmp_path_factory, vocab) -> str:
+def shape(tmp_path_factory, pretrained_config) -> str:
     """A folder with the configuration of a network of two narrow layers without dropout."""
-    config = BertConfig(
-        vocab_size=len(vocab),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
     folder = tmp_path_factory.mktemp("shape")
-    config.save_pretrained(folder)
+    pretrained_config.save_pretrained(folder)
     return str(folder)
 
 
@@ -64,12 +57,6 @@ def flags(tmp_path, text_file, tokenizer_folder, shape):
     return make
 
 
-@pytest.fixture(autouse=True)
-def no_picture(monkeypatch):
-    """Do not draw the training curves, which takes a third of the time of a short run. `finished` draws them."""
-    monkeypatch.setattr(run_pretraining, "draw_curves", lambda folder: None)
-
-
 def in_process(flags) -> Path:
     run_pretraining.main(flags)
     return Path(flags[flags.index("--output_dir") + 1])
@@ -88,9 +75,10 @@ def launch(command: list[str], **more) -> subprocess.Popen:
     )
 
 
-def events(folder: Path, kind: str, without=("tokens_per_second", "mfu", "seconds_per_step")) -> list[dict]:
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in e.items() if k not in (*without, "event")} for e in lines if e["event"] == kind]
+def without_speed(folder: Path, kind: str) -> list[dict]:
+    """The numbers that two equal runs record equally."""
+    others = {"event", "tokens_per_second", "mfu", "seconds_per_step"}
+    return [{name: value for name, value in e.items() if name not in others} for e in events(folder, kind)]
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +145,7 @@ def test_the_doctor_speaks_on_a_text_of_random_words(finished):
 def test_the_speed_is_recorded(finished, shape):
     """The utilisation is the FLOPs of the network divided by the peak, which is measured here."""
     results = json.loads((finished / "all_results.json").read_text())
-    record = events(finished, "train", without=())[-1]
+    record = events(finished, "train")[-1]
     assert set(record) >= {"tokens_per_second", "mfu", "seconds_per_step", "grad_norm", "learning_rate"}
     # The utilisation may be above 1 if the peak was measured while the processor was busy.
     assert results["train_mfu"] > 0 and results["peak_tflops"] > 0
@@ -223,9 +211,9 @@ def test_two_processes_do_what_one_does(flags, tmp_path):
     assert pair.returncode == 0, errors
     assert output.count("processes x sequences x micro-batches 2 x ") == 3, output  # They are 4 x 1, 2 x 2 and 1 x 4.
     together = tmp_path / "pair"
-    for one, two in zip(events(alone, "train"), events(together, "train"), strict=True):
+    for one, two in zip(without_speed(alone, "train"), without_speed(together, "train"), strict=True):
         assert two == pytest.approx(one, rel=1e-4)
-    for one, two in zip(events(alone, "eval"), events(together, "eval"), strict=True):
+    for one, two in zip(without_speed(alone, "eval"), without_speed(together, "eval"), strict=True):
         assert two == pytest.approx(one, rel=1e-4)
     assert json.loads((together / "run.json").read_text())["processes"] == 2
     for name in ("train", "validation"):  # Both processes built these.
@@ -249,7 +237,7 @@ def test_the_control_takes_the_same_steps(flags, finished):
     more = {"config_name": None, "model_name_or_path": finished, "gradient_accumulation_steps": 2, "max_steps": 4}
     ours = in_process(flags("ours", **more))
     theirs = in_process(flags("theirs", model_impl="transformers", **more))
-    for a, b in zip(events(ours, "train"), events(theirs, "train"), strict=True):
+    for a, b in zip(without_speed(ours, "train"), without_speed(theirs, "train"), strict=True):
         assert b == pytest.approx(a, rel=1e-4)
     # The loss shows that the weights are not new.
     assert events(ours, "train")[0]["mlm_loss"] < events(finished, "train")[0]["mlm_loss"] - 0.3
@@ -339,7 +327,7 @@ def test_objectives_without_pairs(flags, objective):
 
 @pytest.fixture
 def data_set(tmp_path, text_file, monkeypatch) -> Path:
-    """A folder that `datasets.load_dataset` takes for a data set, in the place of one on the Hub."""
+    """A folder that ``datasets.load_dataset`` takes for a data set, in the place of one on the Hub."""
     import datasets
 
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
@@ -354,10 +342,10 @@ def test_data_sets_are_read_whole_or_as_a_stream(flags, data_set, tmp_path):
     whole = in_process(flags("files", max_steps=2))
     for name, more in (("loaded", {}), ("streamed", {"streaming": "true"})):
         folder = in_process(flags(name, train_file=None, dataset_name=data_set, max_steps=2, **more))
-        assert events(folder, "train") == events(whole, "train")
+        assert without_speed(folder, "train") == without_speed(whole, "train")
         (folder / "all_results.json").unlink()  # Without this file the run is not finished.
         more |= {"train_file": None, "dataset_name": data_set, "resume_from_checkpoint": "auto"}
-        assert events(in_process(flags(name, max_steps=2, **more)), "train") == events(whole, "train")
+        assert without_speed(in_process(flags(name, max_steps=2, **more)), "train") == without_speed(whole, "train")
     # After a change of the data set, its old corpus is not used.
     (tmp_path / "loaded" / "all_results.json").unlink()
     rows = [json.dumps({"text": f"another one {number} .\nand more ."}) for number in range(40)]
@@ -389,7 +377,7 @@ def test_mixed_precision_gives_nearly_the_same_losses(flags, fresh_accelerate):
     plain = in_process(flags("plain", max_steps=3))
     fresh_accelerate()
     mixed = in_process(flags("mixed", max_steps=3, mixed_precision="bf16"))
-    for a, b in zip(events(plain, "train"), events(mixed, "train"), strict=True):
+    for a, b in zip(without_speed(plain, "train"), without_speed(mixed, "train"), strict=True):
         assert b["loss"] == pytest.approx(a["loss"], rel=0.02)
     assert load_file(mixed / "model.safetensors")["bert.pooler.dense.weight"].dtype == torch.float32
 

@@ -32,13 +32,7 @@ from training.tasks.squad.metrics import score
 from training.tasks.squad.questions import parse_squad, read_squad
 from training.tools import ask
 
-
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch):
-    """Do not draw the training curves, which takes half of the time of a short run. `finished` draws them."""
-    monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
-
-
+pytestmark = pytest.mark.usefixtures("no_pictures")  # The module's fixtures come first: `finished` draws.
 LENGTHS = ["--max_seq_length", "24", "--max_query_length", "8", "--doc_stride", "6"]
 
 
@@ -160,7 +154,8 @@ def test_version_2_reports_the_official_numbers(finished_2, files, capsys):
         names = ["exact", "f1"] if prefix else list(official)
         assert {name: official[name] for name in names} == {name: results[f"eval_{prefix}{name}"] for name in names}
     assert read(folder, "config.json")["null_score_diff_threshold"] == results["eval_null_score_diff_threshold"]
-    assert results["eval_at_best_f1"] == results["eval_best_f1"]  # No two questions have equal odds here.
+    # No two questions have equal odds here.
+    assert results["eval_at_best_f1"] == pytest.approx(results["eval_best_f1"])
 
 
 @pytest.mark.parametrize("stored", [None, 0.5])
@@ -297,8 +292,8 @@ def test_building_a_network_leaves_the_config_to_the_next_run():
     config = BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=1, intermediate_size=8)
     before = config.to_dict()
     args = SquadArguments(output_dir="x", config_name="mini", tokenizer_name="y")
-    run = SimpleNamespace(args=args, say=print, facts={})
-    model = fine_tuning.build_model(run, modeling_bert_repro.BertForQuestionAnswering, config, config, (), True)
+    run = SimpleNamespace(args=args, say=print)
+    model, _ = fine_tuning.build_model(run, modeling_bert_repro.BertForQuestionAnswering, config, config, (), True)
     model.config.question_answering = {}
     assert config.to_dict() == before
 

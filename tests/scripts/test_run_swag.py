@@ -28,11 +28,7 @@ HEADER = ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-sou
 HEADER += [*(f"ending{i}" for i in range(4)), "label"]
 WORDS = ("red", "green", "blue", "old")
 
-
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch):
-    """Do not draw the training curves, which takes half of the time of a short run. `finished` draws them."""
-    monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
+pytestmark = pytest.mark.usefixtures("no_pictures")  # The module's fixtures come first: `finished` draws.
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ import run_glue
 import run_squad
 from training.engine.batches import IGNORED, Features
 from training.flags.fine_tuning import GlueArguments
-from training.tasks import fine_tuning
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
 from training.tasks.classification.last_token import read_at_the_end, with_labels_at_the_end
 
@@ -127,9 +126,9 @@ def left_to_right(tmp_path, pretrained) -> Path:
     return tmp_path / "ltr"
 
 
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("more", [[], ["--bilstm_on_top"]])
-def test_run_glue_reads_the_last_token(left_to_right, tmp_path, more, monkeypatch):
-    monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
+def test_run_glue_reads_the_last_token(left_to_right, tmp_path, more):
     # Only the last word decides the label, and [CLS] of a left-to-right network cannot see it.
     rows = [f"the old {word},{label}\n" for word, label in (("house", "x"), ("river", "y"))] * 8
     (tmp_path / "a.csv").write_text("sentence,label\n" + "".join(rows))
@@ -148,8 +147,8 @@ def test_run_glue_reads_the_last_token(left_to_right, tmp_path, more, monkeypatc
     assert repeated["eval_loss"] == pytest.approx(results["eval_loss"], rel=1e-6)
 
 
-def test_run_squad_puts_a_bilstm_on_top(left_to_right, tmp_path, monkeypatch):
-    monkeypatch.setattr(fine_tuning, "draw_curves", lambda folder: None)
+@pytest.mark.usefixtures("no_pictures")
+def test_run_squad_puts_a_bilstm_on_top(left_to_right, tmp_path):
     qas = [{"id": f"q{i}", "question": "house ?", "answers": [{"text": "house", "answer_start": 8}]} for i in range(8)]
     squad = {"data": [{"title": "t", "paragraphs": [{"context": "the old house by the river .", "qas": qas}]}]}
     (tmp_path / "a.json").write_text(json.dumps(squad))

@@ -14,7 +14,6 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import run_glue
-from tests.helpers import short_runs
 from tests.helpers.glue_runs import train
 from tests.helpers.repository import ROOT
 from training.flags.fine_tuning import GlueArguments
@@ -25,10 +24,7 @@ from training.tasks.classification.sources import load_data
 BATCH = "--per_device_train_batch_size=32"
 QUICK = ("--max_steps=2", "--learning_rate=1e-3")
 
-
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch):
-    short_runs.no_pictures(monkeypatch)
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
 @pytest.fixture
@@ -221,12 +217,12 @@ def test_the_papers_search_makes_a_run_for_each_rate(tmp_path, pretrained, glue_
 
 def test_restarts_of_the_paper_and_its_batch(capsys, monkeypatch):
     given = ["--output_dir=x", "--model_name_or_path=y", "--task_name=rte", "--paper"]
-    assert len(seeds.planned(parse_arguments(GlueArguments, given))) == 4 * 5
+    assert len(seeds.planned_runs(parse_arguments(GlueArguments, given))) == 4 * 5
     halves = [*given, "--per_device_train_batch_size=8", "--gradient_accumulation_steps=2"]
     with pytest.raises(ValueError, match="--paper needs batches of 32; got 16"):
-        seeds.planned(parse_arguments(GlueArguments, halves))
+        seeds.planned_runs(parse_arguments(GlueArguments, halves))
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert len(seeds.planned(parse_arguments(GlueArguments, halves))) == 20
+    assert len(seeds.planned_runs(parse_arguments(GlueArguments, halves))) == 20
     assert "--paper fixes --learning_rate and 3 epochs" in refused(capsys, "--paper", "--learning_rate=1e-5")
     assert "--paper fixes --learning_rate and 3 epochs" in refused(capsys, "--paper", "--max_steps=5")
 
@@ -252,7 +248,7 @@ def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, co
     done = len(counted)
     rte = load_data(parse_arguments(GlueArguments, [
         "--output_dir=x", "--model_name_or_path=y", "--task_name=rte", f"--data_dir={glue_files / 'rte'}",
-    ])).describe()["splits"]["validation"]  # fmt: skip
+    ])).facts()["splits"]["validation"]  # fmt: skip
     assert set(ours["validation"]["validation"]) <= set(rte) | {"fingerprint"}
     for name, change, message in [
         ("nowhere", None, "expected summary.json there"),

@@ -135,7 +135,7 @@ def test_no_row_of_swag_is_lost(tmp_path):
     )
     assert len(data.splits["validation"]) == 140
     assert data.summary().startswith("validation: 140 examples of 4 endings, with labels, ")
-    assert data.describe()["splits"]["validation"]["examples"] == 140
+    assert data.facts()["splits"]["validation"]["examples"] == 140
 
 
 def test_swag_is_read_from_the_hub(monkeypatch):

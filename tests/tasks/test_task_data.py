@@ -7,9 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from transformers import BertConfig
+from transformers import AutoTokenizer, BertConfig
 
 from tests.helpers import short_runs
+from tokenization.fingerprint import tokenizer_sha256
+from training.engine.checkpoint import Origin
 from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from training.flags.parsing import parse_arguments
 from training.tasks.seeds import series_of
@@ -43,7 +45,7 @@ def task(request, files):
 def test_the_facts_count_and_identify_the_examples_of_every_split(task):
     _, _, data = task
     assert {split: len(part) for split, part in data.splits.items()} == {"train": 4, "validation": 3}
-    facts = data.describe()["splits"]
+    facts = data.facts()["splits"]
     assert {split: part["examples"] for split, part in facts.items()} == {"train": 4, "validation": 3}
     assert all(len(part["sha256"]) == 64 for part in facts.values())
 
@@ -53,7 +55,7 @@ def test_a_series_is_made_of_the_data_alone(task):
     series = series_of(args, data)
     names, default = data.metric_names()
     assert series.metric == default and default in names
-    assert (series.name, series.facts) == (data.name, data.describe())
+    assert (series.name, series.facts) == (data.name, data.facts())
     assert series.metric in series.baselines and set(series.baselines) <= set(names)
     assert data.summary()
 
@@ -69,7 +71,7 @@ def test_the_models_outputs_have_the_names_of_the_data(task):
     assert (config.id2label, config.problem_type) == ({0: "old"}, "regression")
 
 
-def test_the_same_content_for_training_and_validation_is_said_in_one_sentence(task, tmp_path):
+def test_the_same_content_for_training_and_validation_is_said_in_one_sentence(task, tokenizer_folder, tmp_path):
     """Whatever its name and its folder are: the content counts."""
     script, args, data = task
     assert warnings(data) == [
@@ -77,8 +79,15 @@ def test_the_same_content_for_training_and_validation_is_said_in_one_sentence(ta
         "model has memorised, and not how well it does on new data; give another file"
     ]
     said, recorded = [], {}
-    announce(SimpleNamespace(say=said.append, record=recorded.update), data)
-    assert said == [data.summary(), *warnings(data)] and recorded == {"data": data.describe()}
+    tokenizer, weights = AutoTokenizer.from_pretrained(tokenizer_folder), {"model.safetensors": "00"}
+    origin = announce(SimpleNamespace(say=said.append, record=recorded.update), data, tokenizer, weights)
+    assert said == [data.summary(), *warnings(data)]
+    assert recorded == {
+        "data": data.facts(),
+        "tokenizer_sha256": tokenizer_sha256(tokenizer),
+        "initial_weights": weights,
+    }
+    assert origin == Origin(**recorded)
     original, copy = Path(args.train_file), tmp_path / Path(args.train_file).name
     shutil.copy(original, copy)
     load = importlib.import_module(TASKS[script][1]).load_data

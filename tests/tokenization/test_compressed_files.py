@@ -124,7 +124,7 @@ def _without_paths(found) -> str:
 
 
 def test_damage_is_named_with_its_line(tmp_path):
-    """`lzma.open` takes unreadable bytes after a whole stream for the end of the file."""
+    """``lzma.open`` takes unreadable bytes after a whole stream for the end of the file."""
     path = tmp_path / "a.txt.xz"
     first, second = lzma.compress(b"one\ntwo\n"), lzma.compress(b"three\n")
     path.write_bytes(first + bytes(8) + second + bytes(4))  # The format allows padding.

@@ -10,7 +10,7 @@ from tokenization.special_tokens import check_special_tokens
 from training.networks.configuration import check_fit
 from training.pretraining.build_corpus import build_corpus
 from training.pretraining.instances import InstanceSettings, PretrainingInstances
-from training.pretraining.masking import masking_rule
+from training.pretraining.masking import MaskSettings, masking_rule
 
 PIECES = ["[UNK]", "[CLS]", "[SEP]", "want", "##want", "##ed", "wa", "un", "runn", "##ing", ","]
 
@@ -22,7 +22,10 @@ def test_every_missing_token_is_named():
             check_special_tokens(build_tokenizer(pieces))
     tokenizer = build_tokenizer([*PIECES, "[PAD]"])
     check_special_tokens(tokenizer)
-    for check in (lambda: check_special_tokens(tokenizer, masking=True), lambda: masking_rule(tokenizer)):
+    for check in (
+        lambda: check_special_tokens(tokenizer, masking=True),
+        lambda: masking_rule(tokenizer, MaskSettings()),
+    ):
         with pytest.raises(ValueError, match=r"has no \[MASK\], which masked-language modelling needs"):
             check()
     with pytest.raises(ValueError, match=r"has no \[PAD\]"):

@@ -58,11 +58,10 @@ def shape(tmp_path) -> str:
     return str(tmp_path / "shape")
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_real_steps_of_each_phase_are_measured(shape, capsys, monkeypatch):
     """The script really runs, in this process."""
     started = []
-
-    monkeypatch.setattr(run_pretraining, "draw_curves", lambda folder: None)  # It would take a third of the time.
 
     def start(flags, launcher):
         assert launcher == ["python", "-u"]

@@ -188,8 +188,8 @@ def test_files_that_are_not_of_the_run_are_ignored_and_caches_may_be_deleted(fol
         assert absent and all(claim.startswith(f"{cache}/") for claim in absent)
 
 
-def test_checkpoints_are_compared_with_their_own_manifests(pretrained, data, tmp_path, monkeypatch):
-    short_runs.no_pictures(monkeypatch)
+@pytest.mark.usefixtures("no_pictures")
+def test_checkpoints_are_compared_with_their_own_manifests(pretrained, data, tmp_path):
     flags = short_runs.flags("run_glue", data, tmp_path / "run", pretrained, "--save_steps", "1")
     short_runs.start("run_glue", flags)
     assert [f.claim for f in findings_of(tmp_path / "run") if f.claim.startswith("checkpoint")] == [
@@ -475,8 +475,8 @@ def test_a_folder_without_a_finished_run_is_one_clear_error(folder, capsys, prep
     assert message in line
 
 
-def test_a_series_and_its_summary(pretrained, data, tmp_path, monkeypatch, capsys):
-    short_runs.no_pictures(monkeypatch)
+@pytest.mark.usefixtures("no_pictures")
+def test_a_series_and_its_summary(pretrained, data, tmp_path, capsys):
     series = tmp_path / "series"
     short_runs.start("run_glue", short_runs.flags("run_glue", data, series, pretrained, "--seeds", "2"))
     words = (str(series), "--skip_evaluation", "--brief")

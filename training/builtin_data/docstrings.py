@@ -1,16 +1,16 @@
 """Read docstrings from Python source files as plain English: summary, prose and parameters.
 
-Files are parsed with `ast` and never imported, so there are no side effects, and packages that are broken or slow to
-import can be read too. `training.builtin_data.source_files` divides the work among child processes that run this file.
-It uses the standard library only, so that a child starts in 50 ms; a fork or spawn of a script that has loaded torch
-takes longer.
+Files are parsed with ``ast`` and never imported, so there are no side effects, and packages that are broken or slow to
+import can be read too. ``training.builtin_data.source_files`` divides the work among child processes that run this
+file. It uses the standard library only, so that a child starts in 50 ms; a fork or spawn of a script that has loaded
+torch takes longer.
 
 A language model of English should be trained on sentences. Therefore doctests, literal and code blocks, formulas,
 tables, references and signatures are removed, and of the mark-up (roles, back-quotes, asterisks, links) only the words
 are kept. Lists of parameters have one form for all styles (numpydoc, Google, Sphinx):
-`axis (int, optional): Axis along which the sum is taken.`
+``axis (int, optional): Axis along which the sum is taken.``
 
-Where the mark-up says that words are code (``axis``, `axis`, :func:`sum`), `tagged_words` gives the words and, apart
+Where the mark-up says that words are code (``axis``, `axis`, :func:`sum`), ``tagged_words`` gives the words and, apart
 from them, the marks.
 """
 
@@ -70,10 +70,10 @@ _CODE = re.compile(r"(?::[\w:.+-]+:)?(?<![`\w\\])(`{1,2})(?![`\s])[~!]?([^`<>]*[
 
 @dataclass
 class Parameter:
-    """One documented parameter; `type` is empty if the docstring names none."""
+    """One documented parameter."""
 
     name: str
-    type: str
+    type: str  # empty if the docstring names none
     description: str
 
     def __str__(self) -> str:
@@ -85,14 +85,21 @@ class Parameter:
 class Docstring:
     """The documentation of one module, class, function or topic.
 
-    prose: the paragraphs after the summary, in order, without the parameters. fingerprint: hashes of about a quarter of
-    its five-word sequences (see `fingerprint`), by which near-duplicates are found. marked: those paragraphs of the
-    prose in which words are marked as code, with their mark-up.
+    Attributes:
+        module: dotted name of the module.
+        name: dotted name within the module; empty for the module itself.
+        kind: "module", "class", "function" or "topic".
+        summary: the first paragraph.
+        prose: the paragraphs after the summary, in order, without the parameters.
+        parameters: the documented parameters, in order.
+        fingerprint: hashes of about a quarter of its five-word sequences (see the function ``fingerprint``), by which
+            near-duplicates are found.
+        marked: those paragraphs of the prose in which words are marked as code, with their mark-up.
     """
 
     module: str
     name: str
-    kind: str  # "module", "class", "function" or "topic"
+    kind: str
     summary: str
     prose: list[str]
     parameters: list[Parameter] = field(default_factory=list)
@@ -214,7 +221,9 @@ def paragraphs(lines: list[str]) -> list[tuple[str, str]]:
 def parameter(lines: list[str], underlined: bool) -> Parameter | None:
     """One entry of a section of parameters; None unless it has a name and a description in prose.
 
-    underlined: the section is in the style of numpydoc.
+    Args:
+        lines: the lines of the entry.
+        underlined: whether the section is in the style of numpydoc.
     """
     pattern = _NUMPY_ENTRY if underlined else _GOOGLE_ENTRY
     match = _SPHINX_ENTRY.match(lines[0].strip()) or pattern.match(lines[0].strip())
@@ -259,7 +268,7 @@ def fingerprint(text: str) -> list[int]:
 
 
 def read_docstring(text: str, module: str, name: str, kind: str) -> Docstring | None:
-    """Parse a raw docstring; None if less than MIN_CHARACTERS characters of English remain."""
+    """Parse a raw docstring; None if less than ``MIN_CHARACTERS`` characters of English remain."""
     prose: list[tuple[str, str]] = []
     entries: list[Parameter] = []
     for title, underlined, lines in sections(without_code(cleandoc(text).splitlines())):

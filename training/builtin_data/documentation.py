@@ -1,22 +1,22 @@
 """The built-in data of every script: real English from the user's own Python installation, without a network.
 
-The text is the documentation that an installation contains: `pydoc_data.topics` (chapters of the language reference)
-and the docstrings of the standard library and of those PACKAGES that are installed. Docstrings also provide labelled
-data whose labels are correct by construction: which body belongs to which summary, whether a class, a function or a
-method is described, what each parameter means, and which words the authors marked as code.
+The text is the documentation that an installation contains: ``pydoc_data.topics`` (chapters of the language reference)
+and the docstrings of the standard library and of those ``PACKAGES`` that are installed. Docstrings also provide
+labelled data whose labels are correct by construction: which body belongs to which summary, whether a class, a function
+or a method is described, what each parameter means, and which words the authors marked as code.
 
     python -m training builtin_data --output_dir D
 
 This writes corpus.txt and, for each split, pair_*.tsv, kind_*.tsv, qa_*.json and code_*.txt.
 
-Splits: all docstrings of a module are in the same split, which a hash of the module's name decides (VALIDATION_SHARE
-in 100 are held out). A held-out docstring is not used if the name of its function or class also occurs in training, or
-if more than LEAK_SHARE of its five-word sequences do. Pre-training uses `documents`, which are those of the training
-split only: it may see the texts of the tasks' training examples, but never those of their validation examples. The
-documents that are held out to evaluate pre-training are taken from `documents` as well.
+Splits: all docstrings of a module are in the same split, which a hash of the module's name decides
+(``VALIDATION_SHARE`` in 100 are held out). A held-out docstring is not used if the name of its function or class also
+occurs in training, or if more than ``LEAK_SHARE`` of its five-word sequences do. Pre-training uses ``documents``, which
+are those of the training split only: it may see the texts of the tasks' training examples, but never those of their
+validation examples. The documents that are held out to evaluate pre-training are taken from ``documents`` as well.
 
 Near-duplicates: packages repeat themselves (all models of transformers document the same arguments). A document is
-left out if more than NEAR_DUPLICATE_SHARE of its five-word sequences occur in earlier ones.
+left out if more than ``NEAR_DUPLICATE_SHARE`` of its five-word sequences occur in earlier ones.
 
 The text depends on what is installed, so scripts record its hash. None of it is stored in the repository.
 """
@@ -77,7 +77,7 @@ class Library(NamedTuple):
 
 
 def share_seen(document: Docstring, seen: set[int]) -> float:
-    """The share, from 0 to 1, of the document's fingerprint that is in `seen`."""
+    """The share, from 0 to 1, of the document's fingerprint that is in ``seen``."""
     return sum(value in seen for value in document.fingerprint) / max(1, len(document.fingerprint))
 
 
@@ -93,7 +93,7 @@ def is_held_out(document: Docstring) -> bool:
 
 
 def split_library(found: list[Docstring]) -> Library:
-    """Remove near-duplicates and split by module, as the docstring of this module says; keep the order of `found`."""
+    """Remove near-duplicates and split by module, as the docstring of this module says; keep the order of ``found``."""
     seen: set[int] = set()
     names: set[str] = set()
     train: list[Docstring] = []
@@ -117,7 +117,8 @@ def split_library(found: list[Docstring]) -> Library:
 def library(include_packages: bool = True) -> Library:
     """All documents of this installation, cached. The first call takes about 15 s with twelve packages, 2 s without.
 
-    Raises ValueError if the standard library has no Python sources.
+    Raises:
+        ValueError: the standard library has no Python sources.
     """
     files = list(source_files(Path(sysconfig.get_path("stdlib")), ""))
     for package in PACKAGES if include_packages else ():
@@ -134,14 +135,18 @@ def library(include_packages: bool = True) -> Library:
 
 
 def side(split: str, include_packages: bool) -> list[Docstring]:
-    """The documents of a split, "train" or "validation"; ValueError for another name."""
+    """The documents of a split.
+
+    Raises:
+        ValueError: the split is neither "train" nor "validation".
+    """
     if split not in Library._fields:
         raise ValueError(f"expected split 'train' or 'validation', got {split!r}")
     return getattr(library(include_packages), split)
 
 
 def documents(include_packages: bool = True) -> list[list[str]]:
-    """Documents for pre-training, each a list of paragraphs without line breaks, as `Docstring.paragraphs` gives them.
+    """Documents for pre-training, each a list of paragraphs without line breaks (``Docstring.paragraphs``).
 
     A document has at least 200 characters. Documents of the tasks' validation splits are not among them. As in the
     tasks, the order is that of a hash, so that the first N are a random sample of all.
@@ -157,7 +162,7 @@ def first_sentence(text: str) -> str:
 
 
 def pair(document: Docstring) -> tuple[str, str] | None:
-    """(first sentence, first BODY_WORDS words of the rest).
+    """(first sentence, first ``BODY_WORDS`` words of the rest).
 
     None if the sentence has fewer than 4 or more than 30 words, or the rest fewer than 15.
     """
@@ -170,14 +175,14 @@ def pair(document: Docstring) -> tuple[str, str] | None:
 
 
 def pair_examples(split: str, include_packages: bool = True) -> list[dict]:
-    """Does this body belong to this summary? Dicts of sentence1 (summary), sentence2 (body) and label (1 for yes).
+    """Does this body belong to this summary? Dicts of ``sentence1`` (summary), ``sentence2`` (body) and ``label``.
 
-    Every summary and every body occurs twice, once with each label, so that neither of them alone predicts the label
-    and the labels are balanced exactly. The wrong body comes from the same package, so that subject and style of the
-    package do not predict the label either. It is half of the package's documents away, so that it is almost always
-    from another module. A baseline that counts shared words, weighted by their rarity, is right for 88 % of the
-    validation pairs; if the wrong body were the next docstring of the module, it would be right for 74 %, and if it
-    were any docstring, for 90 %.
+    The label is 1 for yes. Every summary and every body occurs twice, once with each label, so that neither of them
+    alone predicts the label and the labels are balanced exactly. The wrong body comes from the same package, so that
+    subject and style of the package do not predict the label either. It is half of the package's documents away, so
+    that it is almost always from another module. A baseline that counts shared words, weighted by their rarity, is
+    right for 88 % of the validation pairs; if the wrong body were the next docstring of the module, it would be right
+    for 74 %, and if it were any docstring, for 90 %.
     """
     by_package: dict[str, list[tuple[str, str]]] = {}
     seen: set[str] = set()
@@ -199,7 +204,7 @@ def pair_examples(split: str, include_packages: bool = True) -> list[dict]:
 
 
 def classification_examples(split: str, include_packages: bool = True) -> list[dict]:
-    """What is described here? Dicts with sentence (the first BODY_WORDS words) and label.
+    """What is described here? Dicts with ``sentence`` (the first ``BODY_WORDS`` words) and ``label``.
 
     The label is "class", "function" or "method", and there are equally many of each. A logistic regression on words and
     pairs of words is right for 73 %.
@@ -222,7 +227,7 @@ def stable_hash(*parts: str) -> str:
 
 
 def contexts(entries: list[Parameter]) -> list[list[Parameter]]:
-    """Groups of two or more neighbouring parameters that fit into CONTEXT_CHARACTERS characters."""
+    """Groups of two or more neighbouring parameters that fit into ``CONTEXT_CHARACTERS`` characters."""
     groups: list[list[Parameter]] = [[]]
     for entry in entries:
         if len(str(entry)) > CONTEXT_CHARACTERS // 2:
@@ -241,8 +246,8 @@ def answer(entry: Parameter) -> str:
 def paragraph(document: Docstring, group: list[Parameter], known: set[str]) -> dict:
     """One paragraph in the form of SQuAD: the descriptions of the group, joined, and questions about them.
 
-    There is no question whose answer is in `known` or has more than ANSWER_WORDS words, and there are none at all if
-    two parameters have the same name.
+    There is no question whose answer is in ``known`` or has more than ``ANSWER_WORDS`` words, and there are none at all
+    if two parameters have the same name.
     """
     context = " ".join(map(str, group))
     distinct = len({entry.name for entry in group}) == len(group)
@@ -284,9 +289,9 @@ def question_answering(split: str, include_packages: bool = True) -> dict:
 def tagging_examples(split: str, include_packages: bool = True) -> list[list[tuple[str, str]]]:
     """Which words are code? Sentences of (word, tag) with the tags O, B-CODE and I-CODE, as in CoNLL-2003.
 
-    A sentence is a paragraph of a docstring, cut after SENTENCE_WORDS words, in which the author marked at least one
-    word as code and not more than half of them. The marks are removed, and all text is cut into words by one rule. A
-    word that an author left unmarked is O, even if it is code elsewhere. Where a mark is left over, the author forgot
+    A sentence is a paragraph of a docstring, cut after ``SENTENCE_WORDS`` words, in which the author marked at least
+    one word as code and not more than half of them. The marks are removed, and all text is cut into words by one rule.
+    A word that an author left unmarked is O, even if it is code elsewhere. Where a mark is left over, the author forgot
     its other half, and the paragraph is not used.
     """
     examples: dict[str, list[tuple[str, str]]] = {}
@@ -334,7 +339,7 @@ def write_files(folder: Path, packages: bool = True) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """The command line: write the corpus and the tasks into --output_dir."""
+    """The command line: write the corpus and the tasks into ``--output_dir``."""
     parser = argparse.ArgumentParser(
         prog="python -m training builtin_data",
         description=__doc__,

@@ -1,6 +1,6 @@
 """Which Python source files of an installation are read, and by which child processes.
 
-What is in a file is the business of `docstrings`, which each child runs.
+What is in a file is the business of ``docstrings``, which each child runs.
 """
 
 from __future__ import annotations
@@ -57,9 +57,13 @@ def source_files(root: Path, package: str) -> Iterator[tuple[str, str]]:
 def read_files(files: list[tuple[str, str]], workers: int | None = None) -> list[Docstring]:
     """The docstrings of the files, given as (path, module), sorted by module and name.
 
-    workers: number of child processes that read them. The default is one for each core that this process may use, at
-        most 8.
-    Raises RuntimeError if a child fails.
+    Args:
+        files: the files to read.
+        workers: number of child processes that read them. The default is one for each core that this process may use,
+            at most 8.
+
+    Raises:
+        RuntimeError: a child fails.
     """
     workers = workers or min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
     by_size = sorted(files, key=lambda file: (-os.path.getsize(file[0]), file))

@@ -179,7 +179,7 @@ def start_run(args: Args, script: str) -> Run[Args]:
         "device": device_name(run.device),
         "processes": run.world_size,
         "mixed_precision": run.accelerator.mixed_precision,
-        "initial_weights": None,  # filled in by ``load_network``; stays None for new weights, which have no files
+        "initial_weights": None,  # the scripts record their hashes; new weights have no files
     }
     if (run.output_dir / "run.json").is_file():  # the run is resumed: keep what its earlier starts recorded
         earlier = json.loads((run.output_dir / "run.json").read_text(encoding="utf-8"))

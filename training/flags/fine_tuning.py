@@ -80,7 +80,7 @@ class GlueArguments(FineTuningArguments):
 
     task_name: str | None = flag(
         None,
-        "A task of GLUE: cola|sst2|mrpc|stsb|qqp|mnli|qnli|rte|wnli|ax; or one made of the documentation of this "
+        "A task of GLUE: cola|sst2|mrpc|stsb|qqp|mnli|qnli|rte|wnli|ax; or one made from the documentation of this "
         "Python installation: builtin_pair (the default without data flags) or builtin_classification.",
         FIXED | CARD | DATA,
     )

@@ -1,4 +1,4 @@
-"""Load networks with the weights of a checkpoint and record the hashes of its files; all scripts do it here."""
+"""Load networks with the weights of a checkpoint and compute the hashes of its files; all scripts do it here."""
 
 import json
 import re
@@ -16,9 +16,7 @@ from transformers.utils import (
     cached_file,
 )
 
-from training.engine.run import Run
 from training.files.hashing import sha256
-from training.flags.shared import SharedArguments
 
 # The names are in the order in which transformers looks for them. An index lists the files of a sharded checkpoint.
 WEIGHT_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHTS_INDEX_NAME)
@@ -45,22 +43,15 @@ class Loaded(NamedTuple):
     absent: set[str]
 
 
-def load_network(
-    cls: NetworkClass,
-    name: str,
-    may_be_new: tuple[str, ...] = (),
-    run: Run[SharedArguments] | None = None,
-    **options: Any,
-) -> Loaded:
+def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (), **options: Any) -> Loaded:
     """The network ``cls`` with the weights of a checkpoint, in float32.
 
     transformers initialises at random whatever a checkpoint lacks, and leaves out what the network has no place for.
-    Here, the first is allowed for heads only, and so is the second, besides the last layers of a deeper network.
+    Here only heads may be new. Only heads and layers above the network's last may be left out.
 
     Args:
         name: a folder, or a name on the Hub.
         may_be_new: prefixes of the names of weights that may be newly initialised.
-        run: the run in whose run.json the SHA-256 of the loaded files is recorded; None for no record.
         options: passed to ``from_pretrained``.
 
     Raises:
@@ -84,13 +75,11 @@ def load_network(
             f"{name}: it holds {len(lost)} weights of the encoder that this network has no place for, such as "
             f"{lost[0]}; relative positions or adapters, say, compute something else. Give a checkpoint of plain BERT"
         )
-    if run:
-        run.facts["initial_weights"] = weights_sha256(name, local_files_only=True)
     return Loaded(model, new, absent)
 
 
 def _is_needed(key: str, num_layers: int) -> bool:
-    """Whether an encoder with this weight computes something else than ``num_layers`` of its layers without it."""
+    """Whether the first ``num_layers`` layers would compute something else without this weight."""
     if not re.match(r"(bert\.)?(encoder|embeddings)\.", key):
         return False  # a head or the pooler
     layer = re.search(r"encoder\.layer\.(\d+)\.", key)

@@ -14,7 +14,7 @@ from training.flags.parsing import parse_arguments
 from training.flags.scripts import SCRIPTS
 from training.networks.initial_weights import WEIGHT_FILES, weights_sha256
 from training.paper.plan import CELLS, Cell, Plan
-from training.tasks.seeds import planned
+from training.tasks.seeds import planned_runs
 
 PLAN = "plan.json"
 
@@ -84,7 +84,7 @@ def check_finished_cells(folder: Path, plan: Plan) -> None:
         model = cell.flags.get("model_name_or_path")
         if model is not None and model not in checksums:
             checksums[model] = _checksums_of_weights(folder / model)
-        for run in planned(args) if cell.is_series else [args]:
+        for run in planned_runs(args) if cell.is_series else [args]:
             path = folder / run.output_dir / "run.json"
             if not path.is_file():
                 raise ValueError(f"{path}: not found, but the run is finished; delete {path.parent} to repeat the run")

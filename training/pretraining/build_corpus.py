@@ -54,22 +54,31 @@ def build_corpus(
     fingerprint: str | None = None,
     processes: int = 1,
 ) -> Corpus:
-    """Tokenise `source` into a corpus in `output_dir`, or open the one that is already there.
+    """Tokenise ``source`` into a corpus in ``output_dir``, or open the one that is already there.
 
-    source: files for `read_documents`, or documents (lists of paragraphs). Documents that are not in a list (a
-    generator, a streamed data set) also need `fingerprint`, any text that changes when they do.
-    need_pairs: whether the source must have at least 2 documents, one of them of at least 2 sentences, which next
-    sentence prediction needs.
-    processes: how many processes called `encode_part`; above 1, this call joins their parts.
     A build that was interrupted continues when it is started again with the same arguments.
-    Raises ValueError for unreadable input (see `read_documents`), a source without pairs where they are needed, or
-    an `output_dir` that holds another corpus or other files; OSError with a remedy when the disk is full.
+
+    Args:
+        source: files for ``read_documents``, or documents (lists of paragraphs).
+        tokenizer: a tokenizer with a ``backend_tokenizer``.
+        output_dir: the folder of the corpus.
+        num_workers: processes to start for encoding.
+        need_pairs: whether the source must have at least 2 documents, one of them of at least 2 sentences, which next
+            sentence prediction needs.
+        fingerprint: any text that changes when the documents do; needed for documents that are not in a list (a
+            generator, a streamed data set).
+        processes: how many processes called ``encode_part``; above 1, this call joins their parts.
+
+    Raises:
+        ValueError: the input cannot be read (see ``read_documents``), it has no pairs although they are needed, or
+            ``output_dir`` holds another corpus or other files.
+        OSError: with a remedy, when the disk is full.
     """
     target = Path(output_dir)
     if num_workers < 1:
         raise ValueError(f"num_workers is {num_workers}; expected at least 1")
     lines, sources, key = _open_source(source, fingerprint, tokenizer)
-    if _taken(target):
+    if _is_occupied(target):
         return _reuse(target, key)
     if need_pairs:
         lines = _with_pairs(lines, source)
@@ -113,13 +122,14 @@ def encode_part(
     need_pairs: bool = True,
     fingerprint: str | None = None,
 ) -> None:
-    """Encode the part of process `rank` of `world_size`; `build_corpus(..., processes=world_size)` joins the parts.
+    """Encode the part of process ``rank`` of ``world_size``.
 
-    The other arguments and the errors are those of `build_corpus`. Nothing is done if the corpus already exists.
+    ``build_corpus(..., processes=world_size)`` joins the parts. The other arguments and the errors are those of
+    ``build_corpus``. Nothing is done if the corpus already exists.
     """
     target = Path(output_dir)
     lines, _, key = _open_source(source, fingerprint, tokenizer)
-    if _taken(target):
+    if _is_occupied(target):
         return
     if need_pairs:
         lines = _with_pairs(lines, source)
@@ -130,13 +140,13 @@ def encode_part(
         raise disk_error(error, folder) from error
 
 
-def _taken(target: Path) -> bool:
-    """Whether something is at `target` already; an empty folder does not count."""
+def _is_occupied(target: Path) -> bool:
+    """Whether something is at ``target`` already; an empty folder does not count."""
     return target.exists() and (not target.is_dir() or any(target.iterdir()))
 
 
 def _chunks(lines: Iterator[str | None]) -> Iterator[list[str | None]]:
-    """Consecutive lines in lists of about `_CHUNK_CHARACTERS` characters."""
+    """Consecutive lines in lists of about ``_CHUNK_CHARACTERS`` characters."""
     chunk: list[str | None] = []
     characters = 0
     for line in lines:
@@ -159,9 +169,13 @@ def _write(writer: CorpusWriter, chunks: Iterator[tuple[int, Encoded]]) -> None:
 
 
 def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
-    """The corpus in `target`; ValueError unless it was built from the same source with the same tokenizer."""
-    found = read_manifest(target)["key"]
-    differing = [name for name in key if found.get(name) != key[name]]
+    """The corpus in ``target``.
+
+    Raises:
+        ValueError: it was built from another source or with another tokenizer.
+    """
+    built = read_manifest(target)["key"]
+    differing = [name for name in key if built.get(name) != key[name]]
     if differing:
         raise ValueError(
             f"{target}: holds a corpus made from other input (it differs in: {', '.join(differing)}); "
@@ -176,7 +190,7 @@ def _open_source(
 ) -> tuple[Iterator[str | None], list[dict[str, Any]], dict[str, Any]]:
     """(lines of the source, its description for the manifest, key of the corpus).
 
-    A line is None at the end of a document, as in `read_lines`.
+    A line is None at the end of a document, as in ``read_lines``.
     """
     if isinstance(source, str | Path):
         raise ValueError(f"expected a list of files or documents, got the single {source!r}; write [{source!r}]")
@@ -212,7 +226,11 @@ def _are_files(source: Source) -> "TypeIs[Sequence[str | Path]]":
 
 
 def _with_pairs(lines: Iterator[str | None], source: Source) -> Iterator[str | None]:
-    """`lines`, after a check that there are pairs in them; ValueError if there are none."""
+    """``lines``, after a check that there are pairs in them.
+
+    Raises:
+        ValueError: there are none.
+    """
     if _are_files(source):  # files are read twice, because buffering the first pass could keep a whole file in memory
         _check_pairs(read_lines(source), ", ".join(str(path) for path in source))
     else:
@@ -222,7 +240,11 @@ def _with_pairs(lines: Iterator[str | None], source: Source) -> Iterator[str | N
 
 
 def check_text(files: Sequence[str | Path], need_pairs: bool) -> None:
-    """Read the files to the end and raise the ValueError that a build would raise."""
+    """Read the files to the end.
+
+    Raises:
+        ValueError: as ``build_corpus`` does for these files.
+    """
     files = check_files(files)
     lines = read_lines(files)
     for _ in _with_pairs(lines, files) if need_pairs else lines:
@@ -230,7 +252,11 @@ def check_text(files: Sequence[str | Path], need_pairs: bool) -> None:
 
 
 def _check_pairs(lines: Iterator[str | None], where: str) -> None:
-    """Read until there are 2 documents and one of 2 sentences; ValueError if the text ends before that."""
+    """Read until there are 2 documents and one of 2 sentences.
+
+    Raises:
+        ValueError: the text ends before that.
+    """
     documents, sentences, longest = 0, 0, 0
     for line in lines:
         if line is None:

@@ -41,7 +41,7 @@ def build_corpora(
 def _arguments(
     run: Run[PretrainingArguments], text: Text, tokenizer: PreTrainedTokenizerBase, name: str
 ) -> dict[str, Any]:
-    """The arguments that `build_corpus` and `encode_part` have in common, for the corpus `name`."""
+    """The arguments that ``build_corpus`` and ``encode_part`` have in common, for the corpus ``name``."""
     args = run.args
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # set by torchrun and accelerate: processes on this machine
     arguments = {
@@ -59,13 +59,18 @@ def _arguments(
 
 
 def _together(run: Run[PretrainingArguments], work: Callable[[], None]) -> None:
-    """Call `work` on every process. If it fails on one, all stop, and the main process raises the first ValueError."""
+    """Call ``work`` on every process, and stop all of them if it fails on one.
+
+    Raises:
+        ValueError: on the main process, with the first failure.
+        SystemExit: on the other processes.
+    """
     failure = None
     try:
         work()
     except (ValueError, OSError) as error:
         failure = str(error)
-    failures = [found for found in gather_object([failure]) if found is not None]
+    failures = [message for message in gather_object([failure]) if message is not None]
     if failures and run.is_main:
         raise ValueError(failures[0])
     if failures:

@@ -6,7 +6,7 @@
     corpus/documents.bin   sentence offset of every document int64 (D + 1)
     corpus/unigrams.bin    how often each id occurs         int64 (V)
 
-During the build the folder is called `<name>.building` and also holds progress.json, from which a build that was
+During the build the folder is called ``<name>.building`` and also holds progress.json, from which a build that was
 killed continues. When everything is written, one rename gives the folder its final name.
 """
 
@@ -36,28 +36,39 @@ def fingerprint_of(key: dict[str, Any]) -> str:
 
 
 class Corpus:
-    """A finished corpus, opened with `Corpus.open`; T tokens, S sentences, D documents, V rows of the vocabulary.
+    """A finished corpus, opened with ``Corpus.open``; T tokens, S sentences, D documents, V rows of the vocabulary.
 
-    Attributes: tokens (T) ids; sentences (S + 1) offsets into tokens; documents (D + 1) offsets into sentences;
-    unigrams (V) counts; manifest, the content of manifest.json. It is pickled as its path, so that data-loading
-    workers map the same files instead of copying them.
+    It is pickled as its path, so that data-loading workers map the same files instead of copying them.
+
+    Attributes:
+        path: the folder.
+        manifest: the content of manifest.json.
+        tokens: (T) ids.
+        sentences: (S + 1) offsets into ``tokens``.
+        documents: (D + 1) offsets into ``sentences``.
+        unigrams: (V) how often each id occurs.
     """
 
     def __init__(self, path: Path, manifest: dict[str, Any]):
         self.path = path
         self.manifest = manifest
-        self.tokens = _mapped(path / "tokens.bin", np.dtype(manifest["dtype"]))
-        self.sentences = _mapped(path / "sentences.bin", _OFFSETS)
-        self.documents = _mapped(path / "documents.bin", _OFFSETS)
-        self.unigrams = _mapped(path / "unigrams.bin", _OFFSETS)
+        self.tokens = _map_file(path / "tokens.bin", np.dtype(manifest["dtype"]))
+        self.sentences = _map_file(path / "sentences.bin", _OFFSETS)
+        self.documents = _map_file(path / "documents.bin", _OFFSETS)
+        self.unigrams = _map_file(path / "unigrams.bin", _OFFSETS)
 
     @classmethod
     def open(cls, path: str | Path, tokenizer: PreTrainedTokenizerBase | None = None, verify: bool = True) -> "Corpus":
-        """Open the corpus in `path`.
+        """Open the corpus in ``path``.
 
-        verify: also read every file and compare its SHA-256 with the manifest (sizes are always compared).
-        Raises ValueError if the folder is not a complete corpus, if a file was changed, or if `tokenizer` is not
-        the one that made the ids.
+        Args:
+            path: the folder.
+            tokenizer: the tokenizer that made the ids, if this is to be checked.
+            verify: also read every file and compare its SHA-256 with the manifest (sizes are always compared).
+
+        Raises:
+            ValueError: the folder is not a complete corpus, a file was changed, or ``tokenizer`` is not the one that
+                made the ids.
         """
         path = Path(path)
         manifest = read_manifest(path)
@@ -111,13 +122,17 @@ class Corpus:
         return float(-(share * np.log(share)).sum())
 
 
-def _mapped(path: Path, dtype: np.dtype) -> np.ndarray:
+def _map_file(path: Path, dtype: np.dtype) -> np.ndarray:
     # asarray, because every slice of a memmap is a new memmap, which takes longer than reading a sentence.
     return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of the corpus in `path`; ValueError if it is missing, damaged or of another format."""
+    """The manifest of the corpus in ``path``.
+
+    Raises:
+        ValueError: it is missing, damaged or of another format.
+    """
     file = path / "manifest.json"
     if not file.is_file():
         raise ValueError(f"{path}: not a finished corpus (no manifest.json); build it with build_corpus")
@@ -139,20 +154,32 @@ def _manifest_checksum(manifest: dict[str, Any]) -> str:
 
 
 class CorpusWriter:
-    """Writes a corpus into `<target>.building`, records its progress, and renames the folder to `target`.
+    """Writes a corpus into ``<target>.building``, records its progress, and renames the folder to ``target``.
 
-    `events` is the number of lines of the source that have been appended, counting the end of a document as a line.
-    After a kill, the next writer with an equal key continues at the last `commit`, and everything that was written
+    After a kill, the next writer with an equal key continues at the last ``commit``, and everything that was written
     after it is cut off; with another key the build starts anew.
 
-    Raises ValueError if another process is building this corpus, or if the unfinished files are damaged.
+    Args:
+        target: the folder of the finished corpus.
+        key: what identifies the corpus: its format, the sources and the tokenizer.
+        dtype: the type of the ids in tokens.bin.
+
+    Attributes:
+        events: number of lines of the source that have been appended, counting the end of a document as a line.
+        tokens: number of tokens that have been written.
+        sentences: number of sentences that have been written.
+        closed_sentences: number of sentences before the end of the last document that has ended.
+        empty: numbers of sentences and documents without tokens, which were left out.
+
+    Raises:
+        ValueError: another process is building this corpus, or the unfinished files are damaged.
     """
 
     def __init__(self, target: Path, key: dict[str, Any], dtype: np.dtype):
         self.target, self.key, self.dtype = target, key, dtype
         self.folder = target.with_name(target.name + ".building")
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.lock = _locked(self.folder)
+        self.lock = _lock(self.folder)
         try:
             progress = self._read_progress()
         except ValueError:
@@ -204,9 +231,11 @@ class CorpusWriter:
     def append(self, tokens: np.ndarray, lengths: np.ndarray, ends: np.ndarray, events: int) -> None:
         """Append sentences and ends of documents.
 
-        tokens (T): ids of all new sentences, end to end. lengths (S): tokens in each; empty sentences are counted and
-        left out. ends (D): for each document that ends, how many of the new sentences are before its end. events:
-        lines of the source that this covers.
+        Args:
+            tokens: (T) ids of all new sentences, end to end.
+            lengths: (S) tokens in each sentence; empty sentences are counted and left out.
+            ends: (D) for each document that ends, how many of the new sentences are before its end.
+            events: lines of the source that this covers.
         """
         kept = np.concatenate([[0], np.cumsum(lengths > 0)])
         lengths = lengths[lengths > 0]
@@ -232,7 +261,7 @@ class CorpusWriter:
         write_json(self.folder / "progress.json", progress | {"progress_sha256": _manifest_checksum(progress)})
 
     def finish(self, facts: dict[str, Any], vocab_size: int) -> None:
-        """Write the unigram counts (V) and the manifest with `facts`, and give the folder its final name."""
+        """Write the unigram counts (V) and the manifest with ``facts``, and give the folder its final name."""
         self.commit()
         unigrams = self._count_unigrams(vocab_size)
         with open(self.folder / "unigrams.bin", "wb") as file:
@@ -274,8 +303,8 @@ class CorpusWriter:
             self.lock = -1
 
 
-def _locked(folder: Path) -> int:
-    """A file descriptor that locks `folder`. The lock ends with the process, however it ends."""
+def _lock(folder: Path) -> int:
+    """A file descriptor that locks ``folder``. The lock ends with the process, however it ends."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -286,12 +315,12 @@ def _locked(folder: Path) -> int:
 
 
 def forget_progress(folder: Path) -> None:
-    """Remove progress.json, which only an unfinished build needs, from the finished corpus in `folder`."""
+    """Remove progress.json, which only an unfinished build needs, from the finished corpus in ``folder``."""
     (folder / "progress.json").unlink(missing_ok=True)
 
 
 def disk_error(error: OSError, folder: Path) -> OSError:
-    """An error that says what to do if `error` means that the disk is full; otherwise `error` itself."""
+    """An error that says what to do if ``error`` means that the disk is full; otherwise ``error`` itself."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return error
     return OSError(

@@ -14,12 +14,15 @@ _KINDS = (".txt", ".jsonl", ".parquet")
 
 
 def read_documents(files: Iterable[str | Path]) -> Iterator[list[str]]:
-    """Yield the documents of `files` in order, each as the list of its paragraphs (stripped, non-empty lines).
+    """Yield the documents of ``files`` in order, each as the list of its paragraphs (stripped, non-empty lines).
 
-    .txt: one sentence or paragraph per line, and a blank line between documents. .jsonl and .parquet: the field
-    `text` of each row is a document, and its lines are paragraphs. Each may be compressed (.xz, .gz). UTF-8 only.
-    Raises ValueError, naming file and line, for a missing or empty file, an unknown kind, bytes that are not
-    UTF-8, damaged compression, a row without a `text` string.
+    A .txt file has one sentence or paragraph per line, and a blank line between documents. In .jsonl and .parquet files
+    the field ``text`` of each row is a document, and its lines are paragraphs. Each may be compressed (.xz, .gz). All
+    text is UTF-8.
+
+    Raises:
+        ValueError: a file is missing, empty, of an unknown kind or damaged, or it has bytes that are not UTF-8 or a
+            row without a string ``text``. The message names file and line.
     """
     document: list[str] = []
     for line in read_lines(files):
@@ -31,7 +34,7 @@ def read_documents(files: Iterable[str | Path]) -> Iterator[list[str]]:
 
 
 def read_lines(files: Iterable[str | Path]) -> Iterator[str | None]:
-    """Like `read_documents`, but as one flat stream: paragraphs, and None at the end of each document.
+    """Like ``read_documents``, but as one flat stream: paragraphs, and None at the end of each document.
 
     Memory stays bounded even if a file is a single endless document.
     """
@@ -47,7 +50,11 @@ def read_lines(files: Iterable[str | Path]) -> Iterator[str | None]:
 
 
 def check_files(files: Iterable[str | Path]) -> list[Path]:
-    """`files` as paths; ValueError if there are none, or if one is missing, empty or of an unknown kind."""
+    """``files`` as paths.
+
+    Raises:
+        ValueError: there are none, or one is missing, empty or of an unknown kind.
+    """
     paths = [Path(file) for file in files]
     if not paths:
         raise ValueError("no input files; expected at least one .txt, .jsonl or .parquet file")
@@ -83,7 +90,7 @@ def _json_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
         try:
             # json silently keeps the last of two fields with one name. The hook that notices them is slow, so it is
             # used only where the name occurs twice.
-            row = json.loads(line, object_pairs_hook=_unrepeated if line.count('"text"') > 1 else None)
+            row = json.loads(line, object_pairs_hook=_one_text_field if line.count('"text"') > 1 else None)
         except (ValueError, RecursionError) as error:  # RecursionError: deeply nested brackets
             raise ValueError(f"{path}:{number}: not JSON ({error}); expected one object a line") from error
         if not isinstance(row, dict):
@@ -93,7 +100,7 @@ def _json_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
         yield from _paragraphs(row["text"], f"{path}:{number}")
 
 
-def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _one_text_field(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
     if names.count("text") > 1:
         raise ValueError("the field `text` occurs twice")
@@ -141,7 +148,11 @@ def _paragraphs(text: Any, where: str) -> Iterator[str | None]:
 
 
 def check_encodable(text: str, where: str) -> None:
-    """Raise ValueError for lone surrogates, which the library refuses with a TypeError that does not name them."""
+    """Refuse lone surrogates, for which the library raises a TypeError that does not name them.
+
+    Raises:
+        ValueError: ``text`` has one; the message begins with ``where``.
+    """
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -8,10 +8,13 @@ from training.pretraining.build_corpus import check_text
 
 
 def check_early(args: PretrainingArguments) -> None:
-    """Raise ValueError for flags and files that are wrong whatever the vocabulary is.
+    """Check the flags and files that do not depend on the vocabulary.
 
-    It checks the shape of the network, the length of its inputs, the checkpoint to start or resume from, and the
+    They are the shape of the network, the length of its inputs, the checkpoint to start or resume from, and the
     held-out text if it is in files of its own.
+
+    Raises:
+        ValueError: one of them is wrong.
     """
     if args.model_name_or_path:
         check_model_name(args.model_name_or_path)

@@ -1,6 +1,6 @@
 """Encode lines of text as token ids, sentence by sentence, in one process or several.
 
-The workers are started with `subprocess` and import only this module. A worker of `multiprocessing` would first
+The workers are started with ``subprocess`` and import only this module. A worker of ``multiprocessing`` would first
 import the whole script that started it, including torch.
 """
 
@@ -25,26 +25,22 @@ from training.pretraining.sentences import split_sentences
 
 
 class Encoded(NamedTuple):
-    """Sentences as ids.
+    """T tokens of S sentences, and the ends of D documents among them."""
 
-    tokens (T) int32: ids of all sentences, end to end. lengths (S) int64: tokens in each sentence. ends (D) int64: for
-    each end of a document, the number of sentences before it.
-    """
-
-    tokens: np.ndarray
-    lengths: np.ndarray
-    ends: np.ndarray
+    tokens: np.ndarray  # (T) int32, ids of all sentences, end to end
+    lengths: np.ndarray  # (S) int64, tokens in each sentence
+    ends: np.ndarray  # (D) int64, for each end of a document the number of sentences before it
 
 
 def load_backend(content: str) -> tokenizers.Tokenizer:
-    """The `tokenizers` object for the content of a tokenizer.json; it treats "[SEP]" in a text as ordinary text."""
+    """The ``tokenizers`` object for the content of a tokenizer.json; it treats "[SEP]" in a text as ordinary text."""
     backend = tokenizers.Tokenizer.from_str(content)
     backend.encode_special_tokens = True
     return backend
 
 
 def encode_lines(backend: tokenizers.Tokenizer, lines: Sequence[str | None]) -> Encoded:
-    """Split `lines`, paragraphs with None at the end of each document, into sentences and encode them."""
+    """Split ``lines``, paragraphs with None at the end of each document, into sentences and encode them."""
     sentences: list[str] = []
     ends: list[int] = []
     for line in lines:
@@ -59,10 +55,15 @@ def encode_lines(backend: tokenizers.Tokenizer, lines: Sequence[str | None]) -> 
 
 
 def encoded_chunks(chunks: Iterator[list[str | None]], content: str, num_workers: int) -> Iterator[tuple[int, Encoded]]:
-    """Yield (number of lines, their ids) for every chunk, in order; `content` is that of a tokenizer.json.
+    """Yield (number of lines, their ids) for every chunk, in order.
 
-    At most 2 * num_workers chunks are in memory at a time. If there is only one chunk, this process encodes it,
+    At most ``2 * num_workers`` chunks are in memory at a time. If there is only one chunk, this process encodes it,
     because starting a worker takes longer.
+
+    Args:
+        chunks: lists of lines, with None at the end of each document.
+        content: the content of a tokenizer.json.
+        num_workers: processes to start; with 1 this process does the work.
     """
     ahead = list(itertools.islice(chunks, 2))
     chunks = itertools.chain(ahead, chunks)
@@ -118,7 +119,11 @@ class _Worker:
         self.process.stdin.flush()
 
     def encode(self, chunk: list[str | None]) -> Encoded:
-        """The ids of a chunk; RuntimeError if the process has died."""
+        """The ids of a chunk.
+
+        Raises:
+            RuntimeError: the process has died.
+        """
         assert self.process.stdout is not None
         try:
             self._send(chunk)

@@ -11,7 +11,7 @@ _S30, _S27, _S31, _S11 = (np.uint64(bits) for bits in (30, 27, 31, 11))
 
 
 def random_bits(*counters: int | np.ndarray) -> np.ndarray:
-    """64 random bits (uint64) for each element of the broadcast `counters`, which are integers of up to 64 bits.
+    """64 random bits (uint64) for each element of the broadcast ``counters``, which are integers of up to 64 bits.
 
     The bits are a hash of all counters in their order: each one goes through the generator splitmix64 (Steele, Lea,
     Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
@@ -23,7 +23,7 @@ def random_bits(*counters: int | np.ndarray) -> np.ndarray:
 
 
 def continued(state: np.ndarray, counter: int | np.ndarray) -> np.ndarray:
-    """`random_bits(..., counter)`, given the bits `state` of the counters before it."""
+    """``random_bits(..., counter)``, given the bits ``state`` of the counters before it."""
     # numpy refuses to convert a negative Python int to uint64, but not an int64.
     counter = np.asarray(counter, np.int64).astype(np.uint64)
     with np.errstate(over="ignore"):

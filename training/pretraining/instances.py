@@ -29,40 +29,46 @@ from training.flags.natures import INSTANCE
 from training.flags.scripts import flags_with
 from training.pretraining.corpus import Corpus
 from training.pretraining.hashed_random import random_bits
-from training.pretraining.masking import MaskingRule, mask_batch, masking_rule
+from training.pretraining.masking import MaskingRule, MaskSettings, mask_batch, masking_rule
 from training.pretraining.segments import EpochPlan, LabelBalance, label_balance, plan_packed, plan_pairs
 
 OBJECTIVES = ("mlm_nsp", "mlm", "ltr")
-# Segments come in ten versions used in turn (Google's dupe_factor), so the sizes of ten epochs locate any position.
-# Order and masks are new in every epoch.
+# Epochs reuse ten versions of the segments in turn (Google's dupe_factor), so ten epoch sizes suffice to find the epoch
+# of any position. Order and masks are new in every epoch.
 VARIANTS = 10
 _SEGMENT_STREAM, _SHUFFLE_STREAM, _MASK_STREAM = 1, 2, 3
 
 
-@dataclass(frozen=True)
-class InstanceSettings:
-    """The settings on which the instances of a corpus depend; ValueError for a value out of range.
+@dataclass(frozen=True, kw_only=True)
+class InstanceSettings(MaskSettings):
+    """The settings on which the instances of a corpus depend, those of the masks included.
 
-    objective: `mlm_nsp`, pairs as in the paper; `mlm`, sentences of one document packed into one segment; `ltr`, the
-    same segments, where each position predicts the next token, never [SEP].
-    fixed: every epoch repeats the first one, including its masks, for evaluation.
-    pad_to_max: pad to max_seq_length; otherwise to the longest row of the batch, rounded up to a multiple of 8.
-    The other settings have the names of google-research/bert's create_pretraining_data.py.
+    They have the names of google-research/bert's create_pretraining_data.py where it has them.
+
+    Attributes:
+        seed: seed of the segments, of the order and of the masks.
+        max_seq_length: the greatest number of tokens of an instance, special tokens included.
+        objective: ``mlm_nsp``, pairs as in the paper; ``mlm``, sentences of one document packed into one segment;
+            ``ltr``, the same segments, where each position predicts the next token of the segment, and the last one
+            predicts nothing.
+        short_seq_prob: share of the instances with a random shorter length.
+        fixed: every epoch repeats the first one, including its masks, for evaluation.
+        pad_to_max: pad to ``max_seq_length``; otherwise to the longest row of the batch, rounded up to a multiple
+            of 8.
+
+    Raises:
+        ValueError: a setting is out of range.
     """
 
     seed: int
     max_seq_length: int
     objective: str = "mlm_nsp"
     short_seq_prob: float = 0.1
-    mlm_probability: float = 0.15
-    mask_replace_prob: float = 0.8
-    random_replace_prob: float = 0.1
-    whole_word_mask: bool = False
-    max_predictions_per_seq: int | None = None
     fixed: bool = False
     pad_to_max: bool = True
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.objective not in OBJECTIVES:
             raise ValueError(f"objective is {self.objective!r}; expected one of {', '.join(OBJECTIVES)}")
         if not 8 <= self.max_seq_length < 1 << 16:
@@ -82,9 +88,13 @@ class InstanceSettings:
 
 
 def instance_settings(flags: Mapping[str, Any], max_seq_length: int, held_out: bool = False) -> InstanceSettings:
-    """The settings of a run with these flags for a phase of `max_seq_length` tokens.
+    """The settings of the instances of a run.
 
-    held_out: the settings for its held-out text, whose instances do not depend on the seed and never change.
+    Args:
+        flags: the flags of the run.
+        max_seq_length: the length of the phase.
+        held_out: whether the instances are those of the held-out text, which do not depend on the seed and never
+            change.
     """
     shared = {name: flags[name] for name in flags_with(INSTANCE) if name != "max_seq_length"}
     seed = 0 if held_out else flags["seed"]
@@ -94,8 +104,9 @@ def instance_settings(flags: Mapping[str, Any], max_seq_length: int, held_out: b
 class PretrainingInstances:
     """Batches of pre-training instances from a corpus.
 
-    Raises ValueError for masking probabilities out of range, for a tokenizer that did not make the corpus or lacks a
-    special token, and for a corpus without pairs if the objective needs them.
+    Raises:
+        ValueError: the tokenizer did not make the corpus or lacks a special token, or the corpus has no pairs and the
+            objective needs them.
     """
 
     def __init__(self, corpus: Corpus, tokenizer: PreTrainedTokenizerBase, settings: InstanceSettings):
@@ -104,16 +115,7 @@ class PretrainingInstances:
         self.corpus, self.settings = corpus, settings
         self.cls, self.sep, self.pad = tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id
         check_special_tokens(tokenizer)
-        self.rule: MaskingRule | None = None
-        if settings.objective != "ltr":
-            self.rule = masking_rule(
-                tokenizer,
-                mlm_probability=settings.mlm_probability,
-                mask_replace_prob=settings.mask_replace_prob,
-                random_replace_prob=settings.random_replace_prob,
-                whole_word_mask=settings.whole_word_mask,
-                max_predictions_per_seq=settings.max_predictions_per_seq,
-            )
+        self.rule: MaskingRule | None = None if settings.objective == "ltr" else masking_rule(tokenizer, settings)
         self.segment_seed = int(random_bits(settings.seed, _SEGMENT_STREAM).view(np.int64))
         self.balance: LabelBalance | None = None
         if settings.has_pairs:
@@ -132,7 +134,11 @@ class PretrainingInstances:
         return self._sizes[variant]
 
     def locate(self, position: int) -> tuple[int, int]:
-        """(epoch, index within it) of a position of the endless stream; ValueError if the position is negative."""
+        """(epoch, index within it) of a position of the endless stream.
+
+        Raises:
+            ValueError: the position is negative.
+        """
         if position < 0:
             raise ValueError(f"position is {position}; expected at least 0")
         if self.settings.fixed:
@@ -162,7 +168,10 @@ class PretrainingInstances:
         return self._plans[variant]
 
     def order(self, epoch: int) -> np.ndarray:
-        """(number of instances) int64: for every index of an epoch the row of its plan, shuffled by seed and epoch."""
+        """The order of an epoch, shuffled by seed and epoch.
+
+        ``order[i]`` is the row of the plan that is instance i of the epoch (int64, as long as the epoch).
+        """
         if epoch not in self._orders:
             bits = random_bits(self.settings.seed, _SHUFFLE_STREAM, epoch, np.arange(self.epoch_size(epoch)))
             self._orders[epoch] = np.argsort(bits, kind="stable")
@@ -173,8 +182,11 @@ class PretrainingInstances:
     def batch(self, start: int, stop: int) -> dict[str, torch.Tensor]:
         """The instances at positions [start, stop) of the endless stream.
 
-        input_ids, token_type_ids, attention_mask and labels (B, L) int64; labels are -100 where nothing is
-        predicted. With `mlm_nsp` also next_sentence_label (B): 0 IsNext, 1 NotNext. ValueError unless start < stop.
+        The batch has ``input_ids``, ``token_type_ids``, ``attention_mask`` and ``labels``, all (B, L) int64; labels are
+        -100 where nothing is predicted. With ``mlm_nsp`` it also has ``next_sentence_label`` (B): 0 IsNext, 1 NotNext.
+
+        Raises:
+            ValueError: start is not below stop.
         """
         if stop <= start:
             raise ValueError(f"batch [{start}, {stop}) is empty; expected stop above start")
@@ -209,9 +221,9 @@ class PretrainingInstances:
         in_a = (column >= 1) & (column <= a_length)  # (B, L)
         in_b = (column >= a_length + 2) & (column < a_length + 2 + b_length)
         length = a_length + 2 + np.where(b_length > 0, b_length + 1, 0)
-        # offset in the corpus of the token for each column: the start of its segment plus the distance from it
-        where = np.where(in_b, plan.b_start[rows, None] - a_length - 2, plan.a_start[rows, None] - 1) + column
-        tokens = self.corpus.tokens[np.where(in_a | in_b, where, 0)]
+        # the token of each column: the start of its segment in the corpus plus the distance from it
+        offsets = np.where(in_b, plan.b_start[rows, None] - a_length - 2, plan.a_start[rows, None] - 1) + column
+        tokens = self.corpus.tokens[np.where(in_a | in_b, offsets, 0)]
         attended = column < length
         input_ids = np.where(in_a | in_b, tokens, np.where(attended, self.sep, self.pad)).astype(np.int64)
         input_ids[:, 0] = self.cls

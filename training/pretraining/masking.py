@@ -4,17 +4,16 @@
                            my dog is apple     10 %
                            my dog is hairy     10 %
 
-`mask_instance` is the readable form of the rule, for one sequence; `mask_batch` applies the same rule to whole arrays.
-Training uses `mask_batch`; `mask_instance` is for reading and for its test. Both take their random numbers from a hash
-of (seed, epoch, instance, purpose, position) instead of a generator with a state. Therefore they agree exactly, and the
-masks of an instance depend only on its place in the data.
+``mask_instance`` is the readable form of the rule, for one sequence; ``mask_batch`` applies the same rule to whole
+arrays. Training uses ``mask_batch``; ``mask_instance`` is the readable reference that the test compares with. Both take
+their random numbers from a hash of (seed, epoch, instance, purpose, position) instead of a generator with a state.
+Therefore they agree exactly, and the masks of an instance depend only on its position in the data.
 
 Shapes: B batch, L length, V vocabulary, R replacements.
 """
 
 import re
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -29,19 +28,21 @@ from training.pretraining.hashed_random import below, continued, random_bits, un
 _ORDER, _KIND, _REPLACEMENT = 0, 1, 2
 
 
-@dataclass(frozen=True)
-class MaskingRule:
-    """Which tokens may be masked, how many of them are, and what replaces them; made by `masking_rule`.
+@dataclass(frozen=True, kw_only=True)
+class MaskSettings:
+    """How many tokens are masked, and how; the flags of run_pretraining.py have the same names and defaults.
 
-    maskable (V) bool: ids that may be chosen. continuation (V) bool: ids of "##" pieces. replacements (R): ids from
-    which a random replacement is drawn. whole_word_mask: choose all pieces of a word or none. The other fields have
-    the meaning of the flags of the same names. Raises ValueError for probabilities out of range.
+    Attributes:
+        mlm_probability: share of the tokens to predict.
+        mask_replace_prob: share of the predicted tokens to replace with [MASK].
+        random_replace_prob: share of the predicted tokens to replace with a random one; the remainder stay as they are.
+        whole_word_mask: choose all pieces of a word or none.
+        max_predictions_per_seq: largest number of predicted tokens of a sequence; None for no limit.
+
+    Raises:
+        ValueError: a setting is out of range.
     """
 
-    mask_token_id: int
-    maskable: np.ndarray
-    continuation: np.ndarray
-    replacements: np.ndarray
     mlm_probability: float = 0.15
     mask_replace_prob: float = 0.8
     random_replace_prob: float = 0.1
@@ -60,10 +61,27 @@ class MaskingRule:
         if self.max_predictions_per_seq is not None and self.max_predictions_per_seq < 1:
             raise ValueError(f"max_predictions_per_seq is {self.max_predictions_per_seq}; expected at least 1")
 
-    def count(self, maskable: np.ndarray | int) -> np.ndarray:
-        """How many of `maskable` tokens are predicted.
 
-        It is the share mlm_probability, at least 1 if there are any, at most max_predictions_per_seq.
+@dataclass(frozen=True, kw_only=True)
+class MaskingRule(MaskSettings):
+    """The settings applied to a vocabulary; made by ``masking_rule``.
+
+    Attributes:
+        mask_token_id: the id of [MASK].
+        maskable: (V) bool, ids that may be chosen.
+        continuation: (V) bool, ids of pieces that begin with "##".
+        replacements: (R) ids from which a random replacement is drawn.
+    """
+
+    mask_token_id: int
+    maskable: np.ndarray
+    continuation: np.ndarray
+    replacements: np.ndarray
+
+    def count(self, maskable: np.ndarray | int) -> np.ndarray:
+        """How many of ``maskable`` tokens are predicted.
+
+        It is the share ``mlm_probability``, at least 1 if there are any, at most ``max_predictions_per_seq``.
         """
         # np.rint rounds halves to even, as Python's round in Google's create_pretraining_data.py does.
         count = np.maximum(1, np.rint(np.multiply(maskable, self.mlm_probability)).astype(np.int64))
@@ -79,7 +97,11 @@ def continuation_pieces(tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
 
 
 def check_masking(tokenizer: PreTrainedTokenizerBase, whole_word_mask: bool) -> None:
-    """Raise ValueError for a vocabulary that lacks a special token or, for whole words, pieces that continue a word."""
+    """Check that a vocabulary has what masking needs.
+
+    Raises:
+        ValueError: it lacks a special token or, for whole words, pieces that continue a word.
+    """
     check_special_tokens(tokenizer, masking=True)
     if whole_word_mask and not continuation_pieces(tokenizer).any():
         raise ValueError(
@@ -88,14 +110,16 @@ def check_masking(tokenizer: PreTrainedTokenizerBase, whole_word_mask: bool) -> 
         )
 
 
-def masking_rule(tokenizer: PreTrainedTokenizerBase, **settings: Any) -> MaskingRule:
-    """The rule for the vocabulary of `tokenizer`; `settings` are the last five fields of `MaskingRule`.
+def masking_rule(tokenizer: PreTrainedTokenizerBase, settings: MaskSettings) -> MaskingRule:
+    """The rule for the vocabulary of ``tokenizer``.
 
     Special tokens, including [UNK], are neither chosen nor used as replacements, and [unused] rows are not used as
-    replacements either. Google's generator may replace a token by any row of the vocabulary. Raises ValueError as
-    `check_masking` does.
+    replacements either. Google's generator may replace a token by any row of the vocabulary.
+
+    Raises:
+        ValueError: as ``check_masking`` does.
     """
-    check_masking(tokenizer, settings.get("whole_word_mask", False))
+    check_masking(tokenizer, settings.whole_word_mask)
     words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
     special = np.isin(np.arange(len(words)), tokenizer.all_special_ids)
     unused = np.array([re.fullmatch(r"\[unused\d+\]", word) is not None for word in words])
@@ -104,16 +128,21 @@ def masking_rule(tokenizer: PreTrainedTokenizerBase, **settings: Any) -> Masking
         maskable=~special,
         continuation=continuation_pieces(tokenizer),
         replacements=np.flatnonzero(~special & ~unused),
-        **settings,
+        **{field.name: getattr(settings, field.name) for field in fields(MaskSettings)},
     )
 
 
 def mask_instance(
     rule: MaskingRule, input_ids: list[int], seed: int, epoch: int, index: int
 ) -> tuple[list[int], list[int]]:
-    """(masked ids, labels) of one sequence (L), padded or not; the reference for `mask_batch`.
+    """(masked ids, labels) of one sequence; the reference for ``mask_batch``.
 
-    epoch, index: the place of the sequence in the data, on which the choice depends.
+    Args:
+        rule: what may be masked, and how.
+        input_ids: the sequence (L), padded or not.
+        seed: seed of all draws.
+        epoch: the epoch of the sequence.
+        index: its number within the epoch.
     """
     candidates: list[list[int]] = []  # positions of each word, or of each token
     for position, token in enumerate(input_ids):
@@ -156,7 +185,15 @@ def mask_instance(
 def mask_batch(
     rule: MaskingRule, input_ids: np.ndarray, seed: int, epoch: int, index: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(masked ids, labels), both (B, L) int64, of padded sequences (B, L); index (B) is that of each sequence."""
+    """(masked ids, labels), both (B, L) int64, of padded sequences; equal to ``mask_instance`` for each of them.
+
+    Args:
+        rule: what may be masked, and how.
+        input_ids: the sequences (B, L).
+        seed: seed of all draws.
+        epoch: the epoch of the sequences.
+        index: (B) the number of each sequence within the epoch.
+    """
     rows = random_bits(seed, epoch, index)  # (B)
     maskable = rule.maskable[input_ids]  # (B, L)
     counts = rule.count(maskable.sum(1))  # (B)
@@ -190,15 +227,22 @@ def _choose_words(
 
     Words are tried in the order of the scores of their first pieces; a word that would exceed the count is skipped.
     """
-    # Example: [CLS] un ##like ##ly cat [SEP], count 1. starts are columns 1 and 4, word is 6 0 0 0 1 6, and sizes is
-    # 3 1 0 0 0 0. If `un` has the lowest score, its word is tried first and skipped, because it has 3 pieces; `cat` is
-    # chosen. If no word fits, the first pieces of the word with the lowest score are chosen.
+    # Example with L = 6 and count 1:
+    #
+    #     column    0      1    2       3     4    5
+    #     piece     [CLS]  un   ##like  ##ly  cat  [SEP]
+    #     starts    no     yes  no      no    yes  no
+    #     word      6      0    0       0     1    6
+    #     sizes     3      1    0       0     0    0       (the column is the number of the word here)
+    #
+    # If `un` has the lowest score, its word is tried first and skipped, because it has 3 pieces; `cat` is chosen. If no
+    # word fits, the first pieces of the word with the lowest score are chosen.
     batch, length = input_ids.shape
     after_maskable = np.zeros_like(maskable)
     after_maskable[:, 1:] = maskable[:, :-1]
     starts = maskable & ~(rule.continuation[input_ids] & after_maskable)
     word = np.cumsum(starts, axis=1) - 1  # (B, L) number of the word that each piece belongs to
-    word[~maskable] = length  # an extra word for all other positions, which is never chosen
+    word[~maskable] = length  # number L, beyond every real word, marks positions that cannot be masked
     flat = word + np.arange(batch)[:, None] * (length + 1)
     sizes = np.bincount(flat.ravel(), minlength=batch * (length + 1)).reshape(batch, length + 1)[:, :length]
     word_scores = np.full((batch, length + 1), np.iinfo(np.uint64).max, np.uint64)
@@ -207,13 +251,13 @@ def _choose_words(
     sizes = np.take_along_axis(sizes, order, axis=1)
 
     used = np.zeros(batch, np.int64)
-    taken = np.zeros((batch, length + 1), bool)
+    chosen_words = np.zeros((batch, length + 1), bool)
     rows = np.arange(batch)
     for rank in range(int(starts.sum(1).max(initial=0))):
         fits = used + sizes[:, rank] <= counts
         used += np.where(fits, sizes[:, rank], 0)
-        taken[rows, order[:, rank]] = fits
-    chosen = np.take_along_axis(taken, word, axis=1) & maskable
+        chosen_words[rows, order[:, rank]] = fits
+    chosen = np.take_along_axis(chosen_words, word, axis=1) & maskable
     for row in np.flatnonzero((used == 0) & (counts > 0)):
         chosen[row, np.flatnonzero(word[row] == order[row, 0])[: counts[row]]] = True
     return chosen

@@ -13,14 +13,14 @@ from training.networks.configuration import (
     set_switches,
 )
 from training.networks.control import control_of
-from training.networks.initial_weights import load_network
+from training.networks.initial_weights import load_network, weights_sha256
 from training.pretraining.masking import check_masking
 
 
 def build_model(
     run: Run[PretrainingArguments], cls: type[PreTrainedModel], tokenizer: PreTrainedTokenizerBase
-) -> PreTrainedModel:
-    """The network with new weights, or with those of ``--model_name_or_path``.
+) -> tuple[PreTrainedModel, dict[str, str] | None]:
+    """The network with new weights, or with those of ``--model_name_or_path`` and their file -> SHA-256.
 
     The objective decides whether attention is left to right, even if the checkpoint was trained differently.
 
@@ -29,7 +29,7 @@ def build_model(
             ``--max_seq_length``, or the checkpoint lacks weights other than those of the heads and the pooler.
     """
     args = run.args
-    left_to_right = args.objective == "ltr"
+    left_to_right, initial_weights = args.objective == "ltr", None
     assert args.max_seq_length is not None  # the flags get their default when they are parsed
     if left_to_right:
         check_special_tokens(tokenizer)
@@ -39,7 +39,8 @@ def build_model(
         config = checkpoint_config(args.model_name_or_path)
         check_fit(config, tokenizer, args.max_seq_length)
         before, config.is_decoder = config.is_decoder, left_to_right
-        model, new, _ = load_network(cls, args.model_name_or_path, ("cls.", "bert.pooler."), run, config=config)
+        model, new, _ = load_network(cls, args.model_name_or_path, ("cls.", "bert.pooler."), config=config)
+        initial_weights = weights_sha256(args.model_name_or_path, local_files_only=True)
         run.say(f"weights of {args.model_name_or_path}" + (f", newly initialised: {', '.join(new)}" if new else ""))
         if before != left_to_right:
             ways = ("left to right", "in both directions")
@@ -56,4 +57,4 @@ def build_model(
         model.config.sparse_prediction = not args.static_shapes  # the number of labels differs from step to step
         set_switches(model.config, args)
     prepare_for_training(model, args)
-    return model
+    return model, initial_weights

@@ -1,12 +1,12 @@
-"""Several processes tokenise one corpus together: `accelerate launch`, on one machine or on several with a common disk.
+"""Several processes, started by ``accelerate launch``, tokenise one corpus together.
 
-Reading the text is fast and encoding it is slow. Every process therefore reads the whole text, but encodes only
-each `world_size`-th chunk of it and writes these into a file of its own, its part. Then one process reads the chunks
-from the parts in turn and writes the corpus. The ids are the same as those that a single process writes. A process
-that is started again after an interruption continues its part.
+They may run on several machines with a common disk. Reading the text is fast and encoding it is slow. Every process
+therefore reads the whole text, but encodes only each ``world_size``-th chunk of it and writes these into a file of its
+own, its part. Then one process reads the chunks from the parts in turn and writes the corpus. The ids are the same as
+those that a single process writes. A process that is started again after an interruption continues its part.
 
     corpus/train.shares-4-1f0c9a2b/part-0.bin    records, end to end: 4 x int64 (lines, sentences, documents,
-                                                 tokens), then the arrays of an `Encoded`
+                                                 tokens), then the arrays of an ``Encoded``
 """
 
 import itertools
@@ -24,9 +24,12 @@ _TYPES: tuple[np.dtype, ...] = (np.dtype("<i4"), _HEADER, _HEADER)  # tokens, le
 
 
 def parts_folder(target: Path, world_size: int, fingerprint: str) -> Path:
-    """The folder for the parts of the corpus `target`.
+    """The folder for the parts of the corpus ``target``.
 
-    fingerprint: of the text and the tokenizer, so that parts of another text are never joined.
+    Args:
+        target: the folder of the corpus.
+        world_size: the number of processes.
+        fingerprint: that of the text and the tokenizer, so that parts of another text are never joined.
     """
     # The name has been `.shares-` since an earlier version, in which the parts were called shares.
     return target.with_name(f"{target.name}.shares-{world_size}-{fingerprint[:8]}")
@@ -40,9 +43,15 @@ def write_part(
     world_size: int,
     num_workers: int,
 ) -> None:
-    """Encode the chunks number rank, rank + world_size, ... (from 0) into `folder`, continuing an interrupted part.
+    """Encode every ``world_size``-th chunk, from chunk ``rank`` on, into ``folder``, continuing an interrupted part.
 
-    chunks: all chunks of the text, from its beginning. content: that of a tokenizer.json.
+    Args:
+        folder: the folder of the parts (``parts_folder``).
+        chunks: all chunks of the text, from its beginning.
+        content: the content of a tokenizer.json.
+        rank: the number of this process, from 0.
+        world_size: the number of processes.
+        num_workers: processes that this process starts to encode its chunks.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / f"part-{rank}.bin", "ab+") as file:
@@ -62,8 +71,13 @@ def write_part(
 def joined_parts(folder: Path, world_size: int, lines: int) -> Iterator[tuple[int, Encoded]]:
     """Yield (number of lines, their ids) for each chunk in the order of the text.
 
-    lines: skip the chunks that hold the first `lines` lines, which the corpus already has.
-    Raises OSError if a part is missing.
+    Args:
+        folder: the folder of the parts (``parts_folder``).
+        world_size: the number of parts.
+        lines: skip the chunks that hold the first ``lines`` lines, which the corpus already has.
+
+    Raises:
+        OSError: a part is missing.
     """
     parts = [_records_of(folder / f"part-{rank}.bin") for rank in range(world_size)]
     for records in itertools.cycle(parts):
@@ -78,7 +92,7 @@ def joined_parts(folder: Path, world_size: int, lines: int) -> Iterator[tuple[in
 
 
 def remove_parts(target: Path) -> None:
-    """Delete all parts of the corpus `target`, including those of other numbers of processes and other texts."""
+    """Delete all parts of the corpus ``target``, including those of other numbers of processes and other texts."""
     for folder in target.parent.glob(f"{target.name}.shares-*"):
         shutil.rmtree(folder)
 

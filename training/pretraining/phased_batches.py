@@ -18,7 +18,11 @@ def instances_by_length(
 ) -> dict[int, PretrainingInstances]:
     """The instances that the flags ask for, by the length of every phase.
 
-    held_out: the corpus is the held-out one; its instances are the same for every seed and every evaluation.
+    Args:
+        args: the flags of the run.
+        corpus: the training corpus or the held-out corpus.
+        tokenizer: the tokenizer that made its ids.
+        held_out: whether it is the held-out corpus, whose instances are the same for every seed and every evaluation.
     """
     flags = vars(args)
     return {
@@ -30,7 +34,13 @@ def instances_by_length(
 def planned_phases(args: PretrainingArguments, train: dict[int, PretrainingInstances], world_size: int) -> list[Phase]:
     """The phases with their optimiser steps: ``--max_steps`` in all, or as many as ``--num_train_epochs`` need.
 
-    train: instances by length. ValueError if a phase would have no step.
+    Args:
+        args: the flags of the run.
+        train: the training instances by length (``instances_by_length``).
+        world_size: the number of processes.
+
+    Raises:
+        ValueError: a phase would have no step.
     """
     phases = phases_of(vars(args))
     epochs_per_step = 1.0
@@ -43,7 +53,7 @@ def planned_phases(args: PretrainingArguments, train: dict[int, PretrainingInsta
 def phase_batches(
     run: Run[PretrainingArguments], phases: list[Phase], train: dict[int, PretrainingInstances], done: int
 ) -> Iterator[list[dict[str, torch.Tensor]]]:
-    """Yield this process's micro-batches, one list for each optimiser step after step `done`, through all phases.
+    """Yield this process's micro-batches, one list for each optimiser step after step ``done``, through all phases.
 
     Each phase reads the instances of its length from position 0.
     """

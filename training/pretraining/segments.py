@@ -1,18 +1,21 @@
 """The plan of an epoch: the token spans of the corpus from which each training instance is made.
 
-Pairs follow `create_instances_from_document` of google-research/bert. Sentences are gathered until they reach the
-target length. The first few of them are A. B is the rest (IsNext) or a span of another document (NotNext); in the
-second case the rest goes back and starts the next instance, so no sentence is lost. There are four differences:
+Pairs follow ``create_instances_from_document`` of google-research/bert. Sentences are gathered into a chunk until they
+reach the target length. The first few of them are A. B is the rest (IsNext) or a span of another document (NotNext). In
+the second case the rest goes back and starts the next chunk, so every sentence becomes part of an A or of a true B
+(unless a chunk of one sentence is left out, or a pair is cut). There are five differences:
 
-- Half of the labels are IsNext. Google's generator turns every chunk of one sentence into NotNext, which leaves
-  34.3 % IsNext when each paragraph of Wikipedia is a document (length 128). Here a chunk has two sentences as long as
-  its document has two left, and IsNext is drawn with the probability p <= 3/4 that balances the corpus. If chunks of
-  one sentence, such as those of one-sentence documents, still leave too many NotNext, each epoch omits a random part
-  of these chunks.
+- Half of the labels are IsNext. Google's generator turns every chunk of one sentence into NotNext and tosses a fair
+  coin for the others, which leaves 34.3 % IsNext when each paragraph of Wikipedia is a document (length 128).
+  Here a chunk has at least two sentences unless only one is left in its stretch (see below), and IsNext is drawn with
+  the probability p <= 3/4 that balances the corpus.
+  If there are so many chunks of one sentence that NotNext still dominates, each epoch omits a random part of them.
+- Documents are divided into stretches of 1,024 sentences, and no chunk crosses the border of a stretch. The last chunk
+  of a stretch may therefore be shorter than its target, or have one sentence, although the document goes on.
 - The B of NotNext always comes from another document.
 - The short target length is drawn for each instance, not for each document.
-- If a pair is too long, its segments lose tokens at both ends, in numbers that are divided at random. Google tosses a
-  coin for each token, so nearly equal numbers are lost at both ends.
+- If a pair is too long, its segments lose tokens at both ends, and the cut is split between the ends at a uniformly
+  random point. Google tosses a coin for each token, so nearly equal numbers are lost at both ends.
 
 All random numbers are hashes of (seed, variant, first sentence, turn): there is no generator with a state, and the
 plan does not depend on numpy's version.
@@ -31,7 +34,7 @@ from training.pretraining.corpus import Corpus
 from training.pretraining.hashed_random import below, random_bits, uniform
 
 IS_NEXT, NOT_NEXT = 0, 1
-# Documents are cut into stretches of this many sentences, so that long and short ones advance together in arrays.
+# Stretches let long and short documents advance together in arrays.
 _STRETCH_SENTENCES = 1024
 _BLOCK_SENTENCES = 1 << 20  # bounds the memory of planning
 _PILOT_SENTENCES = 200_000
@@ -42,11 +45,15 @@ _SHORT, _TARGET, _SPLIT, _LABEL, _DOCUMENT, _START, _CUT_A, _CUT_B, _KEEP = rang
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """Token spans of every instance of an epoch, arrays of shape (I).
+    """Token spans of every instance of an epoch.
 
-    A consists of the a_length tokens of the corpus from offset a_start on, and B likewise; label is IS_NEXT or
-    NOT_NEXT. Instances of a single segment have b_length 0 and label 0. left_out is the number of one-sentence chunks
-    that are left out of this epoch to balance the labels.
+    Attributes:
+        a_start: (I) where A begins in the tokens of the corpus.
+        a_length: (I) the number of tokens of A.
+        b_start: (I) where B begins.
+        b_length: (I) the number of tokens of B; 0 for instances of a single segment.
+        label: (I) ``IS_NEXT`` or ``NOT_NEXT``; 0 for instances of a single segment.
+        left_out: number of one-sentence chunks that are left out of this epoch to balance the labels.
     """
 
     a_start: np.ndarray
@@ -61,10 +68,11 @@ class EpochPlan:
 
 
 class LabelBalance(NamedTuple):
-    """What makes half of the labels IsNext; see `label_balance`.
+    """What makes half of the labels IsNext; see ``label_balance``.
 
-    is_next: probability of IsNext for a chunk of two or more sentences. keep_forced: share of the one-sentence
-    chunks that an epoch uses (they can only be NotNext).
+    Attributes:
+        is_next: probability of IsNext for a chunk of two or more sentences.
+        keep_forced: share of the one-sentence chunks that an epoch uses (they can only be NotNext).
     """
 
     is_next: float
@@ -72,30 +80,28 @@ class LabelBalance(NamedTuple):
 
 
 class _Stretches(NamedTuple):
-    """Runs of at most `_STRETCH_SENTENCES` sentences of one document, (N) each: sentences first .. end - 1."""
+    """Runs of at most ``_STRETCH_SENTENCES`` sentences of one document, (N) each."""
 
-    document: np.ndarray
-    first: np.ndarray
-    end: np.ndarray
+    document: np.ndarray  # number of the document
+    first: np.ndarray  # first sentence
+    end: np.ndarray  # the sentence after the last one
 
 
 class _Chunks(NamedTuple):
     """Runs of sentences that become one pair each, (I) each.
 
     A is the sentences first .. split - 1. The rest, split .. stop - 1, becomes B (IsNext) or starts the next chunk
-    (NotNext). bits: random bits, of which each draw for the chunk is a hash; document: number of the document; target:
-    wanted length of the pair in tokens; not_next, forced: bool, where forced means that the chunk has one sentence and
-    can only be NotNext.
+    (NotNext).
     """
 
-    bits: np.ndarray
-    document: np.ndarray
-    first: np.ndarray
-    split: np.ndarray
-    stop: np.ndarray
-    target: np.ndarray
-    not_next: np.ndarray
-    forced: np.ndarray
+    bits: np.ndarray  # uint64, the seed of the chunk; every draw hashes it
+    document: np.ndarray  # number of the document
+    first: np.ndarray  # first sentence of A
+    split: np.ndarray  # first sentence of the rest
+    stop: np.ndarray  # the sentence after the last one of the rest
+    target: np.ndarray  # wanted length of the pair in tokens
+    not_next: np.ndarray  # bool, B comes from another document
+    forced: np.ndarray  # bool, the chunk has one sentence and can only be NotNext
 
 
 def _stretches(corpus: Corpus, document: np.ndarray) -> _Stretches:
@@ -110,7 +116,7 @@ def _stretches(corpus: Corpus, document: np.ndarray) -> _Stretches:
 
 
 def _blocks(corpus: Corpus) -> Iterator[_Stretches]:
-    """The stretches of the whole corpus, about `_BLOCK_SENTENCES` sentences at a time."""
+    """The stretches of the whole corpus, about ``_BLOCK_SENTENCES`` sentences at a time."""
     marks = np.arange(0, corpus.num_sentences, _BLOCK_SENTENCES)
     bounds = np.unique(np.append(np.searchsorted(corpus.documents, marks), corpus.num_documents))
     for first, last in itertools.pairwise(bounds):
@@ -118,7 +124,7 @@ def _blocks(corpus: Corpus) -> Iterator[_Stretches]:
 
 
 def _targets(bits: np.ndarray, capacity: int, short_seq_prob: float) -> np.ndarray:
-    """Wanted lengths in tokens: `capacity`, or with probability `short_seq_prob` uniform from 2 to `capacity`."""
+    """Wanted lengths in tokens: ``capacity``, or with probability ``short_seq_prob`` uniform from 2 to ``capacity``."""
     short = uniform(random_bits(bits, _SHORT)) < short_seq_prob
     return np.where(short, 2 + below(random_bits(bits, _TARGET), capacity - 1), capacity)
 
@@ -135,7 +141,15 @@ def _chunk_pairs(
     """Gather the sentences of all stretches into chunks.
 
     Vectorised over stretches: pass n of the loop makes chunk n of every stretch.
-    variant: a number, or one for each stretch.
+
+    Args:
+        corpus: the corpus of the stretches.
+        stretches: the stretches (N) to divide into chunks.
+        seed: seed of all draws.
+        variant: number of the version of the segments, or an array (N) with one for each stretch.
+        capacity: the greatest number of tokens in a pair, special tokens not counted.
+        short_seq_prob: share of the chunks with a random shorter target.
+        is_next: probability of IsNext for a chunk of two or more sentences.
     """
     document, position, end = stretches
     offsets = corpus.sentences
@@ -168,8 +182,12 @@ def _chunk_pairs(
 def label_balance(corpus: Corpus, seed: int, variants: int, capacity: int, short_seq_prob: float) -> LabelBalance:
     """The probabilities that make half of the labels IsNext.
 
-    They are found by planning all `variants` of the corpus, or of a sample of it when the corpus is large.
-    Raises ValueError when the corpus has no pairs: a single document, or no document of two sentences.
+    All ``variants`` of the corpus, or of a sample of it when the corpus is large, are planned with several values of
+    ``is_next``. The surplus of IsNext over NotNext grows with ``is_next``, and its root between 1/2 and 3/4 is found
+    with the method of false position.
+
+    Raises:
+        ValueError: the corpus has no pairs: it is a single document, or no document has two sentences.
     """
     if corpus.num_documents < 2 or not np.any(np.diff(corpus.documents) > 1):
         raise ValueError(
@@ -195,7 +213,7 @@ def label_balance(corpus: Corpus, seed: int, variants: int, capacity: int, short
     low, surplus_high = 0.5, free_surplus - forced
     free_surplus, forced = surplus(low)
     surplus_low = free_surplus - forced
-    for _ in range(4):  # the surplus is nearly linear in is_next, so the false-position method needs few iterations
+    for _ in range(4):  # the surplus is nearly linear in is_next, so few iterations suffice
         if surplus_low >= 0 or surplus_high <= 0:
             break
         middle = low + (high - low) * surplus_low / (surplus_low - surplus_high)
@@ -212,8 +230,13 @@ def plan_pairs(
 ) -> EpochPlan:
     """Plan A/B pairs over the whole corpus.
 
-    variant: number of the version of the segments (Google's dupe_factor). capacity: the greatest number of tokens
-    in a pair, special tokens not counted.
+    Args:
+        corpus: the corpus from which A and B are taken.
+        seed: seed of all draws.
+        variant: number of the version of the segments (Google's ``dupe_factor`` is the number of versions).
+        capacity: the greatest number of tokens in a pair, special tokens not counted.
+        short_seq_prob: share of the pairs with a random shorter target.
+        balance: the probabilities that balance the labels (``label_balance``).
     """
     plans, left_out = [], 0
     for stretches in _blocks(corpus):
@@ -221,11 +244,11 @@ def plan_pairs(
         kept = ~chunks.forced | (uniform(random_bits(chunks.bits, _KEEP)) < balance.keep_forced)
         left_out += int((~kept).sum())
         plans.append(_spans(corpus, _Chunks._make(column[kept] for column in chunks), capacity))
-    return _joined(plans, left_out)
+    return _join_plans(plans, left_out)
 
 
 def _spans(corpus: Corpus, chunks: _Chunks, capacity: int) -> EpochPlan:
-    """Token spans of the chunks: B follows A or is drawn from another document, and both are cut to `capacity`."""
+    """Token spans of the chunks: B follows A or is drawn from another document, and both are cut to ``capacity``."""
     bits, offsets = chunks.bits, corpus.sentences
     a_start, a_end = offsets[chunks.first], offsets[chunks.split]
     other = below(random_bits(bits, _DOCUMENT), corpus.num_documents - 1)
@@ -245,9 +268,12 @@ def _spans(corpus: Corpus, chunks: _Chunks, capacity: int) -> EpochPlan:
 
 
 def cut_lengths(a: np.ndarray, b: np.ndarray, capacity: int) -> tuple[np.ndarray, np.ndarray]:
-    """Lengths after Google's `truncate_seq_pair`: the longer segment, B on a tie, loses tokens until both fit.
+    """Lengths after Google's ``truncate_seq_pair``: the longer segment, B on a tie, loses tokens until both fit.
 
-    a, b: lengths (I) in tokens. Returns the new lengths of A and B, whose sum is at most `capacity`.
+    Args:
+        a: lengths (I) of A in tokens.
+        b: lengths (I) of B in tokens.
+        capacity: the greatest sum of the lengths that are returned, those of A and those of B.
     """
     half = capacity // 2
     long_a, long_b = a > capacity - half, b > half
@@ -258,10 +284,10 @@ def cut_lengths(a: np.ndarray, b: np.ndarray, capacity: int) -> tuple[np.ndarray
 
 
 def plan_packed(corpus: Corpus, seed: int, variant: int, capacity: int, short_seq_prob: float) -> EpochPlan:
-    """Plan single segments of at most `capacity` tokens: as many whole sentences of one document as fit.
+    """Plan single segments of at most ``capacity`` tokens: as many whole sentences of one document as fit.
 
-    A segment may hold several sentences, but of one document only. A sentence longer than the target is continued in
-    the next segment, so that every token of the corpus is in exactly one instance.
+    A segment may hold several sentences, but of one stretch of a document only. A sentence longer than the target is
+    continued in the next segment, so that every token of the corpus is in exactly one instance.
     """
     offsets = corpus.sentences
     plans = []
@@ -281,10 +307,10 @@ def plan_packed(corpus: Corpus, seed: int, variant: int, capacity: int, short_se
         start, length = np.concatenate(starts), np.concatenate(lengths).astype(np.int32)
         none, label = np.zeros_like(length), np.zeros(len(start), np.int8)
         plans.append(EpochPlan(start, length, b_start=start + length, b_length=none, label=label))
-    return _joined(plans, 0)
+    return _join_plans(plans, 0)
 
 
-def _joined(plans: list[EpochPlan], left_out: int) -> EpochPlan:
+def _join_plans(plans: list[EpochPlan], left_out: int) -> EpochPlan:
     return EpochPlan(
         a_start=np.concatenate([plan.a_start for plan in plans]),
         a_length=np.concatenate([plan.a_length for plan in plans]),

@@ -26,7 +26,7 @@ _OPENING = "\"'“‘«([{—–-"
 
 
 def split_sentences(paragraph: str) -> list[str]:
-    """The sentences of one paragraph or line, stripped, in order; `[]` if it is white space.
+    """The sentences of one paragraph or line, stripped, in order; ``[]`` if it is white space.
 
     If the paragraph has no capital letters (text that was lower-cased before), a small letter may start a sentence.
     """
@@ -66,7 +66,7 @@ def _first_letter(text: str, position: int) -> str:
 
 
 def _abbreviated(text: str, start: int, after_dot: int, following: str) -> bool:
-    """Whether the dot before `after_dot` marks an abbreviation or initial ("Dr.", "J.", "U.S.")."""
+    """Whether the dot before ``after_dot`` marks an abbreviation or initial ("Dr.", "J.", "U.S.")."""
     # The longest abbreviation has fewer than 24 characters; searching further back would take quadratic time.
     match = _LAST_WORD.search(text, max(start, after_dot - 24), after_dot)
     if match is None:

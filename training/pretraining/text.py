@@ -24,9 +24,14 @@ class Text:
     """The documents of a run, which can be read more than once.
 
     Attributes:
-        name: where the documents come from. held_out_name: where the held-out documents come from.
+        files: the files to read; empty for a data set and for the documentation.
+        limit: the greatest number of documents; None for all.
+        args: the flags of the run.
+        name: where the documents come from.
+        held_out_name: where the held-out documents come from.
         sources: names and SHA-256 of the files or of the data set, for run.json.
-        fingerprint: changes when the documents do. checksum: the same in 8 hexadecimal digits, for names of files.
+        fingerprint: a text that changes when the documents do.
+        checksum: the CRC-32 of the fingerprint in 8 hexadecimal digits, for names of files.
 
     Raises:
         ValueError: a file is missing, empty or of an unknown kind, or the data set cannot be opened.
@@ -49,14 +54,14 @@ class Text:
             identity = [zlib.crc32(repr(documentation.documents()).encode())]
         self.fingerprint = json.dumps([*identity, self.limit])
         self.checksum = f"{zlib.crc32(self.fingerprint.encode()):08x}"
-        self.sources = [_described(path, digest) for path, digest in zip(self.files, digests)] or [
+        self.sources = [_describe(path, digest) for path, digest in zip(self.files, digests)] or [
             {"name": self.name, "sha256": hashlib.sha256(self.fingerprint.encode()).hexdigest()}
         ]
         self.held_out_name = self.name
         if args.validation_file:
             held_out = check_files(args.validation_file)
             self.held_out_name = ", ".join(path.name for path in held_out)
-            self.sources += [_described(path, sha256(path)) | {"split": "validation"} for path in held_out]
+            self.sources += [_describe(path, sha256(path)) | {"split": "validation"} for path in held_out]
 
     def check(self) -> None:
         """Read until enough text is found for the objective, both to train on and to hold out.
@@ -81,27 +86,27 @@ class Text:
         remedies = ["put blank lines between documents"]
         remedies += ["give a larger --validation_split or a --validation_file"] if share else []
         remedies += ["use --objective mlm"] if least == 2 else []
-        found = " and ".join(
+        amounts = " and ".join(
             f"{documents[side]} for the {side} text (its longest has {longest[side]} sentences)" for side in documents
         )
         raise ValueError(
             f"{self.name}: --objective {self.args.objective} needs at least {least} documents, one of them of at least "
-            f"{least} sentences, to train on{held_out}; got {found}. Add text, or {', or '.join(remedies)}"
+            f"{least} sentences, to train on{held_out}; got {amounts}. Add text, or {', or '.join(remedies)}"
         )
 
     def documents(self) -> Iterator[list[str]]:
         """Yield each document as the list of its paragraphs or sentences, at most ``--max_train_documents``."""
         if self.files:
-            found: Iterable[list[str]] = read_documents(self.files)
+            documents: Iterable[list[str]] = read_documents(self.files)
         elif self.args.dataset_name:
-            found = _hub_documents(self.args)
+            documents = _hub_documents(self.args)
         else:
-            found = documentation.documents()
-        return islice(found, self.limit)
+            documents = documentation.documents()
+        return islice(documents, self.limit)
 
 
 def checked_text(run: Run[PretrainingArguments]) -> Text:
-    """The text of the run, after the main process has checked that there is enough of it (`Text.check`)."""
+    """The text of the run, after the main process has checked that there is enough of it (``Text.check``)."""
     text = Text(run.args)
     run.say(f"text: {text.name}")
     run.main_first(lambda: text.check() if run.is_main else None)
@@ -111,12 +116,14 @@ def checked_text(run: Run[PretrainingArguments]) -> Text:
 def is_held_out(document: list[str], share: float) -> bool:
     """Whether a document is held out. Its content decides, so that copies of it are never on both sides.
 
-    share: the proportion of documents to hold out, from 0 to 1.
+    Args:
+        document: its paragraphs.
+        share: the proportion of documents to hold out, from 0 to 1.
     """
     return zlib.crc32("\n".join(document).encode()) < share * 2**32
 
 
-def _described(path: Path, sha256: str) -> dict[str, str | int]:
+def _describe(path: Path, sha256: str) -> dict[str, str | int]:
     return {"name": path.name, "bytes": path.stat().st_size, "sha256": sha256}
 
 

@@ -6,7 +6,7 @@ as in the feature-based approach (section 5.3), and as many units in each direct
 
 Shapes: B batch, L length, H hidden size of BERT, C classes.
 
-This file is copied into saved models, which `trust_remote_code=True` then opens; therefore it imports nothing of the
+This file is copied into saved models, which ``trust_remote_code=True`` then opens; therefore it imports nothing of the
 project. Without that flag transformers refuses such a folder, because its own heads read H values of a token and these
 read 2H.
 """

@@ -1,7 +1,7 @@
-"""The metrics of GLUE and of named entities as `evaluate.Metric`s that need no internet connection.
+"""The metrics of GLUE and of named entities as ``evaluate.Metric``s that need no internet connection.
 
-`evaluate.load("glue", "mrpc")` downloads its code; `GlueMetric("mrpc")` is called in the same way and returns the
-same keys. It needs the package `evaluate`; the scripts use `training.tasks.classification.metrics` directly.
+``evaluate.load("glue", "mrpc")`` downloads its code; ``GlueMetric("mrpc")`` is called in the same way and returns the
+same keys. It needs the package ``evaluate``; the scripts use ``training.tasks.classification.metrics`` directly.
 """
 
 from collections.abc import Sequence
@@ -81,7 +81,7 @@ class GlueMetric(_NumberMetric):
 
 
 class Seqeval(evaluate.Metric):
-    """Entities in sentences of tags, with the keys of `evaluate.load("seqeval")` in its default mode."""
+    """Entities in sentences of tags, with the keys of ``evaluate.load("seqeval")`` in its default mode."""
 
     def _info(self) -> evaluate.MetricInfo:
         tags = datasets.Sequence(datasets.Value("string"))

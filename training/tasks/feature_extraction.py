@@ -177,8 +177,8 @@ def _vectors(
 
     columns = {name: [getattr(row, name) for row in rows] for name in ("input_ids", "token_type_ids")}
     features = Features(columns, pad_token_id)
-    found = predict_alone(model, features, batch_size, device, chosen_layers, output_hidden_states=True)
-    return found["vectors"]
+    outputs = predict_alone(model, features, batch_size, device, chosen_layers, output_hidden_states=True)
+    return outputs["vectors"]
 
 
 def pool(ids: list[int], vectors: np.ndarray, pooling: str) -> np.ndarray:

@@ -2,13 +2,12 @@
 
 import copy
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerBase
 
-from tokenization.fingerprint import tokenizer_sha256
+from tokenization.bert_tokenizer import write_vocab
 from training.engine.batches import Features, evaluation_due, step_batches, steps_for
 from training.engine.best import Best
 from training.engine.checkpoint import Origin, TrainingState, resume, save_checkpoint, save_model_folder
@@ -18,7 +17,7 @@ from training.engine.run import Run
 from training.flags.fine_tuning import FineTuningArguments
 from training.networks.configuration import config_labels, prepare_for_training, set_switches
 from training.networks.control import control_of
-from training.networks.initial_weights import load_network
+from training.networks.initial_weights import load_network, weights_sha256
 from training.records.curves import draw_curves
 from training.records.model_card import write_model_card
 
@@ -45,8 +44,8 @@ def build_model(
     may_be_new: tuple[str, ...],
     training: bool,
     **class_arguments: Any,
-) -> PreTrainedModel:
-    """The network that the flags ask for.
+) -> tuple[PreTrainedModel, dict[str, str] | None]:
+    """The network that the flags ask for, and the hashes of its initial weights.
 
     The checkpoint's head is kept if its classes match and replaced otherwise; a printed line says which.
 
@@ -57,19 +56,22 @@ def build_model(
         training: whether there is training data.
         class_arguments: further arguments of ``cls``.
 
+    Returns:
+        The network, and file -> SHA-256 of the checkpoint's weights; None if all weights are new.
+
     Raises:
         ValueError: as in ``load_network``; or weights are newly initialised and there is no training data.
     """
     args, why, names = run.args, "", config_labels(checkpoint_config)
+    initial_weights = None
     config = copy.deepcopy(config)  # saving changes it, and the other runs of a series start from the same one
     vars(config).pop("auto_map", None)  # it describes the checkpoint's code; a saved model writes its own
     if args.config_name:
         model, new = cls(config, **class_arguments), ["all weights"]
     else:
         assert args.model_name_or_path is not None  # this flag or --config_name is required
-        model, new, absent = load_network(
-            cls, args.model_name_or_path, may_be_new, run, config=config, **class_arguments
-        )
+        model, new, absent = load_network(cls, args.model_name_or_path, may_be_new, config=config, **class_arguments)
+        initial_weights = weights_sha256(args.model_name_or_path, local_files_only=True)
         classifier = getattr(model, "classifier", None)
         kept = classifier if "classifier.weight" not in new else None
         other_classes = names and set(names) != set(config.label2id or {})  # as many classes, but other ones
@@ -90,7 +92,7 @@ def build_model(
         else:
             set_switches(model.config, args)
     prepare_for_training(model, args)
-    return model
+    return model, initial_weights
 
 
 def encoder_class(args: FineTuningArguments, ours: type[PreTrainedModel]) -> type[PreTrainedModel]:
@@ -101,7 +103,7 @@ def encoder_class(args: FineTuningArguments, ours: type[PreTrainedModel]) -> typ
 def fine_tune(
     run: Run[FineTuningArguments],
     model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
+    origin: Origin,
     train: Features | None,
     evaluate: Evaluate[Outcome],
     metric: str,
@@ -110,7 +112,7 @@ def fine_tune(
 
     Args:
         model: not yet prepared by Accelerate.
-        tokenizer: the tokenizer of the data.
+        origin: what must be the same in a resumed run, see ``announce``.
         train: the training data; without it the model is only evaluated.
         evaluate: is called with the prepared model and the number of optimiser steps done; returns the results to
             record, {} if there is nothing to evaluate, and the outcome, whatever the script needs of it, such as
@@ -122,7 +124,7 @@ def fine_tune(
         train = train.shuffled(args.seed, group=size if args.group_by_length else 0)
     examples = len(train) if train else 0
     total_steps = steps_for(args, size / examples) if train else 0
-    origin = _describe(run, model, tokenizer, total_steps)
+    run.record(parameters=model.num_parameters(), total_steps=total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
@@ -157,15 +159,6 @@ def fine_tune(
     return Tuned(model, results, outcome, bool(train), best)
 
 
-def _describe(
-    run: Run[FineTuningArguments], model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, total_steps: int
-) -> Origin:
-    """Record in run.json what is trained; return the part that must be the same in a resumed run."""
-    tokenizer_hash = tokenizer_sha256(tokenizer)
-    run.record(tokenizer_sha256=tokenizer_hash, parameters=model.num_parameters(), total_steps=total_steps)
-    return Origin(run.facts["data"], tokenizer_hash, run.facts["initial_weights"])
-
-
 def _evaluated(
     run: Run[FineTuningArguments], evaluate: Evaluate[Outcome], model: torch.nn.Module, step: int
 ) -> tuple[dict, Outcome]:
@@ -185,14 +178,12 @@ def save_folder(
     run: Run[FineTuningArguments],
     tuned: Tuned[Any],
     tokenizer: PreTrainedTokenizerBase,
-    write_vocab: Callable[[PreTrainedTokenizerBase, Path], object],
     kind: str,
     data_name: str,
 ) -> None:
     """Write the finished folder: model, tokenizer, curves and model card.
 
     Args:
-        write_vocab: writes vocab.txt; is called with the tokenizer and the folder.
         kind: the kind of model card, see ``write_model_card``.
         data_name: the name of the data set for the card.
     """

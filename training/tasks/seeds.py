@@ -1,4 +1,4 @@
-"""A single run, or a series of runs with statistics: `--seeds N`, `--paper`, `--compare_to DIR`.
+"""A single run, or a series of runs with statistics: ``--seeds N``, ``--paper``, ``--compare_to DIR``.
 
 Each run of a series has its own sub-folder, as if it had been started alone. The command may be stopped and started
 again: finished runs are read instead of repeated, and an unfinished one continues from its checkpoint.
@@ -59,7 +59,7 @@ def series_of(args: FineTuningArguments, data: TaskData) -> Series:
         ValueError: as in ``deciding_metric``.
     """
     metric = deciding_metric(args, *data.metric_names(), "train" in data.splits)
-    return Series(data.name, data.describe(), metric, data.baselines())
+    return Series(data.name, data.facts(), metric, data.baselines())
 
 
 def run_all(args: Args, series: Series, run_one: Callable[[Args], dict]) -> None:
@@ -86,13 +86,13 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
     """Do the runs that are not finished yet; write, print and return the summary.
 
     Raises:
-        ValueError: a sub-folder holds a run with other settings (see ``finished``); or the runs of --compare_to are not
-            comparable.
+        ValueError: a sub-folder holds a run with other settings (see ``results_of_finished``); or the runs of
+            --compare_to are not comparable.
     """
-    folder, plans = Path(args.output_dir), planned(args)
+    folder, plans = Path(args.output_dir), planned_runs(args)
     weights = weights_sha256(args.model_name_or_path) if args.model_name_or_path else None
     other = _read_other(args.compare_to, plans, series) if args.compare_to else None
-    earlier = [finished(plan, series, weights) for plan in plans]
+    earlier = [results_of_finished(plan, series, weights) for plan in plans]
     runs = []
     for number, (plan, results) in enumerate(zip(plans, earlier), 1):
         name = Path(plan.output_dir).name
@@ -113,7 +113,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
     return summary
 
 
-def planned(args: Args) -> list[Args]:
+def planned_runs(args: Args) -> list[Args]:
     """The flags of every run, in order. Raises ValueError for --paper with another batch size than the paper's."""
     size = args.per_device_train_batch_size * args.gradient_accumulation_steps * _processes()
     paper = getattr(args, "paper", False)
@@ -137,7 +137,7 @@ def planned(args: Args) -> list[Args]:
     return plans
 
 
-def finished(plan: FineTuningArguments, series: Series, weights: dict | None) -> dict | None:
+def results_of_finished(plan: FineTuningArguments, series: Series, weights: dict | None) -> dict | None:
     """The results of a finished run; None if it was not started or not finished.
 
     Raises:
@@ -160,10 +160,10 @@ def finished(plan: FineTuningArguments, series: Series, weights: dict | None) ->
 def _launch(plan: FineTuningArguments, weights: dict | None) -> dict:
     """What a run depends on besides its flags and data, with the keys of run.json."""
     precision = plan.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
-    found: dict[str, Any] = {"mixed_precision": precision, "initial_weights": weights}
+    launch: dict[str, Any] = {"mixed_precision": precision, "initial_weights": weights}
     if not is_torch_xla_available():  # the number of XLA processes is in no environment variable
-        found["processes"] = _processes()
-    return found
+        launch["processes"] = _processes()
+    return launch
 
 
 def _processes() -> int:
@@ -246,8 +246,8 @@ def sign_test(wins: int, losses: int) -> float:
 def _pairs(ours: list[dict], theirs: list[dict]) -> list[tuple[dict, dict]]:
     unique = all(len({run["seed"] for run in runs}) == len(runs) for runs in (ours, theirs))
     keys = ("seed",) if unique else ("learning_rate", "seed")
-    found = {tuple(run[key] for key in keys): run for run in theirs}
-    return [(run, found[key]) for run in ours if (key := tuple(run[name] for name in keys)) in found]
+    partners = {tuple(run[key] for key in keys): run for run in theirs}
+    return [(run, partners[key]) for run in ours if (key := tuple(run[name] for name in keys)) in partners]
 
 
 def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Series) -> dict:

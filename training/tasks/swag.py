@@ -67,7 +67,7 @@ class Data:
     splits: dict[str, Examples]
     label_names: tuple[str, ...] = ("choice",)
 
-    def describe(self) -> dict:
+    def facts(self) -> dict:
         """The facts for run.json: sources, counts and hashes."""
         return {"splits": {split: {"examples": len(part)} | part.facts for split, part in self.splits.items()}}
 
@@ -121,8 +121,8 @@ def load_data(args: SwagArguments) -> Data:
     if files:
         splits = {split: read_swag(path, labelled=split != "test") for split, path in files.items()}
     elif args.dataset_name:
-        found = load_from_hub(args.dataset_name, args.dataset_config_name, FILES)
-        splits = {split: _from_hub(rows, f"{args.dataset_name} {split}", split) for split, rows in found.items()}
+        from_hub = load_from_hub(args.dataset_name, args.dataset_config_name, FILES)
+        splits = {split: _from_hub(rows, f"{args.dataset_name} {split}", split) for split, rows in from_hub.items()}
     else:
         raise ValueError(f"{FILES}, or --dataset_name")
     splits = {split: examples.first(most_examples(args, split)) for split, examples in splits.items()}

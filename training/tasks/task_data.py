@@ -10,8 +10,10 @@ import copy
 from collections.abc import Mapping, Sized
 from typing import Literal, Protocol
 
-from transformers import BertConfig
+from transformers import BertConfig, PreTrainedTokenizerBase
 
+from tokenization.fingerprint import tokenizer_sha256
+from training.engine.checkpoint import Origin
 from training.engine.run import Run
 from training.flags.fine_tuning import FineTuningArguments
 
@@ -37,7 +39,7 @@ class TaskData(Protocol):
     def label_names(self) -> tuple[str, ...]:
         """The names of the model's outputs, in the order of their numbers; they become ``id2label`` of its config."""
 
-    def describe(self) -> dict:
+    def facts(self) -> dict:
         """The facts for run.json, by which a resumed run recognises its data.
 
         "splits" has an entry for every split, with the number of "examples", their source and, where it is known, the
@@ -54,16 +56,31 @@ class TaskData(Protocol):
         """The results of a model with constant predictions, for the keys that the table of a series shows."""
 
 
-def announce(run: Run[FineTuningArguments], data: TaskData) -> None:
-    """Record in run.json what the data is, and print where it was read from, with ``warnings``."""
-    run.record(data=data.describe())
+def announce(
+    run: Run[FineTuningArguments],
+    data: TaskData,
+    tokenizer: PreTrainedTokenizerBase,
+    initial_weights: dict[str, str] | None,
+) -> Origin:
+    """Record in run.json what the run begins with, and print where the data was read from, with ``warnings``.
+
+    Args:
+        tokenizer: the tokenizer of the data.
+        initial_weights: file -> SHA-256 of the weights; None if all are new.
+
+    Returns:
+        What was recorded, which must be the same in a resumed run.
+    """
+    origin = Origin(data.facts(), tokenizer_sha256(tokenizer), initial_weights)
+    run.record(data=origin.data, tokenizer_sha256=origin.tokenizer_sha256, initial_weights=origin.initial_weights)
     for text in (data.summary(), *warnings(data)):
         run.say(text)
+    return origin
 
 
 def warnings(data: TaskData) -> list[str]:
     """One sentence for every split whose content is that of the training split, whatever the files are called."""
-    facts = data.describe()["splits"]
+    facts = data.facts()["splits"]
     content = {split: part.get("sha256") or part.get("fingerprint") for split, part in facts.items()}
     return [
         f"warning: the splits train and {split} have the same content, so the results on {split} show what the model "

@@ -133,7 +133,10 @@ def _squad(folder: Path, run: dict, results: dict, source: Source | None) -> Ite
     # The flag is None if the threshold is the one that the evaluated model stores.
     answers.threshold = run.get("null_score_diff_threshold") or run["flags"].get("null_score_diff_threshold") or 0.0
     if "null_odds" in there and "span_predictions" in there:
-        answers.null_odds, answers.spans = read_numbers(there["null_odds"]), read_predictions(there["span_predictions"])
+        answers.null_odds, answers.span_predictions = (
+            read_numbers(there["null_odds"]),
+            read_predictions(there["span_predictions"]),
+        )
     if "nbest_predictions" in there:
         yield _nbest(answers, read_json(there["nbest_predictions"]))
     if source is None or source.path is None:
@@ -152,7 +155,7 @@ def _nbest(answers: Answers, nbest: dict[str, list[dict]]) -> Finding:
     for id_, entries in nbest.items():
         texts = [entry["text"] for entry in entries if entry["text"]]
         expected = texts[0] if texts else ""
-        if answers.null_odds and answers.spans[id_] != expected:
+        if answers.null_odds and answers.span_predictions[id_] != expected:
             return differs(
                 "span_predictions.json", f"question {short_text(id_)}: not the best of nbest_predictions.json"
             )

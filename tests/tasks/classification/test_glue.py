@@ -57,7 +57,7 @@ def test_the_official_layout_of_every_task(tmp_path, task):
         else:
             assert examples.labels == [i % len(SPELLED[task]) for i in range(24)]
     assert data.problem_type == ("regression" if task == "stsb" else "single_label_classification")
-    json.dumps(data.describe())
+    json.dumps(data.facts())
     assert "labels: " in data.summary()
 
 
@@ -111,7 +111,7 @@ def test_broken_rows_of_an_old_qqp_file_are_left_out_with_a_message(tmp_path):
     (folder / "train.tsv").write_text("\n".join(lines), encoding="utf-8")
     data = load_data(flags(task_name="qqp", data_dir=str(folder)))
     assert len(data.splits["train"]) == 3999
-    assert data.describe()["splits"]["train"]["broken_lines_left_out"] == [101, 102, 103]
+    assert data.facts()["splits"]["train"]["broken_lines_left_out"] == [101, 102, 103]
     assert "left out 3 broken lines: 101, 102, 103" in data.summary()
     lines[200:204] = ["x"] * 4  # More than one bad row in a thousand is refused.
     (folder / "train.tsv").write_text("\n".join(lines), encoding="utf-8")

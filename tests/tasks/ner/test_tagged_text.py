@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from tests.helpers.tagged_text import BIO, CONLL, WORDS, flags, message, write
+from tests.helpers.tagged_text import CONLL, CONLL_TAGS, CONLL_WORDS, flags, message, write
 from tokenization import build_tokenizer
 from training.tasks.ner import tagged_text
 from training.tasks.ner.sources import load_data
@@ -31,8 +31,8 @@ def tags(split) -> list[list[str]]:
 
 def test_the_official_layout_is_read(tmp_path):
     split = read(tmp_path, CONLL)
-    assert [sentence.words for sentence in split.sentences] == WORDS
-    assert tags(split) == BIO
+    assert [sentence.words for sentence in split.sentences] == CONLL_WORDS
+    assert tags(split) == CONLL_TAGS
     assert [sentence.document for sentence in split.sentences] == [1, 1, 2, 2]
     assert split.facts == {"documents": 2, "tag_scheme": "IOB1"}
     assert split.sentences[1].place(2) == f"{tmp_path / 'words.txt'}:12"
@@ -241,8 +241,8 @@ def test_a_limit_takes_the_first_sentences(tmp_path):
     data = load_data(flags(train_file=path, validation_file=path, max_train_samples=3, max_eval_samples=1))
     assert [len(data.splits[name].sentences) for name in ("train", "validation")] == [3, 1]
     assert "ORG" in "".join(data.label_names)
-    assert data.describe()["splits"]["train"]["words"] == 17
-    assert len(data.describe()["splits"]["train"]["sha256"]) == 64
+    assert data.facts()["splits"]["train"]["words"] == 17
+    assert len(data.facts()["splits"]["train"]["sha256"]) == 64
 
 
 def hub(monkeypatch, splits: dict, names=None):
@@ -412,11 +412,11 @@ def test_tags_come_back_to_their_words(tokenizer):
 
 def test_predictions_are_written_and_can_be_read_again(tmp_path):
     split = read(tmp_path, CONLL)
-    tagged_text.write_predictions(tmp_path / "out.txt", split, BIO)
+    tagged_text.write_predictions(tmp_path / "out.txt", split, CONLL_TAGS)
     lines = (tmp_path / "out.txt").read_text(encoding="utf-8").splitlines()
     assert lines[:3] == ["Anna\tB-PER\tB-PER", "Berg\tI-PER\tI-PER", "left\tO\tO"]
     again = read_conll(tmp_path / "out.txt")
-    assert [sentence.words for sentence in again.sentences] == WORDS and tags(again) == BIO
+    assert [sentence.words for sentence in again.sentences] == CONLL_WORDS and tags(again) == CONLL_TAGS
 
 
 def test_rows_that_are_too_short_are_refused_and_uncased_tokenizers_warned_of(tokenizer, tokenizer_folder):

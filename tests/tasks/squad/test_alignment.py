@@ -115,7 +115,7 @@ def test_google_realign_is_write_predictions(tokenizer, vocab):
         by_text = {e["text"]: (e["start_logit"], e["end_logit"], pytest.approx(e["probability"])) for e in found}
         assert {text: rest for text, *rest in expected} == {text: list(rest) for text, rest in by_text.items()}
         assert answers.null_odds[question.id] == pytest.approx(odds)
-        assert answers.spans[question.id] == expected[0][0]
+        assert answers.span_predictions[question.id] == expected[0][0]
         assert answers.predictions[question.id] == ("" if odds > 1.0 else expected[0][0])
         heights = [entry["start_logit"] + entry["end_logit"] for entry in found]
         assert heights == sorted(heights, reverse=True)

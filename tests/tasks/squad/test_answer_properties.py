@@ -97,7 +97,7 @@ def check_span(question: Question, spans: np.ndarray, entry: dict, longest: int,
 
 def check_prediction(answers, id_: str, texts: list[str], negative: bool, threshold: float) -> None:
     best = next((text for text in texts if text), "")
-    assert answers.spans[id_] == best
+    assert answers.span_predictions[id_] == best
     if negative:
         assert answers.predictions[id_] == ("" if answers.null_odds[id_] > threshold else best)
         assert np.isfinite(answers.null_odds[id_])

@@ -59,7 +59,7 @@ def test_nbest_is_that_of_brute_force(tokenizer, vocab, decimals):
         assert [entry["text"] for entry in found] == list(expected)[:7]
         assert [entry["start_logit"] + entry["end_logit"] for entry in found] == list(expected.values())[:7]
         assert all(question.context[entry["start"] : entry["end"]] == entry["text"] for entry in found)
-        assert answers.predictions[question.id] == answers.spans[question.id] == found[0]["text"]
+        assert answers.predictions[question.id] == answers.span_predictions[question.id] == found[0]["text"]
     assert answers.null_odds == {}
 
 
@@ -145,7 +145,7 @@ def test_null_score_is_the_smallest_of_the_windows(tokenizer):
     assert answer(0).predictions == {"q": ""}
     assert answer(1.0).predictions == {"q": "green"}
     assert answer(0.999).predictions == {"q": ""}
-    assert answer(0).spans == {"q": "green"}
+    assert answer(0).span_predictions == {"q": "green"}
     null, best = answer(0).nbest["q"][:2]
     assert (null["text"], null["start_logit"], best["text"]) == ("", 2.0, "green")
     assert null["probability"] / best["probability"] == pytest.approx(math.e)
@@ -157,7 +157,7 @@ def test_no_answer_is_made_up_for_an_empty_context(tokenizer, tmp_path, context,
     questions = [Question("q0", "what", CONTEXT), Question("q1", "what", context), Question("q2", "what", CONTEXT)]
     windows = build_windows(questions, tokenizer, 64, 16, 32)
     answers = find_answers(questions, windows, *planted(windows, {}), version_2_with_negative=version_2)
-    assert answers.predictions["q1"] == answers.spans["q1"] == ""
+    assert answers.predictions["q1"] == answers.span_predictions["q1"] == ""
     assert answers.predictions["q0"] == answers.predictions["q2"] == "the"
     assert [entry["text"] for entry in answers.nbest["q1"]] == ([""] if version_2 else [])
     assert answers.null_odds == ({"q0": 0.0, "q1": sys.float_info.max, "q2": 0.0} if version_2 else {})
@@ -172,7 +172,7 @@ def test_if_every_window_prefers_no_answer_all_predictions_are_empty(tokenizer):
     answers = find_answers(questions, windows, *logits, version_2_with_negative=True)
     assert set(answers.predictions.values()) == {""}
     assert all(nbest[0]["text"] == "" and nbest[0]["probability"] > 0.99 for nbest in answers.nbest.values())
-    assert set(answers.spans.values()) == {"the"}
+    assert set(answers.span_predictions.values()) == {"the"}
 
 
 def test_ties_go_to_the_earlier_and_shorter_span(tokenizer):

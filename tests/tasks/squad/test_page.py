@@ -97,7 +97,7 @@ def test_the_curve_is_the_official_score_at_every_threshold(tokenizer):
     thresholds, lines = threshold_scores(questions, answers)
     assert sorted(answers.null_odds.values()) == thresholds.tolist()
     for i, threshold in enumerate([thresholds[0] - 1, *thresholds]):
-        official = score(texts, answers.spans, True, answers.null_odds, threshold)
+        official = score(texts, answers.span_predictions, True, answers.null_odds, threshold)
         for name in ("exact", "f1"):
             assert lines[name][i] == pytest.approx(official[name], abs=1e-9)
     assert max(lines["f1"]) == pytest.approx(answers.score(questions)["best_f1"])

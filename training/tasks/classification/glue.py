@@ -1,7 +1,7 @@
 """The tasks of GLUE, as a table: files, columns, labels and metrics of each; and the built-in tasks of the same kind.
 
-`training.tasks.classification.sources` reads the examples of a task, `labelled_texts` holds them and makes the inputs
-of the model, and `scores` computes the metrics.
+``training.tasks.classification.sources`` reads the examples of a task, ``labelled_texts`` holds them and makes the
+inputs of the model, and ``scores`` computes the metrics.
 """
 
 from collections.abc import Mapping

@@ -9,7 +9,7 @@ A row of MRPC's dev.tsv (official layout, tab-separated, never quoted) becomes o
     type ids   0    0   0   0   0   0       ...   0   1  1   1     1     1  ...   1
     label    0, which the model folder calls "not_equivalent"
 
-`training.tasks.classification.sources` reads the examples, and `glue` has the table of the tasks.
+``training.tasks.classification.sources`` reads the examples, and ``glue`` has the table of the tasks.
 """
 
 import re
@@ -87,7 +87,7 @@ class Data:
 
     @property
     def problem_type(self) -> ProblemType:
-        """The value for `problem_type` in the model's config."""
+        """The value for ``problem_type`` in the model's config."""
         return "regression" if self.task.labels is None else "single_label_classification"
 
     @property
@@ -107,7 +107,7 @@ class Data:
         """The names that a pipeline prints."""
         return self.task.labels or ("score",)
 
-    def describe(self) -> dict:
+    def facts(self) -> dict:
         """The facts for run.json: sources, counts, hashes and label names."""
         facts = {split: {"examples": len(examples)} | examples.facts for split, examples in self.splits.items()}
         return {"task": self.name, "labels": self.task.labels, "splits": facts}
@@ -236,7 +236,7 @@ def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_lengt
 
 
 def write_predictions(folder: Path, data: Data, split: str, logits: np.ndarray) -> Path:
-    """Write a file for the GLUE server with columns `index` and `prediction`; labels are as in the task's files.
+    """Write a file for the GLUE server with columns ``index`` and ``prediction``; labels are as in the task's files.
 
     Scores of GLUE have three decimals, as the server's examples do; those of other data keep all digits of a float32.
     """

@@ -2,8 +2,8 @@
 
 The values equal those of scikit-learn and scipy, including the degenerate cases in which these agree: F1 and the
 Matthews correlation are 0.0 if their denominator is 0, and a correlation with a constant is NaN.
-`training.tasks.evaluate_metrics` offers the same metrics as `evaluate.Metric`, for which the package evaluate must be
-installed.
+``training.tasks.evaluate_metrics`` offers the same metrics as ``evaluate.Metric``, for which the package evaluate must
+be installed.
 
 Every function raises ValueError unless both arguments are one-dimensional, equally long, non-empty and finite.
 """

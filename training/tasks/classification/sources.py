@@ -1,8 +1,8 @@
 """The sources of examples for text classification.
 
-They are read from the official files (`--task_name`, `--data_dir`), from the user's own files (`--train_file`,
-`--validation_file`, `--test_file`; with `--task_name`, in the layout of that task), from the Hub (`--task_name`
-alone, or `--dataset_name`), or they belong to a built-in task, which is the default.
+They are read from the official files (``--task_name``, ``--data_dir``), from the user's own files (``--train_file``,
+``--validation_file``, ``--test_file``; with ``--task_name``, in the layout of that task), from the Hub (``--task_name``
+alone, or ``--dataset_name``), or they belong to a built-in task, which is the default.
 """
 
 from dataclasses import replace
@@ -147,8 +147,8 @@ def read_examples(task: Task, path: str | Path, labelled: bool) -> Examples:
     """
 
     def chosen(header: list[str]) -> list[str]:
-        found = find_columns(task, header, labelled)
-        return [name for name in found.names() if labelled or name != found.label]
+        columns = find_columns(task, header, labelled)
+        return [name for name in columns.names() if labelled or name != columns.label]
 
     table = read_table(path, chosen, task.header, task.ragged_share)
     columns = find_columns(task, list(table.columns), labelled)
@@ -184,7 +184,7 @@ def official_files(task: Task, folder: Path, with_test: bool) -> dict[str, Path]
     """
     if not folder.is_dir():
         raise ValueError(f"--data_dir {folder}: no such folder")
-    found, missing = {}, []
+    paths, missing = {}, []
     for split, name in task.files.items():
         if split.startswith("test") and "train" in task.files and not with_test:
             continue
@@ -192,16 +192,16 @@ def official_files(task: Task, folder: Path, with_test: bool) -> dict[str, Path]
         places = [place / (name + end) for place in folders for end in ("", ".xz", ".gz")]
         path = next((place for place in places if place.is_file()), None)
         if path:
-            found[split] = path
+            paths[split] = path
         else:
             missing.append(name)
     # The diagnostics have no training set, and users often have only one of the two files.
-    if missing and ("train" in task.files or not found):
+    if missing and ("train" in task.files or not paths):
         raise ValueError(
             f"--data_dir {folder}: expected the official {', '.join(missing)} of {task.folder} there "
             f"or in {folder / task.folder}; it holds {', '.join(sorted(path.name for path in folder.iterdir())[:9])}"
         )
-    return found
+    return paths
 
 
 def _read_files(task: Task, files: dict[str, Path]) -> dict[str, Examples]:

@@ -3,8 +3,8 @@
     python -m training submission zip runs/cola runs/sst2 ... runs/ax --wnli_majority --output submission.zip
     python -m training submission check submission.zip
 
-`run_glue.py --write_submission` writes the files. From a folder with many runs (--seeds, --paper), those of the
-best run are used. A file begins with `index<tab>prediction` and then has one row per test example, in order:
+``run_glue.py --write_submission`` writes the files. From a folder with many runs (--seeds, --paper), those of the
+best run are used. A file begins with ``index<tab>prediction`` and then has one row per test example, in order:
 
     CoLA.tsv     index  prediction        AX.tsv     index  prediction
                  0      1                            0      entailment
@@ -98,20 +98,22 @@ def check(path: str | Path) -> dict[str, str | None]:
     Raises:
         ValueError: the file is not a zip file, or it is damaged.
     """
-    found: dict[str, str | None] = {}
+    problems: dict[str, str | None] = {}
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             for name in dict.fromkeys([*TEST_ROWS, *names]):
                 if name not in TEST_ROWS:
-                    found[name] = f"{path}: unexpected entry {name!r}; expected {', '.join(TEST_ROWS)} at the top level"
+                    problems[name] = (
+                        f"{path}: unexpected entry {name!r}; expected {', '.join(TEST_ROWS)} at the top level"
+                    )
                 elif names.count(name) != 1:
-                    found[name] = f"{path}: expected {name} once, found it {names.count(name)} times"
+                    problems[name] = f"{path}: expected {name} once, found it {names.count(name)} times"
                 else:
-                    found[name] = _problem_of_bytes(name, archive.read(name), f"{path}/{name}")
+                    problems[name] = _problem_of_bytes(name, archive.read(name), f"{path}/{name}")
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # RuntimeError: encrypted
         raise ValueError(f"{path}: expected a whole zip file, got: {error}") from None
-    return found
+    return problems
 
 
 def _problem_of_bytes(name: str, content: bytes, where: str) -> str | None:
@@ -127,7 +129,7 @@ def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
 
     Raises ValueError for a folder without such files, or if two folders have the same file.
     """
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for folder in map(Path, folders):
         if (folder / "summary.json").is_file():
             folder = folder / json.loads((folder / "summary.json").read_text(encoding="utf-8"))["best"]["folder"]
@@ -135,10 +137,10 @@ def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
         if not here:
             raise ValueError(f"{folder}: expected files such as CoLA.tsv; run_glue.py --write_submission makes them")
         for path in here:
-            if path.name in found:
-                raise ValueError(f"{path.name} is both in {found[path.name].parent} and in {folder}; give one of them")
-            found[path.name] = path
-    return found
+            if path.name in files:
+                raise ValueError(f"{path.name} is both in {files[path.name].parent} and in {folder}; give one of them")
+            files[path.name] = path
+    return files
 
 
 def write_zip(folders: Iterable[str | Path], output: str | Path, wnli_majority: bool = False) -> list[str]:
@@ -192,8 +194,8 @@ def main(argv: list[str] | None = None) -> None:
     if args.command == "zip":
         print(f"{args.output}: {', '.join(write_zip(args.run_dir, args.output, args.wnli_majority))}")
         return
-    found = check(args.file)
-    for name in (name for name in found if not found[name]):
+    problems = check(args.file)
+    for name in (name for name in problems if not problems[name]):
         print(f"{name}: {TEST_ROWS[name]:,} predictions, well-formed")
-    if wrong := [text for text in found.values() if text]:
+    if wrong := [text for text in problems.values() if text]:
         raise ValueError("\n".join(["the server would refuse this:", *wrong]))

@@ -17,17 +17,17 @@ def entities(tags: Sequence[str]) -> list[tuple[str, int, int]]:
     Raises:
         ValueError: a tag is neither O nor B-, I-, E- or S- with a type.
     """
-    found: list[tuple[str, int, int]] = []
+    spans: list[tuple[str, int, int]] = []
     previous = "O"
     for place, tag in enumerate(tags):
         if not TAG.fullmatch(tag):
             raise ValueError(f"expected O, or B-, I-, E- or S- with a type, got {tag!r}")
         if previous[0] in "BI" and tag[0] in "IE" and tag[2:] == previous[2:]:
-            found[-1] = (*found[-1][:2], place + 1)
+            spans[-1] = (*spans[-1][:2], place + 1)
         elif tag != "O":
-            found.append((tag[2:], place, place + 1))
+            spans.append((tag[2:], place, place + 1))
         previous = tag
-    return found
+    return spans
 
 
 def span_scores(predictions: Sequence[Sequence[str]], references: Sequence[Sequence[str]]) -> dict:

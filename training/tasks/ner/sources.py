@@ -28,7 +28,7 @@ class Data:
     splits: dict[str, Split]
     label_names: tuple[str, ...]
 
-    def describe(self) -> dict:
+    def facts(self) -> dict:
         """The facts for run.json: sources, counts, hashes and label names."""
         facts = {
             split: {"examples": len(part), "words": part.num_words} | part.facts for split, part in self.splits.items()
@@ -74,8 +74,8 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
         for split, path in files.items():
             splits[split].facts["sha256"] = sha256(Path(path))
     elif args.dataset_name:
-        found = load_from_hub(args.dataset_name, args.dataset_config_name, FILES)
-        splits = {split: _hub_split(rows, f"{args.dataset_name} {split}", args) for split, rows in found.items()}
+        from_hub = load_from_hub(args.dataset_name, args.dataset_config_name, FILES)
+        splits = {split: _hub_split(rows, f"{args.dataset_name} {split}", args) for split, rows in from_hub.items()}
     else:
         splits = {split: _builtin(split) for split in ("train", "validation")}
     for split in ("train", "validation"):

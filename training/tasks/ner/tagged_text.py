@@ -296,12 +296,12 @@ def build_rows(
 def _pieces(split: Split, tokenizer: PreTrainedTokenizerBase, chunk: int = 10_000) -> dict[str, list[int]]:
     """The pieces of every distinct word. A "[SEP]" in the text is five ordinary characters."""
     words = list(dict.fromkeys(word for sentence in split.sentences for word in sentence.words))
-    found: dict[str, list[int]] = {}
+    pieces: dict[str, list[int]] = {}
     for begin in range(0, len(words), chunk):
         part = words[begin : begin + chunk]
         coded = tokenizer(part, add_special_tokens=False, split_special_tokens=True, verbose=False)
-        found.update(zip(part, coded["input_ids"]))
-    return found
+        pieces.update(zip(part, coded["input_ids"]))
+    return pieces
 
 
 def _parts(sentences: np.ndarray, starts: np.ndarray, room: int) -> Iterator[tuple[int, int]]:

@@ -2,17 +2,20 @@
 
 Shapes: B batch, L length, H hidden size of BERT, N its layers, C classes.
 
-This file is copied into saved models, which open with `trust_remote_code=True`. It imports nothing of the project.
+This file is copied into saved models, which open with ``trust_remote_code=True``. It imports nothing of the project.
 """
 
 from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from transformers import BertConfig, BertModel, PreTrainedModel, initialization
 from transformers.modeling_outputs import TokenClassifierOutput
 
+Count = int | Tensor | None
+IGNORED_LABEL = -100  # as in transformers: the position is excluded from the loss
 LAYERS = {  # name: which of [embeddings, 1, ..., N]; a "sum" adds them up with weights, others are concatenated
     "embeddings": slice(0, 1),
     "second_to_last": slice(-2, -1),
@@ -87,7 +90,7 @@ class BertFeatureTagger(PreTrainedModel):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        num_items_in_batch: int | Tensor | None = None,
+        num_items_in_batch: Count = None,
         **kwargs: Any,
     ) -> TokenClassifierOutput:
         """Logits (B, L, C) and loss; padding must be on the right, and labels (B, L) are class ids or -100.
@@ -106,10 +109,7 @@ class BertFeatureTagger(PreTrainedModel):
         logits = self.classifier(self.dropout(hidden))
         loss = None
         if labels is not None:
-            flat, targets = logits.float().flatten(0, 1), labels.flatten()
-            total = nn.functional.cross_entropy(flat, targets, ignore_index=-100, reduction="sum")
-            count = (targets != -100).sum() if num_items_in_batch is None else num_items_in_batch
-            loss = total / torch.as_tensor(count).clamp(min=1)
+            loss = _loss(logits.flatten(0, 1), labels.flatten(), num_items_in_batch)
         return TokenClassifierOutput(loss=loss, logits=logits)
 
     def features(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
@@ -121,3 +121,15 @@ class BertFeatureTagger(PreTrainedModel):
             return torch.cat(layers, dim=-1)
         shares = self.weights.float().softmax(0)
         return torch.einsum("n,nblh->blh", shares, torch.stack(layers).float()).to(self.weights.dtype)
+
+
+def _loss(logits: Tensor, labels: Tensor, count: Count) -> Tensor:
+    """The sum of the cross-entropies of the rows, divided by ``count`` or else by the number of labels; 0 without any.
+
+    Args:
+        logits: (rows, classes).
+        labels: (rows,), the number of a class or -100.
+    """
+    total = F.cross_entropy(logits.float(), labels, ignore_index=IGNORED_LABEL, reduction="sum")
+    items = (labels != IGNORED_LABEL).sum() if count is None else count
+    return total / torch.as_tensor(items).clamp(min=1).to(total.device)

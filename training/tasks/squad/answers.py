@@ -1,8 +1,8 @@
 """Find one answer for every question, and its n best spans, from the start and end logits of all windows.
 
 A span (window, first token, last token) lies inside the context part of a window, is at most max_answer_length tokens
-long, and its first token has its maximum context in that window. Its score is start logit + end logit. The search
-covers ALL such spans. Google's ``write_predictions`` considers only the n_best_size best starts and ends of each
+long, and it begins at a token that counts in that window (``max_context``). Its score is start logit + end logit. The
+search covers ALL such spans. Google's ``write_predictions`` considers only the n_best_size best starts and ends of each
 window; if these form no valid pair, it invents the answer "empty".
 
 SQuAD 2.0: the null score is the smallest start + end logit of the [CLS] over the windows; the null odds are the
@@ -25,7 +25,7 @@ from transformers import PreTrainedTokenizerBase
 
 from training.tasks.squad import metrics
 from training.tasks.squad.questions import Question
-from training.tasks.squad.threshold import threshold_to_use
+from training.tasks.squad.threshold import gives_no_answer, threshold_to_use
 from training.tasks.squad.windows import Windows, max_context
 
 WHITE = " \t\r\n\u202f"  # the characters at which Google's reader splits words
@@ -40,7 +40,7 @@ class Answers:
 
     Attributes:
         predictions: the answer; in version 2 empty where the null odds are above the threshold.
-        spans: the text of the best span, regardless of the threshold; empty if there is no span.
+        span_predictions: the text of the best span, regardless of the threshold; empty if there is no span.
         nbest: entries with text, probability (softmax over the entries), start_logit, end_logit, start and end (the
             first character of the span in the context and the one after its last); best first. In version 2, one of
             the entries has the text "".
@@ -48,7 +48,7 @@ class Answers:
     """
 
     predictions: dict[str, str] = field(default_factory=dict)
-    spans: dict[str, str] = field(default_factory=dict)
+    span_predictions: dict[str, str] = field(default_factory=dict)
     nbest: dict[str, list[dict]] = field(default_factory=dict)
     null_odds: dict[str, float] = field(default_factory=dict)
     threshold: float = 0.0
@@ -56,21 +56,20 @@ class Answers:
     def score(self, questions: Sequence[Question]) -> dict[str, float]:
         """The official scores of the predictions, with ``exact_match`` and ``f1`` in both versions.
 
-        In version 2, the best scores over all thresholds are computed from ``spans``, because the search can empty an
-        answer but cannot restore one that ``threshold`` emptied. ``null_score_diff_threshold`` is the threshold to
-        store with the model (``threshold.threshold_to_use``); ``at_best_...`` are the scores with it and
-        ``at_0_...`` those with 0. ``at_best_f1`` is below ``best_f1`` when the official search stops between questions
-        of equal null odds, which no threshold can separate.
+        In version 2, the best scores over all thresholds are computed from ``span_predictions``, because the search
+        must start from unfiltered answers. ``null_score_diff_threshold`` is the threshold to store with the model
+        (``threshold.threshold_to_use``); ``at_best_...`` are the scores with it and ``at_0_...`` those with 0.
+        ``best_f1`` can exceed ``at_best_f1``: the official search may stop between equal null odds, a threshold cannot.
         """
         gold = {question.id: [text for text, _ in question.answers] for question in questions}
         if not self.null_odds:
             return metrics.score(gold, self.predictions)
-        scores = metrics.score(gold, self.spans, True, self.null_odds, self.threshold)
+        scores = metrics.score(gold, self.span_predictions, True, self.null_odds, self.threshold)
         results = {"exact_match": scores["exact"], **scores}
-        f1 = {id_: metrics.score_of("f1", answers, self.spans[id_]) for id_, answers in gold.items()}
+        f1 = {id_: metrics.score_of("f1", answers, self.span_predictions[id_]) for id_, answers in gold.items()}
         best = threshold_to_use(f1, self.null_odds, {id_: bool(texts) for id_, texts in gold.items()})
         for name, threshold in (("at_0", 0.0), ("at_best", best)):
-            scores = metrics.score(gold, self.spans, True, self.null_odds, threshold)
+            scores = metrics.score(gold, self.span_predictions, True, self.null_odds, threshold)
             results |= {f"{name}_exact": scores["exact"], f"{name}_f1": scores["f1"]}
         return results | {"null_score_diff_threshold": best}
 
@@ -82,7 +81,7 @@ class Answers:
         """
         files = {"predictions": self.predictions, "nbest_predictions": self.nbest}
         if self.null_odds:
-            files |= {"null_odds": self.null_odds, "span_predictions": self.spans}
+            files |= {"null_odds": self.null_odds, "span_predictions": self.span_predictions}
         for name, content in files.items():
             text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
             (Path(folder) / f"{name}.json").write_text(text + "\n", encoding="utf-8")
@@ -124,12 +123,13 @@ def find_answers(
             question, windows, rows, start_logits, end_logits, n_best_size, max_answer_length, realign
         )
         best = entries[0] if entries else None
-        answers.spans[question.id] = answers.predictions[question.id] = best["text"] if best else ""
+        text = best["text"] if best else ""
+        answers.span_predictions[question.id] = answers.predictions[question.id] = text
         if version_2_with_negative:
             null = _null_entry(rows, start_logits, end_logits)
             # Without any span, "no answer" is certain; JSON has no infinity, so the largest float stands for it.
             odds = _score(null) - _score(best) if best else sys.float_info.max
-            if odds > null_score_diff_threshold:
+            if gives_no_answer(odds, null_score_diff_threshold):
                 answers.predictions[question.id] = ""
             answers.null_odds[question.id] = odds
             entries = sorted([*entries, null], key=_score, reverse=True)
@@ -182,29 +182,29 @@ def _best_spans(
     """The n best spans with different texts, best first; equal scores are ordered by window, start and end."""
     # The question-answering pipeline of `modeling_bert_repro` searches in the same way, and
     # `tests/modeling_bert_repro/test_qa_pipeline.py` compares the two. Neither imports the other: the file of the
-    # pipeline is copied into saved folders, which open without `training`; and `training` must work when transformers'
-    # classes replace those of `modeling_bert_repro`.
+    # pipeline is copied into saved folders, which open without `training`; and the code of the tasks may not import
+    # `modeling_bert_repro`.
     scores = _span_scores(windows, rows, start_logits, end_logits, max_answer_length)
-    spans = windows.offsets[windows.question[rows[0]]]
-    found: dict[str, dict] = {}
+    offsets = windows.offsets[windows.question[rows[0]]]
+    entries: dict[str, dict] = {}  # by text
     for place in _descending(scores.ravel(), n_best_size):
         row, first, length = np.unravel_index(place, scores.shape)  # length counts the tokens after the first
         window = rows[row]
         token = windows.first_token[window] + first
-        begin, end = int(spans[token, 0]), _with_accents(question.context, int(spans[token + length, 1]))
+        begin, end = int(offsets[token, 0]), _with_accents(question.context, int(offsets[token + length, 1]))
         at = windows.context_begin[window] + first
         text = realign(windows.input_ids[window][at : at + length + 1], question.context, begin, end)
-        if text and text not in found:
-            found[text] = {
+        if text and text not in entries:
+            entries[text] = {
                 "text": text,
                 "start_logit": float(start_logits[window][at]),
                 "end_logit": float(end_logits[window][at + length]),
                 "start": begin,
                 "end": end,
             }
-            if len(found) == n_best_size:
+            if len(entries) == n_best_size:
                 break
-    return list(found.values())
+    return list(entries.values())
 
 
 def _span_scores(
@@ -214,7 +214,10 @@ def _span_scores(
     end_logits: Sequence[np.ndarray],
     max_answer_length: int,
 ) -> np.ndarray:
-    """The scores of one question's spans, (windows, first token in the window's context, length - 1); -inf for none."""
+    """The scores of one question's spans, (windows, first token in the window's context, length - 1).
+
+    -inf where there is no such span.
+    """
     size = int(windows.num_tokens[rows].max())
     starts = np.full((len(rows), size), -np.inf)
     ends = np.full((len(rows), size + max_answer_length - 1), -np.inf)

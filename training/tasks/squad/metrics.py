@@ -62,8 +62,7 @@ def score(
 
     Args:
         gold: the answers of every question; in version 2 an unanswerable question has none.
-        predictions: one answer per question. With ``null_odds``, give the answers before any threshold is applied:
-            ``threshold`` empties answers, and the search for the best threshold cannot restore them.
+        predictions: one answer per question; with ``null_odds``, the answers before any threshold is applied.
         null_odds: version 2: larger for questions that are more likely to have no answer.
         threshold: version 2: predictions whose null odds are above it count as empty.
 
@@ -100,7 +99,10 @@ def _check_ids(gold: Mapping, given: Mapping, what: str, need_all: bool) -> None
             "give one for every question id of the data"
         )
     if missing:
-        print(f"warning: {len(missing)} questions have no prediction and score 0, as officially", file=sys.stderr)
+        print(
+            f"warning: {len(missing)} questions have no prediction and score 0, as in the official script",
+            file=sys.stderr,
+        )
     others = len(given) - (len(gold) - len(missing))
     if others:
         print(f"warning: {others} {what} for questions that the data does not have are ignored", file=sys.stderr)
@@ -198,7 +200,7 @@ def squad_metric(version_2_with_negative: bool = False) -> "evaluate.Metric":
     columns = {"predictions": prediction, "references": {"id": datasets.Value("string"), "answers": answers}}
 
     class SquadMetric(evaluate.Metric):
-        """The scores of `score` for lists of predictions and references."""
+        """The scores of ``score`` for lists of predictions and references."""
 
         def _info(self) -> evaluate.MetricInfo:
             return evaluate.MetricInfo(

@@ -166,7 +166,7 @@ def threshold_scores(questions: Sequence[Question], answers: Answers) -> tuple[n
     order = np.argsort(odds, kind="stable")
     lines = {}
     for name in COLOURS:
-        kept = np.array([metrics.score_of(name, gold[id_], answers.spans[id_]) for id_ in ids])
+        kept = np.array([metrics.score_of(name, gold[id_], answers.span_predictions[id_]) for id_ in ids])
         emptied = np.array([not gold[id_] for id_ in ids], dtype=float)
         totals = emptied.sum() + np.concatenate([[0.0], np.cumsum((kept - emptied)[order])])
         lines[name] = 100 * totals / len(ids)

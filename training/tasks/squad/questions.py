@@ -8,7 +8,8 @@ An article has paragraphs, and a paragraph has a context and questions about it.
                  "answers": [{"text": "a gallon of milk", "answer_start": 37}]}]
     }]}]}
 
-`training.tasks.squad.sources` says which questions a run has, and `training.tasks.squad.windows` makes inputs of them.
+``training.tasks.squad.sources`` says which questions a run has, and ``training.tasks.squad.windows`` makes inputs of
+them.
 """
 
 import json
@@ -130,8 +131,8 @@ def _check(question: Question, is_impossible: object, here: str, version_2_with_
                 f"{len(question.context)} characters; correct 'answer_start'"
             )
         if question.context[start:end] != text:
-            found = question.context.find(text)
-            hint = f"it occurs at {found}" if found >= 0 else "it does not occur in the context"
+            place = question.context.find(text)
+            hint = f"it occurs at {place}" if place >= 0 else "it does not occur in the context"
             raise ValueError(
                 f"{here}: expected answer {_short(text)} at character {start}, the context has "
                 f"{_short(question.context[start:end])} there; {hint}; correct 'answer_start' or the text"

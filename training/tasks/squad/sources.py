@@ -21,20 +21,20 @@ class Data:
     Attributes:
         name: the name of the data set or of its first file.
         splits: the questions of every split; without "train" if the model is only evaluated.
-        facts: the origin of every split, for run.json.
+        origins: where every split is from, for run.json.
         version_2_with_negative: whether questions may have no answer, so that version 2 scores them.
-        label_names: the two outputs are the start and the end of an answer; transformers' names for them say nothing.
+        label_names: placeholder names; the two outputs are start and end scores.
     """
 
     name: str
     splits: dict[str, list[Question]]
-    facts: dict[str, dict]
+    origins: dict[str, dict]
     version_2_with_negative: bool = False
     label_names: tuple[str, ...] = ("LABEL_0", "LABEL_1")
 
-    def describe(self) -> dict:
+    def facts(self) -> dict:
         """The facts for run.json: sources, counts and hashes."""
-        splits = {split: {"examples": len(part)} | self.facts[split] for split, part in self.splits.items()}
+        splits = {split: {"examples": len(part)} | self.origins[split] for split, part in self.splits.items()}
         return {"splits": splits}
 
     def metric_names(self) -> tuple[list[str], str]:
@@ -65,18 +65,18 @@ def load_data(args: SquadArguments) -> Data:
         files = {split: Path(path) for split, path in given.items()}
         name = next(iter(files.values())).name
         splits = {split: read_squad(path, negative) for split, path in files.items()}
-        facts: dict[str, dict] = {split: {"file": path.name, "sha256": sha256(path)} for split, path in files.items()}
+        origins: dict[str, dict] = {split: {"file": path.name, "sha256": sha256(path)} for split, path in files.items()}
     elif args.dataset_name:
         name = args.dataset_name
         splits = {split: read_hub(name, args.dataset_config_name, split, negative) for split in SPLITS}
-        facts = {split: {"dataset": name, "config": args.dataset_config_name} for split in SPLITS}
+        origins = {split: {"dataset": name, "config": args.dataset_config_name} for split in SPLITS}
     else:
         name = "the documentation carried by this Python installation"
         documents = {split: documentation.question_answering(split) for split in SPLITS}
         splits = {split: parse_squad(document, name, negative) for split, document in documents.items()}
-        facts = {split: {"source": name, "sha256": digest(documents[split])} for split in SPLITS}
+        origins = {split: {"source": name, "sha256": digest(documents[split])} for split in SPLITS}
     splits = {split: part[: most_examples(args, split)] for split, part in splits.items()}
-    return Data(name, splits, facts, negative)
+    return Data(name, splits, origins, negative)
 
 
 def read_hub(name: str, config_name: str | None, split: str, version_2_with_negative: bool = False) -> list[Question]:

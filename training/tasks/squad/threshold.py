@@ -4,15 +4,14 @@ The null odds of a question are the score of "no answer" minus the score of its 
 odds are above a threshold, the answer is the empty string; otherwise it is the span. The threshold passes through four
 stages:
 
-1. Applied in an evaluation: ``--null_score_diff_threshold`` decides which answers run_squad.py writes to
-   predictions.json, and ``apply_threshold`` does the same to scores. Without the flag it is 0 in a training, and the
-   stored one if a model is only evaluated (``threshold_of_evaluation``).
-2. Found in every evaluation, by ``Answers.score``; the one of the kept weights is stored. ``find_best_threshold`` is
-   the search of the official script and gives the reported ``best_exact``, ``best_f1`` and their ``..._thresh``.
-   ``threshold_to_use`` finds the threshold to store, for F1; its docstring names the cases in which the two differ.
-   Both searches need the answers before any threshold is applied, because they can empty an answer but not restore
-   one. The threshold is chosen on the questions that it is then measured on, so the scores with it are slightly too
-   good.
+1. Applied in an evaluation, by ``gives_no_answer``: ``--null_score_diff_threshold`` decides which answers run_squad.py
+   writes to predictions.json, and ``apply_threshold`` does the same to scores. Without the flag it is 0 in a training,
+   and the stored one if a model is only evaluated (``threshold_of_evaluation``).
+2. Found in every evaluation, by ``Answers.score``; the threshold found for the weights that are kept is stored.
+   ``find_best_threshold`` is the search of the official script and gives the reported ``best_exact``, ``best_f1`` and
+   their ``..._thresh``. ``threshold_to_use`` finds the threshold to store, for F1; its docstring names the cases in
+   which the two differ. Both searches need the answers before any threshold is applied. The threshold is chosen on the
+   questions that it is then measured on, so the scores with it are slightly too good.
 3. Stored by ``settings.store_settings`` (called by run_squad.py), through ``store_threshold``: in the model's config,
    under the name of Google's flag, ``null_score_diff_threshold``. A model that was last fine-tuned on SQuAD 1.1 has
    none.
@@ -33,6 +32,11 @@ from transformers import PretrainedConfig
 FIELD = "null_score_diff_threshold"  # in the model's config; the evaluation reports it as eval_ + this name
 
 
+def gives_no_answer(null_odds: float, threshold: float) -> bool:
+    """Whether the answer to a question with these null odds is the empty string."""
+    return null_odds > threshold
+
+
 def apply_threshold(
     scores: Mapping[str, float],
     null_odds: Mapping[str, float] | None,
@@ -45,7 +49,10 @@ def apply_threshold(
     """
     if null_odds is None or threshold is None:
         return dict(scores)
-    return {id_: float(not has_answer[id_]) if null_odds[id_] > threshold else scores[id_] for id_ in scores}
+    return {
+        id_: float(not has_answer[id_]) if gives_no_answer(null_odds[id_], threshold) else score
+        for id_, score in scores.items()
+    }
 
 
 def find_best_threshold(
@@ -56,9 +63,9 @@ def find_best_threshold(
 ) -> tuple[float, float]:
     """The search of the official script (``find_best_thresh`` of evaluate-v2.0.py), with its results.
 
-    It starts with every answer empty and lets the questions answer in the order of their null odds. As in the
-    official script, a question that would be right either way changes nothing, and among questions with equal null
-    odds the search may stop in the middle.
+    It starts with every answer empty and then raises the threshold: answers are admitted in rising order of null odds.
+    As in the official script, a question that would be right either way changes nothing, and among questions with
+    equal null odds the search may stop in the middle.
 
     Returns:
         The best average score over all thresholds, in per cent, and the lowest threshold that reaches it. If it is best

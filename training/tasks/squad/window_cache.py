@@ -2,7 +2,7 @@
 
 A file is named by the SHA-256 of everything that its windows depend on: contexts, questions and answers, the
 tokenizer with its vocabulary and rules, the lengths, the version of the tokenizers library and the code that
-builds windows. If any of these changes, a new file is written. No file can become outdated, and all may be deleted.
+builds windows. If any of these changes, a new file is written. A file is never stale, and any may be deleted.
 """
 
 import hashlib

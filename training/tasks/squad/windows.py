@@ -1,4 +1,4 @@
-"""Windows of tokens: the rows of the model that are made of a question and its context, which may be longer.
+"""A question and its context as rows of the model; a long context becomes several overlapping windows.
 
 A question and one window of its context make one row (max_seq_length 16, doc_stride 4):
 
@@ -95,6 +95,7 @@ def max_context(first_token: np.ndarray, num_tokens: np.ndarray) -> list[np.ndar
     position = np.arange(int((first_token + num_tokens).max()))
     left = position - first_token[:, None]
     right = num_tokens[:, None] - 1 - left
+    # 0.01 x length: Google's tie-break in favour of the longer window.
     score = np.where((left >= 0) & (right >= 0), np.minimum(left, right) + 0.01 * num_tokens[:, None], -1)
     best = score.argmax(axis=0)
     spans = zip(first_token, num_tokens)
@@ -126,7 +127,7 @@ def build_windows(
     coded = dict(zip(contexts, _encode(tokenizer, contexts)))
     texts = _encode(tokenizer, [question.text for question in questions])
     cls, sep = (np.array([token], dtype=np.int32) for token in (tokenizer.cls_token_id, tokenizer.sep_token_id))
-    pieces, shape, places, offsets = [], [], [], []
+    pieces, rows, places, offsets = [], [], [], []
     for number, (question, (text_ids, _)) in enumerate(zip(questions, texts)):
         text_ids = text_ids[:max_query_length]
         ids, spans = coded[question.context]
@@ -137,15 +138,15 @@ def build_windows(
         for start in window_starts(len(ids), room, doc_stride):
             part = ids[start : start + room]
             pieces += [cls, text_ids, sep, part, sep]
-            shape.append((number, begin, start, len(part)))
+            rows.append((number, begin, start, len(part)))
             first, last = answer or (-1, -1)
             if answer and start <= first and last < start + len(part):
                 places.append((first - start + begin, last - start + begin))
             else:
                 places.append((0, 0))
-    question_index, begins, starts, counts = np.array(shape).T
+    question_index, begins, starts, counts = np.array(rows).T
     ends = np.cumsum(begins + counts + 1)
-    types = np.repeat(np.tile(np.array([0, 1], dtype=np.int8), len(shape)), np.stack([begins, counts + 1], 1).ravel())
+    types = np.repeat(np.tile(np.array([0, 1], dtype=np.int8), len(rows)), np.stack([begins, counts + 1], 1).ravel())
     start_positions, end_positions = np.array(places).T if with_answers else (None, None)
     return Windows(
         input_ids=_rows(np.concatenate(pieces), ends),
