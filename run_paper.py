@@ -24,7 +24,7 @@ from pathlib import Path
 
 from training.engine.run import report_errors
 from training.flags.parsing import parse_arguments
-from training.paper.cost import costs, dry_run, measured_speed
+from training.paper.cost import costs, dry_run, measure_speed
 from training.paper.data import checksums_of, find_tasks, find_text, prepare, scale_of
 from training.paper.flags import PaperArguments
 from training.paper.folder import claim_folder
@@ -44,7 +44,7 @@ def main(argv: list[str] | None = None) -> None:
     plan = make_plan(args.table, scale, tasks, text, args.seeds)
     if args.dry_run:
         with threads_of(jobs):
-            speed, device = measured_speed(plan, scale)
+            speed, device = measure_speed(plan, scale)
         print(dry_run(plan, folder, costs(plan, scale.vocab_size, speed), device, jobs))
         return
 

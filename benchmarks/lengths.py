@@ -68,16 +68,16 @@ def main() -> None:
     folder = data_folder()
     record = provenance("benchmarks/lengths.py") | {"vocabulary": VOCAB}
     tokenizer = build_tokenizer(folder / VOCAB)
-    found = {
+    lengths = {
         "mrpc train": glue_lengths(folder, tokenizer, "mrpc", "train"),
         "mrpc dev": glue_lengths(folder, tokenizer, "mrpc", "validation"),
         "sst2 train": glue_lengths(folder, tokenizer, "sst2", "train"),
         "squad train": squad_lengths(folder, tokenizer, "train"),
         "squad dev": squad_lengths(folder, tokenizer, "dev"),
     }
-    record["lengths"] = found
+    record["lengths"] = lengths
     RESULTS.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    for name, row in found.items():
+    for name, row in lengths.items():
         print(f"{name}: {sum(row['counts'].values())} rows, {row['share_of_real_tokens']:.1%} real tokens")
 
 

@@ -22,7 +22,7 @@ def data_folder() -> Path:
     return Path(folder)
 
 
-def measured(work: Callable[[], Result]) -> tuple[Result, dict[str, float]]:
+def measure(work: Callable[[], Result]) -> tuple[Result, dict[str, float]]:
     """The result of ``work``, and the seconds that it took.
 
     Returns:

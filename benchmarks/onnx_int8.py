@@ -41,12 +41,12 @@ RESULTS = Path(__file__).parent / "results" / "onnx_int8.json"
 def batches(features: Features) -> list[tuple[np.ndarray, dict[str, torch.Tensor]]]:
     """For every batch the numbers of its rows, and the inputs of the network without labels, (B, L) each."""
     order = np.argsort(-features.lengths, kind="stable")
-    found = []
+    pairs = []
     for start in range(0, len(order), BATCH_SIZE):
         rows = order[start : start + BATCH_SIZE]
         columns = features.collate(rows)
-        found.append((rows, {name: columns[name] for name in ("input_ids", "token_type_ids", "attention_mask")}))
-    return found
+        pairs.append((rows, {name: columns[name] for name in ("input_ids", "token_type_ids", "attention_mask")}))
+    return pairs
 
 
 def measure(
@@ -62,10 +62,10 @@ def measure(
     best = float("inf")
     for _ in range(PASSES):
         start = time.process_time()
-        found = [compute(batch) for _, batch in work]
+        outputs = [compute(batch) for _, batch in work]
         best = min(best, time.process_time() - start)
     row_numbers = np.concatenate([rows for rows, _ in work])
-    logits = np.concatenate(found)[np.argsort(row_numbers)]
+    logits = np.concatenate(outputs)[np.argsort(row_numbers)]
     return {**score(task, logits, labels), "cpu_seconds": round(best, 2)}
 
 

@@ -41,7 +41,7 @@ def draw(record: dict, path: Path) -> None:
         colour = next((c for ending, c in COLOURS.items() if row["against"].endswith(ending)), BLUE)
         whisker = {"xerr": [[low], [high]], "error_kw": {"elinewidth": 1.2, "ecolor": INK}}
         axes.barh(place, row["ratio"], height=0.8, color=colour, **whisker)
-        peer = NAMES.get(row["against"], row["against"].removeprefix("stock, "))
+        peer = NAMES.get(row["against"], in_words(row["against"].removeprefix("stock, ")))
         axes.annotate(
             f"{row['ratio']:.2f}  {peer}",
             (row["ratio"] + high, place),

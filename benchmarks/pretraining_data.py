@@ -29,7 +29,7 @@ from transformers import BertTokenizer, DataCollatorForLanguageModeling
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.measuring import measured, peak_megabytes
+from benchmarks.measuring import measure, peak_megabytes
 from benchmarks.provenance import provenance
 from tokenization.fingerprint import tokenizer_json
 from training.pretraining.build_corpus import Corpus, build_corpus
@@ -53,8 +53,8 @@ def bare_encoding(lines: list[str], tokenizer: BertTokenizer) -> int:
 def bench_builder(files: list[Path], tokenizer: BertTokenizer, workers: int, folder: Path) -> dict[str, Any]:
     """The time to build the corpus, compared with that of the bare tokenizer."""
     lines = [line for document in read_documents(files) for line in document]
-    tokens, bare = measured(lambda: bare_encoding(lines, tokenizer))
-    corpus, ours = measured(lambda: build_corpus(files, tokenizer, folder / "corpus", workers))
+    tokens, bare = measure(lambda: bare_encoding(lines, tokenizer))
+    corpus, ours = measure(lambda: build_corpus(files, tokenizer, folder / "corpus", workers))
     return {
         "workers": workers,
         "text": corpus.manifest["counts"],
@@ -72,9 +72,9 @@ def bench_plan(corpus: Corpus, tokenizer: BertTokenizer) -> dict[str, Any]:
     for objective in ("mlm_nsp", "mlm"):
         for length in (128, 512):
             settings = InstanceSettings(seed=0, max_seq_length=length, objective=objective)
-            instances, opening = measured(functools.partial(PretrainingInstances, corpus, tokenizer, settings))
-            plan, planning = measured(functools.partial(instances.plan, 0))
-            order, ordering = measured(functools.partial(instances.order, 0))
+            instances, opening = measure(functools.partial(PretrainingInstances, corpus, tokenizer, settings))
+            plan, planning = measure(functools.partial(instances.plan, 0))
+            order, ordering = measure(functools.partial(instances.order, 0))
             columns = (plan.a_start, plan.a_length, plan.b_start, plan.b_length, plan.label, order)
             results[f"{objective}_{length}"] = {
                 "instances": len(plan),
@@ -109,7 +109,7 @@ def bench_batches(corpus: Corpus, tokenizer: BertTokenizer) -> dict[str, Any]:
             {"input_ids": row, "special_tokens_mask": np.isin(row, tokenizer.all_special_ids).astype(np.int64)}
             for row in np.random.default_rng(0).integers(5, len(tokenizer), (BATCH_SIZE, length))
         ]
-        collate = functools.partial(collated, collator, rows)
+        collate = functools.partial(collate_rows, collator, rows)
         results[f"transformers_collator_masks_only_{length}"] = token_rate(collate, length)
     return {"million_tokens_per_s_and_core": results}
 
@@ -120,7 +120,7 @@ def batch_of(instances: PretrainingInstances, number: int) -> dict[str, torch.Te
     return instances.batch(start, start + BATCH_SIZE)
 
 
-def collated(collator: DataCollatorForLanguageModeling, rows: list[dict], number: int) -> dict[str, torch.Tensor]:
+def collate_rows(collator: DataCollatorForLanguageModeling, rows: list[dict], number: int) -> dict[str, torch.Tensor]:
     """The rows with new masks, whatever the number of the batch."""
     return collator(rows)
 
@@ -143,10 +143,10 @@ def bench_memory(
 ) -> dict[str, Any]:
     """Peak memory of building and planning a text that is repeated ``repeat`` times."""
     before = peak_megabytes()
-    corpus, building = measured(lambda: build_corpus(files * repeat, tokenizer, folder / "large", workers))
+    corpus, building = measure(lambda: build_corpus(files * repeat, tokenizer, folder / "large", workers))
     after_build, largest_child = peak_megabytes(), peak_megabytes(resource.RUSAGE_CHILDREN)
     settings = InstanceSettings(seed=0, max_seq_length=128)
-    order, planning = measured(lambda: PretrainingInstances(corpus, tokenizer, settings).order(0))
+    order, planning = measure(lambda: PretrainingInstances(corpus, tokenizer, settings).order(0))
     return {
         "repeat": repeat,
         "text": corpus.manifest["counts"],

@@ -42,13 +42,13 @@ def provenance(script: str, argv: Sequence[str] | None = None) -> dict[str, Any]
 
 def source_files(script: str) -> list[str]:
     """The benchmark and those files of the project that this process has imported, as paths from its root."""
-    found = {script}
+    imported = {script}
     for module in list(sys.modules.values()):
         path = Path(getattr(module, "__file__", None) or "")
         if path.suffix == ".py" and path.is_absolute() and path.resolve().is_relative_to(ROOT):
-            found.add(path.resolve().relative_to(ROOT).as_posix())
-    installed = {name for name in found if name.startswith(".") or "site-packages" in name}
-    return sorted(name for name in found - installed - ASIDE if name.partition("/")[0] not in ASIDE)
+            imported.add(path.resolve().relative_to(ROOT).as_posix())
+    installed = {name for name in imported if name.startswith(".") or "site-packages" in name}
+    return sorted(name for name in imported - installed - ASIDE if name.partition("/")[0] not in ASIDE)
 
 
 def out_of_date(record: dict[str, Any]) -> list[str]:
@@ -86,13 +86,13 @@ def commit() -> str:
 
 def versions() -> dict[str, str]:
     """The versions of Python and of the installed packages in PACKAGES."""
-    found = {"python": platform.python_version()}
+    by_name = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = importlib.metadata.version(name)
+            by_name[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return by_name
 
 
 def processor() -> str:

@@ -24,7 +24,7 @@ from transformers import PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.measuring import data_folder, measured, peak_megabytes
+from benchmarks.measuring import data_folder, measure, peak_megabytes
 from benchmarks.provenance import provenance
 from tokenization import build_tokenizer
 from training.tasks.squad.answers import aligner, find_answers
@@ -39,14 +39,14 @@ LENGTHS = (384, 128, 64)  # max_seq_length, doc_stride, max_query_length: the pa
 def bench_windows(path: Path, tokenizer: PreTrainedTokenizerBase, scratch: Path) -> dict[str, Any]:
     """Reading, cutting and caching the questions of a file."""
     before = peak_megabytes()
-    questions, reading = measured(lambda: read_squad(path))
-    windows, building = measured(lambda: build_windows(questions, tokenizer, *LENGTHS, with_answers=True))
+    questions, reading = measure(lambda: read_squad(path))
+    windows, building = measure(lambda: build_windows(questions, tokenizer, *LENGTHS, with_answers=True))
     results = {"questions": len(questions), "windows": len(windows), "read": reading, "build": building}
     results["peak_rss_mb"] = {"before": before, "after": peak_megabytes()}
     del windows
-    _, hashing = measured(lambda: fingerprint(questions, tokenizer, LENGTHS, True))
+    _, hashing = measure(lambda: fingerprint(questions, tokenizer, LENGTHS, True))
     cached_windows(scratch, questions, tokenizer, *LENGTHS, with_answers=True)
-    (windows, origin), loading = measured(
+    (windows, origin), loading = measure(
         lambda: cached_windows(scratch, questions, tokenizer, *LENGTHS, with_answers=True)
     )
     assert origin == "read" and len(windows) == results["windows"]
@@ -65,8 +65,8 @@ def bench_answers(path: Path, tokenizer: PreTrainedTokenizerBase) -> dict[str, A
     for name in ("offsets", "google"):
         realign = aligner(name, tokenizer)
         search = functools.partial(find_answers, questions, windows, start_logits, end_logits, realign=realign)
-        answers, results[name] = measured(search)
-    _, results["score"] = measured(lambda: answers.score(questions))
+        answers, results[name] = measure(search)
+    _, results["score"] = measure(lambda: answers.score(questions))
     return results
 
 

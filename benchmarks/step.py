@@ -99,7 +99,7 @@ def workloads(group: str, setting: Setting, tiny: bool) -> list[Callable[[], Wor
 
 def speeds(workload: Workload, repetitions: int, device: torch.device) -> dict[str, list[float]]:
     """Real tokens per second of every arm in every repetition; one repetition before these is not counted."""
-    found: dict[str, list[float]] = {name: [] for name in workload.arms}
+    rates: dict[str, list[float]] = {name: [] for name in workload.arms}
     for repetition in range(-1, repetitions):
         for name, prepare in workload.arms.items():
             work, tokens = prepare(repetition)
@@ -108,27 +108,27 @@ def speeds(workload: Workload, repetitions: int, device: torch.device) -> dict[s
             work()
             synchronise(device)
             if repetition >= 0:
-                found[name].append(tokens / (time.perf_counter() - start))
-    return found
+                rates[name].append(tokens / (time.perf_counter() - start))
+    return rates
 
 
-def rows_of(workload: Workload, found: dict[str, list[float]], peak: float, device: str) -> list[dict[str, Any]]:
+def rows_of(workload: Workload, rates: dict[str, list[float]], peak: float, device: str) -> list[dict[str, Any]]:
     """One row of the table for each of transformers' arms.
 
     Args:
-        found: the speeds of each arm, as ``speeds`` returned them.
+        rates: the speeds of each arm, as ``speeds`` returned them.
         peak: operations per second of matrix products.
         device: "cpu" or "cuda".
     """
-    own, *others = found
+    own, *others = rates
     rows = []
     for other in others:
-        ratios = [mine / theirs for mine, theirs in zip(found[own], found[other])]
+        ratios = [mine / theirs for mine, theirs in zip(rates[own], rates[other])]
         row = {
             "workload": workload.name,
             "against": other,
-            "ours_tokens_per_s": round(statistics.median(found[own]), 1),
-            "stock_tokens_per_s": round(statistics.median(found[other]), 1),
+            "ours_tokens_per_s": round(statistics.median(rates[own]), 1),
+            "stock_tokens_per_s": round(statistics.median(rates[other]), 1),
             "ratio": round(statistics.median(ratios), 3),
             "ratio_range": [round(min(ratios), 3), round(max(ratios), 3)],
             "repetitions": len(ratios),
@@ -192,10 +192,10 @@ def show(row: dict[str, Any]) -> str:
 
 def environment(args: argparse.Namespace, setting: Setting, peaks: dict[str, float]) -> dict[str, Any]:
     """The part of the record that describes the measurement."""
-    found = provenance("benchmarks/step.py", args.argv)
+    facts = provenance("benchmarks/step.py", args.argv)
     if setting.device.type == "cuda":
-        found["device"] = torch.cuda.get_device_name()
-    return found | {
+        facts["device"] = torch.cuda.get_device_name()
+    return facts | {
         "threads": torch.get_num_threads(),
         "fast_dropout": setting.fast_dropout,
         "dtype": str(setting.dtype).removeprefix("torch."),
@@ -243,14 +243,14 @@ def main(argv: list[str] | None = None) -> None:
     for number, (group, make) in enumerate(work, 1):
         print(f"{number} of {len(work)}, {time.perf_counter() - started:.0f} s: {group}", file=sys.stderr, flush=True)
         if group == "memory":
-            found = [make()]
+            rows = [make()]
         else:
             workload = make()
-            found = rows_of(workload, speeds(workload, args.repetitions, device), peaks[name], args.device)
+            rows = rows_of(workload, speeds(workload, args.repetitions, device), peaks[name], args.device)
             del workload
         gc.collect()
-        print("\n".join(map(show, found)), flush=True)
-        record["results"] += [{"group": group, **row} for row in found]
+        print("\n".join(map(show, rows)), flush=True)
+        record["results"] += [{"group": group, **row} for row in rows]
         record["seconds"] = round(time.perf_counter() - started, 1)
         write_json(output, record)  # after every row: a run that is cut off leaves what it had
 

@@ -26,18 +26,20 @@ def markdown(head: Iterable[str], rows: Iterable[Iterable[str]], text_columns: i
     return "".join(f"{line}\n" for line in lines)
 
 
-# What the records of benchmarks/step.py call a workload, and how the pages say it; applied in this order.
+# What the records of benchmarks/step.py call a workload or a kind of padding, and how the pages say it; applied in
+# this order.
 WORDS = (
     (r"\b(tiny|mini|small|medium|base|large)\b", lambda match: f"BERT-{match[1].capitalize()}"),
     (r" (?:mrpc|sst2|squad) (?:train|dev)\b", lambda match: f" on {TASKS[match[0].split()[0]]}"),
     (r"\bbatch (\d+)", r"batches of \1"),
     (r"(\d+) x (\d+)", r"\1 rows of \2 tokens"),
+    (r"\brows of like length", "rows of similar length"),
 )
 TASKS = {"mrpc": "MRPC", "sst2": "SST-2", "squad": "SQuAD"}
 
 
 def in_words(workload: str) -> str:
-    """The name of a workload in words: "fine-tuning on MRPC, BERT-Small, batches of 32"."""
+    """The name of a workload or of a kind of padding in words: "fine-tuning on MRPC, BERT-Small, batches of 32"."""
     for pattern, words in WORDS:
         workload = re.sub(pattern, words, workload)
     return workload
@@ -48,7 +50,7 @@ def steps(record: dict) -> str:
     rows = []
     for row in record["results"]:
         memory = "ours_bytes" in row
-        against = row["against"].removeprefix("stock").removeprefix(", ") or "as it is"
+        against = in_words(row["against"].removeprefix("stock").removeprefix(", ")) or "as it is"
         spread = "" if memory else "{:.2f} to {:.2f}".format(*row["ratio_range"])
         ratio = f"{row['ratio']:.2f}" + (" of the bytes" if memory else "")
         share = f"{row['share_of_matrix_peak']:.0%}".replace("%", " %") if "share_of_matrix_peak" in row else ""
@@ -161,12 +163,12 @@ def held_out(runs: list[str]) -> str:
         for step in map(int, wanted.split(",")):
             if step not in events:
                 raise ValueError(f"{folder}: expected an evaluation at step {step}; there are those at {list(events)}")
-            found = events[step]
-            shares = [f"{100 * found[f'eval_{kind}_accuracy']:.1f}" for kind in ("mlm", "nsp")]
-            row = [Path(folder).name, f"{step:,}", f"{step * size / 1e6:.1f}", f"{found['eval_mlm_loss']:.3f}"]
+            scores = events[step]
+            shares = [f"{100 * scores[f'eval_{kind}_accuracy']:.1f}" for kind in ("mlm", "nsp")]
+            row = [Path(folder).name, f"{step:,}", f"{step * size / 1e6:.1f}", f"{scores['eval_mlm_loss']:.3f}"]
             rows.append(row + shares)
-    scores = ("masked pieces: loss, nats", "accuracy, %", "next sentence: accuracy, %")
-    return markdown(("run", "step", "pieces read, million", *scores), rows)
+    heads = ("masked pieces: loss, nats", "accuracy, %", "next sentence: accuracy, %")
+    return markdown(("run", "step", "pieces read, million", *heads), rows)
 
 
 def output(words: list[str]) -> str:

@@ -76,7 +76,7 @@ def steps_per_second(seconds: float) -> float:
     return steps / (time.perf_counter() - started)
 
 
-def measured(variables: dict[str, str], seconds: float) -> float:
+def measure_in_process(variables: dict[str, str], seconds: float) -> float:
     """`steps_per_second` in a separate process with these variables and no others of OpenMP."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_", "KMP_"))}
     command = [sys.executable, __file__, "--only_measure", "--seconds", str(seconds)]
@@ -111,14 +111,14 @@ def main(argv: list[str] | None = None) -> None:
         print(steps_per_second(args.seconds))
         return
     record = environment(sys.argv[1:] if argv is None else argv, args.seconds)
-    found = {neighbour: {name: [] for name in args.settings} for neighbour in NEIGHBOURS}
+    rates_beside = {neighbour: {name: [] for name in args.settings} for neighbour in NEIGHBOURS}
     for number in range(1, args.repetitions + 1):
         for neighbour, processes in NEIGHBOURS.items():
             for name in args.settings:
                 with busy(processes):
-                    found[neighbour][name].append(round(measured(SETTINGS[name], args.seconds), 3))
+                    rates_beside[neighbour][name].append(round(measure_in_process(SETTINGS[name], args.seconds), 3))
         record |= {"repetitions": number, "steps_per_second": {}}
-        for neighbour, rates in found.items():
+        for neighbour, rates in rates_beside.items():
             record["steps_per_second"][neighbour] = {
                 name: {"median": statistics.median(values), "range": [min(values), max(values)]}
                 for name, values in rates.items()

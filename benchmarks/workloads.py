@@ -162,7 +162,7 @@ def pretraining_batch(generator: np.random.Generator, rows: int, length: int, vo
     return batch | {"labels": labels, "next_sentence_label": torch.from_numpy(generator.integers(0, 2, rows))}
 
 
-def labelled(generator: np.random.Generator, class_name: str, batch: Batch, lengths: np.ndarray) -> Batch:
+def add_labels(generator: np.random.Generator, class_name: str, batch: Batch, lengths: np.ndarray) -> Batch:
     """The batch with random labels for a class of the network."""
     if class_name == "BertForQuestionAnswering":
         ends = torch.from_numpy(generator.integers(1, lengths))
@@ -216,7 +216,7 @@ def with_padding(
 
     def batch(generator: np.random.Generator, drawn: np.ndarray, pad_to: int) -> Batch:
         made = padded_batch(generator, drawn, pad_to, setting.vocab_size)
-        return labelled(generator, class_name, made, drawn) if training else made
+        return add_labels(generator, class_name, made, drawn) if training else made
 
     def random_rows(side: Side, fixed: bool) -> Callable[[int], Work]:
         def prepare(repetition: int) -> Work:
@@ -253,7 +253,7 @@ def smallest(size: str, length: int, setting: Setting, training: bool) -> Worklo
             generator = np.random.default_rng([4, repetition + 1])
             lengths = np.array([length])
             made = padded_batch(generator, lengths, length, setting.vocab_size)
-            made = labelled(generator, "BertForSequenceClassification", made, lengths) if training else made
+            made = add_labels(generator, "BertForSequenceClassification", made, lengths) if training else made
             return side.work([made] * 5, training)
 
         return prepare

@@ -18,13 +18,13 @@ def test_settings_take_turns_with_and_without_the_busy_process(tmp_path, monkeyp
             running.append(process)
         return process
 
-    def measured(variables, seconds):
+    def measure_in_process(variables, seconds):
         alive = [process for process in running if process.poll() is None]
         calls.append((variables, len(alive), seconds))
         return float(len(calls))
 
     monkeypatch.setattr(waiting_policy.subprocess, "Popen", started)
-    monkeypatch.setattr(waiting_policy, "measured", measured)
+    monkeypatch.setattr(waiting_policy, "measure_in_process", measure_in_process)
     output = tmp_path / "found.json"
     flags = ["--settings", "default", "passive", "--repetitions", "2", "--seconds", "3", "--output", str(output)]
     waiting_policy.main(flags)
@@ -32,13 +32,13 @@ def test_settings_take_turns_with_and_without_the_busy_process(tmp_path, monkeyp
     wanted += [({"OMP_WAIT_POLICY": "passive"}, 1, 3.0)]
     assert calls == wanted * 2
     assert len(running) == 4 and all(process.poll() is not None for process in running)
-    found = json.loads(output.read_text())
-    assert found["steps_per_second"]["idle"]["passive"] == {"median": 4.0, "range": [2.0, 6.0]}
-    assert found["steps_per_second"]["beside one busy process"]["default"] == {"median": 5.0, "range": [3.0, 7.0]}
-    assert {"command", "commit", "versions", "device", "cores", "load_at_start", "repetitions"} <= found.keys()
+    record = json.loads(output.read_text())
+    assert record["steps_per_second"]["idle"]["passive"] == {"median": 4.0, "range": [2.0, 6.0]}
+    assert record["steps_per_second"]["beside one busy process"]["default"] == {"median": 5.0, "range": [3.0, 7.0]}
+    assert {"command", "commit", "versions", "device", "cores", "load_at_start", "repetitions"} <= record.keys()
 
 
 @pytest.mark.slow
 def test_a_measurement_sees_only_its_own_variables(monkeypatch):
     monkeypatch.setitem(os.environ, "OMP_WAIT_POLICY", "active")
-    assert waiting_policy.measured({"OMP_WAIT_POLICY": "passive"}, 0.1) > 0
+    assert waiting_policy.measure_in_process({"OMP_WAIT_POLICY": "passive"}, 0.1) > 0

@@ -9,7 +9,7 @@ import pytest
 
 from tests.helpers.repository import ROOT
 from training.files import atomic
-from training.files.atomic import damage, sealed_folder, whole_file, whole_files, write_json, write_text
+from training.files.atomic import damage, files_into, sealed_folder, whole_file, write_json, write_text
 
 
 @pytest.fixture
@@ -62,11 +62,11 @@ def test_a_sealed_folder_replaces_an_older_folder(tmp_path, events):
 def test_files_move_out_of_a_draft_together(tmp_path, events):
     (tmp_path / "model.incomplete").mkdir()
     (tmp_path / "model.incomplete" / "left by a kill").touch()
-    with pytest.raises(KeyboardInterrupt), whole_files(tmp_path, "model") as draft:
+    with pytest.raises(KeyboardInterrupt), files_into(tmp_path, "model") as draft:
         (draft / "a").touch()
         raise KeyboardInterrupt
     assert not list(tmp_path.iterdir())
-    with whole_files(tmp_path, "model") as draft:
+    with files_into(tmp_path, "model") as draft:
         (draft / "a").touch()
         (draft / "b").touch()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]

@@ -7,16 +7,16 @@ from training.files.hub_datasets import load_from_hub
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("splits", "expected"),
     [
         ({"train": 1, "validation": 2, "test": 3, "more": 4}, {"train": 1, "validation": 2, "test": 3}),
         ({"train": 1, "test": 3}, {"train": 1, "validation": 3}),
         ({"validation": 2}, {"validation": 2}),
     ],
 )
-def test_a_test_split_replaces_a_missing_validation_split(monkeypatch, found, expected):
+def test_a_test_split_replaces_a_missing_validation_split(monkeypatch, splits, expected):
     asked = []
-    monkeypatch.setattr(datasets, "load_dataset", lambda *names: asked.append(names) or found)
+    monkeypatch.setattr(datasets, "load_dataset", lambda *names: asked.append(names) or splits)
     assert load_from_hub("glue", "mrpc", "give files") == expected
     assert asked == [("glue", "mrpc")]
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from tests.helpers import hub_stand_in
 from tests.helpers.hub_stand_in import TOKEN
 from tests.helpers.repository import ROOT
 from tests.helpers.tagged_text import CONLL, write
-from training.files.hub_upload import check_access, files_to_upload, upload, without_paths
+from training.files.hub_upload import FILES, check_access, files_to_upload, upload, without_paths
 
 NAME = "user/name"
 CODE = {*PLAIN_FILES, *FAST_FILES}
@@ -109,6 +110,13 @@ def test_only_the_named_files_are_uploaded(folder):
     assert {path.name for path in files_to_upload(folder)} == MODEL | CODE | RECORDS
     assert (folder / "validation_predictions.txt").is_file()  # run_ner.py wrote it.
     assert files_to_upload(folder) == sorted(folder / name for name in MODEL | CODE | RECORDS)
+
+
+def test_the_page_lists_exactly_the_files_that_are_uploaded():
+    page = (ROOT / "docs" / "checkpoints.md").read_text(encoding="utf-8")
+    table = page.split("<!-- uploaded -->")[1].split("\n\n")[0]
+    names = re.findall(r"`([^`]+)`", table)
+    assert sorted(names) == sorted(FILES)
 
 
 def test_every_flag_that_uploads_names_its_files_first(folder, capsys):

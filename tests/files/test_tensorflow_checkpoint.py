@@ -29,14 +29,14 @@ def content(folder: Path) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_values_are_those_that_tensorflow_stored(folder):
     """TensorFlow computed the sums. Three folders have the same variables: in one file, in three files and in parts."""
-    found, sums = content(WRITTEN / folder), json.loads((WRITTEN / "sums.json").read_text())
-    assert found.keys() == sums.keys()
+    tensors, sums = content(WRITTEN / folder), json.loads((WRITTEN / "sums.json").read_text())
+    assert tensors.keys() == sums.keys()
     for name, total in sums.items():
-        assert found[name].dtype == np.float32 and found[name].astype(np.float64).sum() == pytest.approx(
+        assert tensors[name].dtype == np.float32 and tensors[name].astype(np.float64).sum() == pytest.approx(
             total, rel=1e-9
         )
     first = content(WRITTEN / FOLDERS[0])
-    assert all(np.array_equal(found[name], first[name]) for name in first)
+    assert all(np.array_equal(tensors[name], first[name]) for name in first)
 
 
 def test_the_step_is_an_integer():

@@ -15,8 +15,8 @@ CLAIM = Claim("a is better than b", "p. 1", (better("a", "b"),), ("pair", "qa"))
 def scores(pair: list[float], qa: list[float] | None = None) -> dict:
     """The scores of the rows a and b. Those of b are always 60, so that the differences are the given numbers."""
     columns = {"pair": pair} | ({"qa": qa} if qa else {})
-    found = {("a", key): [60 + value for value in values] for key, values in columns.items()}
-    return found | {("b", key): [60.0] * len(values) for key, values in columns.items()}
+    by_cell = {("a", key): [60 + value for value in values] for key, values in columns.items()}
+    return by_cell | {("b", key): [60.0] * len(values) for key, values in columns.items()}
 
 
 def test_the_interval_is_that_of_students_t():
@@ -100,9 +100,9 @@ def test_a_bound_may_be_below_zero():
 def test_checkpoints_are_compared_at_equal_steps():
     claim = PUBLISHED["figure5"].claims[1]
     columns = [Column("pair", "pair", 50.0, number) for number in range(1, CHECKPOINTS + 1)]
-    found = {("mlm", column.key): [50.0 + number * column.checkpoint for number in (4, 4.1)] for column in columns}
-    found |= {("ltr", column.key): [60.0 + column.checkpoint] * 2 for column in columns}
-    verdict, (judged,) = judge(claim, columns, found)
+    by_cell = {("mlm", column.key): [50.0 + number * column.checkpoint for number in (4, 4.1)] for column in columns}
+    by_cell |= {("ltr", column.key): [60.0 + column.checkpoint] * 2 for column in columns}
+    verdict, (judged,) = judge(claim, columns, by_cell)
     assert verdict == HOLDS and judged.values == pytest.approx((4 * 4 - 4, 4 * 4.1 - 4))
 
 
@@ -141,13 +141,13 @@ def test_the_papers_claims_are_true_of_its_own_numbers(table):
     """
     published = PUBLISHED[table]
     columns = [Column(name, KINDS[name]) for name in published.columns]
-    found = {
+    by_cell = {
         (row.name, name): [score]
         for row in published.rows
         for name, score in zip(published.columns, row.scores, strict=True)
     }
     for claim in published.claims:
-        _, contrasts = judge(claim, columns, found)
+        _, contrasts = judge(claim, columns, by_cell)
         assert contrasts
         for contrast in contrasts:
             bound = float(contrast.text.rpartition("above ")[2]) if "above" in contrast.text else None

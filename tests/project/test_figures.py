@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import provenance, tables
 from tests.helpers.repository import ROOT
-from training.tools.figures import STALE, all_figures, blocks_of, mistakes, output_of, pages, printed, value_of
+from training.tools.figures import STALE, all_figures, blocks_of, format_like, mistakes, output_of, pages, value_of
 
 PAGES = pages()
 MUTATIONS = 50
@@ -121,7 +121,7 @@ def test_the_value_of_an_entry_and_its_printed_form():
         (1e6, "1,000,000"),
     ]
     for value, text in forms:
-        assert printed(value, text) == text
+        assert format_like(value, text) == text
     with pytest.raises(ValueError, match="the record has no single"):
         value_of("mini-14000/metrics.jsonl#[event=eval].eval_mlm_loss")
 

@@ -42,24 +42,16 @@ TESTED_ELSEWHERE = {
     "training/flags/pretraining.py": ("flags/test_flags.py",),
     "training/flags/scripts.py": ("flags/test_natures.py",),
     "training/flags/shared.py": ("flags/test_flags.py",),
-    "training/paper/cost.py": ("paper/test_plan.py",),
-    "training/paper/data.py": ("paper/test_plan.py",),
-    "training/paper/flags.py": (
-        "paper/test_plan.py",
-        "flags/test_flags.py",
-    ),
-    "training/paper/folder.py": (
-        "paper/test_plan.py",
-        "scripts/test_run_paper.py",
-    ),
     "training/paper/picture.py": ("scripts/test_run_paper.py",),
     "training/paper/published.py": (
         "paper/test_plan.py",
         "paper/test_verdicts.py",
     ),
-    "training/paper/report.py": ("paper/test_plan.py",),
     "training/paper/runner.py": ("scripts/test_run_paper.py",),
-    "training/paper/scales.py": ("paper/test_plan.py",),
+    "training/paper/scales.py": (
+        "paper/test_data.py",
+        "paper/test_plan.py",
+    ),
     "training/pretraining/corpora.py": ("pretraining/test_text.py",),
     "training/pretraining/encoding.py": (
         "pretraining/test_build_corpus.py",

@@ -81,9 +81,9 @@ def test_the_threshold_is_the_stored_one_unless_another_is_given(tokenizer):
 def test_a_network_in_training_is_asked_without_dropout(tokenizer):
     questions, model = [Question("q", "who ?", CONTEXT)], network(tokenizer)
     expected = ask.ask(model, tokenizer, questions)
-    found = ask.ask(model.train(), tokenizer, questions)
-    assert found.predictions == expected.predictions
-    for entry, other in zip(found.nbest["q"], expected.nbest["q"], strict=True):
+    answers = ask.ask(model.train(), tokenizer, questions)
+    assert answers.predictions == expected.predictions
+    for entry, other in zip(answers.nbest["q"], expected.nbest["q"], strict=True):
         numbers = {name: pytest.approx(value, abs=1e-5) for name, value in other.items() if isinstance(value, float)}
         assert entry == other | numbers
 

@@ -36,11 +36,11 @@ def test_outputs_are_those_of_tensorflow(tmp_path, capsys, package):
     with torch.no_grad():
         outputs = model(**inputs, output_hidden_states=True)
         encoded = model.bert(**inputs)
-    found = {"last_hidden_state": encoded.last_hidden_state, "pooler_output": encoded.pooler_output}
-    found |= {name: getattr(outputs, name) for name in ("prediction_logits", "seq_relationship_logits")}
+    outputs_of = {"last_hidden_state": encoded.last_hidden_state, "pooler_output": encoded.pooler_output}
+    outputs_of |= {name: getattr(outputs, name) for name in ("prediction_logits", "seq_relationship_logits")}
     for name, expected in recorded["outputs"].items():
         real = np.array(recorded["inputs"]["attention_mask"], bool)
-        theirs, ours = np.array(expected), found[name].numpy()
+        theirs, ours = np.array(expected), outputs_of[name].numpy()
         if theirs.ndim == 3:
             theirs, ours = theirs[real], ours[real]
         np.testing.assert_allclose(ours, theirs, atol=2e-5, err_msg=name)

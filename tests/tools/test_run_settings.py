@@ -2,7 +2,7 @@
 
 import pytest
 
-from training.tools.run_settings import in_words, shape, short, start, told_apart
+from training.tools.run_settings import compared_settings, in_words, initial_settings, short, with_differences
 
 FACTS = {
     "script": "run_glue.py",
@@ -19,37 +19,39 @@ def with_flags(**flags) -> dict:
 
 
 def test_seed_and_folder_are_no_settings():
-    assert shape(FACTS) == shape(with_flags(seed=7, output_dir="b", logging_steps=9))
+    assert compared_settings(FACTS) == compared_settings(with_flags(seed=7, output_dir="b", logging_steps=9))
     for name, value in (("learning_rate", 5e-5), ("num_train_epochs", 4.0), ("warmup_steps", 0.2)):
-        assert shape(FACTS) != shape(with_flags(**{name: value}))
+        assert compared_settings(FACTS) != compared_settings(with_flags(**{name: value}))
 
 
 def test_the_settings_name_processes_precision_and_data():
-    found = shape(FACTS)
-    assert (found["processes"], found["mixed_precision"], found["learning_rate"]) == (2, "bf16", 3e-5)
-    assert (found["training data"], found["evaluation data"]) == ("aaaaaaaa", "bbbbbbbb")
+    settings = compared_settings(FACTS)
+    assert (settings["processes"], settings["mixed_precision"], settings["learning_rate"]) == (2, "bf16", 3e-5)
+    assert (settings["training data"], settings["evaluation data"]) == ("aaaaaaaa", "bbbbbbbb")
 
 
 def test_epochs_do_not_count_if_the_steps_are_given():
-    assert "num_train_epochs" not in shape(with_flags(max_steps=100))
-    assert shape(with_flags(max_steps=100)) == shape(with_flags(max_steps=100, num_train_epochs=9.0))
+    assert "num_train_epochs" not in compared_settings(with_flags(max_steps=100))
+    assert compared_settings(with_flags(max_steps=100)) == compared_settings(
+        with_flags(max_steps=100, num_train_epochs=9.0)
+    )
 
 
 def test_a_metric_that_decides_nothing_does_not_count():
-    assert shape(FACTS) == shape(with_flags(metric_for_best_model="loss"))
+    assert compared_settings(FACTS) == compared_settings(with_flags(metric_for_best_model="loss"))
     best = {"load_best_model_at_end": True}
-    assert shape(with_flags(**best)) != shape(with_flags(**best, metric_for_best_model="loss"))
+    assert compared_settings(with_flags(**best)) != compared_settings(with_flags(**best, metric_for_best_model="loss"))
 
 
 def test_data_without_a_hash_is_known_by_its_flags():
-    settings = shape(with_flags(data_dir="glue/MRPC") | {"data": None})
+    settings = compared_settings(with_flags(data_dir="glue/MRPC") | {"data": None})
     assert settings["data_dir"] == "glue/MRPC" and settings["training data"] == ""
 
 
 def test_the_start_is_the_hash_of_the_weights_or_else_the_flags():
-    assert start(FACTS) == {"initial_weights": "cccccccc"}
-    found = start(with_flags(config_name="mini") | {"initial_weights": None})
-    assert found == {
+    assert initial_settings(FACTS) == {"initial_weights": "cccccccc"}
+    settings = initial_settings(with_flags(config_name="mini") | {"initial_weights": None})
+    assert settings == {
         "initial_weights": None, "model_name_or_path": None, "config_name": "mini", "tokenizer_name": None,
     }  # fmt: skip
 
@@ -78,15 +80,15 @@ def test_numbers_as_people_write_them():
     assert [short(value) for value in (3e-5, 1e-10, 2e9, 0.1, 7, "x")] == ["3e-5", "1e-10", "2e+9", "0.1", "7", "x"]
 
 
-def test_only_equal_names_are_told_apart_and_only_by_what_differs():
+def test_only_equal_names_get_differences_and_only_what_differs():
     settings = [
         {"learning_rate": 3e-5, "processes": 1},
         {"learning_rate": 5e-5, "processes": 1},
         {"learning_rate": 5e-5, "processes": 2},
     ]
-    assert told_apart(["MRPC", "MRPC", "RTE"], settings) == [
+    assert with_differences(["MRPC", "MRPC", "RTE"], settings) == [
         "MRPC, learning rate 3e-5",
         "MRPC, learning rate 5e-5",
         "RTE",
     ]
-    assert told_apart(["MRPC", "RTE", "MRPC"], settings)[2] == "MRPC, learning rate 5e-5, 2 processes"
+    assert with_differences(["MRPC", "RTE", "MRPC"], settings)[2] == "MRPC, learning rate 5e-5, 2 processes"

@@ -18,7 +18,7 @@ from training.files.atomic import write_json
 from training.files.hashing import HASHES, hashed_files, hashes_of, hashes_record
 from training.files.hub_upload import content_to_upload, files_to_upload
 from training.tools import figures, verify
-from training.tools.findings import DIFFERS, UNKNOWN, VERIFIED, Finding, guarded
+from training.tools.findings import DIFFERS, UNKNOWN, VERIFIED, Finding, run_check
 from training.tools.verify_files import tokenizer_hash
 from training.tools.verify_scores import is_close
 
@@ -54,12 +54,12 @@ def folder(made, tmp_path):
     return lambda script: Path(shutil.copytree(made[script], tmp_path / script))
 
 
-def found(folder: Path, *given: Path, evaluate: bool = False) -> list[Finding]:
+def findings_of(folder: Path, *given: Path, evaluate: bool = False) -> list[Finding]:
     return list(verify.findings(folder, list(given), evaluate))
 
 
 def wrong(folder: Path, *given: Path, evaluate: bool = False) -> list[str]:
-    return [finding.line() for finding in found(folder, *given, evaluate=evaluate) if finding.verdict == DIFFERS]
+    return [finding.line() for finding in findings_of(folder, *given, evaluate=evaluate) if finding.verdict == DIFFERS]
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -82,7 +82,7 @@ def content(folder: Path) -> dict:
 
 @pytest.mark.parametrize("script", short_runs.SCRIPTS)
 def test_a_finished_folder_is_verified(made, script):
-    findings = found(made[script])
+    findings = findings_of(made[script])
     assert not [finding.line() for finding in findings if finding.verdict == DIFFERS]
     verified = {finding.claim for finding in findings if finding.verdict == VERIFIED}
     claims = {"files", "tokenizer", "number of parameters", "code files", "results", "train_steps", "README.md"}
@@ -102,7 +102,9 @@ def test_the_metrics_of_the_predictions_are_all_computed_again(made):
         "run_swag": ("eval_accuracy", "test_accuracy"),
     }.items():
         lines = [
-            f.line() for f in found(made[script]) if f.claim == "scores from predictions" and f.verdict == VERIFIED
+            f.line()
+            for f in findings_of(made[script])
+            if f.claim == "scores from predictions" and f.verdict == VERIFIED
         ]
         assert all(any(re.search(rf"\b{name}\b", line) for line in lines) for name in names), lines
 
@@ -123,7 +125,7 @@ def test_the_uploaded_copy_is_verified_without_the_files_that_stay(folder, tmp_p
         sent = content_to_upload(path, "user/name")
         (copy / path.name).write_bytes(sent if isinstance(sent, bytes) else sent.read_bytes())
     (copy / ".gitattributes").write_text("")
-    findings = found(copy)
+    findings = findings_of(copy)
     assert not [finding.line() for finding in findings if finding.verdict == DIFFERS]
     assert any(finding.claim == "README.md" and finding.verdict == VERIFIED for finding in findings)
     assert "its example opens user/name" in "".join(finding.line() for finding in findings)
@@ -182,7 +184,7 @@ def test_files_that_are_not_of_the_run_are_ignored_and_caches_may_be_deleted(fol
             (place / name).write_text("x")
         shutil.rmtree(place / cache)
         assert not wrong(place)
-        absent = [f.claim for f in found(place) if f.verdict == UNKNOWN and "it may be deleted" in f.reason]
+        absent = [f.claim for f in findings_of(place) if f.verdict == UNKNOWN and "it may be deleted" in f.reason]
         assert absent and all(claim.startswith(f"{cache}/") for claim in absent)
 
 
@@ -190,7 +192,7 @@ def test_files_that_are_not_of_the_run_are_ignored_and_caches_may_be_deleted(fol
 def test_checkpoints_are_compared_with_their_own_manifests(pretrained, data, tmp_path):
     flags = short_runs.flags("run_glue", data, tmp_path / "run", pretrained, "--save_steps", "1")
     short_runs.start("run_glue", flags)
-    assert [f.claim for f in found(tmp_path / "run") if f.claim.startswith("checkpoint")] == [
+    assert [f.claim for f in findings_of(tmp_path / "run") if f.claim.startswith("checkpoint")] == [
         "checkpoint-1/",
         "checkpoint-2/",
     ]
@@ -224,7 +226,7 @@ def test_an_edited_record_contradicts_another_one(folder, script, how):
     hidden(how, place)
     assert not wrong(place)
     if how == "old":
-        assert any("made before hashes were recorded" in finding.reason for finding in found(place))
+        assert any("made before hashes were recorded" in finding.reason for finding in findings_of(place))
     results = json.loads((place / "all_results.json").read_text())
     name, value = next((name, value) for name, value in results.items() if name.startswith("eval_") and value)
     assert name in lines_after("all_results.json", f'"{name}": {json.dumps(value)}', f'"{name}": 0.9371')
@@ -260,7 +262,7 @@ def test_an_edited_figure_of_the_card_is_found_and_its_line_named(folder, script
             (place / "README.md").write_text("\n".join([*card[:number], line, *card[number + 1 :]]) + "\n")
             assert f"README.md line {number + 1}: " in "\n".join(wrong(place)), line
         (place / "README.md").write_text("\n".join([*card, "It beats BERT-Large by 3 points."]) + "\n")
-        said = [finding.line() for finding in found(place) if finding.claim.startswith("README.md")]
+        said = [finding.line() for finding in findings_of(place) if finding.claim.startswith("README.md")]
         assert any("README.md line" in line if code == "the same" else "1 passages" in line for line in said)
         (place / "README.md").write_text("\n".join(card) + "\n")
 
@@ -300,7 +302,7 @@ def test_a_forged_score_is_found_by_the_predictions(folder):
 
 
 def check_the_weights(place: Path, script: str) -> None:
-    lines = [finding for finding in found(place, evaluate=True) if finding.claim == "scores from the weights"]
+    lines = [finding for finding in findings_of(place, evaluate=True) if finding.claim == "scores from the weights"]
     assert [finding.verdict for finding in lines] == [VERIFIED], lines
     results = json.loads((place / "all_results.json").read_text())
     assert all(name in lines[0].reason for name in results if name.startswith(("eval_", "test_")))
@@ -345,14 +347,14 @@ def test_data_is_used_only_if_its_hash_is_that_of_the_run(folder, data, tmp_path
     write_json(place / "run.json", run)
     (place / "README.md").unlink()
     forge(place)
-    reasons = [finding.line() for finding in found(place)]
+    reasons = [finding.line() for finding in findings_of(place)]
     assert any("data, validation: gone/run_swag.csv is not on this machine; --data names" in line for line in reasons)
     assert any("eval_accuracy from predictions: the labels are not at hand" in line for line in reasons)
     (moved / "deep").mkdir(parents=True)
     shutil.copy(data / "run_swag.csv", moved / "deep")
     given = verify.verify_scores.files_in([str(moved)])
     assert not wrong(place, *given)
-    assert any(f.claim == "scores from predictions" and f.verdict == VERIFIED for f in found(place, *given))
+    assert any(f.claim == "scores from predictions" and f.verdict == VERIFIED for f in findings_of(place, *given))
     edit(moved / "deep" / "run_swag.csv", "the king", "the queen")
     assert "does not have the SHA-256 in run.json" in "\n".join(wrong(place, *given))
     monkeypatch.chdir(tmp_path)
@@ -430,7 +432,7 @@ def test_a_line_has_no_characters_that_a_terminal_obeys():
         raise ValueError("\x1b[2J\r\nverified")
         yield
 
-    (finding,) = guarded("\x1b[31mclaim", check)
+    (finding,) = run_check("\x1b[31mclaim", check)
     assert "\x1b" not in finding.line() and "\n" not in finding.line() and "\r" not in finding.line()
 
 

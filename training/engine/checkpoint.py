@@ -223,7 +223,7 @@ def save_model_folder(run: Run[SharedArguments], model: torch.nn.Module) -> None
     run.accelerator.wait_for_everyone()
     weights = full_weights(run, model)
     if run.is_main:
-        with disk_errors_explained(run, "model"), atomic.whole_files(run.output_dir, "model") as draft:
+        with disk_errors_explained(run, "model"), atomic.files_into(run.output_dir, "model") as draft:
             run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
     run.accelerator.wait_for_everyone()
 

@@ -3,6 +3,14 @@
 Everything is written to a draft beside its target, synced, and renamed. A rename within one folder replaces the target
 in one step (POSIX). But the rename may reach the disk before the content does, and a power failure may undo it until
 the folder itself is synced. Therefore the content is synced before the rename, and the folder after it.
+
+| what is written | function | after a kill there are |
+|---|---|---|
+| a text, a JSON file | ``write_text``, ``write_json`` | the old content or the new |
+| another file | ``whole_file`` | the old content or the new |
+| a folder that does not exist yet, or is empty | ``new_folder`` | all files or none |
+| a folder that must be known to be undamaged when it is read (``damage``) | ``sealed_folder`` | all files or none |
+| some files of a folder that has others | ``files_into`` | possibly old files and new ones, each of them whole |
 """
 
 import json
@@ -61,7 +69,7 @@ def json_text(content: Any) -> str:
 
 
 @contextmanager
-def draft_folder(path: Path) -> Iterator[Path]:
+def _draft_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder ``<path>.incomplete`` to write in, which is removed if an error is raised."""
     draft = path.with_name(f"{path.name}.incomplete")
     shutil.rmtree(draft, ignore_errors=True)  # left by a process that was killed
@@ -74,9 +82,13 @@ def draft_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """An empty draft folder to write files in; afterwards it takes the place of ``path``, an empty folder or none."""
-    with draft_folder(path) as draft:
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty draft folder to write files in, which then becomes ``path``.
+
+    Raises:
+        OSError: ``path`` exists and is not an empty folder.
+    """
+    with _draft_folder(path) as draft:
         yield draft
         for file in (*draft.iterdir(), draft):
             sync(file)
@@ -90,7 +102,7 @@ def sealed_folder(path: Path) -> Iterator[Path]:
 
     A ``manifest.json`` with the SHA-256 of every file is added, so that ``damage`` can tell whether it is undamaged.
     """
-    with draft_folder(path) as draft:
+    with _draft_folder(path) as draft:
         yield draft
         files = sorted(file for file in draft.iterdir() if file.is_file())
         manifest = draft / "manifest.json"
@@ -105,12 +117,12 @@ def sealed_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_files(folder: Path, name: str) -> Iterator[Path]:
+def files_into(folder: Path, name: str) -> Iterator[Path]:
     """Yield an empty draft folder ``<folder>/<name>.incomplete``, whose files then move to ``folder`` one by one.
 
     Each file is replaced in one step, but a process that is killed between two steps leaves old and new files.
     """
-    with draft_folder(folder / name) as draft:
+    with _draft_folder(folder / name) as draft:
         yield draft
         for path in sorted(draft.iterdir()):
             sync(path)

@@ -41,13 +41,13 @@ def checksums(data: Any) -> list[str]:
 def hashed_files(folder: Path) -> dict[str, Path]:
     """The files that ``hashes.json`` covers, by their names relative to the folder, with "/" and in order."""
     inside = [path for name in FOLDERS if (folder / name).is_dir() for path in (folder / name).rglob("*")]
-    found = {}
+    files = {}
     for path in sorted([*folder.iterdir(), *inside]):
         parts = path.relative_to(folder).parts
         aside = any(fnmatch.fnmatch(part, pattern) for part in parts for pattern in NOT_OF_THE_RUN)
         if path.is_file() and not aside and parts != (HASHES,):
-            found["/".join(parts)] = path
-    return found
+            files["/".join(parts)] = path
+    return files
 
 
 def hashes_of(folder: Path) -> dict[str, str]:

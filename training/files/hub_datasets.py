@@ -43,10 +43,10 @@ def load_from_hub(name: str, config_name: str | None, instead: str) -> dict[str,
     Raises:
         ValueError: the data set cannot be loaded, or has neither of these splits.
     """
-    found = from_hub(name, instead, lambda datasets: dict(datasets.load_dataset(name, config_name)))
-    splits = {split: found[split] for split in ("train", "validation", "test") if split in found}
+    loaded = from_hub(name, instead, lambda datasets: dict(datasets.load_dataset(name, config_name)))
+    splits = {split: loaded[split] for split in ("train", "validation", "test") if split in loaded}
     if "validation" not in splits and "test" in splits:
         splits["validation"] = splits.pop("test")
     if "validation" not in splits:
-        raise ValueError(f"--dataset_name {name}: expected the splits train, validation or test; got {list(found)}")
+        raise ValueError(f"--dataset_name {name}: expected the splits train, validation or test; got {list(loaded)}")
     return splits

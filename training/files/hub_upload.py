@@ -47,8 +47,8 @@ FILES = (
     "training_curves.png",
     HASHES,
 )
+# The files among FILES that a run writes about itself; paths are removed from them before the upload.
 RECORDS = ("README.md", "run.json", "metrics.jsonl", "all_results.json")
-"""The files among FILES that a run writes about itself; paths are removed from them before the upload."""
 ATTEMPTS = 3
 # A path that begins with /, ~ or ..; a URL, "and/or" and a name on the Hub must not match.
 PATH = re.compile(r"(?<![\w.:/~)\]<-])(?:~?/|\.\./)[^\s`'\"<>|,;:()\\]+")
@@ -63,10 +63,10 @@ def files_to_upload(folder: Path) -> list[Path]:
     for name in ("config.json", "run.json", "all_results.json"):
         if not (folder / name).is_file():
             raise ValueError(f"{folder}: expected the folder of a finished run, found no {name}; finish the run first")
-    found = {path for pattern in FILES for path in folder.glob(pattern) if path.is_file()}
-    if not any(path.suffix == ".safetensors" for path in found):
+    named = {path for pattern in FILES for path in folder.glob(pattern) if path.is_file()}
+    if not any(path.suffix == ".safetensors" for path in named):
         raise ValueError(f"{folder}: expected the folder of a finished run, found no model.safetensors")
-    return sorted(found | set(_code(folder)))
+    return sorted(named | set(_code(folder)))
 
 
 def _code(folder: Path) -> Iterator[Path]:
@@ -99,14 +99,14 @@ def hashes_to_upload(path: Path, repo_id: str) -> bytes:
     A record that is not what the run left keeps the hash that it should have, so that the change stays visible.
     """
     recorded = json.loads(path.read_text(encoding="utf-8"))["sha256"]
-    found = {}
+    hashes = {}
     for file in files_to_upload(path.parent):
         if file.name in recorded:
-            found[file.name] = recorded[file.name]
+            hashes[file.name] = recorded[file.name]
             content = content_to_upload(file, repo_id)
             if isinstance(content, bytes) and sha256(file) == recorded[file.name]:
-                found[file.name] = hashlib.sha256(content).hexdigest()
-    return json_text(hashes_record(found)).encode()
+                hashes[file.name] = hashlib.sha256(content).hexdigest()
+    return json_text(hashes_record(hashes)).encode()
 
 
 def without_paths(text: str, known: Iterator[str] | tuple[str, ...] = ()) -> str:
@@ -152,7 +152,7 @@ def check_access(repo_id: str, dry_run: bool, remedy: str = LATER) -> None:
         raise ValueError("--push_to_hub needs the network, but HF_HUB_OFFLINE is set; unset it, or drop the flag")
     if not get_token():
         raise ValueError("--push_to_hub needs a token of the Hub; run hf auth login, or set HF_TOKEN")
-    _attempted(lambda: HfApi().whoami(), repo_id, remedy)
+    _attempt(lambda: HfApi().whoami(), repo_id, remedy)
 
 
 def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: Callable[[str], None]) -> None:
@@ -178,7 +178,7 @@ def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: 
     command = f"python -m training upload {shlex.quote(str(folder))} --hub_model_id {repo_id}"
     remedy = f"; {folder} is complete, upload it then with {command}"
     check_access(repo_id, dry_run, remedy)
-    _attempted(lambda: _commit(contents, repo_id, private, say), repo_id, remedy)
+    _attempt(lambda: _commit(contents, repo_id, private, say), repo_id, remedy)
 
 
 def _visibility(private: bool) -> str:
@@ -211,7 +211,7 @@ def _commit(contents: dict[str, Path | bytes], repo_id: str, private: bool, say:
     say(f"{what}: {api.endpoint}/{repo_id} ({_visibility(is_private)})")
 
 
-def _attempted(work: Callable[[], object], repo_id: str, remedy: str) -> None:
+def _attempt(work: Callable[[], object], repo_id: str, remedy: str) -> None:
     """Call `work()`; after a temporary failure try again, after any other raise a ValueError with one line of text."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
@@ -233,8 +233,8 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def _status(error: Exception) -> int | None:
     """The status of the HTTP answer that caused an error; None if there was no answer."""
-    found = (getattr(getattr(one, "response", None), "status_code", None) for one in _chain(error))
-    return next((status for status in found if status), None)
+    statuses = (getattr(getattr(one, "response", None), "status_code", None) for one in _chain(error))
+    return next((status for status in statuses if status), None)
 
 
 def _is_network(error: Exception) -> bool:

@@ -284,7 +284,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 def _variable(message: bytes) -> Variable:
     """BundleEntryProto of tensor_bundle.proto."""
-    found = dict.fromkeys(ENTRY_NUMBERS.values(), 0)  # a number that is 0 is not stored
+    numbers = dict.fromkeys(ENTRY_NUMBERS.values(), 0)  # a number that is 0 is not stored
     shape: tuple[int, ...] = ()
     slices = []
     for number, value in _fields(message):
@@ -293,14 +293,14 @@ def _variable(message: bytes) -> Variable:
         elif number == 7:
             slices.append(_extents(_message(value)))
         elif number in ENTRY_NUMBERS:
-            found[ENTRY_NUMBERS[number]] = _number(value)
+            numbers[ENTRY_NUMBERS[number]] = _number(value)
     return Variable(
-        dtype=found["dtype"],
+        dtype=numbers["dtype"],
         shape=shape,
-        shard=found["shard"],
-        offset=found["offset"],
-        size=found["size"],
-        crc=found["crc"],
+        shard=numbers["shard"],
+        offset=numbers["offset"],
+        size=numbers["size"],
+        crc=numbers["crc"],
         slices=tuple(slices),
     )
 
@@ -350,11 +350,11 @@ def _slice_key(name: str, extents: Extents) -> bytes:
     key = b"\0" + name.encode() + b"\0\1"
     key += bytes([1, len(extents)]) if extents else b"\0"
     for start, length in extents:
-        key += _ordered(start) + _ordered(length)
+        key += _ordered_code(start) + _ordered_code(length)
     return key
 
 
-def _ordered(number: int) -> bytes:
+def _ordered_code(number: int) -> bytes:
     """A signed number in TensorFlow's OrderedCode: as many leading ones (zeros if it is negative) as it has bytes.
 
     A number of n bits without its sign takes 1 + n // 7 bytes, at most 10.

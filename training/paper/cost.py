@@ -81,7 +81,7 @@ def lstm_flops(features: int, units: int) -> float:
     return 2 * 8 * units * (first + second)
 
 
-def measured_speed(plan: Plan, scale: Scale, start: Callable[..., None] = budget.start) -> tuple[float, str]:
+def measure_speed(plan: Plan, scale: Scale, start: Callable[..., None] = budget.start) -> tuple[float, str]:
     """(operations per second, name of the device) of the first network of the plan, as the planner measures them.
 
     Args:
@@ -89,7 +89,7 @@ def measured_speed(plan: Plan, scale: Scale, start: Callable[..., None] = budget
     """
     size = plan.cells[0].size
     config = config_of(size, scale.vocab_size)
-    phases = [_timed(phase, size) for phase in phases_of(NO_BATCH | {"phases": scale.phases})]
+    phases = [_shorten_for_timing(phase, size) for phase in phases_of(NO_BATCH | {"phases": scale.phases})]
     more = []
     if "mixed_precision" in scale.pretraining:
         more = ["--mixed_precision", scale.pretraining["mixed_precision"]]
@@ -105,7 +105,7 @@ def measured_speed(plan: Plan, scale: Scale, start: Callable[..., None] = budget
     return operations / seconds, str(facts["device"])
 
 
-def _timed(phase: Phase, size: Size) -> Phase:
+def _shorten_for_timing(phase: Phase, size: Size) -> Phase:
     """The phase with one forward pass a step, of few sequences if the network is large."""
     sequences = phase.size
     if size.hidden >= LARGE:

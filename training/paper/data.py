@@ -28,7 +28,7 @@ from training.paper.scales import (
     Scale,
     Size,
     Task,
-    limited,
+    with_limits,
 )
 from training.pretraining.documents import check_files, read_documents
 from training.tasks.classification.glue import GLUE_TASKS
@@ -59,20 +59,20 @@ def find_tasks(args: PaperArguments, scale: Scale) -> list[Task]:
     Raises:
         ValueError: there is no data of a task (at the paper's scale) or of any task (at the small scale).
     """
-    found, missing = [], []
+    present, missing = [], []
     for alternatives in scale.tasks[args.table]:
         tasks = (_find_task(key, args) for key in alternatives)
         task = next((task for task in tasks if task is not None), None)
         if task is None:
             missing.append(alternatives[0])
         else:
-            found.append(task)
-    if missing and (scale.name == "paper" or not found):
+            present.append(task)
+    if missing and (scale.name == "paper" or not present):
         raise ValueError(
             f"--data_dir {args.data_dir}: found no data of {', '.join(missing)}, which table {args.table} needs at the "
             f"scale {scale.name}; {LAYOUT}"
         )
-    return found
+    return present
 
 
 def find_text(args: PaperArguments, scale: Scale) -> Flags:
@@ -119,12 +119,12 @@ def _find_task(key: str, args: PaperArguments) -> Task | None:
     if args.smoke:
         return _smoke_task(BUILTIN_TASKS[key])
     limits = BUILTIN_LIMITS[args.table] if args.scale == "builtin" else SMALL_LIMITS
-    return limited(BUILTIN_TASKS[key], *limits)
+    return with_limits(BUILTIN_TASKS[key], *limits)
 
 
 def _smoke_task(task: Task) -> Task:
     """The task with a few steps on a few short examples."""
-    task = limited(task, 8, 8)
+    task = with_limits(task, 8, 8)
     flags = task.flags | SMOKE_FLAGS | {"max_seq_length": "64"}
     if task.script == "run_squad.py":
         flags |= {"max_query_length": "16", "doc_stride": "32"}
@@ -144,7 +144,7 @@ def _official_task(key: str, args: PaperArguments) -> Task | None:
     if args.scale == "paper":
         return task
     train_limit, validation_limit = SMALL_LIMITS
-    return limited(task, min(train_limit, task.train_examples), min(validation_limit, task.validation_examples))
+    return with_limits(task, min(train_limit, task.train_examples), min(validation_limit, task.validation_examples))
 
 
 def _data_flags(task: Task, folder: Path) -> Flags | None:

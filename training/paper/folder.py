@@ -113,11 +113,11 @@ def read_scores(folder: Path, plan: Plan) -> dict[tuple[str, str], list[float]]:
         ValueError: a cell is not finished, or its results lack the score.
     """
     cells = {cell.name: cell for cell in plan.cells}
-    found: dict[tuple[str, str], list[float]] = {}
+    scores: dict[tuple[str, str], list[float]] = {}
     for score in plan.scores:
         value = _read_metric(folder, cells[score.cell], score.metric)
-        found.setdefault((score.row, score.column), []).append(score.factor * value)
-    return found
+        scores.setdefault((score.row, score.column), []).append(score.factor * value)
+    return scores
 
 
 def _read_metric(folder: Path, cell: Cell, metric: str) -> float:

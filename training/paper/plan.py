@@ -126,11 +126,11 @@ class Plan:
     @property
     def titles(self) -> dict[str, str]:
         """The key of a column -> its heading."""
-        found = {}
+        headings = {}
         for column in self.columns:
             steps = f", {steps_at(column, self.steps):,} steps" if column.checkpoint else ""
-            found[column.key] = self.task_titles[column.task] + steps
-        return found
+            headings[column.key] = self.task_titles[column.task] + steps
+        return headings
 
 
 def steps_at(column: Column, steps: int) -> int:
@@ -212,19 +212,19 @@ def _rows_of_table_5(scale: Scale) -> list[PlannedRow]:
 
 def columns_of(table: str, scale: Scale, tasks: Sequence[Task]) -> list[tuple[Column, Task | None]]:
     """The columns of a table with their tasks; None for what pre-training measures itself."""
-    found: list[tuple[Column, Task | None]] = []
+    columns: list[tuple[Column, Task | None]] = []
     if table == "6":
-        found.append((Column("ppl", "ppl"), None))
+        columns.append((Column("ppl", "ppl"), None))
     for task in tasks:
         for checkpoint in range(1, CHECKPOINTS + 1) if table == "figure5" else (0,):
-            found.append((Column(task.key, task.kind, task.constant, checkpoint), task))
+            columns.append((Column(task.key, task.kind, task.constant, checkpoint), task))
     if table == "8":
         for task in (task for task in tasks if task.kind == "tags"):
             frozen = _with_features(task, scale)
-            found.append((Column(frozen.key, frozen.kind, frozen.constant), frozen))
+            columns.append((Column(frozen.key, frozen.kind, frozen.constant), frozen))
     if table == "5":
-        found.append((Column("loss", "loss"), None))
-    return found
+        columns.append((Column("loss", "loss"), None))
+    return columns
 
 
 def pretraining_cell(pretraining: Pretraining, table: str, scale: Scale, text: Flags, seed: int) -> Cell:

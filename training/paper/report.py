@@ -41,12 +41,12 @@ def write_report(folder: Path, plan: Plan) -> dict[str, Any]:
         ValueError: a cell is not finished, or its results lack a score of the table.
     """
     scores = read_scores(folder, plan)
-    found = content(plan, scores)
-    write_json(folder / "report.json", found)
-    write_text(folder / "report.md", markdown(plan, found))
+    numbers = content(plan, scores)
+    write_json(folder / "report.json", numbers)
+    write_text(folder / "report.md", markdown(plan, numbers))
     if importlib.util.find_spec("matplotlib"):
         draw(plan, scores, folder / "report.png")
-    return found
+    return numbers
 
 
 def content(plan: Plan, scores: Scores) -> dict[str, Any]:
@@ -84,58 +84,58 @@ def content(plan: Plan, scores: Scores) -> dict[str, Any]:
 def _statistics(scores: Scores, row: str, reference: str, column: str) -> dict[str, Any]:
     """The scores of a row in a column and their differences to the reference row, with the same seed for both."""
     values = list(scores[row, column])
-    found: dict[str, Any] = {
+    cell: dict[str, Any] = {
         "values": values,
         "mean": statistics.fmean(values),
         "std": statistics.stdev(values) if len(values) > 1 else None,
     }
     if row != reference:
         differences = [own - other for own, other in zip(values, scores[reference, column], strict=True)]
-        found |= {"difference": statistics.fmean(differences), "interval": mean_interval(differences)}
-    return found
+        cell |= {"difference": statistics.fmean(differences), "interval": mean_interval(differences)}
+    return cell
 
 
 def _contrast(judged: Judged) -> dict[str, Any]:
     return dataclasses.asdict(judged) | {"values": list(judged.values)}  # JSON has no tuples
 
 
-def markdown(plan: Plan, found: Mapping[str, Any]) -> str:
+def markdown(plan: Plan, numbers: Mapping[str, Any]) -> str:
     """The report as a page, from what ``content`` returned."""
     paper = PUBLISHED[plan.table]
     seeds = f"{len(plan.seeds)} seeds ({plan.seeds[0]} to {plan.seeds[-1]})"
-    reference = found["rows"][paper.reference]["label"]
+    reference = numbers["rows"][paper.reference]["label"]
     parts = [
         f"# {paper.title}\n\nDevlin et al. 2018, {paper.place}, at {SCALES_IN_WORDS[plan.scale]}; {seeds}, each with "
         "its own pre-training. Mean ± standard deviation over the seeds; the paper's own numbers, where it has any, "
         "are on the right. Written by `run_paper.py`.",
-        "\n".join(_score_table(plan, found)),
+        "\n".join(_score_table(plan, numbers)),
         f"Differences to the row *{reference}*, of runs with the same seed, with their 95 % interval:",
-        "\n".join(_difference_table(plan, found)),
+        "\n".join(_difference_table(plan, numbers)),
     ]
     if plan.table == "5":
         parts.append("The held-out loss of a left-to-right model is of all words, that of the others of masked ones.")
     parts.append(f"## What the paper concludes\n\n{RULE}")
-    parts.append("\n".join(_claim_table(found)))
+    parts.append("\n".join(_claim_table(numbers)))
     if importlib.util.find_spec("matplotlib"):
         parts.append(f"![{paper.title}](report.png)")
     return "\n\n".join(parts) + "\n"
 
 
-def _score_table(plan: Plan, found: Mapping[str, Any]) -> list[str]:
+def _score_table(plan: Plan, numbers: Mapping[str, Any]) -> list[str]:
     published = PUBLISHED[plan.table].columns
     names = [*plan.titles.values(), *(f"paper: {name}" for name in published)]
     lines = _table_head(names)
-    for row in found["rows"].values():
+    for row in numbers["rows"].values():
         ours = [_mean(row["scores"][column.key]) for column in plan.columns]
         theirs = [f"{row['paper'][name]:g}" for name in published]
         lines.append(f"| {row['label']} | {' | '.join(ours + theirs)} |")
     return lines
 
 
-def _difference_table(plan: Plan, found: Mapping[str, Any]) -> list[str]:
+def _difference_table(plan: Plan, numbers: Mapping[str, Any]) -> list[str]:
     lines = _table_head(list(plan.titles.values()))
-    for name, row in found["rows"].items():
-        if name != found["reference"]:
+    for name, row in numbers["rows"].items():
+        if name != numbers["reference"]:
             differences = [_difference(row["scores"][column.key]) for column in plan.columns]
             lines.append(f"| {row['label']} | {' | '.join(differences)} |")
     return lines
@@ -146,9 +146,9 @@ def _table_head(names: list[str]) -> list[str]:
     return [f"| | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
 
 
-def _claim_table(found: Mapping[str, Any]) -> list[str]:
+def _claim_table(numbers: Mapping[str, Any]) -> list[str]:
     lines = ["| claim | where | our contrasts: mean (95 % interval) | verdict |", "|---|---|---|---|"]
-    for claim in found["claims"]:
+    for claim in numbers["claims"]:
         contrasts = [
             f"{contrast['text']}: {contrast['mean']:+.2f}{_interval(contrast['interval'])}"
             for contrast in claim["contrasts"]
@@ -171,6 +171,6 @@ def _interval(interval: Sequence[float] | None) -> str:
     return "" if interval is None else f" ({interval[0]:+.2f} to {interval[1]:+.2f})"
 
 
-def verdicts(found: Mapping[str, Any]) -> str:
+def verdicts(numbers: Mapping[str, Any]) -> str:
     """The claims and their verdicts, for the terminal."""
-    return "\n".join(f"{claim['verdict']}: {claim['claim']} ({claim['place']})" for claim in found["claims"])
+    return "\n".join(f"{claim['verdict']}: {claim['claim']} ({claim['place']})" for claim in numbers["claims"])

@@ -96,7 +96,7 @@ def fine_tuning(length: int, batch: int, epochs: float, rate: str, **more: str) 
     return flags | more
 
 
-def limited(task: Task, train_examples: int, validation_examples: int) -> Task:
+def with_limits(task: Task, train_examples: int, validation_examples: int) -> Task:
     """The task on its first examples only."""
     limits = {"max_train_samples": str(train_examples), "max_eval_samples": str(validation_examples)}
     return replace(

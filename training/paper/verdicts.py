@@ -91,20 +91,20 @@ def judge(claim: Claim, columns: Sequence[Column], scores: Scores) -> tuple[str,
         for summands in _summands_by_task(contrast, claim.kinds, columns)
     ]
     judged = [_judge_contrast(contrast, summands, scores, len(parts)) for contrast, summands in parts]
-    found = {one.verdict for one in judged}
-    if CONTRADICTED in found:
+    verdicts = {one.verdict for one in judged}
+    if CONTRADICTED in verdicts:
         return CONTRADICTED, judged
-    return (HOLDS if found == {HOLDS} else UNDECIDED), judged
+    return (HOLDS if verdicts == {HOLDS} else UNDECIDED), judged
 
 
 def _summands_by_task(contrast: Contrast, kinds: Sequence[str], columns: Sequence[Column]) -> list[list[Summand]]:
     """The summands of a contrast, once for every task of these kinds that has a column for each term."""
-    found = []
+    by_task = []
     for task in dict.fromkeys(column.task for column in columns if column.kind in kinds):
         by_checkpoint = {column.checkpoint: column for column in columns if column.task == task}
         if all(term.checkpoint in by_checkpoint for term in contrast.terms):
-            found.append([Summand(term.sign, term.row, by_checkpoint[term.checkpoint]) for term in contrast.terms])
-    return found
+            by_task.append([Summand(term.sign, term.row, by_checkpoint[term.checkpoint]) for term in contrast.terms])
+    return by_task
 
 
 def _judge_contrast(contrast: Contrast, summands: list[Summand], scores: Scores, number_of_contrasts: int) -> Judged:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from training.records.metrics import METRICS, percent_factor
 from training.records.reference_curves import comparable
 
 if TYPE_CHECKING:  # a run does without matplotlib
@@ -29,19 +30,6 @@ INK = "#333333"
 WIDTH, DPI = 9.0, 150
 TITLE = {"x": 0.01, "ha": "left", "fontsize": 13, "fontweight": "bold"}
 
-# key of an event: its name in the picture; the order is that of drawing
-SCORES = {
-    "eval_mlm_accuracy": "masked pieces",
-    "eval_nsp_accuracy": "next sentence",
-    "eval_accuracy": "accuracy",
-    "eval_mnli_m_accuracy": "matched",
-    "eval_mnli_mm_accuracy": "mismatched",
-    "eval_matthews_correlation": "Matthews",
-    "eval_pearson": "Pearson",
-    "eval_spearmanr": "Spearman",
-    "eval_exact_match": "exact match",
-    "eval_f1": "F1",
-}
 Series = tuple[list[int], list[float]]  # steps, values
 
 
@@ -75,14 +63,14 @@ def series(events: list[dict], kind: str, key: str) -> Series:
 
 
 def scores(events: list[dict]) -> dict[str, Series]:
-    """Held-out scores by label, in per cent. SQuAD's are recorded in per cent, the others as fractions."""
-    percent = any("eval_exact_match" in event for event in events)
-    found = {}
-    for key, label in SCORES.items():
-        steps, values = series(events, "eval", key)
+    """Held-out scores in per cent, by label; those without a name for curves in METRICS are left out."""
+    factor = percent_factor({key for event in events for key in event})
+    by_label = {}
+    for key, metric in METRICS.items():
+        steps, values = series(events, "eval", key) if metric.curve_name else ([], [])
         if steps:
-            found[label] = (steps, values if percent else [100 * value for value in values])
-    return found
+            by_label[metric.curve_name] = (steps, [factor * value for value in values])
+    return by_label
 
 
 def running_mean(values: list[float], width: int) -> list[float]:
@@ -104,24 +92,24 @@ def draw_curves(folder: str | Path) -> Path | None:
     """
     folder = Path(folder)
     events = read_events(folder / "metrics.jsonl")
-    shown = scores(events)
+    by_label = scores(events)
     part = "mlm_" if series(events, "eval", "eval_mlm_loss")[0] else ""
     train, held_out = series(events, "train", f"{part}loss"), series(events, "eval", f"eval_{part}loss")
-    if not (train[0] or held_out[0] or shown):
+    if not (train[0] or held_out[0] or by_label):
         raise ValueError(f"{folder / 'metrics.jsonl'} holds no losses and no scores: nothing to draw")
     if importlib.util.find_spec("matplotlib") is None:
         print("the curves are not drawn because matplotlib is missing: pip install matplotlib")
         return None
-    figure, axes = canvas(folder.resolve().name, panels=1 + bool(shown))
+    figure, axes = canvas(folder.resolve().name, panels=1 + bool(by_label))
     entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)
     title = "Masked-piece loss, nats per prediction" if part else "Loss, nats per example"
-    if "Pearson" in shown:  # a regression
+    if "Pearson" in by_label:  # a regression
         title = "Loss, mean squared error"
     facts = folder / "run.json"
     reference = comparable(json.loads(facts.read_text(encoding="utf-8")), entropy) if facts.is_file() else None
     draw_losses(axes[0], train, held_out, entropy if part else None, title, reference)
-    if shown:
-        draw_scores(axes[1], shown)
+    if by_label:
+        draw_scores(axes[1], by_label)
     path = folder / "training_curves.png"
     figure.savefig(path, dpi=DPI)
     return path
@@ -221,18 +209,20 @@ def draw_losses(
         label_ends(axis, ends)
 
 
-def draw_scores(axis: "Axes", shown: dict[str, Series]) -> None:
+def draw_scores(axis: "Axes", by_label: dict[str, Series]) -> None:
     """Draw held-out scores in per cent, by label as `scores` returns them."""
     ends = []
-    for (label, (steps, values)), colour in zip(shown.items(), (GREEN, PURPLE, BLUE, VERMILION, ORANGE), strict=False):
+    for (label, (steps, values)), colour in zip(
+        by_label.items(), (GREEN, PURPLE, BLUE, VERMILION, ORANGE), strict=False
+    ):
         axis.plot(steps, values, color=colour, linewidth=1.8, marker="o", markersize=4, clip_on=False)
         ends.append((steps[-1], values[-1], f"{label} {values[-1]:.1f}", colour))
-    if "next sentence" in shown:
+    if "next sentence" in by_label:
         axis.axhline(50, color=GREY, linewidth=1, linestyle=(0, (1, 2)))
         ends.append((max(step for step, *_ in ends), 50, "next sentence by chance", GREY))
-    everything = [value for _, values in shown.values() for value in values]
+    everything = [value for _, values in by_label.values() for value in values]
     if min(everything) >= 0:
-        axis.set_ylim(0, 100 if max(everything) > 60 or "next sentence" in shown else None)
+        axis.set_ylim(0, 100 if max(everything) > 60 or "next sentence" in by_label else None)
     dress(axis, "Held-out scores, per cent")
     label_ends(axis, ends)
 

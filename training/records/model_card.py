@@ -18,6 +18,7 @@ from training.flags.natures import CARD
 from training.flags.phases import phases_of, with_steps
 from training.flags.scripts import flags_with
 from training.records.curves import read_events
+from training.records.metrics import METRICS, card_name_of, percent_factor
 from training.records.model_usage import usage
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -26,27 +27,6 @@ BUILTIN_TASKS = ("builtin_", "embedded_")  # how their names begin; the second i
 PAPER = "Devlin et al. 2018"
 EVALUATION_FLAGS = ("model_name_or_path", "task_name", "version_2_with_negative", "max_seq_length")
 
-# key of the results: (metric type of the Hub, name in words). Other results are in all_results.json only.
-RESULTS = {
-    "eval_loss": ("loss", "Loss"),
-    "eval_mlm_loss": ("loss", "Masked-piece loss, nats"),
-    "eval_perplexity": ("perplexity", "Perplexity of masked pieces"),
-    "eval_mlm_accuracy": ("accuracy", "Masked-piece accuracy"),
-    "eval_nsp_accuracy": ("accuracy", "Next-sentence accuracy (chance 0.5)"),
-    "eval_accuracy": ("accuracy", "Accuracy"),
-    "eval_mnli_m_accuracy": ("accuracy", "Accuracy, matched"),
-    "eval_mnli_mm_accuracy": ("accuracy", "Accuracy, mismatched"),
-    "eval_matthews_correlation": ("matthews_correlation", "Matthews correlation"),
-    "eval_pearson": ("pearsonr", "Pearson correlation"),
-    "eval_spearmanr": ("spearmanr", "Spearman correlation"),
-    "eval_exact_match": ("exact_match", "Exact match, per cent"),
-    "eval_precision": ("precision", "Precision"),
-    "eval_recall": ("recall", "Recall"),
-    "eval_f1": ("f1", "F1"),
-    "eval_HasAns_f1": ("f1", "F1 of questions that have an answer, per cent"),
-    "eval_NoAns_f1": ("f1", "F1 of questions that have none, per cent"),
-    "eval_best_f1": ("f1", "F1 at the best no-answer threshold, per cent"),
-}
 TASKS = {  # kind: (pipeline_tag, name of the task on the Hub, tags)
     "pretraining": ("fill-mask", "Masked language modelling", ["bert", "fill-mask", "pre-training"]),
     "glue": ("text-classification", "Text classification", ["bert", "text-classification"]),
@@ -115,7 +95,7 @@ def card_text(
     data: ModelCardData,
 ) -> str:
     """The text of the card; `run` is run.json, `model` the name that opens the model, `data` the metadata."""
-    results = f"## Results\n\n{results_table(metrics, kind, run)}"
+    results = f"## Results\n\n{results_table(metrics)}"
     if (folder / "training_curves.png").exists():
         results += "\n\n![training curves](training_curves.png)"
     sections = [
@@ -176,7 +156,7 @@ def metadata(
     dataset = on_hub(flags.get("dataset_name")) or ("nyu-mll/glue" if is_glue_of_the_hub(run) else None)
     english = is_builtin(datasets) or bool(flags.get("task_name"))
     name = held_out or ", ".join(datasets)
-    found = [
+    results = [
         EvalResult(
             task_type=task,
             task_name=task_name,
@@ -184,11 +164,11 @@ def metadata(
             dataset_name=name,
             dataset_config=flags.get("task_name") if dataset == "nyu-mll/glue" else flags.get("dataset_config_name"),
             dataset_split="validation",
-            metric_type=metric,
-            metric_name=words,
+            metric_type=metric.hub_type,
+            metric_name=metric.card_name,
             metric_value=metrics[key],
         )
-        for key, (metric, words) in RESULTS.items()
+        for key, metric in METRICS.items()
         if isinstance(metrics.get(key), int | float) and math.isfinite(metrics[key])
     ]
     return ModelCardData(
@@ -200,8 +180,8 @@ def metadata(
         tags=tags,
         base_model=on_hub(flags.get("model_name_or_path")),
         datasets=[dataset] if dataset else None,
-        metrics=sorted({result.metric_type for result in found} - {"loss"}) or None,
-        eval_results=found or None,
+        metrics=sorted({result.metric_type for result in results} - {"loss"}) or None,
+        eval_results=results or None,
     )
 
 
@@ -249,18 +229,17 @@ def data_used(run: dict, datasets: list[str], metrics: dict) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def results_table(metrics: dict, kind: str, run: dict) -> str:
-    """The table of those results that RESULTS names; "not defined" stands for results that are not finite."""
+def results_table(metrics: dict) -> str:
+    """The table of those results that METRICS names; "not defined" stands for results that are not finite."""
     best, last = metrics.get("best_step"), metrics.get("train_steps")
     when = "" if only_evaluated(metrics) else ", last step" if best in (None, last) else f", step {best} of {last}"
     rows = [f"| on held-out data{when} | |", "|---|---|"]
-    for key, (_, words) in RESULTS.items():
+    for key in METRICS:
         if key not in metrics:
             continue
-        value = metrics[key]
-        words = "F1, per cent" if key == "eval_f1" and kind == "squad" else words
+        value, name = metrics[key], card_name_of(key, percent_factor(metrics))
         finite = isinstance(value, int | float) and math.isfinite(value)
-        rows.append(f"| {words} | {value:.4g} |" if finite else f"| {words} | not defined |")
+        rows.append(f"| {name} | {value:.4g} |" if finite else f"| {name} | not defined |")
     return "\n".join(rows)
 
 
@@ -279,11 +258,11 @@ def command_and_settings(run: dict, metrics: dict) -> str:
     if run.get("command"):
         lines += ["```bash", shlex.join(["python", *run["command"]]), "```", ""]
     lines += ["| hyperparameter | value |", "|---|---|"]
-    shown = [name for name in flags_with(CARD) if flags.get(name) is not None]
+    names = [name for name in flags_with(CARD) if flags.get(name) is not None]
     if only_evaluated(metrics):  # the others are about training
-        shown = [name for name in shown if name in EVALUATION_FLAGS]
+        names = [name for name in names if name in EVALUATION_FLAGS]
     by_steps = flags.get("max_steps", -1) > 0
-    for name in shown:
+    for name in names:
         if name != ("num_train_epochs" if by_steps else "max_steps"):  # the one that the other overrides
             lines.append(f"| `{name}` | {flags[name]} |")
     lines += [

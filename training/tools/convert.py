@@ -21,7 +21,7 @@ import transformers
 from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization import build_tokenizer, load_vocab, write_vocab
-from training.files.atomic import whole_folder
+from training.files.atomic import new_folder
 from training.files.hashing import sha256
 from training.networks.configuration import check_fit
 from training.networks.old_checkpoints import OldCheckpoint, read_old_checkpoint
@@ -203,7 +203,7 @@ def save(converted: Converted, old: OldCheckpoint, out: Path) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not an empty folder; give another")
     out.parent.mkdir(parents=True, exist_ok=True)
-    with whole_folder(out) as draft:
+    with new_folder(out) as draft:
         converted.model.save_pretrained(draft)
         converted.tokenizer.save_pretrained(draft)
         write_vocab(converted.tokenizer, draft)

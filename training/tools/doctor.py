@@ -149,10 +149,10 @@ def tokens_to_leave(config_name: str) -> tuple[str, int]:
 def diagnosis(facts: Mapping[str, Any], events: list[dict], corpus: Corpus) -> str | None:
     """A sentence with the likely causes for a run that is on the line; None for any other run."""
     entropy = corpus.unigram_entropy()
-    found = level(events, entropy, warmup_of(facts["flags"], facts["total_steps"]))
-    if found is None:
+    plateau = level(events, entropy, warmup_of(facts["flags"], facts["total_steps"]))
+    if plateau is None:
         return None
-    step, window, mean = found
+    step, window, mean = plateau
     checked = causes(facts, step, (repeated_documents(corpus), repeated_sentences(corpus)))
     likely = "; ".join(finding.text for finding in checked if not finding.good)
     fine = ", ".join(finding.name for finding in checked if finding.good)
@@ -221,7 +221,7 @@ def main(argv: list[str] | None = None) -> None:
             make_reference(folder, arguments.make_reference)
             return
         corpus = Corpus.open(folder / "corpus" / "train", verify=False)
-        found = diagnosis(facts, read_events(folder / "metrics.jsonl"), corpus)
-        print(found or "the loss is below the unigram entropy, or there are too few steps yet to tell")
+        text = diagnosis(facts, read_events(folder / "metrics.jsonl"), corpus)
+        print(text or "the loss is below the unigram entropy, or there are too few steps yet to tell")
     except (ValueError, OSError) as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")

@@ -93,7 +93,7 @@ def pages() -> list[Path]:
 # --- What stands on a page -------------------------------------------------------------------------------------------
 
 
-def masked(text: str) -> str:
+def mask_code(text: str) -> str:
     """The page at its full length, with fillers for what is not prose.
 
     ``\x02`` replaces the characters of code, links, versions and references, ``\x01`` those of comments.
@@ -112,20 +112,20 @@ def masked(text: str) -> str:
 
 def figures_in(line: str, start: int, head: bool = False) -> list[Figure]:
     """The figures of a masked line that begins at ``start``; with ``head``, it is the head of a table."""
-    table, found = line.startswith("|"), []
+    table, figures = line.startswith("|"), []
     for match in re.finditer(NUMBER, line):
         left, right = line.rfind("|", 0, match.start()) + 1, line.find("|", match.end())
         alone = table and not head and CELL.fullmatch(line[left : len(line) if right < 0 else right])
         marked = re.search(r"[.,]\d|\de", match[0]) or re.match(rf"\s?{UNITS}", line[match.end() :])
         if alone or marked:
-            found.append(Figure(match[0], start + match.start(), start + match.end()))
-    return found
+            figures.append(Figure(match[0], start + match.start(), start + match.end()))
+    return figures
 
 
 def blocks_of(text: str) -> list[Block]:
     """All blocks of a page, in their order. A comment belongs to the last block that begins before it."""
     blocks, current, section, place = [Block(0, 0)], None, 0, 0
-    lines = masked(text).split("\n")
+    lines = mask_code(text).split("\n")
     for number, line in enumerate(lines, 1):
         bare = line.replace("\x01", "").strip()
         heading = line.startswith("#")
@@ -184,14 +184,14 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
 
 def parts(text: str) -> list[str]:
     """Split the text at the commas that are outside all brackets."""
-    found, depth = [""], 0
+    pieces, depth = [""], 0
     for character in text:
         depth += (character in "([") - (character in ")]")
         if character == "," and not depth:
-            found.append("")
+            pieces.append("")
         else:
-            found[-1] += character
-    return [part.strip() for part in found]
+            pieces[-1] += character
+    return [part.strip() for part in pieces]
 
 
 def value_of(entry: str) -> float | list[float]:
@@ -259,7 +259,7 @@ def single(value: float | list[float]) -> float:
     return value
 
 
-def printed(value: float, like: str) -> str:
+def format_like(value: float, like: str) -> str:
     """The value in the form of the figure ``like``."""
     mantissa, exponent, _ = like.lstrip("+-−").partition("e")
     decimals = len(mantissa.partition(".")[2])
@@ -295,28 +295,28 @@ def output_of(command: str) -> str:
 
 def mistakes(text: str) -> list[str]:
     """What is wrong with the figures of a page, with one line for each mistake."""
-    found, generated = [], generated_in(text)
+    lines, generated = [], generated_in(text)
     for start, _, command, content in generated:
         if content != output_of(command):
             line = text.count("\n", 0, start) + 1
-            found.append(f"line {line}: this is not what python {command} prints today:\n{output_of(command)}")
+            lines.append(f"line {line}: this is not what python {command} prints today:\n{output_of(command)}")
     for block in blocks_of(text):
         figures = [one for one in block.figures if not any(start <= one.start < end for start, end, *_ in generated)]
         texts = [figure.text for figure in figures]
         if len(texts) != len(block.entries):
-            found.append(
+            lines.append(
                 f"line {block.line}: expected one entry for each of the {len(texts)} figures {texts}, "
                 f"got {len(block.entries)}: {block.entries}"
             )
             continue
         for figure, entry in zip(texts, block.entries):
             try:
-                expected = constant(entry) if entry.startswith("=") else printed(single(value_of(entry)), figure)
+                expected = constant(entry) if entry.startswith("=") else format_like(single(value_of(entry)), figure)
             except (ValueError, TypeError, ZeroDivisionError) as error:
                 expected = f"an error ({error})"
             if figure != expected:
-                found.append(f"line {block.line}: the page says {figure}, but {entry} gives {expected}")
-    return found + notes_missing(text)
+                lines.append(f"line {block.line}: the page says {figure}, but {entry} gives {expected}")
+    return lines + notes_missing(text)
 
 
 def constant(entry: str) -> str:
@@ -326,7 +326,7 @@ def constant(entry: str) -> str:
 
 def notes_missing(text: str) -> list[str]:
     """Sections that quote an out-of-date benchmark and do not say so, or that say so of an up-to-date one."""
-    found = []
+    lines = []
     for section in re.split(r"^(?=#)", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), flags=re.M):
         comments = " ".join(re.findall(r"<!--(.*?)-->", section, re.DOTALL))
         quoted = {name for name in re.findall(r"([\w-]+\.json)\b", comments) if (ROOT / RECORDS[0] / name).is_file()}
@@ -334,13 +334,13 @@ def notes_missing(text: str) -> list[str]:
         stale = {name for name in quoted if out_of_date(json.loads((ROOT / RECORDS[0] / name).read_text()))}
         title = section.partition("\n")[0]
         for name in sorted(stale - said):
-            found.append(
+            lines.append(
                 f"{title}: {name} is older than the code; write this, not at the beginning of a line: "
                 f"<!-- stale: {name} -->({STALE})"
             )
         for name in sorted(said - stale):
-            found.append(f"{title}: {name} is up to date; remove <!-- stale: {name} --> and the words behind it")
-    return found
+            lines.append(f"{title}: {name} is up to date; remove <!-- stale: {name} --> and the words behind it")
+    return lines
 
 
 def out_of_date(record: dict[str, Any]) -> list[str]:

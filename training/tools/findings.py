@@ -1,4 +1,4 @@
-"""What a check of a finished folder found: one line for each claim, with a verdict and the reason for it."""
+"""The findings of a check of a finished folder: one line for each claim, with a verdict and the reason for it."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -40,25 +40,25 @@ def unknown(claim: str, reason: str) -> Finding:
     return Finding(UNKNOWN, claim, reason)
 
 
-def compared(claim: str, recorded: Any, found: Any, source: str) -> Finding:
+def compare_values(claim: str, recorded: Any, actual: Any, source: str) -> Finding:
     """Whether a value that the folder records is the one that ``source`` gives."""
-    if recorded == found:
-        return verified(claim, f"{shown(recorded)}, as {source}")
-    return differs(claim, f"the folder says {shown(recorded)}, but {source} gives {shown(found)}")
+    if recorded == actual:
+        return verified(claim, f"{short_text(recorded)}, as {source}")
+    return differs(claim, f"the folder says {short_text(recorded)}, but {source} gives {short_text(actual)}")
 
 
-def shown(value: Any) -> str:
-    """A value in a short form."""
+def short_text(value: Any) -> str:
+    """A value as text of at most 80 characters."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def guarded(claim: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+def run_check(claim: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
     """The findings of a check, and one more if it stops at something malformed."""
     try:
         yield from check()
     except MALFORMED as error:
-        yield differs(claim, f"not in the form that a run writes ({type(error).__name__}: {shown(str(error))})")
+        yield differs(claim, f"not in the form that a run writes ({type(error).__name__}: {short_text(str(error))})")
 
 
 def read_json(path: Path) -> Any:

@@ -7,8 +7,8 @@ transformers' network. Runs that differ only in their seed share a cell: mean ±
 Runs that differ in another setting on which the result depends, such as the learning rate, have separate rows, which
 name the difference. An undefined score, such as the correlation of constant predictions, is shown as undefined and
 excluded from the mean. The folder of a series (--seeds, --paper) stands for all of its runs. Pre-training runs are
-listed below, and the held-out loss of the first one is drawn beside the bars. The command writes report.md and, if
-matplotlib is installed, report.png.
+listed below, and the training and held-out loss of the first one are drawn beside the bars. The command writes
+report.md and, if matplotlib is installed, report.png.
 """
 
 import argparse
@@ -34,33 +34,43 @@ from training.records.curves import (
     read_events,
     series,
 )
+from training.records.metrics import METRICS, percent_factor
 from training.tasks.classification.glue import title_of
-from training.tools.run_settings import shape, start, told_apart
+from training.tools.run_settings import compared_settings, initial_settings, with_differences
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# script -> (title of its task, result key -> (name in the table, factor to per cent)). Only the first of the metrics
-# that a task has is drawn.
+
+@dataclass(frozen=True)
+class FineTuning:
+    """What a report shows of the runs of a script.
+
+    Attributes:
+        title: the title of the task if the run does not name one.
+        metrics: the keys of METRICS that have rows, in this order. Of those that a task has, only the first is drawn.
+    """
+
+    title: str
+    metrics: tuple[str, ...]
+
+
 FINE_TUNING = {
-    "run_glue.py": (
+    "run_glue.py": FineTuning(
         "classification",
-        {
-            "eval_matthews_correlation": ("Matthews correlation", 100),
-            "eval_pearson": ("Pearson correlation", 100),
-            "eval_spearmanr": ("Spearman correlation", 100),
-            "eval_mnli_m_accuracy": ("accuracy, matched", 100),
-            "eval_mnli_mm_accuracy": ("accuracy, mismatched", 100),
-            "eval_accuracy": ("accuracy", 100),
-            "eval_f1": ("F1", 100),
-        },
+        (
+            "eval_matthews_correlation",
+            "eval_pearson",
+            "eval_spearmanr",
+            "eval_mnli_m_accuracy",
+            "eval_mnli_mm_accuracy",
+            "eval_accuracy",
+            "eval_f1",
+        ),
     ),
-    "run_squad.py": ("question answering", {"eval_exact_match": ("exact match", 1), "eval_f1": ("F1", 1)}),
-    "run_ner.py": (
-        "named entities",
-        {"eval_f1": ("F1", 100), "eval_precision": ("precision", 100), "eval_recall": ("recall", 100)},
-    ),
-    "run_swag.py": ("multiple choice", {"eval_accuracy": ("accuracy", 100)}),
+    "run_squad.py": FineTuning("question answering", ("eval_exact_match", "eval_f1")),
+    "run_ner.py": FineTuning("named entities", ("eval_f1", "eval_precision", "eval_recall")),
+    "run_swag.py": FineTuning("multiple choice", ("eval_accuracy",)),
 }
 # The content of a cell: the score of each run in per cent, or None if it is undefined.
 Scores = list[float | None]
@@ -74,7 +84,7 @@ class Finished:
         folder: the folder that the user gave: that of the run or of its series.
         place: the run's own folder.
         task: the title of its task; None for pre-training.
-        start: the weights that it started from, in words.
+        start_label: the weights that it started from, in words.
         facts: the content of run.json.
         results: the content of all_results.json.
     """
@@ -82,7 +92,7 @@ class Finished:
     folder: Path
     place: Path
     task: str | None
-    start: str
+    start_label: str
     facts: dict
     results: dict
 
@@ -104,11 +114,11 @@ def read_run(folder: Path) -> Finished:
         known = ", ".join(["run_pretraining.py", *FINE_TUNING])
         raise ValueError(f"{folder / 'run.json'}: expected a run of {known}; got one of {script}")
     origin = flags.get("model_name_or_path")
-    begun = f"from {Path(origin).name}" if origin else "random weights"
+    start_label = f"from {Path(origin).name}" if origin else "random weights"
     if flags.get("model_impl") == "transformers":
-        begun += ", transformers' network"
+        start_label += ", transformers' network"
     task = _task_of(facts) if script in FINE_TUNING else None
-    return Finished(folder, folder, task, begun, facts, results)
+    return Finished(folder, folder, task, start_label, facts, results)
 
 
 def _read_record(path: Path) -> dict:
@@ -125,23 +135,25 @@ def _task_of(facts: dict) -> str:
         name = facts["data"].get("task")
     if name:
         return title_of(name)
-    return "SQuAD 2.0 form" if facts["flags"].get("version_2_with_negative") else FINE_TUNING[facts["script"]][0]
+    return "SQuAD 2.0 form" if facts["flags"].get("version_2_with_negative") else FINE_TUNING[facts["script"]].title
 
 
-def compared(runs: list[Finished]) -> list[Finished]:
-    """The fine-tuning runs; where two have equal ``task`` or ``start`` but other settings, the difference is appended.
+def fine_tuning_runs(runs: list[Finished]) -> list[Finished]:
+    """The fine-tuning runs, in order.
+
+    If runs have the same ``task`` or ``start_label`` but different settings, the differences are appended to it.
 
     Raises:
         ValueError: two runs have equal settings and seeds, so that a mean would count one result twice.
     """
     runs = [run for run in runs if run.task]
-    starts = told_apart([run.start for run in runs], [start(run.facts) for run in runs])
-    tasks = told_apart([run.task for run in runs if run.task], [shape(run.facts) for run in runs])
-    runs = [replace(run, task=task, start=begun) for run, task, begun in zip(runs, tasks, starts)]
+    labels = with_differences([run.start_label for run in runs], [initial_settings(run.facts) for run in runs])
+    tasks = with_differences([run.task for run in runs if run.task], [compared_settings(run.facts) for run in runs])
+    runs = [replace(run, task=task, start_label=label) for run, task, label in zip(runs, tasks, labels)]
     seen: dict[tuple, Path] = {}
     for run in runs:
         seed = run.facts["flags"].get("seed")
-        key = (run.task, run.start, seed)
+        key = (run.task, run.start_label, seed)
         if key in seen:
             raise ValueError(
                 f"{run.place} and {seen[key]} are runs with the same settings and the same seed ({seed}); expected "
@@ -155,21 +167,21 @@ def cells(runs: list[Finished]) -> dict[tuple[str, str], dict[str, Scores]]:
     """The scores by (task, metric) and by start, in the order of the runs.
 
     Args:
-        runs: as ``compared`` returned them.
+        runs: as ``fine_tuning_runs`` returned them.
     """
     table: dict[tuple[str, str], dict[str, Scores]] = {}
     for run in runs:
         assert run.task is not None
-        _, metrics = FINE_TUNING[run.facts["script"]]
-        for key, (metric, factor) in metrics.items():
+        factor = percent_factor(run.results)
+        for key in FINE_TUNING[run.facts["script"]].metrics:
             if key in run.results:
-                value = run.results[key]
-                scores = table.setdefault((run.task, metric), {}).setdefault(run.start, [])
+                value, row = run.results[key], (run.task, METRICS[key].table_name)
+                scores = table.setdefault(row, {}).setdefault(run.start_label, [])
                 scores.append(None if value is None else factor * value)
     return table
 
 
-def shown(values: Scores | None, digits: int = 1) -> str:
+def cell_text(values: Scores | None, digits: int = 1) -> str:
     """The text of a cell: mean ± standard deviation (number of runs); "" without runs."""
     if not values:
         return ""
@@ -184,17 +196,17 @@ def shown(values: Scores | None, digits: int = 1) -> str:
     return text if len(known) == len(values) else f"{text}, {len(values) - len(known)} undefined"
 
 
-def starts_of(runs: list[Finished]) -> list[str]:
+def start_labels_of(runs: list[Finished]) -> list[str]:
     """The starts of the fine-tuning runs: random weights first, and each control after the run that it controls."""
-    starts = sorted({run.start for run in runs})
-    random_weights = [begun for begun in starts if begun.startswith("random")]
-    return random_weights + [begun for begun in starts if begun not in random_weights]
+    labels = sorted({run.start_label for run in runs})
+    random_weights = [label for label in labels if label.startswith("random")]
+    return random_weights + [label for label in labels if label not in random_weights]
 
 
 def tables(runs: list[Finished]) -> str:
     """The comparison, the pre-training runs and the list of all runs, in Markdown."""
     lines = []
-    fine_tuning = compared(runs)
+    fine_tuning = fine_tuning_runs(runs)
     if fine_tuning:
         lines += [*_comparison(fine_tuning), ""]
     pretraining = [run for run in runs if run.task is None]
@@ -211,10 +223,10 @@ def tables(runs: list[Finished]) -> str:
 
 def _comparison(fine_tuning: list[Finished]) -> list[str]:
     """The lines of the table with a row for each task and metric, and a column for each start."""
-    starts = starts_of(fine_tuning)
-    lines = [f"| task | metric, per cent | {' | '.join(starts)} |", f"|---|---|{'---:|' * len(starts)}"]
+    labels = start_labels_of(fine_tuning)
+    lines = [f"| task | metric, per cent | {' | '.join(labels)} |", f"|---|---|{'---:|' * len(labels)}"]
     for (task, metric), scores in cells(fine_tuning).items():
-        lines.append(f"| {task} | {metric} | {' | '.join(shown(scores.get(begun)) for begun in starts)} |")
+        lines.append(f"| {task} | {metric} | {' | '.join(cell_text(scores.get(label)) for label in labels)} |")
     return lines
 
 
@@ -226,7 +238,7 @@ def _list_of_runs(runs: list[Finished]) -> list[str]:
         seconds_of.setdefault(entries, []).append(run.results.get("train_runtime", 0))
     lines = ["| run | steps | seconds of training | commit | device |", "|---|---:|---:|---|---|"]
     for (folder, steps, commit, device), seconds in seconds_of.items():
-        lines.append(f"| {folder} | {steps:,} | {shown(seconds, 0)} | {commit} | {device} |")
+        lines.append(f"| {folder} | {steps:,} | {cell_text(seconds, 0)} | {commit} | {device} |")
     return lines
 
 
@@ -243,7 +255,7 @@ def pretraining_row(run: Finished) -> str:
 def draw(runs: list[Finished], path: Path) -> None:
     """Draw a bar for every task and start and, beside them, the loss curve of the first pre-training run."""
     bars: dict[tuple[str, str], dict[str, Scores]] = {}
-    fine_tuning = compared(runs)
+    fine_tuning = fine_tuning_runs(runs)
     for (task, metric), scores in cells(fine_tuning).items():
         if task not in {drawn for drawn, _ in bars}:  # only the first metric of a task is drawn
             bars[task, metric] = scores
@@ -256,28 +268,28 @@ def draw(runs: list[Finished], path: Path) -> None:
         draw_losses(axes[0], train, held_out, entropy, "Pre-training: masked-piece loss, nats")
     if bars:
         names = {f"from {pretrained.folder.name}": "after this pre-training"} if pretrained else {}
-        draw_bars(axes[-1], bars, {begun: names.get(begun, begun) for begun in starts_of(fine_tuning)})
+        draw_bars(axes[-1], bars, {label: names.get(label, label) for label in start_labels_of(fine_tuning)})
     figure.savefig(path, dpi=DPI)
 
 
-def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], starts: dict[str, str]) -> None:
+def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], names: dict[str, str]) -> None:
     """Draw horizontal bars of the mean scores, grouped by task.
 
     Args:
-        bars: (task, metric) -> start -> the scores of its runs.
-        starts: start -> its label.
+        bars: (task, metric) -> label of a start -> the scores of its runs.
+        names: label of a start -> its name in the picture.
     """
-    colours = dict(zip(starts, (LIGHT_GREY, BLUE, VERMILION, GREEN, ORANGE), strict=False))
-    centres, names, place = [], [], 0.0
+    colours = dict(zip(names, (LIGHT_GREY, BLUE, VERMILION, GREEN, ORANGE), strict=False))
+    centres, rows, place = [], [], 0.0
     for (task, metric), scores in bars.items():
         first = place
-        for begun in (begun for begun in starts if begun in scores):
-            known = [score for score in scores[begun] if score is not None]
+        for label in (label for label in names if label in scores):
+            known = [score for score in scores[label] if score is not None]
             mean = statistics.mean(known) if known else 0
-            axis.barh(place, mean, height=0.8, color=colours.get(begun, GREY))
+            axis.barh(place, mean, height=0.8, color=colours.get(label, GREY))
             text = f"{mean:.1f}" if known else "undefined"
             axis.annotate(
-                f"{text}  {starts[begun]}",
+                f"{text}  {names[label]}",
                 (max(mean, 0), place),
                 xytext=(5, 0),
                 textcoords="offset points",
@@ -287,12 +299,12 @@ def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], star
             )
             place += 1
         centres.append((first + place - 1) / 2)
-        names.append(f"{task}\n{metric}")
+        rows.append(f"{task}\n{metric}")
         place += 0.7
     dress(axis, "Fine-tuned: held-out score, per cent")
     axis.set_xlabel("")
     axis.grid(visible=False)
-    axis.set_yticks(centres, names)
+    axis.set_yticks(centres, rows)
     axis.invert_yaxis()
     axis.set_xlim(min(0, *axis.get_xlim()), 140)
     axis.set_xticks([0, 25, 50, 75, 100])

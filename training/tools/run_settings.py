@@ -27,7 +27,7 @@ WORDS: dict[str, Callable[[Any], str]] = {
 }
 
 
-def shape(facts: dict) -> dict[str, Any]:
+def compared_settings(facts: dict) -> dict[str, Any]:
     """The settings on which the result of a run depends besides its start and its seed, by name.
 
     Args:
@@ -45,7 +45,7 @@ def shape(facts: dict) -> dict[str, Any]:
     return settings | _data(facts, flags)
 
 
-def start(facts: dict) -> dict[str, Any]:
+def initial_settings(facts: dict) -> dict[str, Any]:
     """The weights and the tokenizer that a run started from, by name."""
     flags, weights = _flags(facts), facts.get("initial_weights")
     if weights:
@@ -54,20 +54,21 @@ def start(facts: dict) -> dict[str, Any]:
     return {"initial_weights": None} | {name: flags.get(name) for name in names}
 
 
-def told_apart(names: list[str], settings: list[dict[str, Any]]) -> list[str]:
+def with_differences(names: list[str], settings: list[dict[str, Any]]) -> list[str]:
     """The names of runs; to equal names, the settings in which their runs differ are added in words.
 
     Args:
-        names, settings: those of each run, in the same order.
+        names: the name of each run.
+        settings: the settings of each run, in the same order.
     """
-    found = list(names)
+    distinct = list(names)
     for name in dict.fromkeys(names):
         numbers = [number for number, other in enumerate(names) if other == name]
         differing = _differing([settings[number] for number in numbers])
         for number in numbers:
             words = [in_words(key, settings[number].get(key)) for key in differing]
-            found[number] = ", ".join([name, *(word for word in words if word)])
-    return found
+            distinct[number] = ", ".join([name, *(word for word in words if word)])
+    return distinct
 
 
 def in_words(name: str, value: Any) -> str:
@@ -96,14 +97,14 @@ def _data(facts: dict, flags: dict[str, Any]) -> dict[str, str]:
     """The hashes of the training and the evaluation data; if one is missing, also the flags that name the data."""
     data = facts.get("data") or {}
     splits = data.get("splits", data) if isinstance(data, dict) else {}
-    found = {}
+    named = {}
     for title, prefix in (("training data", "train"), ("evaluation data", "validation")):
         parts = [part for split, part in splits.items() if split.startswith(prefix) and isinstance(part, dict)]
         hashes = [str(part.get("sha256") or part.get("fingerprint") or "")[:8] for part in parts]
-        found[title] = " and ".join(hashes)
-    if not all(found.values()):
-        found |= {name: flags[name] for name in sorted(flags_with(DATA)) if flags.get(name) is not None}
-    return found
+        named[title] = " and ".join(hashes)
+    if not all(named.values()):
+        named |= {name: flags[name] for name in sorted(flags_with(DATA)) if flags.get(name) is not None}
+    return named
 
 
 def _differing(settings: list[dict[str, Any]]) -> list[str]:

@@ -70,12 +70,12 @@ def step_positions(step: int, rank: int | None, world: int, size: int, accumulat
         size: instances per forward pass and process.
         accumulation: forward passes per optimiser step.
     """
-    found = []
+    positions = []
     for micro_batch in range(accumulation):
         for process in range(world) if rank is None else [rank]:
             start = (((step - 1) * accumulation + micro_batch) * world + process) * size
-            found += [(micro_batch, process, position) for position in range(start, start + size)]
-    return found
+            positions += [(micro_batch, process, position) for position in range(start, start + size)]
+    return positions
 
 
 def _print_step(arguments: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Compute again what a finished output folder claims, and say for every claim whether it holds.
+"""Recompute what a finished output folder claims, and say for every claim whether it holds.
 
     python -m training verify runs/mrpc
     python -m training verify downloaded --data glue/MRPC    # the scores as well, from predictions and weights
@@ -34,9 +34,9 @@ from training.tools.findings import (
     VERDICTS,
     Finding,
     differs,
-    guarded,
     read_json,
-    shown,
+    run_check,
+    short_text,
     unknown,
     verified,
 )
@@ -85,15 +85,15 @@ def parts(folder: Path) -> list[Path]:
                 "--resume_from_checkpoint auto, or copy the folder again"
             )
         return [folder]
-    found = [path for path in sorted(folder.rglob("*")) if path.is_dir() and is_part(path)]
-    found = [folder, *found] if is_part(folder) else found
-    if not found and not pages_in(folder):
+    folders = [path for path in sorted(folder.rglob("*")) if path.is_dir() and is_part(path)]
+    folders = [folder, *folders] if is_part(folder) else folders
+    if not folders and not pages_in(folder):
         held = ", ".join(sorted(path.name for path in folder.iterdir())[:9]) or "nothing"
         raise ValueError(
             f"{folder}: expected the output folder of a finished run (with run.json), or one with runs below it; it "
             f"holds {held}"
         )
-    return found
+    return folders
 
 
 def pages_in(folder: Path) -> list[Path]:
@@ -134,12 +134,12 @@ def findings(folder: Path, given: list[Path], evaluate: bool = True) -> Iterator
         evaluate: whether to evaluate the weights.
     """
     if folder.is_file():
-        yield from guarded("figures", lambda: check_page(folder))
+        yield from run_check("figures", lambda: check_page(folder))
         return
     if not is_run(folder):
-        yield from guarded("summary.json", lambda: verify_records.check_summary(folder))
+        yield from run_check("summary.json", lambda: verify_records.check_summary(folder))
         return
-    yield from guarded(HASHES, lambda: verify_files.check_files(folder))
+    yield from run_check(HASHES, lambda: verify_files.check_files(folder))
     records = []
     for name in ("run.json", "all_results.json"):
         try:
@@ -151,17 +151,17 @@ def findings(folder: Path, given: list[Path], evaluate: bool = True) -> Iterator
             yield missing(name, "there is none, so that nothing else can be checked; is the run finished?")
             return
         except MALFORMED as error:
-            yield differs(name, f"cannot be read ({shown(str(error))}), so that nothing else can be checked")
+            yield differs(name, f"cannot be read ({short_text(str(error))}), so that nothing else can be checked")
             return
     run, results = records
     if str(run.get("script")) not in SCRIPTS:
-        yield differs("run.json", f"expected a run of {', '.join(SCRIPTS)}; got {shown(run.get('script'))}")
+        yield differs("run.json", f"expected a run of {', '.join(SCRIPTS)}; got {short_text(run.get('script'))}")
         return
-    yield from guarded("run.json", lambda: verify_files.check_model(folder, run))
-    yield from guarded("code files", lambda: verify_files.check_code(folder, run))
-    yield from guarded("run.json", lambda: verify_files.initial_weights(run, weights_sha256))
-    yield from guarded("all_results.json", lambda: verify_records.check_results(folder, run, results))
-    yield from guarded("README.md", lambda: verify_records.check_card(folder, run, results))
+    yield from run_check("run.json", lambda: verify_files.check_model(folder, run))
+    yield from run_check("code files", lambda: verify_files.check_code(folder, run))
+    yield from run_check("run.json", lambda: verify_files.initial_weights(run, weights_sha256))
+    yield from run_check("all_results.json", lambda: verify_records.check_results(folder, run, results))
+    yield from run_check("README.md", lambda: verify_records.check_card(folder, run, results))
     yield from check_scores(folder, run, results, given, evaluate)
 
 
@@ -170,15 +170,15 @@ def check_scores(folder: Path, run: dict, results: dict, given: list[Path], eval
     try:
         data = verify_scores.sources(run, given)
     except MALFORMED as error:
-        yield differs("run.json, data", f"not in the form that a run writes ({shown(str(error))})")
+        yield differs("run.json, data", f"not in the form that a run writes ({short_text(str(error))})")
         return
     if not data:
         yield unknown("data", "it came from the Hub or from this Python's documentation; run.json names no files")
     yield from (source.finding for source in data)
     by_split = {source.split: source for source in data}
     predictions = verify_scores.check_predictions
-    yield from guarded("scores from predictions", lambda: predictions(folder, run, results, by_split))
+    yield from run_check("scores from predictions", lambda: predictions(folder, run, results, by_split))
     if evaluate:
-        yield from guarded("scores from the weights", lambda: verify_scores.check_weights(folder, run, results, data))
+        yield from run_check("scores from the weights", lambda: verify_scores.check_weights(folder, run, results, data))
     else:
         yield unknown("scores from the weights", "--skip_evaluation")

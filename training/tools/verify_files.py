@@ -14,7 +14,7 @@ from typing import Any
 from training.engine.versions import commit
 from training.files.atomic import damage, json_text
 from training.files.hashing import FOLDERS, HASHES, hashed_files, hashes_record, sha256
-from training.tools.findings import Finding, compared, differs, read_json, shown, unknown, verified
+from training.tools.findings import Finding, compare_values, differs, read_json, short_text, unknown, verified
 
 ROOT = Path(__file__).parents[2]  # of the checkout, or of the folder where the packages are installed
 MAY_BE_DELETED = tuple(f"{name}/" for name in FOLDERS)
@@ -49,9 +49,9 @@ def _against_hashes(folder: Path, path: Path) -> Iterator[Finding]:
                 yield unknown(name, "it is not here; it may be deleted, because nothing else depends on it")
             else:
                 yield differs(name, "the file is missing")
-        elif (found := sha256(present[name])) != digest:
+        elif (actual := sha256(present[name])) != digest:
             yield differs(
-                name, f"the file has changed since the run: SHA-256 {str(digest)[:12]}... became {found[:12]}..."
+                name, f"the file has changed since the run: SHA-256 {str(digest)[:12]}... became {actual[:12]}..."
             )
         else:
             same += 1
@@ -70,15 +70,15 @@ def check_model(folder: Path, run: dict) -> Iterator[Finding]:
     if recorded := run.get("tokenizer_sha256"):
         path = folder / "tokenizer.json"
         if path.is_file():
-            yield compared("tokenizer", recorded, tokenizer_hash(path), "tokenizer.json")
+            yield compare_values("tokenizer", recorded, tokenizer_hash(path), "tokenizer.json")
         else:
             yield unknown("tokenizer", "the folder has no tokenizer.json")
     recorded, files = run.get("parameters"), sorted(folder.glob("model*.safetensors"))
     if recorded is None:
         yield unknown("number of parameters", "run.json is of an older version, which did not record it")
     elif files:
-        found = sum(map(parameters_in, files))
-        yield compared("number of parameters", recorded, found, " and ".join(path.name for path in files))
+        total = sum(map(parameters_in, files))
+        yield compare_values("number of parameters", recorded, total, " and ".join(path.name for path in files))
     else:
         yield unknown("number of parameters", "the folder has no weights (model.safetensors)")
 
@@ -162,8 +162,8 @@ def initial_weights(run: dict, hashes: Any) -> Iterator[Finding]:
             yield unknown("weights that the run began with", "run.json has no hash of them")
         return
     if not name or not Path(name).is_dir():
-        yield unknown("weights that the run began with", f"{shown(name)} is not a folder on this machine")
+        yield unknown("weights that the run began with", f"{short_text(name)} is not a folder on this machine")
     elif hashes(name) == recorded:
-        yield verified("weights that the run began with", f"those of {shown(name)}")
+        yield verified("weights that the run began with", f"those of {short_text(name)}")
     else:
-        yield unknown("weights that the run began with", f"{shown(name)} holds other weights today")
+        yield unknown("weights that the run began with", f"{short_text(name)} holds other weights today")

@@ -11,7 +11,7 @@ from training.engine.versions import commit
 from training.records.curves import read_events
 from training.records.model_card import HUB_NAME, card_text, metadata
 from training.tasks.seeds import Series, summarise
-from training.tools.findings import Finding, close, compared, differs, read_json, shown, unknown, verified
+from training.tools.findings import Finding, close, compare_values, differs, read_json, short_text, unknown, verified
 
 # Results that depend on the moment and on the machine, and that no other record repeats.
 MEASURED = re.compile(r"train_runtime|train_.*_per_second|train_mfu|peak_tflops|peak_memory_gb")
@@ -35,7 +35,7 @@ def check_results(folder: Path, run: dict, results: dict) -> Iterator[Finding]:
             if evaluation[name] == value:
                 same.append(name)
             else:
-                yield compared(name, value, evaluation[name], source)
+                yield compare_values(name, value, evaluation[name], source)
         elif name == "train_loss":
             yield _train_loss(value, last, [event for event in events if event["event"] == "train"])
         elif name not in ("train_steps", "best_step"):
@@ -55,9 +55,9 @@ def _train_loss(value: float, last: int, events: list[dict]) -> Finding:
     losses = {event["step"]: event["loss"] for event in events}
     mean = sum(losses.values()) / len(losses) if losses else math.nan
     if math.isclose(value, mean, rel_tol=1e-6):
-        return verified("train_loss", f"{shown(value)} is the mean of the losses in metrics.jsonl")
+        return verified("train_loss", f"{short_text(value)} is the mean of the losses in metrics.jsonl")
     if len(losses) == last:
-        return compared("train_loss", value, mean, "the mean of the losses in metrics.jsonl")
+        return compare_values("train_loss", value, mean, "the mean of the losses in metrics.jsonl")
     return unknown("train_loss", f"the mean of {last} steps, of which metrics.jsonl has {len(losses)}")
 
 
@@ -65,10 +65,10 @@ def _steps(run: dict, results: dict, events: list[dict]) -> Iterator[Finding]:
     """Whether the number of steps is that of the last events."""
     last, total = results["train_steps"], run.get("total_steps")
     reached = max((event["step"] for event in events if "step" in event), default=0)
-    yield compared("train_steps", last, reached, "the last event of metrics.jsonl")
+    yield compare_values("train_steps", last, reached, "the last event of metrics.jsonl")
     if total is None or run["flags"].get("early_stopping_patience"):
         return
-    yield compared("train_steps", last, total, "total_steps in run.json")
+    yield compare_values("train_steps", last, total, "total_steps in run.json")
 
 
 # --- the model card --------------------------------------------------------------------------------------------------
@@ -83,15 +83,15 @@ def check_card(folder: Path, run: dict, results: dict) -> Iterator[Finding]:
     card = path.read_text(encoding="utf-8")
     name = re.search(r"(?:model=|from_pretrained\()('[^'\n]*'|\"[^\"\n]*\")", card)
     opened = name[1][1:-1] if name else ""
-    expected = regenerated(folder, run, results, card, opened)
+    expected = regenerate_card(folder, run, results, card, opened)
     known = {str(Path(run["flags"]["output_dir"])), run["flags"].get("hub_model_id")}
     if opened not in known:
-        reason = f"its example opens {shown(opened)}, which run.json does not name; it may be an upload's name"
+        reason = f"its example opens {short_text(opened)}, which run.json does not name; it may be an upload's name"
         yield unknown("README.md", reason)
     yield from _lines(expected.splitlines(), card.splitlines(), run.get("commit", "unknown"))
 
 
-def regenerated(folder: Path, run: dict, results: dict, card: str, opened: str) -> str:
+def regenerate_card(folder: Path, run: dict, results: dict, card: str, opened: str) -> str:
     """The card that the records give.
 
     Args:
@@ -149,18 +149,18 @@ def _lines(expected: list[str], card: list[str], then: str) -> Iterator[Finding]
             like = next((line for line in expected[first:after] if _without_figures(line) == pattern), None)
             if like is not None:
                 wrong += 1
-                reason = f"{shown(card[number])}, but the records give {shown(like)}"
+                reason = f"{short_text(card[number])}, but the records give {short_text(like)}"
                 yield differs(f"README.md line {number + 1}", reason)
             elif same_code:
                 wrong += 1
-                yield differs(f"README.md line {number + 1}", f"{shown(card[number])}: not what the records give")
+                yield differs(f"README.md line {number + 1}", f"{short_text(card[number])}: not what the records give")
             else:
                 worded += 1
         missing = [line for line in expected[first:after] if line.strip()]
         if kind == "delete" and missing:
             if same_code:
                 wrong += 1
-                yield differs(f"README.md after line {begin}", f"{shown(missing[0])} is missing")
+                yield differs(f"README.md after line {begin}", f"{short_text(missing[0])} is missing")
             else:
                 worded += 1
     if worded:
@@ -203,5 +203,5 @@ def check_summary(folder: Path) -> Iterator[Finding]:
     if not wrong:
         yield verified("summary.json", f"{', '.join(again)} are what the results of its {len(runs)} runs give")
     if "comparison" in summary:
-        other = shown(summary["comparison"].get("with"))
+        other = short_text(summary["comparison"].get("with"))
         yield unknown("summary.json, comparison", f"it needs the runs of {other}; verify that folder as well")

@@ -26,7 +26,7 @@ from training.tasks.ner.tagged_text import Sentence, Split
 from training.tasks.squad.answers import Answers
 from training.tasks.squad.metrics import read_numbers, read_predictions
 from training.tasks.squad.questions import read_squad
-from training.tools.findings import Finding, close, differs, read_json, shown, unknown, verified
+from training.tools.findings import Finding, close, differs, read_json, short_text, unknown, verified
 
 ROOT = Path(__file__).parents[2]
 MODEL_FILES = ("config.json", "model*.safetensors", "model.safetensors.index.json", "tokenizer.json",
@@ -63,24 +63,26 @@ class Source:
         for path in [*places, Path(name)]:
             if path.is_file() and sha256(path) == digest:
                 self.path = path.absolute()
-                self.finding = verified(claim, f"{shown(str(path))} has the SHA-256 in run.json")
+                self.finding = verified(claim, f"{short_text(str(path))} has the SHA-256 in run.json")
                 return
         if places:
-            self.finding = differs(claim, f"{shown(str(places[0]))} does not have the SHA-256 in run.json")
+            self.finding = differs(claim, f"{short_text(str(places[0]))} does not have the SHA-256 in run.json")
         elif Path(name).is_file():
-            self.finding = unknown(claim, f"{shown(name)} on this machine is another file than the run read")
+            self.finding = unknown(claim, f"{short_text(name)} on this machine is another file than the run read")
         else:
-            self.finding = unknown(claim, f"{shown(name)} is not on this machine; --data names the folder that has it")
+            self.finding = unknown(
+                claim, f"{short_text(name)} is not on this machine; --data names the folder that has it"
+            )
 
 
 def files_in(places: list[str]) -> list[Path]:
     """The files that ``--data`` names: files, and those in folders at any depth. ValueError if there is no such one."""
-    found: list[Path] = []
+    files: list[Path] = []
     for place in map(Path, places):
         if not place.exists():
             raise ValueError(f"--data {place}: expected a file or a folder, found none")
-        found += sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
-    return found
+        files += sorted(path for path in place.rglob("*") if path.is_file()) if place.is_dir() else [place]
+    return files
 
 
 def sources(run: dict, given: list[Path]) -> list[Source]:
@@ -92,13 +94,13 @@ def sources(run: dict, given: list[Path]) -> list[Source]:
         named = [path for path in paths if len(paths) == len(files)] or [one["name"] for one in files]
         pairs = zip(files, named, strict=True)
         return [Source(one.get("split", "train"), name, one["sha256"], given) for one, name in pairs]
-    found = []
+    listed = []
     for split, facts in ((data or {}).get("splits") or {}).items():
         own = flags.get(f"{split.split('_')[0]}_file")
         name = own or (facts.get("source") if flags.get("data_dir") else None)
         if name and "sha256" in facts:
-            found.append(Source(split, name, facts["sha256"], given))
-    return found
+            listed.append(Source(split, name, facts["sha256"], given))
+    return listed
 
 
 # --- from the saved predictions --------------------------------------------------------------------------------------
@@ -154,11 +156,13 @@ def _nbest(answers: Answers, nbest: dict[str, list[dict]]) -> Finding:
         texts = [entry["text"] for entry in entries if entry["text"]]
         expected = texts[0] if texts else ""
         if answers.null_odds and answers.span_predictions[id_] != expected:
-            return differs("span_predictions.json", f"question {shown(id_)}: not the best of nbest_predictions.json")
+            return differs(
+                "span_predictions.json", f"question {short_text(id_)}: not the best of nbest_predictions.json"
+            )
         if answers.null_odds and answers.null_odds[id_] > answers.threshold:
             expected = ""
         if answers.predictions[id_] != expected:
-            return differs(claim, f"question {shown(id_)}: not the best answer of nbest_predictions.json")
+            return differs(claim, f"question {short_text(id_)}: not the best answer of nbest_predictions.json")
     return verified(claim, f"its {len(nbest)} answers are the best of nbest_predictions.json")
 
 
@@ -174,9 +178,9 @@ def _ner(path: Path, split: str, run: dict, results: dict, source: Source | None
         data = tagged_text.read_conll(source.path, bool(run["flags"].get("mixed_tags")))
         data.sentences = data.sentences[: run["flags"].get("max_eval_samples") if split == "validation" else None]
         if [(one.words, one.tags) for one in data.sentences] != [(one.words, one.tags) for one in part.sentences]:
-            yield differs(path.name, f"its words or tags are not those of {shown(str(source.path))}")
+            yield differs(path.name, f"its words or tags are not those of {short_text(str(source.path))}")
             return
-        labels = f"{path.name} and {shown(str(source.path))}"
+        labels = f"{path.name} and {short_text(str(source.path))}"
     if tagged:
         yield from _same_scores(_prefix(split), tagged_text.score(part, predicted), results, labels)
     else:
@@ -190,7 +194,9 @@ def _swag(path: Path, split: str, run: dict, results: dict, source: Source | Non
     shares = [[float(cell) for cell in row[2:]] for row in rows]
     wrong = [row[0] for row, choice, share in zip(rows, chosen, shares) if share[choice] != max(share)]
     if wrong or header[:2] != ["index", "prediction"]:
-        yield differs(path.name, f"row {shown(', '.join(wrong[:3]))}: the chosen ending is not the most probable one")
+        yield differs(
+            path.name, f"row {short_text(', '.join(wrong[:3]))}: the chosen ending is not the most probable one"
+        )
     if source is None or source.path is None:
         yield unknown(f"{_prefix(split)}accuracy from predictions", "the labels are not at hand")
         return
@@ -198,7 +204,7 @@ def _swag(path: Path, split: str, run: dict, results: dict, source: Source | Non
     if split == "validation":
         data = data.first(run["flags"].get("max_eval_samples"))
     if [row[0] for row in rows] != data.index:
-        yield differs(path.name, f"its rows are not those of {shown(str(source.path))}")
+        yield differs(path.name, f"its rows are not those of {short_text(str(source.path))}")
     elif data.labels:
         scores = {"accuracy": accuracy(chosen, data.labels)}
         yield from _same_scores(_prefix(split), scores, results, f"{path.name} and the labels")
@@ -210,15 +216,15 @@ def _prefix(split: str) -> str:
     return "eval_" if split == "validation" else f"{split}_"
 
 
-def _same_scores(start: str, found: Mapping[str, Any], results: dict, source: str) -> Iterator[Finding]:
-    """Whether the results are exactly the scores that were found."""
+def _same_scores(start: str, scores: Mapping[str, Any], results: dict, source: str) -> Iterator[Finding]:
+    """Whether the results that begin with ``start`` are exactly these scores."""
     same = []
-    for name, value in found.items():
+    for name, value in scores.items():
         if start + name in results and close(results[start + name], value):
             same.append(start + name)
         else:
-            said = shown(results.get(start + name))
-            yield differs(start + name, f"all_results.json says {said}, but {source} give {shown(value)}")
+            said = short_text(results.get(start + name))
+            yield differs(start + name, f"all_results.json says {said}, but {source} give {short_text(value)}")
     if same:
         yield verified("scores from predictions", f"{', '.join(same)}: computed from {source}")
 
@@ -290,21 +296,21 @@ def _close_scores(
 ) -> Iterator[Finding]:
     """The results that begin with ``start``, against those of an evaluation, which begin with ``there``."""
     with tempfile.TemporaryDirectory() as place:
-        found = _evaluated(folder, run["script"], flags, Path(place))
-    if isinstance(found, Finding):
-        yield found
+        evaluation = _evaluate(folder, run["script"], flags, Path(place))
+    if isinstance(evaluation, Finding):
+        yield evaluation
         return
     same = []
     for name, value in results.items():
         if not name.startswith((start, "test_")):
             continue
-        again = found.get(there + name.removeprefix(start) if name.startswith(start) else name, "")
+        again = evaluation.get(there + name.removeprefix(start) if name.startswith(start) else name, "")
         if again == "":
             yield unknown(f"{name} from the weights", "the evaluation does not give it")
         elif is_close(name, value, again, run["script"]):
-            same.append(f"{name} {shown(again)}")
+            same.append(f"{name} {short_text(again)}")
         else:
-            yield differs(name, f"all_results.json says {shown(value)}, but the weights give {shown(again)}")
+            yield differs(name, f"all_results.json says {short_text(value)}, but the weights give {short_text(again)}")
     if same:
         yield verified("scores from the weights", f"{', '.join(same)}: computed again by {run['script']}")
 
@@ -320,7 +326,7 @@ def is_close(name: str, one: Any, other: Any, script: str) -> bool:
     return math.isclose(one, other, abs_tol=SCORE_TOLERANCE * (100 if script == "run_squad.py" else 1))
 
 
-def _evaluated(folder: Path, script: str, flags: list[str], place: Path) -> dict | Finding:
+def _evaluate(folder: Path, script: str, flags: list[str], place: Path) -> dict | Finding:
     """The results of the script on the folder's weights, or the reason why there are none."""
     model = place / "model"
     model.mkdir()
@@ -336,5 +342,5 @@ def _evaluated(folder: Path, script: str, flags: list[str], place: Path) -> dict
     if done.returncode or not results.is_file():
         lines = [line for line in re.split(r"[\r\n]+", done.stderr) if line.strip()] or ["no message"]
         refused = differs if done.returncode == 2 else unknown  # 2: the script refuses the folder
-        return refused("scores from the weights", f"the evaluation stopped: {shown(lines[-1])}")
+        return refused("scores from the weights", f"the evaluation stopped: {short_text(lines[-1])}")
     return dict(read_json(results))

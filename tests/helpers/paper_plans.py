@@ -1,0 +1,42 @@
+"""Plans of the paper's tables, and finished cells with scores that a test chooses. No run is made."""
+
+import json
+from pathlib import Path
+
+from training.paper import published
+from training.paper.data import find_tasks, find_text, scale_of
+from training.paper.flags import PaperArguments
+from training.paper.plan import Plan, make_plan
+
+TABLES = ("5", "6", "7", "8", "figure5")
+
+
+def plan_of(table: str, scale: str = "builtin", seeds: int = 2, **more) -> Plan:
+    """The plan of a table at a scale; ``more`` are other fields of ``PaperArguments``."""
+    args = PaperArguments(table=table, output_dir="out", scale=scale, seeds=seeds, **more)
+    chosen = scale_of(args)
+    return make_plan(table, chosen, find_tasks(args, chosen), find_text(args, chosen), seeds)
+
+
+def command(plan: Plan, name: str) -> str:
+    """The flags of the cell of this name, as one string."""
+    return " ".join(next(cell for cell in plan.cells if cell.name == name).command)
+
+
+def write_scores(folder: Path, plan: Plan) -> None:
+    """Write finished cells. A score is 60, 59, ... for the row, plus a multiple of the seed that rises with the row."""
+    rows = [row.name for row in published.PUBLISHED[plan.table].rows]
+    for cell in plan.cells:
+        if cell.task is None:
+            (folder / "cells" / cell.name).mkdir(parents=True)
+            (folder / "cells" / cell.name / "all_results.json").write_text("{}")
+    for score in plan.scores:
+        place = folder / "cells" / score.cell
+        place.mkdir(parents=True, exist_ok=True)
+        row = rows.index(score.row)
+        value = (60 - row + (1 + row / 10) * (score.seed % 10) / 10) / score.factor
+        if plan.table == "6" and score.metric != "eval_perplexity":
+            metrics = {"settings": [{"metrics": {score.metric: {"mean": value}}}]}
+            (place / "summary.json").write_text(json.dumps(metrics))
+        else:
+            (place / "all_results.json").write_text(json.dumps({score.metric: value}))

@@ -1,0 +1,65 @@
+"""training/paper/data.py: which data a scale takes, and that the files of a table do not change."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from transformers import BertConfig
+
+import run_paper
+from tests.helpers.official_files import write_task
+from tests.helpers.paper_plans import command, plan_of
+from training.paper import data
+from training.paper.flags import PaperArguments
+from training.paper.scales import Size
+
+
+@pytest.fixture
+def data_dir(tmp_path) -> Path:
+    """A data folder with a real text of two lines, MRPC and SST-2."""
+    (tmp_path / "data/text").mkdir(parents=True)
+    (tmp_path / "data/text/wiki.txt").write_text("a\nb\n\nc\nd\n")
+    (tmp_path / "data/text/wiki_heldout.txt").write_text("e\nf\n")
+    for task, folder in (("mrpc", "MRPC"), ("sst2", "SST-2")):
+        write_task(tmp_path / "data/glue" / folder, task)
+    return tmp_path / "data"
+
+
+def test_the_small_scale_takes_what_is_there(data_dir):
+    plan = plan_of("5", "small", data_dir=str(data_dir))
+    assert list(plan.titles.values()) == ["MRPC", "SST-2", "held-out loss, nats"]
+    words = command(plan, "pretrain-bert-seed-42")
+    assert f"--train_file {data_dir}/text/wiki.txt --validation_file {data_dir}/text/wiki_heldout.txt" in words
+    assert [column.key for column in plan_of("8", "small", data_dir=str(data_dir)).columns] == [
+        *("sst2", "code", "code_features")
+    ]
+
+
+def test_a_scale_without_its_data_is_refused_before_any_run(data_dir, tmp_path):
+    flags = ["--output_dir", str(tmp_path / "out"), "--data_dir", str(data_dir)]
+    with pytest.raises(ValueError, match="found no data of mnli, qnli, squad, which table 5 needs at the scale paper"):
+        run_paper.main([*flags, "--table", "5", "--scale", "paper"])
+    (tmp_path / "nothing").mkdir()
+    with pytest.raises(ValueError, match=r"no text in .*nothing/text; expected text/ with documents"):
+        run_paper.main(["--table", "7", "--scale", "small", *flags[:3], str(tmp_path / "nothing")])
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_changed_corpus_is_refused(tmp_path, monkeypatch, text_file):
+    def write_files(folder, packages):
+        assert packages is False  # A smoke run reads the standard library only.
+        shutil.copy(text_file, folder / "corpus.txt")
+
+    monkeypatch.setattr(data.documentation, "write_files", write_files)
+    args = PaperArguments("5", str(tmp_path), smoke=True)
+    arguments = (tmp_path, args, data.scale_of(args), {"train_file": "data/corpus.txt"}, [Size(1, 32, 2)], True)
+    data.prepare(*arguments)
+    config = BertConfig.from_pretrained(tmp_path / "sizes/L1_H32_A2")
+    vocabulary = (tmp_path / "vocabulary/vocab.txt").read_text().splitlines()
+    assert (config.vocab_size, config.hidden_size, config.intermediate_size) == (len(vocabulary), 32, 128)
+    assert vocabulary[config.pad_token_id] == "[PAD]"
+    data.prepare(*arguments)
+    with open(tmp_path / "data/corpus.txt", "a") as file:
+        file.write("One more line.\n")
+    with pytest.raises(ValueError, match=r"data was changed after the runs had begun \(corpus\.txt does not match"):
+        data.prepare(*arguments)

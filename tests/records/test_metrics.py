@@ -1,0 +1,87 @@
+"""training/records/metrics.py: no result of a task is missing from the card, the curves or the report by oversight."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.helpers.repository import ROOT
+from training.records.metrics import METRICS, OTHER_RESULTS, card_name_of, percent_factor
+from training.tasks import swag
+from training.tasks.classification import metrics as classification
+from training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS
+from training.tasks.classification.scores import prefix
+from training.tasks.ner.metrics import span_scores
+from training.tasks.squad.answers import Answers
+from training.tasks.squad.questions import Question
+from training.tools.report import FINE_TUNING
+
+
+def glue_results() -> set[str]:
+    keys = set()
+    for task in (GLUE_TASKS | BUILTIN_TASKS).values():
+        splits = [split for split in task.files if split.startswith("validation")]
+        keys |= {prefix(split) + metric for split in splits for metric in task.metrics}
+    return keys | {f"eval_{name}" for name in classification.METRICS} | {"eval_loss"}
+
+
+def squad_results() -> set[str]:
+    questions = [Question("a", "q", "It is here.", (("here", 6),)), Question("b", "q", "It is here.", ())]
+    first = Answers({"a": "here"}, {"a": "here"})
+    second = Answers(dict.fromkeys("ab", "here"), dict.fromkeys("ab", "here"), null_odds={"a": -1.0, "b": 1.0})
+    return {f"eval_{name}" for name in {*first.score(questions[:1]), *second.score(questions)}}
+
+
+def ner_results() -> set[str]:
+    scores = span_scores([["B-PER", "O"]], [["B-PER", "O"]])
+    return {f"eval_{name}" for name in scores if name != "types"} | {"eval_loss"}
+
+
+def swag_results() -> set[str]:
+    return {f"eval_{name}" for name in swag.score(np.eye(2), [0, 1])} | {"eval_loss"}
+
+
+def recorded_results(script: str) -> set[str]:
+    keys = set()
+    for path in (ROOT / "docs" / "runs").glob("*/all_results.json"):
+        if json.loads((path.parent / "run.json").read_text())["script"] == script:
+            keys |= {key for key in json.loads(path.read_text()) if key.startswith("eval_")}
+    return keys
+
+
+RESULTS = {
+    "run_glue.py": glue_results,
+    "run_squad.py": squad_results,
+    "run_ner.py": ner_results,
+    "run_swag.py": swag_results,
+    "run_pretraining.py": lambda: set(),
+}
+
+
+@pytest.mark.parametrize("script", RESULTS)
+def test_every_result_of_a_task_is_in_the_table_or_left_out_on_purpose(script):
+    keys = RESULTS[script]() | recorded_results(script)
+    assert keys and keys - set(METRICS) - OTHER_RESULTS == set()
+
+
+def test_no_row_is_about_a_result_that_no_task_has():
+    keys = {key for script, results in RESULTS.items() for key in results() | recorded_results(script)}
+    assert (set(METRICS) | OTHER_RESULTS) - keys == set()
+    assert set(METRICS) & OTHER_RESULTS == set()
+
+
+def test_the_report_has_every_metric_with_a_name_for_tables():
+    shown = {key for fine_tuning in FINE_TUNING.values() for key in fine_tuning.metrics}
+    assert shown == {key for key, metric in METRICS.items() if metric.table_name}
+    assert set(FINE_TUNING["run_glue.py"].metrics) == glue_results() - {"eval_loss"}
+
+
+def test_names_are_unique():
+    for names in zip(*((metric.card_name, metric.table_name, metric.curve_name) for metric in METRICS.values())):
+        present = [name for name in names if name]
+        assert len(present) == len(set(present))
+
+
+def test_only_scores_of_squad_are_recorded_in_per_cent():
+    assert percent_factor(["eval_exact_match", "eval_f1"]) == 1 and percent_factor(["eval_f1"]) == 100
+    assert card_name_of("eval_f1", 1) == "F1, per cent" and card_name_of("eval_f1", 100) == "F1"
