@@ -39,7 +39,7 @@ from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.run import Run, report_errors, start_run
 from training.engine.throughput import Throughput
 from training.flags.parsing import parse_arguments
-from training.flags.phases import Phase, described, phase_at
+from training.flags.phases import Phase, phase_at, phases_in_words
 from training.flags.pretraining import PretrainingArguments
 from training.pretraining import evaluation
 from training.pretraining.corpora import build_corpora
@@ -73,7 +73,7 @@ def main(argv: list[str] | None = None) -> None:
     held_out = instances_by_length(args, eval_corpus, tokenizer, held_out=True)
     phases = planned_phases(args, train, run.world_size)
     total_steps = phases[-1].stop
-    origin = describe(run, text, train_corpus, eval_corpus, model, phases)
+    origin = record_origin(run, text, train_corpus, eval_corpus, model, phases)
 
     speed = Throughput(run, model.config, total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
@@ -123,7 +123,7 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
     return AutoTokenizer.from_pretrained(folder)
 
 
-def describe(
+def record_origin(
     run: Run[PretrainingArguments],
     text: Text,
     train_corpus: Corpus,
@@ -132,7 +132,7 @@ def describe(
     phases: list[Phase],
 ) -> Origin:
     """Record and print what is trained on what; return the part that must be the same in a resumed run."""
-    plan = described(phases, run.world_size)
+    plan = phases_in_words(phases, run.world_size)
     tokenizer = train_corpus.manifest["key"]["tokenizer_sha256"]
     run.record(
         data=text.sources,

@@ -10,17 +10,17 @@ import pytest
 
 from tests.helpers.dealt_evaluations import BATCH, CASES
 from tests.helpers.repository import ROOT
-from training.engine.batches import dealt
+from training.engine.batches import deal_batches
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8])
 @pytest.mark.parametrize("count", [0, 1, 2, 5, 8])
 def test_batches_are_dealt_in_equal_numbers(world_size, count):
     batches = [f"batch {number}" for number in range(count)]
-    hands = [dealt(batches, SimpleNamespace(rank=rank, world_size=world_size)) for rank in range(world_size)]
+    hands = [deal_batches(batches, SimpleNamespace(rank=rank, world_size=world_size)) for rank in range(world_size)]
     assert len(set(map(len, hands))) == 1
-    assert sorted(batch for hand in hands for batch, counts in hand if counts) == batches
-    assert {batch for hand in hands for batch, counts in hand if not counts} <= set(batches[-1:])
+    assert sorted(batch for hand in hands for batch, is_filler in hand if not is_filler) == batches
+    assert {batch for hand in hands for batch, is_filler in hand if is_filler} <= set(batches[-1:])
 
 
 @pytest.mark.slow

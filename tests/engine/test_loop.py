@@ -229,4 +229,5 @@ def test_counts_cover_all_micro_batches_of_a_step(make_run):
     micro_batches = [LabelledTokens().batch(0, 3), LabelledTokens().batch(3, 6)]
     counts = step_counts(micro_batches, run.accelerator)
     items = 1 + 2 + 3 + 4 + 5 + 6
-    assert counts == {"num_items_in_batch": items, "num_sequences_in_batch": 6, "sequences": 6, "tokens": 6 * 24}
+    assert (counts.items, counts.sequences, counts.tokens) == (items, 6, 6 * 24)
+    assert counts.model_arguments() == {"num_items_in_batch": items, "num_sequences_in_batch": 6}

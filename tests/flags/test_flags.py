@@ -137,6 +137,10 @@ def imported_files(path: Path, found: set[Path]) -> set[Path]:
     return found
 
 
+# Properties of the flags, with the flags that they read.
+PROPERTIES = {"hub_repository": {"push_to_hub", "hub_model_id"}}
+
+
 def flags_read(path: Path) -> set[str]:
     """The names after ``args.`` and ``run.args.``, and in ``getattr(args, "...")``."""
     names = set()
@@ -148,7 +152,7 @@ def flags_read(path: Path) -> set[str]:
         else:
             continue
         if getattr(holder, "id", getattr(holder, "attr", "")) == "args":
-            names.add(name)
+            names |= PROPERTIES.get(name, {name})
     return names
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from training.flags.parsing import parse_arguments
-from training.flags.phases import Phase, described, phase_at, phases_of, scheduled
+from training.flags.phases import Phase, phase_at, phases_in_words, phases_of, with_steps
 from training.flags.pretraining import PretrainingArguments
 from training.pretraining.phased_batches import phase_batches, planned_phases
 
@@ -69,7 +69,7 @@ def test_the_longest_length_is_what_the_network_must_hold():
 
 @pytest.mark.parametrize("total", [10, 11, 999, 1_000_000])
 def test_every_step_belongs_to_one_phase(total):
-    planned = scheduled(phases("64:0.5,128:0.4,512:0.1"), total)
+    planned = with_steps(phases("64:0.5,128:0.4,512:0.1"), total)
     assert planned[0].start == 0 and planned[-1].stop == total
     for one, two in itertools.pairwise(planned):
         assert one.stop == two.start
@@ -80,12 +80,12 @@ def test_every_step_belongs_to_one_phase(total):
 
 def test_a_phase_without_a_step_is_refused():
     with pytest.raises(ValueError, match=r"a share of 0\.1 of 4 steps leaves none of length 512"):
-        scheduled(phases("128:0.9,512:0.1"), 4)
+        with_steps(phases("128:0.9,512:0.1"), 4)
 
 
 def test_the_phases_in_words():
-    planned = scheduled(phases("128:0.9:32x1,512:0.1:8x4"), 1000)
-    assert described(planned, 2) == "900 steps of 64 x 128, 100 steps of 64 x 512"
+    planned = with_steps(phases("128:0.9:32x1,512:0.1:8x4"), 1000)
+    assert phases_in_words(planned, 2) == "900 steps of 64 x 128, 100 steps of 64 x 512"
 
 
 class Positions:

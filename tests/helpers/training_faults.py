@@ -120,9 +120,9 @@ FAULTS = {
     ),
     "all processes read the same rows": Fault(
         file=BATCHES,
-        places="_MicroBatches.__getitem__",
-        correct="(k * self.world_size + self.rank) * self.size",
-        faulty="k * self.world_size * self.size",
+        places="first_position",
+        correct="(index * world_size + rank) * size",
+        faulty="index * world_size * size",
         tests=("tests/engine/test_batches.py",),
     ),
     # --- Checkpoints --------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Micro-batches of examples, addressed by optimiser step.
 
 Training data is any object with ``batch(start, stop)``: a pure function from positions in an endless stream of epochs
-to a dict of tensors. Optimiser step s, counted from 0, takes the positions ``[s * G, (s + 1) * G)``, where G is the
+to a dict of tensors. Optimiser step s, counted from 1, takes the positions ``[(s - 1) * G, s * G)``, where G is the
 number of sequences of the global batch. The order of the data therefore depends neither on the number of processes,
 workers and micro-batches nor on where a run was interrupted, and a resumed run need not read the earlier data again.
 """
@@ -70,7 +70,9 @@ class Features:
     def shuffled(self, seed: int, group: int = 0) -> "Features":
         """The same rows, not copied, in the order of another seed.
 
-        ``group``: rows per optimiser step to group by length (``group_by_length``); 0 does not group.
+        Args:
+            seed: seed of the order.
+            group: rows per optimiser step to group by length (``group_by_length``); 0 does not group.
         """
         other = copy.copy(self)
         other.seed, other.group, other._order_epoch = seed, group, None
@@ -92,6 +94,7 @@ class Features:
             batch[name] = torch.from_numpy(rows)
         mask = np.arange(longest) < self.lengths[indices, None]
         batch["attention_mask"] = torch.from_numpy(mask.astype(np.int64))
+        # Scores of a regression are Python floats, which NumPy makes float64; the network computes in float32.
         return {name: values.float() if values.is_floating_point() else values for name, values in batch.items()}
 
     def batch(self, start: int, stop: int) -> dict[str, torch.Tensor]:
@@ -135,22 +138,23 @@ def group_by_length(
 def steps_for(args: SharedArguments, epochs_per_step: float) -> int:
     """Optimiser steps of the run: ``--max_steps``, or as many as ``--num_train_epochs`` need, rounded up.
 
-    ``epochs_per_step``: the share of the training data that a step takes.
+    Args:
+        epochs_per_step: the share of the training data that a step takes.
     """
     if args.max_steps > 0:
         return args.max_steps
     return max(1, math.ceil(args.num_train_epochs / epochs_per_step - 1e-9))
 
 
-def dealt(batches: Sequence[Batch], run: Run[SharedArguments]) -> list[tuple[Batch, bool]]:
-    """This process's batches of an evaluation, dealt to the processes in turn, as pairs (batch, counts).
+def deal_batches(batches: Sequence[Batch], run: Run[SharedArguments]) -> list[tuple[Batch, bool]]:
+    """This process's batches of an evaluation, dealt to the processes in turn, as pairs (batch, is_filler).
 
     Every process gets the same number of batches, because a wrapped network communicates with the other processes in
     every forward pass, also in evaluation, and would wait forever for a process without a batch. If there are too few
-    batches, the last one is repeated as a filler: ``counts`` is False for a filler, whose outputs do not count.
+    batches, the last one is repeated as a filler, whose outputs must not be used.
     """
     total, last = math.ceil(len(batches) / run.world_size) * run.world_size, len(batches) - 1
-    return [(batches[min(number, last)], number <= last) for number in range(run.rank, total, run.world_size)]
+    return [(batches[min(number, last)], number > last) for number in range(run.rank, total, run.world_size)]
 
 
 def evaluation_due(run: Run[SharedArguments], step: int, num_examples: int) -> bool:
@@ -161,7 +165,7 @@ def evaluation_due(run: Run[SharedArguments], step: int, num_examples: int) -> b
 
 
 class _MicroBatches(Dataset[dict[str, torch.Tensor]]):
-    """Item k is micro-batch number k of this process, counted from the first step of the run."""
+    """Item ``index`` is the micro-batch with this number, from 0, of this process, over all steps of the run."""
 
     def __init__(
         self, source: TrainingData, run: Run[SharedArguments], size: int | None, accumulation: int | None
@@ -172,9 +176,17 @@ class _MicroBatches(Dataset[dict[str, torch.Tensor]]):
         self.rank = run.rank
         self.world_size = run.world_size
 
-    def __getitem__(self, k: int) -> dict[str, torch.Tensor]:
-        start = (k * self.world_size + self.rank) * self.size
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+        start = first_position(index, self.rank, self.world_size, self.size)
         return self.source.batch(start, start + self.size)
+
+
+def first_position(index: int, rank: int, world_size: int, size: int) -> int:
+    """The position of the first example of a process's micro-batch number ``index``, counted from 0.
+
+    Micro-batches with one number lie side by side, in the order of the ranks; each has ``size`` examples.
+    """
+    return (index * world_size + rank) * size
 
 
 def step_batches(
@@ -188,8 +200,10 @@ def step_batches(
     """This process's micro-batches of the optimiser steps ``start_step + 1 .. total_steps``, one list a step.
 
     ``--dataloader_num_workers`` processes prepare them in advance; the data does not depend on their number.
-    ``size`` and ``accumulation``, if given, replace ``--per_device_train_batch_size`` and
-    ``--gradient_accumulation_steps``.
+
+    Args:
+        size: examples per micro-batch and process; ``--per_device_train_batch_size`` if not given.
+        accumulation: micro-batches per step; ``--gradient_accumulation_steps`` if not given.
     """
     data = _MicroBatches(source, run, size, accumulation)
     loader = DataLoader(
@@ -200,9 +214,9 @@ def step_batches(
         worker_init_fn=only_parent_ends_me,
         pin_memory=run.device.type == "cuda",
     )
-    window = []
+    micro_batches = []
     for micro_batch in loader:
-        window.append(micro_batch)
-        if len(window) == data.per_step:
-            yield window
-            window = []
+        micro_batches.append(micro_batch)
+        if len(micro_batches) == data.per_step:
+            yield micro_batches
+            micro_batches = []

@@ -30,7 +30,7 @@ from training.flags.natures import FIXED
 from training.flags.scripts import flags_with
 from training.flags.shared import SharedArguments
 
-# Fields of ``Origin`` that must not change either, and the part of the error message that describes a difference.
+# Fields of ``Origin`` that are compared on resume -> how the error "... belongs to a run" ends if they differ.
 STARTED_WITH = {
     "tokenizer_sha256": "with another tokenizer; resume with the one that it was started with",
     "initial_weights": "from other weights; resume with the --model_name_or_path that it was started with",
@@ -107,7 +107,7 @@ def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) 
         saved = {
             "step": step,
             "total_steps": state.total_steps,
-            "global_batch_size": origin.phases or run.global_batch_size,
+            "global_batch_size": _batches_of(run, origin),
             "sharded": is_sharded(state.model),
             "flags": {name: getattr(run.args, name) for name in flags_with(FIXED) if hasattr(run.args, name)},
             "data_sha256": checksums(origin.data),
@@ -243,9 +243,14 @@ def disk_errors_explained(run: Run[SharedArguments], name: str) -> Iterator[None
         ) from error
 
 
+def _batches_of(run: Run[SharedArguments], origin: Origin) -> int | str:
+    """The number of sequences of every step or, in a pre-training with phases, the steps of each phase in words."""
+    return origin.phases or run.global_batch_size
+
+
 def _check_same_run(run: Run[SharedArguments], folder: Path, saved: dict, state: TrainingState) -> None:
     origin = state.origin
-    now = {"total_steps": state.total_steps, "global_batch_size": origin.phases or run.global_batch_size}
+    now = {"total_steps": state.total_steps, "global_batch_size": _batches_of(run, origin)}
     now |= {name: getattr(run.args, name) for name in saved["flags"] if hasattr(run.args, name)}
     then = {name: saved[name] for name in ("total_steps", "global_batch_size")} | saved["flags"]
     changed = [f"{name} {then[name]} -> {now.get(name)}" for name in then if then[name] != now.get(name)]
@@ -290,8 +295,8 @@ def _cut_metrics(run: Run[SharedArguments], size: int) -> None:
 def _drop_old(run: Run[SharedArguments], step: int) -> None:
     """Delete the oldest checkpoints beyond the limit, and drafts of a process that was killed.
 
-    Checkpoints after ``step`` do not use up the limit: the run resumed before them, because they are damaged or
-    because an earlier one was named.
+    Checkpoints after ``step`` are not counted. They exist if the run resumed from an earlier one, because they were
+    damaged or the user named it.
     """
     for path in run.output_dir.glob("checkpoint-*.incomplete"):
         shutil.rmtree(path)

@@ -38,9 +38,8 @@ def already_finished(args: SharedArguments) -> bool:
         )
     if os.environ.get("RANK", "0") == "0":
         print(f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed", flush=True)
-        if args.push_to_hub:
-            assert args.hub_model_id is not None  # --push_to_hub is refused without it
-            upload(folder, args.hub_model_id, args.hub_private_repo, args.hub_dry_run, print)
+        if args.hub_repository:
+            upload(folder, args.hub_repository, args.hub_private_repo, args.hub_dry_run, print)
     return True
 
 

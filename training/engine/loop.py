@@ -16,12 +16,34 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
-from training.engine.batches import IGNORED
+from training.engine.batches import IGNORED, first_position
 from training.engine.checkpoint import TrainingState, save_checkpoint
 from training.engine.divergence import Divergence, explain_divergence
 from training.engine.run import Run
 from training.engine.signals import STOPPED, StopSignals
 from training.flags.shared import SharedArguments
+
+
+@dataclass
+class StepCounts:
+    """What the global batch of a step contains, over all micro-batches and processes.
+
+    Attributes:
+        items: labelled items.
+        sequences: sequences.
+        tokens: tokens without padding.
+        has_pairs: whether the sequences have labels of next sentence prediction.
+    """
+
+    items: int
+    sequences: int
+    tokens: int
+    has_pairs: bool
+
+    def model_arguments(self) -> dict[str, int]:
+        """The counts by which the heads of a network divide their losses."""
+        pairs = {"num_sequences_in_batch": self.sequences} if self.has_pairs else {}
+        return {"num_items_in_batch": self.items, **pairs}
 
 
 @dataclass
@@ -71,8 +93,8 @@ def training_steps(
 
     Raises:
         FloatingPointError: the loss or the gradient is not finite; the weights are those of the step before.
-        SystemExit: a signal asked the process to stop (``signals.py``). The step and what the caller does after it
-            have been completed, and a checkpoint has been written.
+        SystemExit: a signal asked the process to stop (``signals.py``). It is raised after the caller's loop body for
+            the step has finished and a checkpoint has been written.
     """
     accelerator, model = run.accelerator, state.model
     with StopSignals() as signals, run.progress(state.total_steps, "training", initial=start_step) as bar:
@@ -85,7 +107,8 @@ def training_steps(
             counts = step_counts(micro_batches, accelerator)
             losses = _forward_backward(run, model, micro_batches, counts)
             grad_norm = float(accelerator.clip_grad_norm_(model.parameters(), max_grad_norm or float("inf")))
-            # A signal may reach only some processes: the flag is summed with the loss, so all stop after the same step.
+            # A signal may reach only some processes, so the flag is summed over all of them, together with the loss:
+            # all stop after the same step.
             values = _global_sums(losses, signals.asked, accelerator)
             # Under fp16 the gradient scaler handles gradients that overflow: it skips the step.
             if not (np.isfinite(values["loss"]) and (np.isfinite(grad_norm) or accelerator.scaler)):
@@ -97,10 +120,18 @@ def training_steps(
             loss, stopping = values.pop("loss"), values.pop("stopping")
             bar.update()
             bar.set_postfix(loss=f"{loss:.3f}", lr=f"{lr:.1e}", refresh=False)
-            sizes = (counts["tokens"], counts["sequences"], counts["num_items_in_batch"])
             state.totals.loss += loss
             state.totals.seconds += time.perf_counter() - started
-            yield Step(index, loss, grad_norm, lr, *sizes, values)
+            yield Step(
+                index=index,
+                loss=loss,
+                grad_norm=grad_norm,
+                lr=lr,
+                tokens=counts.tokens,
+                sequences=counts.sequences,
+                labels=counts.items,
+                parts=values,
+            )
             started = time.perf_counter()
             if stopping:
                 if isinstance(batches, Generator):
@@ -122,16 +153,15 @@ def _on_device(batch: dict[str, torch.Tensor], device: torch.device) -> dict[str
 
 
 def _forward_backward(
-    run: Run[SharedArguments], model: torch.nn.Module, micro_batches: list[dict], counts: dict
+    run: Run[SharedArguments], model: torch.nn.Module, micro_batches: list[dict], counts: StepCounts
 ) -> dict[str, torch.Tensor]:
     """Compute the gradients of all micro-batches; returns this process's share of the loss and of its parts."""
     sums: dict[str, torch.Tensor] = {}
-    known = {name: counts[name] for name in ("num_items_in_batch", "num_sequences_in_batch") if name in counts}
     for number, batch in enumerate(micro_batches, 1):
         # The processes exchange gradients once, with the last micro-batch.
         wait = nullcontext() if number == len(micro_batches) else run.accelerator.no_sync(model)
         with wait:
-            outputs = model(**batch, **known)
+            outputs = model(**batch, **counts.model_arguments())
             # Data parallelism averages gradients over processes, but the loss already has a global divisor.
             run.accelerator.backward(outputs.loss * run.world_size)
         for name in ("loss", "mlm_loss", "nsp_loss"):
@@ -141,8 +171,8 @@ def _forward_backward(
     return sums
 
 
-def step_counts(micro_batches: list[dict], accelerator: Accelerator) -> dict:
-    """Labelled items, sequences and real tokens of the global batch, over all micro-batches and processes."""
+def step_counts(micro_batches: list[dict], accelerator: Accelerator) -> StepCounts:
+    """Count over the micro-batches of this process, and add up over all processes."""
     device = micro_batches[0]["input_ids"].device
     counts = torch.stack(
         [
@@ -152,10 +182,8 @@ def step_counts(micro_batches: list[dict], accelerator: Accelerator) -> dict:
         ]
     )
     items, sequences, tokens = accelerator.reduce(counts, "sum").tolist()
-    named = {"num_items_in_batch": items, "tokens": tokens, "sequences": sequences}
-    if any("next_sentence_label" in batch for batch in micro_batches):
-        named["num_sequences_in_batch"] = sequences
-    return named
+    has_pairs = any("next_sentence_label" in batch for batch in micro_batches)
+    return StepCounts(items, sequences, tokens, has_pairs)
 
 
 def labelled_items(batch: dict) -> torch.Tensor:
@@ -188,7 +216,7 @@ def _divergence(
     unwrapped, size = run.accelerator.unwrap_model(model).eval(), len(micro_batches[0]["input_ids"])
     culprits = []
     for micro, batch in enumerate(micro_batches):
-        start = (micro * run.world_size + run.rank) * size
+        start = first_position(micro, run.rank, run.world_size, size)
         for row in range(size):
             alone = {name: tensor[row : row + 1] for name, tensor in batch.items()}
             if not torch.isfinite(unwrapped(**alone, num_items_in_batch=1).loss):

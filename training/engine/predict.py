@@ -14,7 +14,7 @@ import torch
 from accelerate.utils import gather_object
 from transformers.utils import ModelOutput
 
-from training.engine.batches import Features, dealt
+from training.engine.batches import Features, deal_batches
 from training.engine.loop import labelled_items
 from training.engine.run import Run
 from training.flags.shared import SharedArguments
@@ -43,14 +43,14 @@ def outputs_by_length(
     model.eval()
     order = np.argsort(-features.lengths, kind="stable")
     batches = [order[begin : begin + batch_size] for begin in range(0, len(order), batch_size)]
-    mine = dealt(batches, run) if run else [(indices, True) for indices in batches]
-    with run.progress(len(mine), "evaluating") if run else nullcontext() as bar:
-        for indices, counts in mine:
+    own = deal_batches(batches, run) if run else [(indices, False) for indices in batches]
+    with run.progress(len(own), "evaluating") if run else nullcontext() as bar:
+        for indices, is_filler in own:
             batch = {name: tensor.to(device) for name, tensor in features.collate(indices).items()}
             outputs = model(**batch, **options)
             if bar is not None:
                 bar.update()
-            if counts:
+            if not is_filler:
                 yield indices, batch, outputs
 
 

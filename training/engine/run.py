@@ -48,7 +48,7 @@ class Run(Generic[Args_co]):
         world_size: number of processes.
         facts: the content of run.json.
         saved_step: optimiser step of the last checkpoint written by this start; 0 before the first.
-        unconfirmed: whether run.json was written by an earlier start, and this start may still be refused.
+        unconfirmed: True while a resumed start may still be refused; until then run.json is not rewritten.
     """
 
     def __init__(self, args: Args_co, accelerator: Accelerator):
@@ -94,9 +94,9 @@ class Run(Generic[Args_co]):
     def record(self, **facts: Any) -> None:
         """Merge facts, such as hashes and counts of the data, into ``run.json``.
 
-        A folder with a run.json cannot be used by another run. Scripts therefore call this only after data and model
-        have been checked, so that a mistake in the flags can be corrected without another --output_dir. If the run is
-        to be resumed, nothing is written before ``confirm``, so that a start that is refused changes no file.
+        Once run.json exists, no new run may use the folder. Scripts therefore call this only after data and model have
+        been checked, so that a mistake in the flags can be corrected without another --output_dir. If the run is to be
+        resumed, nothing is written before ``confirm``, so that a start that is refused changes no file.
         """
         self.facts.update(facts)
         if self.is_main and not self.unconfirmed:
@@ -138,9 +138,8 @@ class Run(Generic[Args_co]):
         for tracker in self.accelerator.trackers:
             tracker.finish()
         self.accelerator.free_memory()
-        if self.is_main and args.push_to_hub:
-            assert args.hub_model_id is not None  # --push_to_hub is refused without it
-            upload(self.output_dir, args.hub_model_id, args.hub_private_repo, args.hub_dry_run, self.say)
+        if self.is_main and args.hub_repository:
+            upload(self.output_dir, args.hub_repository, args.hub_private_repo, args.hub_dry_run, self.say)
 
 
 def start_run(args: Args, script: str) -> Run[Args]:
@@ -163,10 +162,8 @@ def start_run(args: Args, script: str) -> Run[Args]:
     trackers = {} if args.report_to == "none" else {"log_with": args.report_to, "project_dir": args.output_dir}
     run = Run(args, _accelerator(args, **trackers))
     check_launch(run.accelerator)
-    if args.push_to_hub:
-        assert args.hub_model_id is not None  # --push_to_hub is refused without it
-        repo_id = args.hub_model_id
-        run.main_first(lambda: check_access(repo_id, args.hub_dry_run) if run.is_main else None)
+    if repository := args.hub_repository:
+        run.main_first(lambda: check_access(repository, args.hub_dry_run) if run.is_main else None)
     if run.is_main:
         run.output_dir.mkdir(parents=True, exist_ok=True)
     if trackers:
@@ -227,8 +224,8 @@ def check_launch(accelerator: Accelerator) -> None:
 def check_output_dir(args: SharedArguments) -> None:
     """Raise ValueError if --output_dir is a file, or holds something that this command would overwrite.
 
-    That is a run or a model if no resume was asked for; with one, whatever stands there without the run.json of a run
-    that could go on.
+    Without --resume_from_checkpoint, any file of a run or of a model is refused. With it, they are refused only if
+    run.json is missing, because then there is no run to continue.
     """
     folder = Path(args.output_dir)
     if folder.exists() and not folder.is_dir():

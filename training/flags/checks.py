@@ -15,7 +15,8 @@ def refuse_idle(args: object, *rules: tuple[object, tuple[str, ...]]) -> None:
     """Raise ValueError for a flag that was given, but has no effect together with the others.
 
     Args:
-        rules: why flags have no effect, or something false where they have; and the names of these flags.
+        rules: pairs (reason, names). A true reason says why the flags with these names have no effect; a false one
+            switches the rule off.
     """
     for reason, names in rules:
         for name in names:

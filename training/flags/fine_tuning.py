@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from training.flags.checks import at_least, refuse_idle
-from training.flags.natures import CARD, CHOICE, DATA, FIXED, FREE, LATER, SERIES, START, flag
+from training.flags.natures import AFTERWARDS, CARD, CHOICE, DATA, FIXED, FREE, SERIES, START, flag
 from training.flags.shared import SharedArguments
 
 
@@ -51,7 +51,10 @@ class FineTuningArguments(SharedArguments):
                 at_least(self, 1, name)
         at_least(self, 0, "early_stopping_patience")
         if self.early_stopping_patience and not self.load_best_model_at_end:
-            raise ValueError("--early_stopping_patience needs --load_best_model_at_end: the last model is not the best")
+            raise ValueError(
+                "--early_stopping_patience needs --load_best_model_at_end: without it the last weights are saved, not "
+                "the best"
+            )
         if self.seeds is not None:
             at_least(self, 1, "seeds")
         if self.compare_to and not self.many_runs:
@@ -82,7 +85,7 @@ class GlueArguments(FineTuningArguments):
         FIXED | CARD | DATA,
     )
     data_dir: str | None = flag(None, "Folder with the official files train.tsv, dev.tsv and test.tsv.", DATA)
-    test_file: str | None = flag(None, "Your own data to predict.", LATER)
+    test_file: str | None = flag(None, "Your own data to predict.", AFTERWARDS)
     max_seq_length: int = flag(
         128, "Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.", FIXED | CARD
     )
@@ -92,9 +95,9 @@ class GlueArguments(FineTuningArguments):
         FIXED | CARD,
     )
     bilstm_on_top: bool = flag(False, "Put a new BiLSTM on top of BERT, and train both (paper, 5.1).", FIXED | CARD)
-    do_predict: bool = flag(False, "Write predictions for the test split.", LATER)
+    do_predict: bool = flag(False, "Write predictions for the test split.", AFTERWARDS)
     write_submission: bool = flag(
-        False, "Write the predictions for the GLUE server; see python -m training submission.", LATER
+        False, "Write the predictions for the GLUE server; see python -m training submission.", AFTERWARDS
     )
     paper: bool = flag(
         False,
@@ -159,7 +162,7 @@ TaggerLayers = Literal[
 class NerArguments(FineTuningArguments):
     """The flags of run_ner.py."""
 
-    test_file: str | None = flag(None, "Further data to predict; it is scored if it has tags.", LATER)
+    test_file: str | None = flag(None, "Further data to predict; it is scored if it has tags.", AFTERWARDS)
     max_seq_length: int = flag(
         512, "Length of a row in tokens: a sentence and as much of its document around it as fits.", FIXED | CARD
     )
@@ -183,7 +186,7 @@ class NerArguments(FineTuningArguments):
 class SwagArguments(FineTuningArguments):
     """The flags of run_swag.py."""
 
-    test_file: str | None = flag(None, "Further data to predict; it is scored if it has labels.", LATER)
+    test_file: str | None = flag(None, "Further data to predict; it is scored if it has labels.", AFTERWARDS)
     max_seq_length: int = flag(
         128, "Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.", FIXED | CARD
     )

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Protocol
 class Nature(enum.Flag):
     """Natures of a flag, by which the rest of the project treats it; they are combined with ``|``.
 
-    The report averages runs only if all flags agree that are neither FREE, START, DATA, LATER, SERIES nor, unless the
-    best of several evaluations is chosen, CHOICE.
+    The report averages runs that agree in every flag except those marked FREE, START, DATA, AFTERWARDS or SERIES.
+    Flags marked CHOICE must agree only if the best of several evaluations is kept.
 
     Attributes:
         FIXED: must not change between a checkpoint and the run that resumes from it, because the data, the learning
@@ -19,7 +19,7 @@ class Nature(enum.Flag):
         INSTANCE: decides, with the seed and the corpus, what the instances of pre-training are.
         START: says from which weights and which tokenizer a run started; the report has a column for each such start.
         DATA: says where the data is; whether two runs have the same data is decided by its hash.
-        LATER: is about test data or uploads; does not change the scores that the report compares.
+        AFTERWARDS: concerns test data or uploads only; the scores that the report compares do not depend on it.
         SERIES: differs between the runs of a series, or describes the series.
         CHOICE: has an effect only if the best of several evaluations is chosen.
     """
@@ -31,14 +31,20 @@ class Nature(enum.Flag):
     INSTANCE = enum.auto()
     START = enum.auto()
     DATA = enum.auto()
-    LATER = enum.auto()
+    AFTERWARDS = enum.auto()
     SERIES = enum.auto()
     CHOICE = enum.auto()
 
 
 # Imported one by one, so that the list of flags stays readable.
 FIXED, FREE, CARD, INSTANCE = Nature.FIXED, Nature.FREE, Nature.CARD, Nature.INSTANCE
-START, DATA, LATER, SERIES, CHOICE = Nature.START, Nature.DATA, Nature.LATER, Nature.SERIES, Nature.CHOICE
+START, DATA, SERIES, CHOICE, AFTERWARDS = (
+    Nature.START,
+    Nature.DATA,
+    Nature.SERIES,
+    Nature.CHOICE,
+    Nature.AFTERWARDS,
+)
 
 
 class Dataclass(Protocol):

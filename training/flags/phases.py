@@ -69,9 +69,9 @@ def phases_of(flags: Mapping[str, Any]) -> list[Phase]:
     return phases
 
 
-def scheduled(phases: Sequence[Phase], total_steps: int) -> list[Phase]:
-    """`phases` with their optimiser steps; ValueError if one of them would have no step."""
-    found, start, share = [], 0, 0.0
+def with_steps(phases: Sequence[Phase], total_steps: int) -> list[Phase]:
+    """The phases with their optimiser steps; ValueError if one of them would have no step."""
+    with_bounds, start, share = [], 0, 0.0
     for phase in phases:
         share += phase.share
         stop = total_steps if phase is phases[-1] else round(share * total_steps)
@@ -80,17 +80,17 @@ def scheduled(phases: Sequence[Phase], total_steps: int) -> list[Phase]:
                 f"--phases: a share of {phase.share:g} of {total_steps} steps leaves none of length {phase.length}; "
                 "train longer or give it a larger share"
             )
-        found.append(replace(phase, start=start, stop=stop))
+        with_bounds.append(replace(phase, start=start, stop=stop))
         start = stop
-    return found
+    return with_bounds
 
 
 def phase_at(phases: Sequence[Phase], step: int) -> Phase:
-    """The phase of optimiser step `step`, counted from 1; the last phase for any later step."""
+    """The phase of optimiser step ``step``, counted from 1; the last phase for any later step."""
     return next((phase for phase in phases if step <= phase.stop), phases[-1])
 
 
-def described(phases: Sequence[Phase], world_size: int) -> str:
+def phases_in_words(phases: Sequence[Phase], world_size: int) -> str:
     """The phases in words, with global batches: `900 steps of 256 x 128, 100 steps of 256 x 512`."""
     return ", ".join(
         f"{phase.stop - phase.start:,} steps of {phase.size * phase.accumulation * world_size} x {phase.length}"

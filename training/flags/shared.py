@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from training.flags.checks import at_least, refuse_idle
-from training.flags.natures import CARD, CHOICE, FIXED, FREE, LATER, SERIES, START, flag
+from training.flags.natures import AFTERWARDS, CARD, CHOICE, FIXED, FREE, SERIES, START, flag
 
 
 @dataclass
@@ -59,13 +59,18 @@ class SharedArguments:
     )
     fast_dropout: bool = flag(True, "On a CPU, draw fewer random numbers for dropout than torch does.", FIXED)
     push_to_hub: bool = flag(
-        False, "Upload the finished model, its card and its records, but no predictions, to the Hub.", FREE | LATER
+        False, "Upload the finished model, its card and its records, but no predictions, to the Hub.", FREE | AFTERWARDS
     )
-    hub_model_id: str | None = flag(None, "Repository name for --push_to_hub.", FREE | LATER)
+    hub_model_id: str | None = flag(None, "Repository name for --push_to_hub.", FREE | AFTERWARDS)
     hub_private_repo: bool = flag(
-        True, "Whether a new repository is private; an existing one stays as it is.", FREE | LATER
+        True, "Whether a new repository is private; an existing one stays as it is.", FREE | AFTERWARDS
     )
-    hub_dry_run: bool = flag(False, "With --push_to_hub, only list what would be uploaded.", FREE | LATER)
+    hub_dry_run: bool = flag(False, "With --push_to_hub, only list what would be uploaded.", FREE | AFTERWARDS)
+
+    @property
+    def hub_repository(self) -> str | None:
+        """The repository to which the finished folder is uploaded; None without --push_to_hub."""
+        return self.hub_model_id if self.push_to_hub else None
 
     def __post_init__(self) -> None:
         at_least(self, 1, "per_device_train_batch_size", "per_device_eval_batch_size")

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from training.engine.throughput import training_flops
-from training.flags.phases import Phase, phases_of, scheduled
+from training.flags.phases import Phase, phases_of, with_steps
 from training.paper.data import config_of
 from training.paper.folder import is_finished
 from training.paper.plan import CELLS, Cell, Plan
@@ -38,7 +38,7 @@ def _pretraining_flops(cell: Cell, vocab_size: int) -> float:
     config = config_of(cell.size, vocab_size)
     predicted = 1.0 if cell.flags.get("objective") == "ltr" else MASKED
     flops = 0.0
-    for phase in scheduled(phases_of(NO_BATCH | cell.flags), int(cell.flags["max_steps"])):
+    for phase in with_steps(phases_of(NO_BATCH | cell.flags), int(cell.flags["max_steps"])):
         sequences = (phase.stop - phase.start) * phase.size * phase.accumulation
         tokens = sequences * phase.length
         flops += training_flops(config, tokens, sequences, predicted * tokens)

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 from transformers.utils import ModelOutput
 
-from training.engine.batches import IGNORED, dealt
+from training.engine.batches import IGNORED, deal_batches
 from training.engine.run import Run
 from training.flags.pretraining import PretrainingArguments
 from training.pretraining.instances import PretrainingInstances
@@ -26,14 +26,14 @@ def evaluate(
     args = run.args
     count = min(args.max_eval_instances, held_out.epoch_size(0))
     size = args.per_device_eval_batch_size
-    mine = dealt(range(0, count, size), run)
+    own = deal_batches(range(0, count, size), run)
     sums = torch.zeros(len(_Sums._fields), dtype=torch.float64)
-    with run.progress(len(mine), "evaluating") as bar:
-        for start, counts in mine:
+    with run.progress(len(own), "evaluating") as bar:
+        for start, is_filler in own:
             batch = held_out.batch(start, min(start + size, count))
             batch = {name: tensor.to(run.device) for name, tensor in batch.items()}
             outputs = model(**batch)
-            if counts:
+            if not is_filler:
                 sums += torch.tensor(_batch_sums(outputs, batch), dtype=torch.float64)
             bar.update()
     # Apple's GPUs (mps) have no float64.

@@ -7,7 +7,7 @@ from transformers import PreTrainedTokenizerBase
 
 from training.engine.batches import step_batches, steps_for
 from training.engine.run import Run
-from training.flags.phases import Phase, phases_of, scheduled
+from training.flags.phases import Phase, phases_of, with_steps
 from training.flags.pretraining import PretrainingArguments
 from training.pretraining.corpus import Corpus
 from training.pretraining.instances import PretrainingInstances, instance_settings
@@ -37,7 +37,7 @@ def planned_phases(args: PretrainingArguments, train: dict[int, PretrainingInsta
     if args.max_steps < 0:
         sizes = {phase: phase.size * phase.accumulation * world_size for phase in phases}
         epochs_per_step = sum(phase.share * size / train[phase.length].epoch_size(0) for phase, size in sizes.items())
-    return scheduled(phases, steps_for(args, epochs_per_step))
+    return with_steps(phases, steps_for(args, epochs_per_step))
 
 
 def phase_batches(

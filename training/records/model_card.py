@@ -15,7 +15,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from training.files.atomic import write_text
 from training.flags.natures import CARD
-from training.flags.phases import phases_of, scheduled
+from training.flags.phases import phases_of, with_steps
 from training.flags.scripts import flags_with
 from training.records.curves import read_events
 from training.records.model_usage import usage
@@ -268,7 +268,7 @@ def sequences_seen(run: dict) -> int | None:
     """Number of sequences in all optimiser steps of a run, given by its run.json; None if that lacks the steps."""
     if not run.get("total_steps"):
         return None
-    phases = scheduled(phases_of({"max_seq_length": 0} | run["flags"]), run["total_steps"])
+    phases = with_steps(phases_of({"max_seq_length": 0} | run["flags"]), run["total_steps"])
     per_process = sum((phase.stop - phase.start) * phase.size * phase.accumulation for phase in phases)
     return per_process * run.get("processes", 1)
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from transformers import BertTokenizer
 
-from training.flags.phases import Phase, described, phases_of, scheduled
+from training.flags.phases import Phase, phases_in_words, phases_of, with_steps
 
 SCRIPT = Path(__file__).parents[2] / "run_pretraining.py"
 TIMED_STEPS = 4  # in each phase; the first of them is ignored
@@ -114,7 +114,7 @@ def plan(hours: float, phases: Sequence[Phase], records: Records, results: Facts
     mean_seconds = sum(phase.share * seconds[phase.length] for phase in phases)
     total_steps = int(hours * 3600 * TRAINING_SHARE / mean_seconds)
     try:
-        planned = scheduled(phases, total_steps)
+        planned = with_steps(phases, total_steps)
     except ValueError as error:
         raise ValueError(
             f"{hours:g} hours suffice for {total_steps} steps, too few for these phases ({error})"
@@ -132,7 +132,7 @@ def plan(hours: float, phases: Sequence[Phase], records: Records, results: Facts
         "",
         *table,
         "",
-        f"In {hours:g} hours: {total_steps:,} steps ({described(planned, world)})",
+        f"In {hours:g} hours: {total_steps:,} steps ({phases_in_words(planned, world)})",
         f"= {sequences:,} sequences, {tokens:,} tokens with padding; {sequences / PUBLISHED:.2g} of the published "
         "models' 256 million sequences.",
         f"Flags: --config_name {facts['flags']['config_name']} --max_steps {total_steps} --phases {','.join(parts)}",

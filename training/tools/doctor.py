@@ -19,7 +19,7 @@ from typing import Any
 
 from training.engine.run import Run
 from training.files.atomic import write_json
-from training.flags.phases import Phase, phase_at, phases_of, scheduled
+from training.flags.phases import Phase, phase_at, phases_of, with_steps
 from training.flags.pretraining import PretrainingArguments
 from training.pretraining.corpus import Corpus
 from training.records.curves import read_events, series
@@ -70,7 +70,7 @@ def causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, float]) -
         repeated: the shares of repeated documents and of repeated sentences.
     """
     flags, total_steps = facts["flags"], facts["total_steps"]
-    phases = scheduled(phases_of(flags), total_steps)
+    phases = with_steps(phases_of(flags), total_steps)
     tokens_per_step, tokens_seen = _tokens(phases, facts["processes"], step)
     copied_documents, copied_sentences = repeated
     warmup = warmup_of(flags, total_steps)

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from training.flags.natures import CHOICE, DATA, FREE, LATER, SERIES, START
+from training.flags.natures import AFTERWARDS, CHOICE, DATA, FREE, SERIES, START
 from training.flags.scripts import SCRIPTS, flags_with
 
 # The name of a setting -> its value in words; "" if the value needs no mention. Other settings have their name.
@@ -34,7 +34,7 @@ def shape(facts: dict) -> dict[str, Any]:
         facts: the content of the run's run.json.
     """
     flags = _flags(facts)
-    others = flags_with(FREE | START | DATA | LATER | SERIES)
+    others = flags_with(FREE | START | DATA | AFTERWARDS | SERIES)
     settings = {name: value for name, value in flags.items() if name not in others}
     if settings.get("max_steps", -1) > 0:
         del settings["num_train_epochs"]

@@ -12,7 +12,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from training.engine.batches import IGNORED
-from training.flags.phases import phase_at, phases_of, scheduled
+from training.flags.phases import phase_at, phases_of, with_steps
 from training.pretraining.segments import IS_NEXT
 from training.tools.audit import add_run_arguments, open_run, read_run
 
@@ -86,7 +86,7 @@ def _print_step(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--step is {arguments.step}; the run has optimiser steps 1 to {total}")
     if arguments.rank is not None and not 0 <= arguments.rank < world:
         raise ValueError(f"--rank is {arguments.rank}; the run has {world} processes, counted from 0")
-    phase = phase_at(scheduled(phases_of(flags), total), arguments.step)
+    phase = phase_at(with_steps(phases_of(flags), total), arguments.step)
     instances, tokenizer = open_run(arguments.folder, flags, phase.length)
     step = arguments.step - phase.start
     positions = step_positions(step, arguments.rank, world, phase.size, phase.accumulation)
