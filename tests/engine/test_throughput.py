@@ -9,7 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig
 
 from training.engine import throughput
-from training.engine.loop import Step
+from training.engine.loop import Step, StepCounts
 
 
 def test_flops_of_bert_base_worked_by_hand():
@@ -48,7 +48,7 @@ def test_the_clock_counts_the_steps_alone(make_run, small_config, monkeypatch):
     def steps():
         for index in (1, 2):
             now[0] += 0.05
-            yield Step(index, 1.0, 1.0, 1.0, 80, 2, 10, {})
+            yield Step(index, 1.0, 1.0, 1.0, StepCounts(items=10, sequences=2, tokens=80, has_pairs=False), {})
 
     for _ in clock.timed(steps()):
         now[0] += 0.1  # the time of an evaluation
@@ -89,7 +89,7 @@ def test_the_first_steps_tell_the_time_left(make_run, small_config, monkeypatch,
     def steps():
         for index in range(start + 1, total + 1):
             now[0] += 60 if index == start + 1 else 0.5
-            yield Step(index, 1.0, 1.0, 1.0, 80, 2, 10, {})
+            yield Step(index, 1.0, 1.0, 1.0, StepCounts(items=10, sequences=2, tokens=80, has_pairs=False), {})
 
     for _ in clock.timed(steps()):
         now[0] += 7  # the time of an evaluation

@@ -105,7 +105,7 @@ FAULTS = {
     ),
     "a gradient that is not finite updates the weights": Fault(
         file=LOOP,
-        places="training_steps",
+        places="_is_finite",
         correct="np.isfinite(grad_norm) or accelerator.scaler",
         faulty="True",
         tests=("tests/engine/test_loop.py",),

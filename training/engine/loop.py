@@ -55,9 +55,7 @@ class Step:
         loss: the mean over the labelled items of the global batch.
         grad_norm: the norm of the gradient before clipping.
         lr: the learning rate of this step.
-        tokens: the number of tokens in the global batch, without padding.
-        sequences: the number of sequences in the global batch.
-        labels: the number of labelled items in the global batch.
+        counts: what the global batch contained.
         parts: ``mlm_loss`` and ``nsp_loss`` in pre-training; otherwise empty.
     """
 
@@ -65,9 +63,7 @@ class Step:
     loss: float
     grad_norm: float
     lr: float
-    tokens: int
-    sequences: int
-    labels: int
+    counts: StepCounts
     parts: dict[str, float]
 
 
@@ -110,11 +106,9 @@ def training_steps(
             # A signal may reach only some processes, so the flag is summed over all of them, together with the loss:
             # all stop after the same step.
             values = _global_sums(losses, signals.asked, accelerator)
-            # Under fp16 the gradient scaler handles gradients that overflow: it skips the step.
-            if not (np.isfinite(values["loss"]) and (np.isfinite(grad_norm) or accelerator.scaler)):
-                raise FloatingPointError(
-                    explain(_divergence(run, model, micro_batches, index, values["loss"], grad_norm))
-                )
+            if not _is_finite(values["loss"], grad_norm, accelerator):
+                found = _divergence(run, model, micro_batches, index, values["loss"], grad_norm)
+                raise FloatingPointError(explain(found))
             lr = float(state.scheduler.get_last_lr()[0])
             _update(state, accelerator)
             loss, stopping = values.pop("loss"), values.pop("stopping")
@@ -122,16 +116,7 @@ def training_steps(
             bar.set_postfix(loss=f"{loss:.3f}", lr=f"{lr:.1e}", refresh=False)
             state.totals.loss += loss
             state.totals.seconds += time.perf_counter() - started
-            yield Step(
-                index=index,
-                loss=loss,
-                grad_norm=grad_norm,
-                lr=lr,
-                tokens=counts.tokens,
-                sequences=counts.sequences,
-                labels=counts.items,
-                parts=values,
-            )
+            yield Step(index, loss, grad_norm, lr, counts, parts=values)
             started = time.perf_counter()
             if stopping:
                 if isinstance(batches, Generator):
@@ -206,6 +191,11 @@ def _global_sums(sums: dict[str, torch.Tensor], stopping: bool, accelerator: Acc
     loss = sums["loss"]
     values = torch.stack([*sums.values(), torch.tensor(float(stopping), device=loss.device)])
     return dict(zip((*sums, "stopping"), accelerator.reduce(values, "sum").tolist()))
+
+
+def _is_finite(loss: float, grad_norm: float, accelerator: Accelerator) -> bool:
+    """Whether the step may change the weights. Under fp16 the gradient scaler skips steps whose gradients overflow."""
+    return bool(np.isfinite(loss) and (np.isfinite(grad_norm) or accelerator.scaler))
 
 
 @torch.no_grad()

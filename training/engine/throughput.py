@@ -98,8 +98,9 @@ class Throughput:
             step = next(steps, None)
             if step is None:
                 return
-            flops = training_flops(self.config, step.tokens, step.sequences, step.labels)
-            work = _Work(1, time.perf_counter() - started, step.tokens, flops, step.sequences)
+            counts = step.counts
+            flops = training_flops(self.config, counts.tokens, counts.sequences, counts.items)
+            work = _Work(1, time.perf_counter() - started, counts.tokens, flops, counts.sequences)
             self.index, self.all, self.recent = step.index, self.all + work, self.recent + work
             first = first if first.steps else self.all  # slower than the others: it allocates memory and may compile
             if self.all.steps == FIRST_STEPS and step.index < self.total_steps:

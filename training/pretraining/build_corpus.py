@@ -83,32 +83,35 @@ def build_corpus(
     if need_pairs:
         lines = _with_pairs(lines, source)
     vocab_size = len(tokenizer)
-    facts = {
-        "sources": sources,
-        "vocab_size": vocab_size,
-        "special_ids": sorted(set(tokenizer.all_special_ids)),
-        "versions": {"tokenizers": tokenizers.__version__, "numpy": np.__version__},
-    }
     dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<i4")
     try:
         writer = CorpusWriter(target, key, dtype)
         try:
             if processes > 1:
-                _write(
-                    writer, joined_parts(parts_folder(target, processes, fingerprint_of(key)), processes, writer.events)
-                )
+                parts = parts_folder(target, processes, fingerprint_of(key))
+                _write(writer, joined_parts(parts, processes, writer.events))
             else:
                 remaining = itertools.islice(lines, writer.events, None)
                 _write(writer, encoded_chunks(_chunks(remaining), tokenizer_json(tokenizer), num_workers))
             if writer.tokens == 0:
                 raise ValueError("the source holds no text that the tokenizer turns into tokens")
-            writer.finish(facts, vocab_size)
+            writer.finish(_facts(sources, tokenizer), vocab_size)
         finally:
             writer.close()
     except OSError as error:
         raise disk_error(error, target) from error
     remove_parts(target)
     return Corpus.open(target, verify=False)
+
+
+def _facts(sources: list[dict], tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """What the manifest says besides the key and the sizes."""
+    return {
+        "sources": sources,
+        "vocab_size": len(tokenizer),
+        "special_ids": sorted(set(tokenizer.all_special_ids)),
+        "versions": {"tokenizers": tokenizers.__version__, "numpy": np.__version__},
+    }
 
 
 def encode_part(
