@@ -83,12 +83,6 @@ def build_corpus(
     if need_pairs:
         lines = _with_pairs(lines, source)
     vocab_size = len(tokenizer)
-    facts = {
-        "sources": sources,
-        "vocab_size": vocab_size,
-        "special_ids": sorted(set(tokenizer.all_special_ids)),
-        "versions": {"tokenizers": tokenizers.__version__, "numpy": np.__version__},
-    }
     dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<i4")
     try:
         writer = CorpusWriter(target, key, dtype)
@@ -102,7 +96,7 @@ def build_corpus(
                 _write(writer, encoded_chunks(_chunks(remaining), tokenizer_json(tokenizer), num_workers))
             if writer.tokens == 0:
                 raise ValueError("the source holds no text that the tokenizer turns into tokens")
-            writer.finish(facts, vocab_size)
+            writer.finish(_facts(sources, tokenizer), vocab_size)
         finally:
             writer.close()
     except OSError as error:
@@ -138,6 +132,16 @@ def encode_part(
         write_part(folder, _chunks(lines), tokenizer_json(tokenizer), rank, world_size, num_workers)
     except OSError as error:
         raise disk_error(error, folder) from error
+
+
+def _facts(sources: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """What the manifest records about the source and the tokenizer, apart from the key of the corpus."""
+    return {
+        "sources": sources,
+        "vocab_size": len(tokenizer),
+        "special_ids": sorted(set(tokenizer.all_special_ids)),
+        "versions": {"tokenizers": tokenizers.__version__, "numpy": np.__version__},
+    }
 
 
 def _is_occupied(target: Path) -> bool:
