@@ -143,6 +143,16 @@ def encode_part(
         raise disk_error(error, folder) from error
 
 
+def _facts(sources: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
+    """What the manifest records about the source and the tokenizer, apart from the key of the corpus."""
+    return {
+        "sources": sources,
+        "vocab_size": len(tokenizer),
+        "special_ids": sorted(set(tokenizer.all_special_ids)),
+        "versions": {"tokenizers": tokenizers.__version__, "numpy": np.__version__},
+    }
+
+
 def _is_occupied(target: Path) -> bool:
     """Whether something is at ``target`` already; an empty folder does not count."""
     return target.exists() and (not target.is_dir() or any(target.iterdir()))
