@@ -42,8 +42,8 @@ def test_the_mean_of_the_gradients_of_two_processes_is_that_of_one(make_run, sma
     one, two = (first_step(make_run, small_config, monkeypatch, rank, 2) for rank in range(2))
     torch.testing.assert_close((one[1] + two[1]) / 2, expected, rtol=0, atol=1e-12)
     assert one[0].loss + two[0].loss == pytest.approx(alone.loss, rel=1e-6)
-    assert (alone.labels, alone.sequences, alone.tokens) == (LABELS, 16, 16 * LENGTH)
-    assert (one[0].labels, one[0].sequences, one[0].tokens) == (LABELS, 16, 16 * LENGTH)
+    assert (alone.counts.items, alone.counts.sequences, alone.counts.tokens) == (LABELS, 16, 16 * LENGTH)
+    assert (one[0].counts.items, one[0].counts.sequences, one[0].counts.tokens) == (LABELS, 16, 16 * LENGTH)
 
 
 def test_the_reported_loss_is_the_sum_over_all_processes(make_run, small_config, monkeypatch):

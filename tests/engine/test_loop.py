@@ -69,7 +69,7 @@ def test_loss_is_the_sum_over_labels_over_their_count(make_run, small_config):
     step = train(make_run(per_device_train_batch_size=4, gradient_accumulation_steps=4), model, LabelledTokens(), 1)
     assert step[0].loss == pytest.approx(float(mlm + nsp), rel=1e-5)
     assert step[0].parts == pytest.approx({"mlm_loss": float(mlm), "nsp_loss": float(nsp)}, rel=1e-5)
-    assert step[0].tokens == 16 * 24
+    assert step[0].counts.tokens == 16 * 24
 
 
 def test_dropout_depends_on_the_step_not_on_the_past(make_run, small_config):

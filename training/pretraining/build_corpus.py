@@ -104,16 +104,6 @@ def build_corpus(
     return Corpus.open(target, verify=False)
 
 
-def _facts(sources: list[dict], tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
-    """What the manifest says besides the key and the sizes."""
-    return {
-        "sources": sources,
-        "vocab_size": len(tokenizer),
-        "special_ids": sorted(set(tokenizer.all_special_ids)),
-        "versions": {"tokenizers": tokenizers.__version__, "numpy": np.__version__},
-    }
-
-
 def encode_part(
     source: Source,
     tokenizer: PreTrainedTokenizerBase,
