@@ -324,9 +324,10 @@ def test_the_code_files_of_a_folder_are_all_named():
 def test_the_code_of_checkpoints_runs(tiny_model, vocab, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    # Another test may have imported code of models from a cache of its own, which would be found first.
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if not (Path(path) / "transformers_modules").is_dir()])
     for name in [name for name in sys.modules if name.partition(".")[0] == "transformers_modules"]:
-        monkeypatch.delitem(sys.modules, name)  # they belong to the cache of another test
+        monkeypatch.delitem(sys.modules, name)
     pieces = vocab[: SIZES["V"]]
     for folder in ("runs/mini", "runs/bert-base"):
         tiny_model.save_pretrained(folder)
