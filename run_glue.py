@@ -115,7 +115,7 @@ def build_network(
     return build_model(run, cls, config, checkpoint_config, may_be_new, training)
 
 
-def logits_of(run: Run[GlueArguments], model: torch.nn.Module, rows: Features) -> dict:
+def predict_split(run: Run[GlueArguments], model: torch.nn.Module, rows: Features) -> dict:
     """The logits (rows, classes) and, if the rows have labels, the mean loss."""
     size = run.args.per_device_eval_batch_size
     if run.args.label_token == "last":
@@ -130,7 +130,7 @@ def evaluate(
     results: dict[str, float | None] = {}
     for split, rows in features.items():
         if split.startswith("validation"):
-            outputs, labels = logits_of(run, model, rows), rows.columns["labels"]
+            outputs, labels = predict_split(run, model, rows), rows.columns["labels"]
             values = score(data.task, outputs["logits"], labels)
             values |= score_by_category(data.task, outputs["logits"], labels, data.splits[split].categories)
             values |= {"loss": outputs["loss"]}
@@ -145,7 +145,7 @@ def write_predictions(
 ) -> None:
     """Write a file for every split to predict; for a submission, print why if the GLUE server would refuse it."""
     for split in data.to_predict:
-        logits = logits_of(run, model, features[split])["logits"]
+        logits = predict_split(run, model, features[split])["logits"]
         if run.is_main:
             path = labelled_texts.write_predictions(run.output_dir, data, split, logits)
             wrong = submission.problem_of_file(path) if run.args.write_submission else None

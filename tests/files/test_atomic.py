@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,33 @@ def test_a_sealed_folder_replaces_an_older_folder(tmp_path, events):
         with sealed_folder(tmp_path / "c") as draft:
             (draft / "a").write_text(text)
     assert (tmp_path / "c" / "a").read_text() == "new" and damage(tmp_path / "c") is None
-    assert events == ["a", "manifest.json", "c.incomplete", "rename", tmp_path.name]
+    assert events == ["a", "manifest.json", "c.incomplete", "rename", "rename", tmp_path.name]
+    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+@pytest.mark.parametrize(("function", "calls"), [(os.replace, 2), (shutil.rmtree, 3)])
+def test_a_folder_that_is_replaced_is_never_half_deleted(tmp_path, monkeypatch, function, calls):
+    """The process is killed between the two renames, or when it begins to delete the older folder."""
+    target, made = tmp_path / "c", []
+
+    def write(text):
+        with sealed_folder(target) as draft:
+            (draft / "a").write_text(text)
+
+    def stop_at_the_last_call(*arguments, **more):
+        made.append(arguments)
+        if len(made) == calls:
+            raise KeyboardInterrupt
+        return function(*arguments, **more)
+
+    write("old")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os if function is os.replace else shutil, function.__name__, stop_at_the_last_call)
+        write("new")
+    assert not target.exists() if function is os.replace else (target / "a").read_text() == "new"
+    assert damage(target) in (None, "no such folder")
+    write("newer")
+    assert damage(target) is None and [path.name for path in tmp_path.iterdir()] == ["c"]
 
 
 def test_files_move_out_of_a_draft_together(tmp_path, events):

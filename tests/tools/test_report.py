@@ -6,6 +6,7 @@ import statistics
 import pytest
 
 from training.records.curves import canvas
+from training.tasks import seeds
 from training.tools import report
 from training.tools.report import main, read_runs, tables
 
@@ -194,10 +195,14 @@ def test_one_run_twice_is_refused(finished):
             table_of(*folders)
 
 
-def test_an_undefined_score_is_called_undefined_and_not_averaged(finished, tmp_path):
-    folders = [cola(finished, f"{seed}", score, seed=seed) for seed, score in enumerate([0.2, None, 0.4])]
-    assert table_of(*folders)[1][2] == "30.0 ± 14.1 (2), 1 undefined"
-    assert table_of(*folders[:2])[1][2] == "20.0 (1), 1 undefined"
+def test_an_undefined_score_is_called_undefined_and_counts_as_0(finished, tmp_path):
+    """As in the table of a series: the same runs must not have two means."""
+    scores = [0.2, None, 0.4]
+    folders = [cola(finished, f"{seed}", score, seed=seed) for seed, score in enumerate(scores)]
+    series = seeds.statistics(scores, constant=0.0)
+    assert (100 * series["mean"], 100 * series["std"], series["undefined"]) == pytest.approx((20, 20, 1))
+    assert table_of(*folders)[1][2] == "20.0 ± 20.0 (3), 1 undefined"
+    assert table_of(*folders[:2])[1][2] == "10.0 ± 14.1 (2), 1 undefined"
     assert table_of(folders[1])[1][2] == "undefined"
     main([folders[1], "--output_dir", str(tmp_path / "out")])
     assert (tmp_path / "out" / "report.png").exists()

@@ -81,8 +81,8 @@ def training_steps(
     Args:
         state: the model, its optimiser and its schedule; also what is saved on a signal. ``totals`` includes the
             step that is yielded.
-        batches: this process's micro-batches, one list per optimiser step. If it is a generator (``step_batches``),
-            it is closed on a stop signal, which ends its workers.
+        batches: this process's micro-batches, one list per optimiser step. A generator (``step_batches``) is closed on
+            a stop signal, so that its worker processes end.
         start_step: optimiser steps already done; the first one done here is ``start_step + 1``.
         explain: returns the message of the FloatingPointError.
         max_grad_norm: gradients with a larger norm are scaled down to it; 0 means that they are not.

@@ -9,7 +9,7 @@ the folder itself is synced. Therefore the content is synced before the rename, 
 | a text, a JSON file | ``write_text``, ``write_json`` | the old content or the new |
 | another file | ``whole_file`` | the old content or the new |
 | a folder that does not exist yet, or is empty | ``new_folder`` | all files or none |
-| a folder that must be known to be undamaged when it is read (``damage``) | ``sealed_folder`` | all files or none |
+| a folder that must be known to be undamaged when it is read (``damage``) | ``sealed_folder`` | all files, old or new, or none |
 | some files of a folder that has others | ``files_into`` | possibly old files and new ones, each of them whole |
 """
 
@@ -110,10 +110,13 @@ def sealed_folder(path: Path) -> Iterator[Path]:
         manifest.write_text(json.dumps({"sha256": digests}, indent=2) + "\n", encoding="utf-8")
         for file in (*files, manifest, draft):
             sync(file)
+        old = path.with_name(f"{path.name}.old.incomplete")
+        shutil.rmtree(old, ignore_errors=True)  # left by a process that was killed
         if path.exists():  # written before the run was interrupted; the resumed run has reached the same step again
-            shutil.rmtree(path)
+            os.replace(path, old)  # in one step, because a folder that is being deleted is neither old nor absent
         os.replace(draft, path)
         sync(path.parent)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager

@@ -139,7 +139,7 @@ def steps_at(column: Column, steps: int) -> int:
     Args:
         steps: those of the whole pre-training.
     """
-    return steps * column.checkpoint // CHECKPOINTS
+    return column.checkpoint * max(1, steps // CHECKPOINTS)
 
 
 def make_plan(table: str, scale: Scale, tasks: Sequence[Task], text: Flags, number_of_seeds: int) -> Plan:
@@ -228,7 +228,7 @@ def columns_of(table: str, scale: Scale, tasks: Sequence[Task]) -> list[tuple[Co
 
 
 def pretraining_cell(pretraining: Pretraining, table: str, scale: Scale, text: Flags, seed: int) -> Cell:
-    """A run of run_pretraining.py with a checkpoint after every fifth of its steps; Figure 5 needs all of them."""
+    """A run of run_pretraining.py, which saves equally spaced checkpoints; only Figure 5 keeps them all."""
     name = f"pretrain-{pretraining.name}-seed-{seed}"
     steps = scale.steps[table]
     flags = {"output_dir": f"{CELLS}/{name}", "resume_from_checkpoint": "auto", **text}

@@ -1,7 +1,7 @@
 """Whether a claim of the paper holds in our runs, by a rule that is fixed before they are made.
 
-Every seed gives each contrast of a claim one number, because all its scores come from runs of the same seed. The seeds'
-numbers have Student's interval of their mean.
+For each seed, a contrast of a claim is one number, computed from scores of that seed only. Student's interval is that of
+the mean over the seeds.
 
 - *holds*: the 95 % interval of every contrast of the claim lies where the claim puts it. If the claim allows equality
   ("robust", "close behind"), all models that it compares must also have learnt the task.
@@ -9,8 +9,8 @@ numbers have Student's interval of their mean.
   chances to be contradicted by accident, so these intervals have the level 1 - 0.05/k (Bonferroni). The first rule
   needs no such correction, because there all contrasts must agree. If the claim allows equality, at least one of the
   models of that contrast must have learnt the task.
-- *cannot be told at this scale*: everything else; always with fewer than two seeds or where all seeds give the same
-  number (constant predictions do), because nothing can be said about chance then.
+- *cannot be told at this scale*: everything else. Fewer than two seeds, or seeds that all give the same number, as
+  constant predictions do, always give this verdict, because nothing can then be said about chance.
 
 A model has learnt a task if its mean score is more than ``LEARNT`` per cent above that of constant predictions.
 """
@@ -24,8 +24,8 @@ from training.paper.published import Claim, Contrast
 from training.tasks.student_t import LEVEL, mean_interval
 
 HOLDS, CONTRADICTED, UNDECIDED = "holds", "contradicted", "cannot be told at this scale"
-# Per cent. ``Column.constant`` belongs to a whole development set and is rounded; in the first rows of the set, which
-# --max_eval_samples leaves, the most frequent class can be a little more frequent.
+# Per cent, a margin: Column.constant is rounded and belongs to the whole development set. In a subset
+# (--max_eval_samples) the most frequent class may be a little more frequent.
 LEARNT = 2.0
 SAME = 1e-9  # scores that differ by no more than this are equal
 Scores = Mapping[tuple[str, str], Sequence[float]]  # (name of the row, key of the column) -> a score for each seed

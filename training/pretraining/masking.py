@@ -4,10 +4,10 @@
                            my dog is apple     10 %
                            my dog is hairy     10 %
 
-``mask_instance`` is the readable form of the rule, for one sequence; ``mask_batch`` applies the same rule to whole
-arrays. Training uses ``mask_batch``; ``mask_instance`` is the readable reference that the test compares with. Both take
-their random numbers from a hash of (seed, epoch, instance, purpose, position) instead of a generator with a state.
-Therefore they agree exactly, and the masks of an instance depend only on its position in the data.
+Training uses ``mask_batch``, which works on whole arrays. ``mask_instance`` is the same rule for one sequence, in
+readable form, and a test compares the two. Both take their random numbers from a hash of (seed, epoch, instance,
+purpose, position) instead of a generator with a state. Therefore they agree exactly, and the masks of an instance
+depend only on its position in the data.
 
 Shapes: B batch, L length, V vocabulary, R replacements.
 """

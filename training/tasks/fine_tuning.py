@@ -74,7 +74,9 @@ def build_model(
         initial_weights = weights_sha256(args.model_name_or_path, local_files_only=True)
         classifier = getattr(model, "classifier", None)
         kept = classifier if "classifier.weight" not in new else None
-        other_classes = names and set(names) != set(config.label2id or {})  # as many classes, but other ones
+        other_classes = names and set(names) != set(
+            config.label2id or {}
+        )  # the same number of classes, with other names
         if isinstance(kept, torch.nn.Linear) and other_classes:
             torch.nn.init.normal_(kept.weight, std=config.initializer_range)
             torch.nn.init.zeros_(kept.bias)

@@ -149,7 +149,7 @@ def results_of_finished(plan: FineTuningArguments, series: Series, weights: dict
     facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
     changed = changed_flags(facts["flags"], plan)
     # A missing value counts as equal: older versions recorded no hash for a name on the Hub.
-    changed += [name for name, value in _launch(plan, weights).items() if (facts.get(name) or value) != value]
+    changed += [name for name, value in _circumstances(plan, weights).items() if (facts.get(name) or value) != value]
     if not changed and facts.get("data") != json.loads(json.dumps(series.facts)):
         changed = ["the data"]
     if changed:
@@ -157,13 +157,13 @@ def results_of_finished(plan: FineTuningArguments, series: Series, weights: dict
     return read_results(folder)
 
 
-def _launch(plan: FineTuningArguments, weights: dict | None) -> dict:
+def _circumstances(plan: FineTuningArguments, weights: dict | None) -> dict:
     """What a run depends on besides its flags and data, with the keys of run.json."""
     precision = plan.mixed_precision or os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
-    launch: dict[str, Any] = {"mixed_precision": precision, "initial_weights": weights}
+    circumstances: dict[str, Any] = {"mixed_precision": precision, "initial_weights": weights}
     if not is_torch_xla_available():  # the number of XLA processes is in no environment variable
-        launch["processes"] = _processes()
-    return launch
+        circumstances["processes"] = _processes()
+    return circumstances
 
 
 def _processes() -> int:

@@ -5,10 +5,10 @@
 The table has one row for each fine-tuning task, and one column for each start: random weights, a pre-trained folder,
 transformers' network. Runs that differ only in their seed share a cell: mean ± standard deviation (number of runs).
 Runs that differ in another setting on which the result depends, such as the learning rate, have separate rows, which
-name the difference. An undefined score, such as the correlation of constant predictions, is shown as undefined and
-excluded from the mean. The folder of a series (--seeds, --paper) stands for all of its runs. Pre-training runs are
-listed below, and the training and held-out loss of the first one are drawn beside the bars. The command writes
-report.md and, if matplotlib is installed, report.png.
+name the difference. An undefined score, such as the correlation of constant predictions, counts as 0, as in the table
+of a series, and the cell says how many there are. The folder of a series (--seeds, --paper) stands for all of its runs.
+Pre-training runs are listed below, and the training and held-out loss of the first one are drawn beside the bars. The
+command writes report.md and, if matplotlib is installed, report.png.
 """
 
 import argparse
@@ -185,15 +185,14 @@ def cell_text(values: Scores | None, digits: int = 1) -> str:
     """The text of a cell: mean ± standard deviation (number of runs); "" without runs."""
     if not values:
         return ""
-    known = [value for value in values if value is not None]
-    if not known:
-        return "undefined" if len(values) == 1 else f"undefined ({len(values)})"
-    text = f"{statistics.mean(known):,.{digits}f}"
-    if len(known) > 1:
-        text += f" ± {statistics.stdev(known):,.{digits}f}"
-    if len(values) > 1:
-        text += f" ({len(known)})"
-    return text if len(known) == len(values) else f"{text}, {len(values) - len(known)} undefined"
+    undefined = values.count(None)
+    if undefined == len(values):
+        return "undefined" if undefined == 1 else f"undefined ({undefined})"
+    numbers = [0.0 if value is None else value for value in values]
+    text = f"{statistics.mean(numbers):,.{digits}f}"
+    if len(numbers) > 1:
+        text += f" ± {statistics.stdev(numbers):,.{digits}f} ({len(numbers)})"
+    return f"{text}, {undefined} undefined" if undefined else text
 
 
 def start_labels_of(runs: list[Finished]) -> list[str]:

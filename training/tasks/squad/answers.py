@@ -188,17 +188,17 @@ def _best_spans(
     offsets = windows.offsets[windows.question[rows[0]]]
     entries: dict[str, dict] = {}  # by text
     for place in _descending(scores.ravel(), n_best_size):
-        row, first, length = np.unravel_index(place, scores.shape)  # length counts the tokens after the first
+        row, first, offset = np.unravel_index(place, scores.shape)  # offset: from the first token to the last
         window = rows[row]
         token = windows.first_token[window] + first
-        begin, end = int(offsets[token, 0]), _with_accents(question.context, int(offsets[token + length, 1]))
+        begin, end = int(offsets[token, 0]), _with_accents(question.context, int(offsets[token + offset, 1]))
         at = windows.context_begin[window] + first
-        text = realign(windows.input_ids[window][at : at + length + 1], question.context, begin, end)
+        text = realign(windows.input_ids[window][at : at + offset + 1], question.context, begin, end)
         if text and text not in entries:
             entries[text] = {
                 "text": text,
                 "start_logit": float(start_logits[window][at]),
-                "end_logit": float(end_logits[window][at + length]),
+                "end_logit": float(end_logits[window][at + offset]),
                 "start": begin,
                 "end": end,
             }

@@ -1,25 +1,25 @@
-"""The no-answer threshold of SQuAD 2.0: how it is applied, found, stored and read.
+"""The no-answer threshold of SQuAD 2.0: how it is found, stored, read and applied.
 
 The null odds of a question are the score of "no answer" minus the score of its best span (``answers.py``). If the null
 odds are above a threshold, the answer is the empty string; otherwise it is the span. The threshold passes through four
 stages:
 
-1. Applied in an evaluation, by ``gives_no_answer``: ``--null_score_diff_threshold`` decides which answers run_squad.py
-   writes to predictions.json, and ``apply_threshold`` does the same to scores. Without the flag it is 0 in a training,
-   and the stored one if a model is only evaluated (``threshold_of_evaluation``).
-2. Found in every evaluation, by ``Answers.score``; the threshold found for the weights that are kept is stored.
+1. Found in every evaluation, by ``Answers.score``; the one found for the weights that are finally saved is stored.
    ``find_best_threshold`` is the search of the official script and gives the reported ``best_exact``, ``best_f1`` and
    their ``..._thresh``. ``threshold_to_use`` finds the threshold to store, for F1; its docstring names the cases in
    which the two differ. Both searches need the answers before any threshold is applied. The threshold is chosen on the
    questions that it is then measured on, so the scores with it are slightly too good.
-3. Stored by ``settings.store_settings`` (called by run_squad.py), through ``store_threshold``: in the model's config,
+2. Stored by ``settings.store_settings`` (called by run_squad.py), through ``store_threshold``: in the model's config,
    under the name of Google's flag, ``null_score_diff_threshold``. A model that was last fine-tuned on SQuAD 1.1 has
    none.
-4. Read when the model is asked: ``stored_threshold`` for ``python -m training ask`` and for run_squad.py without
+3. Read when the model is asked: ``stored_threshold`` for ``python -m training ask`` and for run_squad.py without
    training data. The question-answering pipeline of ``modeling_bert_repro`` reads the same field of the config by
    itself, since it imports nothing of ``training``.
+4. Applied by ``gives_no_answer`` to the answers of predictions.json, and by ``apply_threshold`` to scores. Which one is
+   applied: in a training ``--null_score_diff_threshold``, or 0 without the flag; if a model is only evaluated, the flag
+   or else the stored one (``threshold_of_evaluation``).
 
-In the searches, "scores" are those of the answers before any threshold is applied, from 0 to 1, by question id. For a
+Both searches take, for each question id, a score from 0 to 1 of the answer before any threshold is applied. For a
 question that has no answer, the empty answer scores 1.
 """
 
