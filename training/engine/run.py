@@ -48,7 +48,7 @@ class Run(Generic[Args_co]):
         world_size: number of processes.
         facts: the content of run.json.
         saved_step: optimiser step of the last checkpoint written by this start; 0 before the first.
-        unconfirmed: True while it is not known whether the run fits its checkpoint; until then run.json is not rewritten.
+        unconfirmed: True while it is not known whether the run fits its checkpoint; run.json is not rewritten then.
     """
 
     def __init__(self, args: Args_co, accelerator: Accelerator):

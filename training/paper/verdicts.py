@@ -1,7 +1,7 @@
 """Whether a claim of the paper holds in our runs, by a rule that is fixed before they are made.
 
-For each seed, a contrast of a claim is one number, computed from scores of that seed only. Student's interval is that of
-the mean over the seeds.
+For each seed, a contrast of a claim is one number, computed from scores of that seed only. Student's interval is that
+of the mean over the seeds.
 
 - *holds*: the 95 % interval of every contrast of the claim lies where the claim puts it. If the claim allows equality
   ("robust", "close behind"), all models that it compares must also have learnt the task.
