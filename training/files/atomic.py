@@ -9,7 +9,7 @@ the folder itself is synced. Therefore the content is synced before the rename, 
 | a text, a JSON file | ``write_text``, ``write_json`` | the old content or the new |
 | another file | ``whole_file`` | the old content or the new |
 | a folder that does not exist yet, or is empty | ``new_folder`` | all files or none |
-| a folder of which ``damage`` can tell that it is undamaged | ``sealed_folder`` | all old files, all new ones, or none |
+| a folder of which ``damage`` can tell that it is whole | ``sealed_folder`` | all old files, all new ones, or none |
 | some files of a folder that has others | ``files_into`` | possibly old files and new ones, each of them whole |
 """
 
