@@ -105,8 +105,10 @@ def main(argv: list[str] | None = None) -> None:
 
     results = evaluate(run, total_steps, model, held_out, phases[-1].length, speed)
     doctor.consult(run, train_corpus)
-    totals = {"train_loss": state.totals.loss / total_steps, "train_runtime": state.totals.seconds}
-    save_results(run, model, text, results | speed.results() | totals | {"train_steps": total_steps})
+    totals = state.totals
+    mean_loss = totals.loss / totals.steps if totals.steps else float("nan")
+    sums = {"train_loss": mean_loss, "train_runtime": totals.seconds, "train_steps": total_steps}
+    save_results(run, model, text, results | speed.results() | sums)
 
 
 def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokenizerBase:

@@ -16,7 +16,7 @@ from modeling_bert_repro import BertForSequenceClassification
 from tests.helpers.repository import ROOT
 from training.engine import signals
 from training.engine.batches import Features, step_batches
-from training.engine.checkpoint import UNKNOWN, TrainingState, resume, save_checkpoint
+from training.engine.checkpoint import UNKNOWN, Totals, TrainingState, load_checkpoint, resume, save_checkpoint
 from training.engine.loop import training_steps
 from training.engine.run import report_errors
 from training.engine.signals import STOPPED, StopSignals
@@ -84,7 +84,24 @@ def test_the_totals_include_the_steps_before_the_stop(make_run, small_config, tm
     assert 0 < stopped.totals.loss == sum(losses[:2])
     list(steps(resumed, "cut", resume_from_checkpoint="auto"))
     assert resumed.totals.loss == whole.totals.loss == sum(losses)
+    assert resumed.totals.steps == whole.totals.steps == 5 and stopped.totals.steps == 2
     assert resumed.totals.seconds > stopped.totals.seconds > 0
+
+
+def test_a_checkpoint_without_totals_begins_them_anew(make_run, small_config):
+    """Older versions wrote such checkpoints; a mean then covers the steps that were counted, and no others."""
+    run, state = make_run(), prepared(small_config)
+    state.totals.steps, state.totals.loss = 3, 2.5
+    folder = save_checkpoint(run, 3, state)
+    saved = torch.load(folder / "training_state.pt", weights_only=True)
+    del saved["totals"]
+    torch.save(saved, folder / "training_state.pt")
+    resumed = prepared(small_config)
+    assert load_checkpoint(run, folder, resumed) == 3
+    assert resumed.totals == Totals()
+    steps = training_steps(run, resumed, step_batches(source(), run, 3, 5), 3, max_grad_norm=1.0)
+    losses = [step.loss for step in steps]
+    assert (resumed.totals.steps, resumed.totals.loss) == (2, sum(losses))
 
 
 def test_batches_may_be_a_list(make_run, small_config):

@@ -15,7 +15,14 @@ from training.engine.checkpoint import Origin
 from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from training.flags.parsing import parse_arguments
 from training.tasks.seeds import series_of
-from training.tasks.task_data import files_or_hub, most_examples, own_files, record_origin, warnings, with_labels
+from training.tasks.task_data import (
+    files_or_hub,
+    most_examples,
+    own_files,
+    record_origin,
+    same_content_warnings,
+    with_labels,
+)
 
 TASKS = {
     "run_glue": (GlueArguments, "training.tasks.classification.sources"),
@@ -74,14 +81,14 @@ def test_the_models_outputs_have_the_names_of_the_data(task):
 def test_the_same_content_for_training_and_validation_is_said_in_one_sentence(task, tokenizer_folder, tmp_path):
     """Whatever its name and its folder are: the content counts."""
     script, args, data = task
-    assert warnings(data) == [
+    assert same_content_warnings(data) == [
         "warning: the splits train and validation have the same content, so the results on validation show what the "
         "model has memorised, and not how well it does on new data; give another file"
     ]
     said, recorded = [], {}
     tokenizer, weights = AutoTokenizer.from_pretrained(tokenizer_folder), {"model.safetensors": "00"}
     origin = record_origin(SimpleNamespace(say=said.append, record=recorded.update), data, tokenizer, weights)
-    assert said == [data.summary(), *warnings(data)]
+    assert said == [data.summary(), *same_content_warnings(data)]
     assert recorded == {
         "data": data.facts(),
         "tokenizer_sha256": tokenizer_sha256(tokenizer),
@@ -91,10 +98,10 @@ def test_the_same_content_for_training_and_validation_is_said_in_one_sentence(ta
     original, copy = Path(args.train_file), tmp_path / Path(args.train_file).name
     shutil.copy(original, copy)
     load = importlib.import_module(TASKS[script][1]).load_data
-    assert len(warnings(load(dataclasses.replace(args, validation_file=str(copy))))) == 1
+    assert len(same_content_warnings(load(dataclasses.replace(args, validation_file=str(copy))))) == 1
     with open(copy, "a", encoding="utf-8") as file:
         file.write({".csv": original.read_text().splitlines()[-1] + "\n", ".json": "\n", ".txt": "\n"}[copy.suffix])
-    assert warnings(load(dataclasses.replace(args, validation_file=str(copy)))) == []
+    assert same_content_warnings(load(dataclasses.replace(args, validation_file=str(copy)))) == []
 
 
 def test_files_are_those_that_the_flags_name():

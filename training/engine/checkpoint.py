@@ -64,10 +64,12 @@ class Totals:
     """Sums over the steps of the run, including those before it was resumed.
 
     Attributes:
+        steps: the number of these steps; less than those of the model if an older version wrote a checkpoint of them.
         loss: the sum of the losses of the steps.
         seconds: the time of the steps, without evaluations and checkpoints.
     """
 
+    steps: int = 0
     loss: float = 0.0
     seconds: float = 0.0
 
@@ -181,7 +183,7 @@ def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingStat
     state.scheduler.load_state_dict(saved["scheduler"])
     if run.accelerator.scaler and saved["scaler"]:
         run.accelerator.scaler.load_state_dict(saved["scaler"])
-    vars(state.totals).update(saved.get("totals", {}))  # older versions did not save them
+    vars(state.totals).update(saved.get("totals", {}))  # older versions did not save any
     if run.is_main and _size(run.output_dir / "metrics.jsonl") < saved["metrics_bytes"]:
         run.say(f"{run.output_dir}/metrics.jsonl has lost records that were written before {folder.name}")
     _cut_metrics(run, saved["metrics_bytes"])

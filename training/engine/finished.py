@@ -44,7 +44,7 @@ def already_finished(args: SharedArguments) -> bool:
 
 
 def changed_flags(then: dict[str, Any], args: SharedArguments) -> list[str]:
-    """The flags that differ from those in a run.json, except those of nature "free", each as "name then -> now"."""
+    """The flags that differ from those in a run.json, except those of nature FREE, each as "name then -> now"."""
     now = {name: value for name, value in dataclasses.asdict(args).items() if name not in flags_with(FREE)}
     # A flag that an older version did not know counts as unchanged.
     return [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]

@@ -114,6 +114,7 @@ def training_steps(
             loss, stopping = values.pop("loss"), values.pop("stopping")
             bar.update()
             bar.set_postfix(loss=f"{loss:.3f}", lr=f"{lr:.1e}", refresh=False)
+            state.totals.steps += 1
             state.totals.loss += loss
             state.totals.seconds += time.perf_counter() - started
             yield Step(index, loss, grad_norm, lr, counts, parts=values)

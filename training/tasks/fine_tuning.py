@@ -157,7 +157,7 @@ def fine_tune(
         results = best.restore(model)
         if best.step != last:
             _, outcome = evaluate(model, best.step)
-    results = results | _speed(state.totals.seconds, last * size) | {"train_steps": last}
+    results = results | _speed(state.totals.seconds, state.totals.steps * size) | {"train_steps": last}
     return Tuned(model, results, outcome, bool(train), best)
 
 

@@ -62,7 +62,7 @@ def record_origin(
     tokenizer: PreTrainedTokenizerBase,
     initial_weights: dict[str, str] | None,
 ) -> Origin:
-    """Record what is trained on what, and print where the data was read from, with ``warnings``.
+    """Record what is trained on what, and print where the data was read from, with ``same_content_warnings``.
 
     Args:
         tokenizer: the tokenizer of the data.
@@ -73,12 +73,12 @@ def record_origin(
     """
     origin = Origin(data.facts(), tokenizer_sha256(tokenizer), initial_weights)
     run.record(data=origin.data, tokenizer_sha256=origin.tokenizer_sha256, initial_weights=origin.initial_weights)
-    for text in (data.summary(), *warnings(data)):
+    for text in (data.summary(), *same_content_warnings(data)):
         run.say(text)
     return origin
 
 
-def warnings(data: TaskData) -> list[str]:
+def same_content_warnings(data: TaskData) -> list[str]:
     """One sentence for every split whose content is that of the training split, whatever the files are called."""
     facts = data.facts()["splits"]
     content = {split: part.get("sha256") or part.get("fingerprint") for split, part in facts.items()}
