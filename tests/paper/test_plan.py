@@ -8,6 +8,7 @@ from tests.helpers.paper_plans import TABLES, command, plan_of
 from training.flags.parsing import parse_arguments
 from training.flags.scripts import SCRIPTS
 from training.paper import published
+from training.tasks.seeds import planned_runs
 
 
 @pytest.mark.parametrize("scale", ["builtin", "smoke", "paper"])
@@ -45,3 +46,14 @@ def test_rows_differ_in_what_the_paper_varies():
     assert "--save_total_limit 0" in command(figure, "pretrain-mlm-seed-42")
     tuned = command(figure, "pair-mlm-step-600-seed-42")
     assert "--model_name_or_path cells/pretrain-mlm-seed-42/checkpoint-600 --tokenizer_name vocabulary" in tuned
+
+
+def test_no_two_restarts_of_a_row_have_the_same_seed():
+    plan = plan_of("6")
+    seeds = [
+        run.seed
+        for cell in plan.cells
+        if cell.name.startswith("kind-l3_h768_a12-")
+        for run in planned_runs(parse_arguments(SCRIPTS[cell.script], cell.command))
+    ]
+    assert sorted(seeds) == list(range(42, 52))

@@ -256,7 +256,9 @@ def fine_tuning_cell(row: PlannedRow, task: Task, pretraining: Cell, seed: int, 
         flags |= {"tokenizer_name": VOCABULARY}
     flags |= task.flags
     flags |= row.fine_tuning.get(task.script, {})
-    flags |= {"save_total_limit": "1", "seed": str(seed)}
+    # The restarts of one pre-training share no seed with those of another: their scores would not be independent.
+    first_seed = FIRST_SEED + (seed - FIRST_SEED) * restarts if restarts else seed
+    flags |= {"save_total_limit": "1", "seed": str(first_seed)}
     if restarts:
         flags |= {"seeds": str(restarts)}
     return Cell(name, task.script, flags, seed, pretraining.size, task, (pretraining.name,))
