@@ -2,20 +2,23 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
-from training.paper import published
 from training.paper.data import find_tasks, find_text, scale_of
+from training.paper.experiments import EXPERIMENTS
 from training.paper.flags import PaperArguments
 from training.paper.plan import Plan, make_plan
+from training.paper.record import read_cells, results_of
+from training.paper.report import write_report
 
-TABLES = ("5", "6", "7", "8", "figure5")
+TABLES = tuple(EXPERIMENTS)
 
 
 def plan_of(table: str, scale: str = "builtin", seeds: int = 2, **more) -> Plan:
     """The plan of a table at a scale; ``more`` are other fields of ``PaperArguments``."""
     args = PaperArguments(table=table, output_dir="out", scale=scale, seeds=seeds, **more)
     chosen = scale_of(args)
-    return make_plan(table, chosen, find_tasks(args, chosen), find_text(args, chosen), seeds)
+    return make_plan(EXPERIMENTS[table], chosen, find_tasks(args, chosen), find_text(args).flags, seeds)
 
 
 def command(plan: Plan, name: str) -> str:
@@ -25,7 +28,7 @@ def command(plan: Plan, name: str) -> str:
 
 def write_scores(folder: Path, plan: Plan) -> None:
     """Write finished cells. A score is 60, 59, ... for the row, plus a multiple of the seed that rises with the row."""
-    rows = [row.name for row in published.PUBLISHED[plan.table].rows]
+    rows = [row.name for row in plan.experiment.published.rows]
     for cell in plan.cells:
         if cell.task is None:
             (folder / "cells" / cell.name).mkdir(parents=True)
@@ -40,3 +43,8 @@ def write_scores(folder: Path, plan: Plan) -> None:
             (place / "summary.json").write_text(json.dumps(metrics))
         else:
             (place / "all_results.json").write_text(json.dumps({score.metric: value}))
+
+
+def write_report_of(folder: Path, plan: Plan) -> dict[str, Any]:
+    """Write the report of the finished cells in a folder; return what report.json holds."""
+    return write_report(folder, plan, results_of(read_cells(folder, plan)))

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from tests.helpers.paper_plans import TABLES, plan_of, write_scores
-from training.paper import published, report
-from training.paper.folder import is_finished, read_scores
+from tests.helpers.paper_plans import TABLES, plan_of, write_report_of, write_scores
+from training.paper.folder import is_finished
+from training.paper.record import read_cells, results_of, scores_of
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -14,21 +14,21 @@ def test_the_report_shows_the_planted_results(table, tmp_path):
     plan = plan_of(table, seeds=3)
     write_scores(tmp_path, plan)
     assert all(is_finished(tmp_path, cell) for cell in plan.cells)
-    scores = read_scores(tmp_path, plan)
-    written = report.write_report(tmp_path, plan)
+    scores = scores_of(plan, results_of(read_cells(tmp_path, plan)))
+    written = write_report_of(tmp_path, plan)
     assert json.loads((tmp_path / "report.json").read_text()) == written
     assert (tmp_path / "report.png").stat().st_size > 10_000
     first = next(column.key for column in plan.columns if column.kind not in ("ppl", "loss"))
-    reference, other = written["reference"], published.PUBLISHED[table].rows[1].name
-    assert scores[published.PUBLISHED[table].rows[0].name, first] == pytest.approx([60.2, 60.3, 60.4])
-    cell = written["rows"][published.PUBLISHED[table].rows[0].name]["scores"][first]
+    reference, other = written["reference"], plan.experiment.published.rows[1].name
+    assert scores[plan.experiment.published.rows[0].name, first] == pytest.approx([60.2, 60.3, 60.4])
+    cell = written["rows"][plan.experiment.published.rows[0].name]["scores"][first]
     assert cell["mean"] == pytest.approx(60.3) and cell["std"] == pytest.approx(0.1)
     if reference != other:
         row = written["rows"][other]["scores"][first]
         assert row["difference"] == pytest.approx(scores[other, first][1] - scores[reference, first][1])
         assert row["interval"][0] < row["difference"] < row["interval"][1]
     text = (tmp_path / "report.md").read_text()
-    for row in published.PUBLISHED[table].rows:
+    for row in plan.experiment.published.rows:
         assert row.label in text and all(f"{value:g}" in text for value in row.scores)
     for claim in written["claims"]:
         assert f"| {claim['claim']} | {claim['place']} |" in text and f"*{claim['verdict']}*" in text
@@ -38,5 +38,5 @@ def test_verdicts_of_planted_results(tmp_path):
     """In this Table 5 every row is about one point below the row before. In the paper the BiLSTM is above the third."""
     plan = plan_of("5", seeds=3)
     write_scores(tmp_path, plan)
-    verdicts = [claim["verdict"] for claim in report.write_report(tmp_path, plan)["claims"]]
+    verdicts = [claim["verdict"] for claim in write_report_of(tmp_path, plan)["claims"]]
     assert verdicts == ["holds", "holds", "contradicted", "holds", "holds"]

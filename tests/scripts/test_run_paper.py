@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.repository import ROOT
-from training.paper.plan import CELLS
+from training.paper.places import CELLS
 
 KILLS = 5
 

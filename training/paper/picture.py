@@ -4,8 +4,7 @@ import statistics
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from training.paper.plan import Plan, steps_at
-from training.paper.published import PUBLISHED
+from training.paper.plan import Outline, steps_at
 from training.paper.verdicts import Column, Scores
 from training.records.curves import BLUE, DPI, GREEN, GREY, ORANGE, PURPLE, VERMILION, canvas, dress
 from training.tasks.student_t import mean_interval
@@ -16,24 +15,24 @@ if TYPE_CHECKING:
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, GREY)
 
 
-def draw(plan: Plan, scores: Scores, path: Path) -> None:
+def draw(outline: Outline, scores: Scores, path: Path) -> None:
     """Draw one panel for each task: the mean over the seeds, and Student's 95 % interval of it."""
     columns_of_tasks: dict[str, list[Column]] = {}
-    for column in plan.columns:
+    for column in outline.columns:
         columns_of_tasks.setdefault(column.task, []).append(column)
-    title = f"{PUBLISHED[plan.table].title}; {len(plan.seeds)} seeds, scale {plan.scale}"
+    title = f"{outline.experiment.published.title}; {len(outline.seeds)} seeds, scale {outline.scale}"
     figure, axes = canvas(title, len(columns_of_tasks))
     for axis, columns in zip(axes, columns_of_tasks.values(), strict=True):
         if columns[0].checkpoint:
-            _draw_curves(axis, plan, scores, columns)
+            _draw_curves(axis, outline, scores, columns)
         else:
-            _draw_points(axis, plan, scores, columns[0], labels=axis is axes[0])
+            _draw_points(axis, outline, scores, columns[0], labels=axis is axes[0])
     figure.savefig(path, dpi=DPI, metadata={"Software": None})  # the same bytes from the same numbers
 
 
-def _draw_points(axis: "Axes", plan: Plan, scores: Scores, column: Column, labels: bool) -> None:
+def _draw_points(axis: "Axes", outline: Outline, scores: Scores, column: Column, labels: bool) -> None:
     """Draw a line for every row: a small point for each seed, a large one for the mean, and its interval."""
-    rows = PUBLISHED[plan.table].rows
+    rows = outline.experiment.published.rows
     for height, row in enumerate(rows):
         colour = COLOURS[height % len(COLOURS)]
         values = scores[row.name, column.key]
@@ -42,20 +41,20 @@ def _draw_points(axis: "Axes", plan: Plan, scores: Scores, column: Column, label
             axis.plot(interval, [height, height], color=colour, linewidth=2.2, solid_capstyle="butt")
         axis.plot(values, [height] * len(values), "o", color=colour, markersize=3, alpha=0.45)
         axis.plot([statistics.fmean(values)], [height], "o", color=colour, markersize=7)
-    dress(axis, plan.task_titles[column.task], below="")
+    dress(axis, outline.task_titles[column.task], below="")
     axis.set_yticks(range(len(rows)), [row.label if labels else "" for row in rows])
     axis.invert_yaxis()
 
 
-def _draw_curves(axis: "Axes", plan: Plan, scores: Scores, columns: list[Column]) -> None:
+def _draw_curves(axis: "Axes", outline: Outline, scores: Scores, columns: list[Column]) -> None:
     """Draw a curve for every row: the mean at each checkpoint, with its interval as a band."""
-    steps = [steps_at(column, plan.steps) for column in columns]
-    for row, colour in zip(PUBLISHED[plan.table].rows, COLOURS, strict=False):
+    steps = [steps_at(column, outline.steps) for column in columns]
+    for row, colour in zip(outline.experiment.published.rows, COLOURS, strict=False):
         values = [scores[row.name, column.key] for column in columns]
         means = [statistics.fmean(of_checkpoint) for of_checkpoint in values]
         axis.plot(steps, means, color=colour, linewidth=2, marker="o", markersize=5, label=row.label)
         intervals = [mean_interval(of_checkpoint) or [mean] * 2 for of_checkpoint, mean in zip(values, means)]
         low, high = zip(*intervals, strict=True)
         axis.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
-    dress(axis, plan.task_titles[columns[0].task], below="steps of pre-training")
+    dress(axis, outline.task_titles[columns[0].task], below="steps of pre-training")
     axis.legend(frameon=False, fontsize=9)
