@@ -7,6 +7,7 @@ import pytest
 from tests.helpers.paper_plans import TABLES, plan_of, write_report_of, write_scores
 from training.paper.folder import is_finished
 from training.paper.record import read_cells, results_of, scores_of
+from training.paper.report import content, markdown
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -30,8 +31,34 @@ def test_the_report_shows_the_planted_results(table, tmp_path):
     text = (tmp_path / "report.md").read_text()
     for row in plan.experiment.published.rows:
         assert row.label in text and all(f"{value:g}" in text for value in row.scores)
-    for claim in written["claims"]:
+    for number, claim in enumerate(written["claims"], 1):
         assert f"| {claim['claim']} | {claim['place']} |" in text and f"*{claim['verdict']}*" in text
+        for contrast in claim["contrasts"]:
+            (line,) = [line for line in text.splitlines() if line.startswith(f"| ({number}) | {contrast['text']} | ")]
+            for interval in (contrast["interval"], contrast["wide_interval"]):
+                assert f"{interval[0]:+,.2f} to {interval[1]:+,.2f}" in line
+            assert contrast["verdict"] in line and f"{100 * claim['wide_level']:.4g} %" in line
+    assert plan.experiment.note in text
+
+
+def test_the_report_shows_what_the_pretrainings_have_learnt():
+    """A table says nothing of next sentence prediction if no model has learnt it."""
+    plan = plan_of("5", seeds=2)
+    results = {score.cell: {"eval_accuracy": 0.5, "eval_f1": 50.0} for score in plan.scores}
+    for name, cells in plan.pretrainings.items():
+        for cell, loss in zip(cells, (5.0, 6.0), strict=True):
+            results[cell] = {"eval_mlm_loss": loss, "unigram_entropy": 6.25}
+            if name == "bert":
+                results[cell]["eval_nsp_accuracy"] = loss / 10
+    numbers = content(plan, results)
+    assert numbers["pretrainings"]["bert"] == {
+        "eval_mlm_loss": 5.5,
+        "unigram_entropy": 6.25,
+        "eval_nsp_accuracy": pytest.approx(0.55),
+    }
+    text = markdown(plan, numbers)
+    assert "| `bert` | 5.50 | 6.25 | 0.55 |" in text and "| `ltr` | 5.50 | 6.25 |  |" in text
+    assert "| *constant predictions* | 50.00 | 33.33 | 0.00 |  |" in text
 
 
 def test_verdicts_of_planted_results(tmp_path):

@@ -6,7 +6,7 @@ import pytest
 
 from training.paper.experiments import EXPERIMENTS
 from training.paper.published import CHECKPOINTS, Claim, Contrast, Term, better
-from training.paper.verdicts import CONTRADICTED, HOLDS, UNDECIDED, Column, judge
+from training.paper.verdicts import CONTRADICTED, HOLDS, UNDECIDED, Column, judge, wide_level
 
 PAIR, QA = Column("pair", "pair", 50.0), Column("qa", "qa", 0.0)
 CLOSE = Contrast((Term(1, "a"), Term(-1, "b")), "above", -1.0)
@@ -63,8 +63,13 @@ def test_many_contrasts_are_not_contradicted_by_accident():
     6.2053 and the interval ends at +0.72.
     """
     below = [-2.5 - 0.9, -2.5, -2.5 + 0.9]
-    assert judge(CLAIM, [PAIR], scores(below))[0] == CONTRADICTED
-    assert judge(CLAIM, [PAIR, QA], scores(below, [2.0, 2.5, 3.0]))[0] == UNDECIDED
+    verdict, (alone,) = judge(CLAIM, [PAIR], scores(below))
+    assert verdict == CONTRADICTED and alone.wide_interval == alone.interval
+    verdict, (first, _) = judge(CLAIM, [PAIR, QA], scores(below, [2.0, 2.5, 3.0]))
+    assert verdict == UNDECIDED and wide_level(2) == pytest.approx(0.975)
+    half = 6.20535 * 0.9 / math.sqrt(3)
+    assert first.wide_interval == pytest.approx([-2.5 - half, -2.5 + half], rel=1e-4)
+    assert first.interval == alone.interval
 
 
 def test_differences_within_a_margin_hold():
@@ -89,7 +94,10 @@ def test_models_that_have_learnt_nothing_are_not_equal(contrast):
         ([50.0, 50.1, 50.2], [70.0, 70.0, 70.0], CONTRADICTED),  # a has learnt nothing, and b has.
         ([40.0, 40.1, 40.2], [50.0, 50.0, 50.0], UNDECIDED),
     ):
-        assert judge(claim, [PAIR], {("a", "pair"): a, ("b", "pair"): b})[0] == verdict
+        found, (judged,) = judge(claim, [PAIR], {("a", "pair"): a, ("b", "pair"): b})
+        means = {"a[pair]": sum(a) / 3, "b[pair]": sum(b) / 3}
+        assert found == verdict
+        assert set(judged.not_learnt) == {name for name, mean in means.items() if mean <= 52}
 
 
 def test_a_bound_may_be_below_zero():

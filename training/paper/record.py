@@ -87,9 +87,9 @@ def record_of(
     }
 
 
-def plain_outline(plan: Plan) -> dict[str, Any]:
-    """What a plan is an outline of, in the form of JSON."""
-    return {field.name: _plain(getattr(plan, field.name)) for field in dataclasses.fields(Outline)}
+def plain_outline(outline: Outline) -> dict[str, Any]:
+    """An outline, such as that of a plan, in the form of JSON."""
+    return {field.name: _plain(getattr(outline, field.name)) for field in dataclasses.fields(Outline)}
 
 
 def outline_of(record: Mapping[str, Any]) -> Outline:
