@@ -30,7 +30,7 @@ def test_the_report_shows_the_planted_results(table, tmp_path):
         assert row["interval"][0] < row["difference"] < row["interval"][1]
     text = (tmp_path / "report.md").read_text()
     for row in plan.experiment.published.rows:
-        assert row.label in text and all(f"{value:g}" in text for value in row.scores)
+        assert plan.labels[row.name] in text and all(f"{value:g}" in text for value in row.scores)
     for number, claim in enumerate(written["claims"], 1):
         assert f"| {claim['claim']} | {claim['place']} |" in text and f"*{claim['verdict']}*" in text
         for contrast in claim["contrasts"]:
@@ -39,6 +39,16 @@ def test_the_report_shows_the_planted_results(table, tmp_path):
                 assert f"{interval[0]:+,.2f} to {interval[1]:+,.2f}" in line
             assert contrast["verdict"] in line and f"{100 * claim['wide_level']:.4g} %" in line
     assert plan.experiment.note in text
+
+
+def test_rows_have_the_sizes_of_our_networks(tmp_path):
+    """Not those of the paper's, which stand beside its numbers."""
+    plan = plan_of("6")
+    write_scores(tmp_path, plan)
+    write_report_of(tmp_path, plan)
+    text = (tmp_path / "report.md").read_text()
+    (first,) = [line for line in text.splitlines() if line.startswith("| 1 layer, 96 wide, 3 heads |") and "±" in line]
+    assert first.endswith("| 3 layers, 768 wide, 12 heads | 5.84 | 77.9 | 79.8 | 88.4 |")
 
 
 def test_the_report_shows_what_the_pretrainings_have_learnt():

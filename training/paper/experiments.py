@@ -47,11 +47,13 @@ class PlannedRow:
         name: as in ``published.py``.
         pretraining: what its fine-tuning starts from.
         fine_tuning: name of a script -> the flags that this row adds to it.
+        label: what it is called in the report; "" for the paper's label.
     """
 
     name: str
     pretraining: Pretraining
     fine_tuning: dict[str, Flags] = field(default_factory=dict)
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ def _rows_of_table_5(scale: Scale) -> list[PlannedRow]:
     no_nsp = Pretraining("no_nsp", scale.size, {"objective": "mlm"})
     ltr = Pretraining("ltr", scale.size, {"objective": "ltr"})
     return [
-        PlannedRow("bert", bert),
+        PlannedRow("bert", bert, label="BERT"),
         PlannedRow("no_nsp", no_nsp),
         PlannedRow("ltr", ltr, {"run_glue.py": LABEL_AT_THE_END}),
         PlannedRow("ltr_bilstm", ltr, {"run_glue.py": LABEL_AT_THE_END | BILSTM, "run_squad.py": BILSTM}),
@@ -172,14 +174,14 @@ def _rows_of_table_5(scale: Scale) -> list[PlannedRow]:
 
 
 def _rows_of_table_6(scale: Scale) -> list[PlannedRow]:
-    return [PlannedRow(name, Pretraining(name, scale.ladder[name])) for name in LADDER]
+    return [PlannedRow(name, Pretraining(name, scale.ladder[name]), label=scale.ladder[name].words) for name in LADDER]
 
 
 def _rows_of_table_7(scale: Scale) -> list[PlannedRow]:
     bert = Pretraining("bert", scale.deep)
     features: dict[str, Flags] = {choice: {"feature_based": choice} | scale.features for choice in CHOICES}
     return [
-        PlannedRow("fine_tuned", bert),
+        PlannedRow("fine_tuned", bert, label="Fine-tuned"),
         *(PlannedRow(choice, bert, {"run_ner.py": flags}) for choice, flags in features.items()),
     ]
 
@@ -197,7 +199,10 @@ def _mix(mask: int, same: int, random: int) -> Flags:
 def _rows_of_figure_5(scale: Scale) -> list[PlannedRow]:
     mlm = Pretraining("mlm", scale.size)  # the default objective, which includes next sentence prediction
     ltr = Pretraining("ltr", scale.size, {"objective": "ltr"})
-    return [PlannedRow("mlm", mlm), PlannedRow("ltr", ltr, {"run_glue.py": LABEL_AT_THE_END})]
+    return [
+        PlannedRow("mlm", mlm, label="Masked LM"),
+        PlannedRow("ltr", ltr, {"run_glue.py": LABEL_AT_THE_END}, label="Left to right"),
+    ]
 
 
 # --- The experiments -------------------------------------------------------------------------------------------------

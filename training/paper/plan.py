@@ -80,6 +80,7 @@ class Outline:
 
     Attributes:
         steps: the optimiser steps of each pre-training.
+        labels: the name of a row -> what it is called in the report.
         scores: for each row and column one score for every seed, in the order of the seeds.
         pretrainings: the name of a pre-training -> the names of its cells, in the order of the seeds.
         task_titles: ``Column.task`` -> the title of the task.
@@ -89,6 +90,7 @@ class Outline:
     scale: str
     seeds: tuple[int, ...]
     steps: int
+    labels: dict[str, str]
     columns: tuple[Column, ...]
     task_titles: dict[str, str]
     pretrainings: dict[str, tuple[str, ...]]
@@ -149,12 +151,12 @@ def make_plan(
         text_flags: the flags of pre-training that name the text.
     """
     seeds = tuple(range(FIRST_SEED, FIRST_SEED + number_of_seeds))
-    columns = experiment.columns(scale, tasks)
+    rows, columns = experiment.rows(scale), experiment.columns(scale, tasks)
     cells: dict[str, Cell] = {}
     pretrainings: dict[str, list[str]] = {}
     scores = []
     for seed in seeds:
-        for row in experiment.rows(scale):
+        for row in rows:
             pretraining = pretraining_cell(row.pretraining, experiment, scale, text_flags, seed)
             if pretraining.name not in cells:  # rows may share it
                 cells[pretraining.name] = pretraining
@@ -170,6 +172,9 @@ def make_plan(
         scale=scale.name,
         seeds=seeds,
         steps=experiment.steps_at(scale),
+        labels={
+            row.name: row.label or papers.label for row, papers in zip(rows, experiment.published.rows, strict=True)
+        },
         columns=tuple(column.column for column in columns),
         task_titles={column.column.task: column.title for column in columns},
         pretrainings={name: tuple(of_seeds) for name, of_seeds in pretrainings.items()},

@@ -100,6 +100,7 @@ def outline_of(record: Mapping[str, Any]) -> Outline:
         scale=fields["scale"],
         seeds=tuple(fields["seeds"]),
         steps=fields["steps"],
+        labels=fields["labels"],
         columns=tuple(Column(**column) for column in fields["columns"]),
         task_titles=fields["task_titles"],
         pretrainings={name: tuple(of_seeds) for name, of_seeds in fields["pretrainings"].items()},

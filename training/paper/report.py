@@ -62,7 +62,8 @@ def content(outline: Outline, results: Results) -> dict[str, Any]:
     rows: dict[str, dict[str, Any]] = {}
     for row in paper.rows:
         rows[row.name] = {
-            "label": row.label,
+            "label": outline.labels[row.name],
+            "papers_label": row.label,
             "scores": {
                 column.key: _statistics(scores, row.name, paper.reference, column.key) for column in outline.columns
             },
@@ -156,16 +157,19 @@ def markdown(outline: Outline, numbers: Mapping[str, Any], picture: bool = True)
 
 
 def _score_table(outline: Outline, numbers: Mapping[str, Any]) -> list[str]:
+    """Our rows, and on the right the paper's; under which label the paper has them, if that is another one."""
     published = outline.experiment.published.columns
-    names = [*outline.titles.values(), *(f"paper: {name}" for name in published)]
-    lines = _table_head(names)
-    for row in numbers["rows"].values():
+    rows = numbers["rows"].values()
+    renamed = any(row["label"] != row["papers_label"] for row in rows) and bool(published)
+    papers_columns = [*(["paper: row"] if renamed else []), *(f"paper: {name}" for name in published)]
+    lines = _table_head([*outline.titles.values(), *papers_columns])
+    for row in rows:
         ours = [_mean(row["scores"][column.key]) for column in outline.columns]
-        theirs = [f"{row['paper'][name]:g}" for name in published]
+        theirs = [*([row["papers_label"]] if renamed else []), *(f"{row['paper'][name]:g}" for name in published)]
         lines.append(f"| {row['label']} | {' | '.join(ours + theirs)} |")
     constants = numbers["constant_predictions"].values()
     ours = ["" if constant is None else f"{constant:.2f}" for constant in constants]
-    lines.append(f"| *constant predictions* | {' | '.join([*ours, *[''] * len(published)])} |")
+    lines.append(f"| *constant predictions* | {' | '.join([*ours, *[''] * len(papers_columns)])} |")
     return lines
 
 

@@ -20,6 +20,12 @@ class Size:
         """The name of the folder that holds its config.json."""
         return f"L{self.layers}_H{self.hidden}_A{self.heads}"
 
+    @property
+    def words(self) -> str:
+        """The shape in words."""
+        layers, heads = ("" if count == 1 else "s" for count in (self.layers, self.heads))
+        return f"{self.layers} layer{layers}, {self.hidden} wide, {self.heads} head{heads}"
+
 
 @dataclass(frozen=True)
 class Scale:
