@@ -14,6 +14,8 @@ import pytest
 from tests.helpers.repository import ROOT
 from training.paper.places import CELLS, RECORD
 from training.paper.record import results_of
+from training.tools import verify
+from training.tools.findings import VERIFIED
 
 
 def start(table: str, folder: Path) -> subprocess.Popen:
@@ -38,6 +40,8 @@ def test_a_smoke_run_makes_every_table(table, tmp_path):
     assert all(claim["contrasts"] for claim in found["claims"])
     assert (tmp_path / "out/report.md").read_text().count("\n| ") > len(found["rows"]) + len(found["claims"])
     assert (tmp_path / "out/report.png").is_file()
+    verdicts = {finding.claim: finding.verdict for finding in verify.findings(tmp_path / "out", [])}
+    assert verdicts["report.json"] == verdicts["report.md"] == verdicts["runs"] == verdicts["plan"] == VERIFIED
     finish(start(table, tmp_path / "out"))  # All runs are there, and only the report is made again.
     assert json.loads((tmp_path / "out/report.json").read_text()) == found
 

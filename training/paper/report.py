@@ -31,6 +31,12 @@ RULE = (
     f"models whose mean score is more than {LEARNT:g} per cent above that of constant predictions, and is contradicted "
     "only if one of them is. `training/paper/verdicts.py` states the rule."
 )
+POINTS_IN_WORDS = (
+    "In the picture, a large point is the mean of a row, the line through it the 95 % interval of this mean, and a "
+    "small point one seed. The vertical line goes through the mean of the row from which differences are counted. Verdicts "
+    "follow from differences of the same seed, not from whether two lines overlap."
+)
+CURVES_IN_WORDS = "In the picture, a band is the 95 % interval of the mean over the seeds."
 # The results of pre-training that the report shows: the key -> the heading and how a value is printed.
 OF_PRETRAINING = {
     "eval_mlm_loss": ("held-out loss, nats", "{:.2f}"),
@@ -149,6 +155,7 @@ def markdown(outline: Outline, numbers: Mapping[str, Any], picture: bool = True)
         parts.append("\n".join(_pretraining_table(numbers)))
     if picture:
         parts.append(f"![{paper.title}](report.png)")
+        parts.append(CURVES_IN_WORDS if outline.experiment.keeps_checkpoints else POINTS_IN_WORDS)
     parts.append(f"## What the paper concludes\n\n{RULE}")
     parts.append("\n".join(_claim_table(numbers)))
     parts.append("## The contrasts behind the verdicts")
