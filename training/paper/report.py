@@ -33,8 +33,8 @@ RULE = (
 )
 POINTS_IN_WORDS = (
     "In the picture, a large point is the mean of a row, the line through it the 95 % interval of this mean, and a "
-    "small point one seed. The vertical line goes through the mean of the row from which differences are counted. Verdicts "
-    "follow from differences of the same seed, not from whether two lines overlap."
+    "small point one seed. The vertical line goes through the mean of the row from which differences are counted. "
+    "Verdicts follow from differences of the same seed, not from whether two lines overlap."
 )
 CURVES_IN_WORDS = "In the picture, a band is the 95 % interval of the mean over the seeds."
 # The results of pre-training that the report shows: the key -> the heading and how a value is printed.

@@ -23,8 +23,8 @@ figure, in the order of the figures, separated by semicolons:
 
 The value, rounded to as many decimals as the figure has and with commas between its thousands, must be equal to the
 text of the figure. The text between ``<!-- python COMMAND -->`` and ``<!-- end -->`` is the output of that command,
-and is compared as a whole. So is the text between ``<!-- copy of docs/runs/.../report.md -->`` and ``<!-- end -->``,
-which shows the recorded report of one of the paper's tables (``copy_of``).
+and is compared as a whole. So is the text between ``<!-- copy of REPORT -->`` and ``<!-- end -->``, where REPORT is the
+path of the recorded report of one of the paper's tables (``copy_of``).
 
 If the source files of a benchmark have changed since it was measured, every section that quotes its record says so.
 The comment ``<!-- stale: RECORD -->`` stands before the words that say it, such as "measured before the code changed";
