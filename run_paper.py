@@ -52,7 +52,7 @@ def main(argv: list[str] | None = None) -> None:
         with threads_of(jobs):
             timed_run = functools.partial(budget.timed_run, start=budget.start)
             speed, device = measure_speed(plan, scale, timed_run)
-        print(dry_run(plan, folder, costs(plan, scale.vocab_size, speed), device, jobs))
+        print(dry_run(plan, folder, costs(plan, scale, speed), device, jobs))
         return
 
     checksums = checksums_of(cell.flags for cell in plan.cells)

@@ -106,6 +106,11 @@ def test_documents_are_long_english_paragraphs_of_the_training_side():
     assert held_out and not held_out & {text[0] + str(text[1:]) for text in texts}
     joined = " ".join(itertools.chain(*texts))
     assert joined.count(" the ") > 8000 and ">>>" not in joined and "``" not in joined
+    by_module = documents(include_packages=False, joined_by_module=True)
+    assert len(by_module) < len(texts) / 3  # with the same paragraphs, each module in one document
+    assert sorted(itertools.chain(*by_module)) == sorted(itertools.chain(*texts))
+    of_library = library(False).train
+    assert len(by_module) == len({document.module for document in of_library})
 
 
 def test_neither_text_of_a_pair_alone_gives_its_label_away():

@@ -10,24 +10,29 @@ import run_paper
 from tests.helpers.paper_plans import TABLES, plan_of
 from training.paper import cost, data, published
 from training.paper.data import scale_of
+from training.paper.experiments import PRETRAINING_TASKS
 from training.paper.flags import PaperArguments
-from training.paper.scales import Size
+from training.paper.scales import BUILTIN, Size
 from training.tools import budget
 
 
 def test_costs_follow_the_operations():
     plan = plan_of("5")
-    seconds = cost.costs(plan, 4096, 1e9)
+    seconds = cost.costs(plan, BUILTIN, 1e9)
     # A layer costs 8 H^2 + 4 H I + 4 n H a token, the head 2 H^2 + 2 H V a prediction, the pooler 2 H^2 a sequence.
     # Training costs three times as much.
-    tokens, sequences, layer = 1200 * 32 * 64, 1200 * 32, 24 * 128**2 + 4 * 64 * 128
+    # Three fifths of the steps have sequences of 32 tokens, the others of 64.
+    steps, batch = PRETRAINING_TASKS.steps["builtin"], 64
     for name, share in (("bert", 0.15), ("ltr", 1.0)):
-        head = share * tokens * (2 * 128**2 + 2 * 128 * 4096)
-        flops = 3 * (2 * tokens * layer + head + sequences * 2 * 128**2)
+        flops = 0.0
+        for length, sequences in ((32, 0.6 * steps * batch), (64, 0.4 * steps * batch)):
+            tokens, layer = sequences * length, 24 * 128**2 + 4 * length * 128
+            head = share * tokens * (2 * 128**2 + 2 * 128 * 4096)
+            flops += 3 * (2 * tokens * layer + head + sequences * 2 * 128**2)
         assert seconds[f"pretrain-{name}-seed-42"] == pytest.approx(flops / 1e9)
     assert seconds["qa-ltr_bilstm-seed-42"] > 1.5 * seconds["qa-ltr-seed-42"]
     assert cost.lstm_flops(10, 3) == 2 * 8 * 3 * (13 + 9)
-    ladder = cost.costs(plan_of("6"), 4096, 1e9)
+    ladder = cost.costs(plan_of("6"), BUILTIN, 1e9)
     sizes = [ladder[f"kind-{row}-seed-42"] for row in published.LADDER]
     assert sizes == sorted(sizes) and sizes[-1] > 5 * sizes[0]
 
@@ -39,18 +44,23 @@ def test_the_planner_times_the_first_network():
         asked.extend(flags)
         folder = Path(flags[flags.index("--output_dir") + 1])
         folder.mkdir()
-        record = {"event": "train", "max_seq_length": 64, "seconds_per_step": 0.5}
-        (folder / "metrics.jsonl").write_text("\n".join([json.dumps(record)] * 4))
+        records = [
+            {"event": "train", "max_seq_length": length, "seconds_per_step": seconds}
+            for length, seconds in ((32, 0.25), (64, 0.5))
+        ]
+        (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, records * 4)))
         (folder / "all_results.json").write_text("{}")
         (folder / "run.json").write_text('{"device": "cpu"}')
 
     speed, device = cost.measure_speed(
         plan_of("5"), scale_of(PaperArguments("5", "o")), functools.partial(budget.timed_run, start=start)
     )
-    shape = data.config_of(Size(2, 128, 2), 4096)
+    shape = data.config_of(BUILTIN, Size(2, 128, 2), 4096)
     assert device == "cpu"
-    assert speed == pytest.approx(cost.training_flops(shape, 2048, 32, 0.15 * 2048) / 0.5)
-    assert asked[asked.index("--phases") + 1] == "64:1.000000000:32x1"
+    flops = 0.6 * cost.training_flops(shape, 2048, 64, 0.15 * 2048)
+    flops += 0.4 * cost.training_flops(shape, 4096, 64, 0.15 * 4096)
+    assert speed == pytest.approx(flops / (0.6 * 0.25 + 0.4 * 0.5))
+    assert asked[asked.index("--phases") + 1] == "32:0.500000000:64x1,64:0.500000000:64x1"  # As many steps of each.
 
 
 def test_the_dry_run_prints_every_run(monkeypatch, tmp_path, capsys):

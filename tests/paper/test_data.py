@@ -45,8 +45,8 @@ def test_a_scale_without_its_data_is_refused_before_any_run(data_dir, tmp_path):
 
 
 def test_a_changed_corpus_is_refused(tmp_path, monkeypatch, text_file):
-    def write_files(folder, packages):
-        assert packages is False  # A smoke run reads the standard library only.
+    def write_files(folder, packages, joined_by_module):
+        assert packages is False and joined_by_module  # A smoke run reads the standard library only.
         shutil.copy(text_file, folder / "corpus.txt")
 
     monkeypatch.setattr(data.documentation, "write_files", write_files)
@@ -54,6 +54,7 @@ def test_a_changed_corpus_is_refused(tmp_path, monkeypatch, text_file):
     arguments = (tmp_path, args, data.scale_of(args), data.find_text(args), plan_of("5", smoke=True))
     data.prepare(*arguments)
     config = BertConfig.from_pretrained(tmp_path / "sizes/L1_H32_A2")
+    assert (config.hidden_dropout_prob, config.initializer_range) == (0.0, 0.05)
     vocabulary = (tmp_path / "vocabulary/vocab.txt").read_text().splitlines()
     assert (config.vocab_size, config.hidden_size, config.intermediate_size) == (len(vocabulary), 32, 128)
     assert vocabulary[config.pad_token_id] == "[PAD]"

@@ -145,14 +145,16 @@ def side(split: str, include_packages: bool) -> list[Docstring]:
     return getattr(library(include_packages), split)
 
 
-def documents(include_packages: bool = True) -> list[list[str]]:
+def documents(include_packages: bool = True, joined_by_module: bool = False) -> list[list[str]]:
     """Documents for pre-training, each a list of paragraphs without line breaks (``Docstring.paragraphs``).
 
     A document has at least 200 characters. Documents of the tasks' validation splits are not among them. As in the
     tasks, the order is that of a hash, so that the first N are a random sample of all.
     """
-    texts = [document.paragraphs() for document in side("train", include_packages)]
-    return sorted(texts, key=lambda lines: stable_hash(*lines))
+    texts: dict[object, list[str]] = {}
+    for number, document in enumerate(side("train", include_packages)):
+        texts.setdefault(document.module if joined_by_module else number, []).extend(document.paragraphs())
+    return sorted(texts.values(), key=lambda lines: stable_hash(*lines))
 
 
 def first_sentence(text: str) -> str:
@@ -317,10 +319,14 @@ def write_tsv(path: Path, examples: list[dict]) -> None:
     path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def write_files(folder: Path, packages: bool = True) -> None:
-    """Write the corpus and the tasks of both splits into a folder, and print what there is of each."""
+def write_files(folder: Path, packages: bool = True, joined_by_module: bool = False) -> None:
+    """Write the corpus and the tasks of both splits into a folder, and print what there is of each.
+
+    Args:
+        joined_by_module: whether the docstrings of a module are one document of the corpus.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    texts = documents(packages)
+    texts = documents(packages, joined_by_module)
     corpus = "\n".join("".join(line + "\n" for line in document) for document in texts)
     (folder / "corpus.txt").write_text(corpus, encoding="utf-8")
     print(f"corpus.txt: {len(texts):,} documents, {len(corpus.split()):,} words, {len(corpus.encode()) / 1e6:.1f} MB")

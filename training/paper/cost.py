@@ -34,13 +34,13 @@ TimedRun = Callable[[str, int, Sequence[Phase], Sequence[str]], tuple[list[Facts
 NO_BATCH = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 1}
 
 
-def flops_of(cell: Cell, vocab_size: int) -> float:
+def flops_of(cell: Cell, scale: Scale) -> float:
     """The floating point operations of a cell."""
-    return _pretraining_flops(cell, vocab_size) if cell.task is None else _fine_tuning_flops(cell, vocab_size)
+    return _pretraining_flops(cell, scale) if cell.task is None else _fine_tuning_flops(cell, scale)
 
 
-def _pretraining_flops(cell: Cell, vocab_size: int) -> float:
-    config, args = config_of(cell.size, vocab_size), cell.arguments()
+def _pretraining_flops(cell: Cell, scale: Scale) -> float:
+    config, args = config_of(scale, cell.size, scale.vocab_size), cell.arguments()
     predicted = 1.0 if args.objective == "ltr" else MASKED
     flops = 0.0
     for phase in with_steps(phases_of(vars(args)), args.max_steps):
@@ -50,10 +50,10 @@ def _pretraining_flops(cell: Cell, vocab_size: int) -> float:
     return flops
 
 
-def _fine_tuning_flops(cell: Cell, vocab_size: int) -> float:
+def _fine_tuning_flops(cell: Cell, scale: Scale) -> float:
     """Training, and an evaluation after every epoch."""
     assert cell.task is not None
-    config, args = config_of(cell.size, vocab_size), cell.arguments()
+    config, args = config_of(scale, cell.size, scale.vocab_size), cell.arguments()
     if args.max_steps > 0:
         trained, evaluations = float(args.max_steps * args.per_device_train_batch_size), 1
     else:
@@ -91,7 +91,7 @@ def measure_speed(plan: Plan, scale: Scale, timed_run: TimedRun) -> tuple[float,
         timed_run: trains a few steps as the planner does (``training.tools.budget.timed_run``).
     """
     size = plan.cells[0].size
-    config = config_of(size, scale.vocab_size)
+    config = config_of(scale, size, scale.vocab_size)
     phases = [_shorten_for_timing(phase, size) for phase in phases_of(NO_BATCH | {"phases": scale.phases})]
     shared = {name: value for name, value in scale.pretraining.items() if name == "mixed_precision"}
     with tempfile.TemporaryDirectory() as folder:
@@ -114,9 +114,9 @@ def _shorten_for_timing(phase: Phase, size: Size) -> Phase:
     return Phase(phase.length, phase.share, sequences, 1)
 
 
-def costs(plan: Plan, vocab_size: int, speed: float) -> dict[str, float]:
+def costs(plan: Plan, scale: Scale, speed: float) -> dict[str, float]:
     """Name of the cell -> estimated seconds, at a speed in operations per second."""
-    return {cell.name: flops_of(cell, vocab_size) / speed for cell in plan.cells}
+    return {cell.name: flops_of(cell, scale) / speed for cell in plan.cells}
 
 
 def dry_run(plan: Plan, folder: Path, seconds: dict[str, float], device: str, jobs: int) -> str:

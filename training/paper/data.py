@@ -175,7 +175,7 @@ def prepare(folder: Path, args: PaperArguments, scale: Scale, text: TextFiles, p
     if plan.reads_builtin_files and not _is_whole(folder / DATA):
         print("writing the built-in corpus and its tasks", flush=True)
         with sealed_folder(folder / DATA) as draft:
-            documentation.write_files(draft, packages=not args.smoke)
+            documentation.write_files(draft, packages=not args.smoke, joined_by_module=True)
     if not _is_whole(folder / VOCABULARY):
         print(f"learning a vocabulary of {scale.vocab_size:,} pieces", flush=True)
         documents = read_documents([folder / name for name in text.train])
@@ -187,10 +187,10 @@ def prepare(folder: Path, args: PaperArguments, scale: Scale, text: TextFiles, p
     for size in plan.sizes:
         size_folder = folder / SIZES / size.name
         size_folder.mkdir(parents=True, exist_ok=True)
-        write_json(size_folder / "config.json", json.loads(config_of(size, len(tokenizer)).to_json_string()))
+        write_json(size_folder / "config.json", json.loads(config_of(scale, size, len(tokenizer)).to_json_string()))
 
 
-def config_of(size: Size, vocab_size: int) -> BertConfig:
+def config_of(scale: Scale, size: Size, vocab_size: int) -> BertConfig:
     """The configuration of a network with new weights, for a vocabulary that begins with [PAD]."""
     return BertConfig(
         vocab_size=vocab_size,
@@ -199,6 +199,7 @@ def config_of(size: Size, vocab_size: int) -> BertConfig:
         num_attention_heads=size.heads,
         intermediate_size=4 * size.hidden,
         pad_token_id=0,
+        **scale.network,
     )
 
 

@@ -178,7 +178,7 @@ def _rows_of_table_6(scale: Scale) -> list[PlannedRow]:
 
 
 def _rows_of_table_7(scale: Scale) -> list[PlannedRow]:
-    bert = Pretraining("bert", scale.deep)
+    bert = Pretraining("bert", scale.deeper)
     features: dict[str, Flags] = {choice: {"feature_based": choice} | scale.features for choice in CHOICES}
     return [
         PlannedRow("fine_tuned", bert, label="Fine-tuned"),
@@ -223,9 +223,7 @@ PRETRAINING_TASKS = Experiment(
     columns=_tasks_and_loss,
     note=(
         "The held-out losses of the rows cannot be compared: that of a left-to-right model is of all words, that of "
-        "the others of masked ones; and BERT reads pairs of segments, the other rows one segment. A row without NSP "
-        "sees fewer words in the same number of steps if the documents are short, because a segment ends with its "
-        "document and a pair does not."
+        "the others of masked ones; and BERT reads pairs of segments, the other rows one segment."
     ),
 )
 MODEL_SIZE = Experiment(
@@ -252,10 +250,6 @@ FEATURES = Experiment(
     rows=_rows_of_table_7,
     columns=columns_of_tasks,
     needs_case=True,
-    note=(
-        "In a network of four layers the last four layers are all of them, so that the two weighted sums are the same "
-        "run."
-    ),
 )
 MASKING = Experiment(
     table="8",

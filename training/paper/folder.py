@@ -29,6 +29,7 @@ def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
         "scale": plan.scale,
         "seeds": list(plan.seeds),
         "files": checksums,
+        "network": plan.network,
         "cells": {cell.name: [cell.script, *cell.command] for cell in plan.cells},
     }
     path = folder / PLAN
@@ -48,7 +49,7 @@ def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
             raise ValueError(f"{', '.join(changed_files)}: changed since the runs had begun; give another --output_dir")
     changed = [
         f"{name} {earlier.get(name)} -> {content[name]}"
-        for name in ("table", "scale", "seeds")
+        for name in ("table", "scale", "seeds", "network")
         if earlier.get(name) != content[name]
     ]
     detail = ", ".join(changed) or "other commands"

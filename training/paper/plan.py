@@ -113,9 +113,14 @@ class Outline:
 
 @dataclass(frozen=True)
 class Plan(Outline):
-    """All runs of a table, and the scores that they give."""
+    """All runs of a table, and the scores that they give.
+
+    Attributes:
+        network: ``Scale.network``.
+    """
 
     cells: tuple[Cell, ...]
+    network: dict[str, float]
 
     @property
     def sizes(self) -> list[Size]:
@@ -180,6 +185,7 @@ def make_plan(
         pretrainings={name: tuple(of_seeds) for name, of_seeds in pretrainings.items()},
         scores=tuple(scores),
         cells=tuple(cells.values()),
+        network=scale.network,
     )
 
 
