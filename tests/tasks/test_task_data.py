@@ -17,10 +17,10 @@ from training.flags.parsing import parse_arguments
 from training.tasks.seeds import series_of
 from training.tasks.task_data import (
     files_or_hub,
-    most_examples,
     own_files,
     record_origin,
     same_content_warnings,
+    sample_limit,
     with_labels,
 )
 
@@ -118,4 +118,4 @@ def test_files_are_those_that_the_flags_name():
 def test_limits_are_for_training_and_validation_examples_only():
     args = GlueArguments(output_dir="x", model_name_or_path="y", max_train_samples=5, max_eval_samples=3)
     splits = ("train", "validation", "validation_matched", "test", "test_matched")
-    assert [most_examples(args, split) for split in splits] == [5, 3, 3, None, None]
+    assert [sample_limit(args, split) for split in splits] == [5, 3, 3, None, None]

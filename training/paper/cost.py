@@ -81,7 +81,7 @@ def lstm_flops(features: int, units: int) -> float:
     return 2 * 8 * units * (first + second)
 
 
-def measure_speed(plan: Plan, scale: Scale, start: Callable[..., None] = budget.start) -> tuple[float, str]:
+def measure_speed(plan: Plan, scale: Scale, start: Callable[..., None] = budget.run_script) -> tuple[float, str]:
     """(operations per second, name of the device) of the first network of the plan, as the planner measures them.
 
     Args:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from training.paper.plan import Plan, steps_at
 from training.paper.published import PUBLISHED
 from training.paper.verdicts import Column, Scores
-from training.records.curves import BLUE, DPI, GREEN, GREY, ORANGE, PURPLE, VERMILION, canvas, dress
+from training.records.curves import BLUE, DPI, GREEN, GREY, ORANGE, PURPLE, VERMILION, new_figure, style_axis
 from training.tasks.student_t import mean_interval
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def draw(plan: Plan, scores: Scores, path: Path) -> None:
     for column in plan.columns:
         columns_of_tasks.setdefault(column.task, []).append(column)
     title = f"{PUBLISHED[plan.table].title}; {len(plan.seeds)} seeds, scale {plan.scale}"
-    figure, axes = canvas(title, len(columns_of_tasks))
+    figure, axes = new_figure(title, len(columns_of_tasks))
     for axis, columns in zip(axes, columns_of_tasks.values(), strict=True):
         if columns[0].checkpoint:
             _draw_curves(axis, plan, scores, columns)
@@ -42,7 +42,7 @@ def _draw_points(axis: "Axes", plan: Plan, scores: Scores, column: Column, label
             axis.plot(interval, [height, height], color=colour, linewidth=2.2, solid_capstyle="butt")
         axis.plot(values, [height] * len(values), "o", color=colour, markersize=3, alpha=0.45)
         axis.plot([statistics.fmean(values)], [height], "o", color=colour, markersize=7)
-    dress(axis, plan.task_titles[column.task], below="")
+    style_axis(axis, plan.task_titles[column.task], below="")
     axis.set_yticks(range(len(rows)), [row.label if labels else "" for row in rows])
     axis.invert_yaxis()
 
@@ -57,5 +57,5 @@ def _draw_curves(axis: "Axes", plan: Plan, scores: Scores, columns: list[Column]
         intervals = [mean_interval(of_checkpoint) or [mean] * 2 for of_checkpoint, mean in zip(values, means)]
         low, high = zip(*intervals, strict=True)
         axis.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
-    dress(axis, plan.task_titles[columns[0].task], below="steps of pre-training")
+    style_axis(axis, plan.task_titles[columns[0].task], below="steps of pre-training")
     axis.legend(frameon=False, fontsize=9)

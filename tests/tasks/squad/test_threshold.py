@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from training.tasks.squad.metrics import score
-from training.tasks.squad.threshold import find_best_threshold, threshold_to_use
+from training.tasks.squad.threshold import find_best_threshold, find_threshold_to_store
 
 
 def random_case(rng, count: int):
@@ -65,7 +65,7 @@ def test_the_threshold_to_use_gives_the_best_score_that_a_threshold_gives(
     scores, odds, answerable, threshold, official
 ):
     scores, odds, answerable = (dict(zip("abc", values)) for values in (scores, odds, answerable))
-    found = threshold_to_use(scores, odds, answerable)
+    found = find_threshold_to_store(scores, odds, answerable)
     assert found < min(odds.values()) if threshold is None else found == threshold
 
     def total(at):
