@@ -124,6 +124,16 @@ def glue_files(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def short_data(tmp_path_factory) -> Path:
+    """A folder with a file of data for each script, for the runs of tests/helpers/short_runs.py."""
+    from tests.helpers.short_runs import write_data
+
+    folder = tmp_path_factory.mktemp("short_runs")
+    write_data(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def text_file(tmp_path_factory) -> Path:
     """60 documents of 3 to 8 sentences, with one sentence a line and a blank line between documents."""
     import numpy as np

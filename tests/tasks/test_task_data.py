@@ -33,19 +33,12 @@ TASKS = {
 OUTPUTS = {"run_glue": ("x", "y"), "run_squad": ("LABEL_0", "LABEL_1"), "run_swag": ("choice",)}
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    short_runs.write_data(folder)
-    return folder
-
-
 @pytest.fixture(params=TASKS)
-def task(request, files):
+def task(request, short_data):
     """The name of a script, its flags, and the data that they name."""
     arguments, module = TASKS[request.param]
     more = ("--max_train_samples", "4", "--max_eval_samples", "3")
-    args = parse_arguments(arguments, short_runs.flags(request.param, files, files / "run", "model", *more))
+    args = parse_arguments(arguments, short_runs.flags(request.param, short_data, "run", "model", *more))
     return request.param, args, importlib.import_module(module).load_data(args)
 
 

@@ -50,13 +50,13 @@ class Measurement:
 def audit(
     instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase
 ) -> tuple[list[Measurement], dict[str, np.ndarray]]:
-    """(findings, arrays for `draw_audit`) for the first epoch of `instances`."""
+    """(measurements, arrays for `draw_audit`) for the first epoch of `instances`."""
     corpus, plan, settings = instances.corpus, instances.plan(0), instances.settings
     specials = np.where(plan.b_length > 0, 3, 2)  # [CLS], [SEP] and, in a pair, a second [SEP]
     lengths = plan.a_length + plan.b_length + specials
     fill = float(lengths.mean() / settings.max_seq_length)
     coverage = _coverage(corpus, plan)
-    findings = [
+    measurements = [
         *_corpus_measurements(corpus, continuation_pieces(tokenizer), tokenizer.unk_token_id),
         Measurement(
             "text used",
@@ -71,12 +71,12 @@ def audit(
     ]
     arrays = {"lengths": lengths, "unigrams": np.sort(corpus.unigrams)[::-1]}
     if settings.objective == "mlm_nsp":
-        findings += _pair_measurements(corpus, plan)
+        measurements += _pair_measurements(corpus, plan)
         arrays["label"] = plan.label
     if settings.objective != "ltr":
         arrays["mix"], arrays["wanted"], mask_measurements = _mask_measurements(instances)
-        findings += mask_measurements
-    return findings, arrays
+        measurements += mask_measurements
+    return measurements, arrays
 
 
 def _coverage(corpus: Corpus, plan: EpochPlan) -> float:
@@ -92,7 +92,7 @@ def _coverage(corpus: Corpus, plan: EpochPlan) -> float:
 
 
 def _corpus_measurements(corpus: Corpus, continuation: np.ndarray, unknown: int) -> list[Measurement]:
-    """Findings about the text.
+    """Measurements of the text.
 
     Args:
         continuation: (V,), True for the pieces that continue a word.
@@ -154,7 +154,7 @@ def repeated_share(tokens: np.ndarray, offsets: np.ndarray, shortest: int) -> fl
 
 
 def _pair_measurements(corpus: Corpus, plan: EpochPlan) -> list[Measurement]:
-    """Findings about the pairs of next sentence prediction."""
+    """Measurements of the pairs of next sentence prediction."""
     following = float((plan.label == IS_NEXT).mean())
     allowed = 0.01 + 1.5 / len(plan) ** 0.5  # 1 % and three standard deviations
     first_tokens = corpus.sentences[corpus.documents]
@@ -227,13 +227,13 @@ def _count_masks(instances: PretrainingInstances) -> MaskCounts:
         counts.mix += masked.sum(), (predicted & ~masked & ~unchanged).sum(), unchanged.sum()
         maskable = rule.maskable[original].sum(1)
         counts.maskable += int(maskable.sum())
-        counts.due += int(rule.count(maskable).sum())
+        counts.due += int(rule.num_predictions(maskable).sum())
         counts.specials += int((~rule.maskable[original[predicted]]).sum())
     return counts
 
 
 def _mask_measurements(instances: PretrainingInstances) -> tuple[np.ndarray, np.ndarray, list[Measurement]]:
-    """The measured and the wanted shares of ([MASK], random, unchanged), and findings about them."""
+    """The measured and the wanted shares of ([MASK], random, unchanged), and measurements about them."""
     rule, counts = instances.rule, _count_masks(instances)
     assert rule is not None  # the objective masks
     predicted = counts.mix.sum()
@@ -245,7 +245,7 @@ def _mask_measurements(instances: PretrainingInstances) -> tuple[np.ndarray, np.
     # With whole words, the number of the rule cannot always be reached exactly.
     good_rate = predicted == counts.due or (rule.whole_word_mask and 0.9 * counts.due < predicted < counts.due)
     shares = [f"{share:.2%} {name} ({asked:.1%})" for share, name, asked in zip(mix, MIX, wanted, strict=True)]
-    findings = [
+    measurements = [
         Measurement(
             "mask rate",
             f"{predicted / counts.maskable:.2%} of the tokens that can be masked are predicted; the rule gives "
@@ -263,7 +263,7 @@ def _mask_measurements(instances: PretrainingInstances) -> tuple[np.ndarray, np.
             counts.specials == 0,
         ),
     ]
-    return mix, wanted, findings
+    return mix, wanted, measurements
 
 
 def draw_audit(arrays: dict[str, np.ndarray], path: Path) -> None:
@@ -355,9 +355,9 @@ def _print_audit(arguments: argparse.Namespace) -> None:
 
 
 def _print_measurements(instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase, path: Path) -> None:
-    findings, arrays = audit(instances, tokenizer)
-    for finding in findings:
-        print(f"{'ok  ' if finding.good else 'LOOK'}  {finding.name:20} {finding.text}")
+    measurements, arrays = audit(instances, tokenizer)
+    for measurement in measurements:
+        print(f"{'ok  ' if measurement.good else 'LOOK'}  {measurement.name:20} {measurement.text}")
     counts, edges = np.histogram(arrays["lengths"], bins=8, range=(0, instances.settings.max_seq_length))
     for count, low, high in zip(counts, edges[:-1], edges[1:], strict=True):
         bar = "#" * round(50 * count / max(counts))
@@ -367,7 +367,7 @@ def _print_measurements(instances: PretrainingInstances, tokenizer: PreTrainedTo
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Print the findings; a mistake of the user's ends the command with status 2 and one line on stderr."""
+    """Print the measurements; a mistake of the user's ends the command with status 2 and one line on stderr."""
     parser = argparse.ArgumentParser(
         prog="python -m training audit",
         description=__doc__,

@@ -73,7 +73,7 @@ def timed_run(
 
     Args:
         script_flags: flags for the script; those of the timing come after them.
-        run_script: runs the script, as the function `run_script` does.
+        run_script: runs the script with the flags that it is given; the function of this name, or what a test gives.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -62,7 +62,7 @@ def find_plateau(events: list[dict], entropy: float, warmup: int) -> tuple[int, 
 
 
 def check_causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, float]) -> list[Measurement]:
-    """A check of each usual cause of a plateau; the text of a finding says what is wrong if it is not good.
+    """A check of each usual cause of a plateau; its text says what is wrong if it is not good.
 
     Args:
         facts: the content of run.json.
@@ -154,8 +154,8 @@ def diagnosis(facts: Mapping[str, Any], events: list[dict], corpus: Corpus) -> s
         return None
     step, window, mean = plateau
     checked = check_causes(facts, step, (repeated_documents(corpus), repeated_sentences(corpus)))
-    likely = "; ".join(finding.text for finding in checked if not finding.good)
-    fine = ", ".join(finding.name for finding in checked if finding.good)
+    likely = "; ".join(cause.text for cause in checked if not cause.good)
+    fine = ", ".join(cause.name for cause in checked if cause.good)
     text = (
         f"the masked-LM loss stays at {mean:.2f} (last {window:,} steps), and guessing by frequency alone gives "
         f"{entropy:.2f}: the model does not use context yet; "
