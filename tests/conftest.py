@@ -27,6 +27,13 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def frozen_objects():
+    """The garbage collections of a file's runs do not search what the tests of other files have left."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def fresh_accelerate():
     """Accelerate keeps its state as long as the process lives; here every test begins without one."""
