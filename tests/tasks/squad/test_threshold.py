@@ -61,7 +61,7 @@ def test_threshold_empties_the_same_answers_as_the_post_processing():
         ([1, 1, 0], [3, 1, 3], [True, True, False], 1, 3),
     ],
 )
-def test_the_threshold_to_use_gives_the_best_score_that_a_threshold_gives(
+def test_the_threshold_to_store_gives_the_best_score_that_a_threshold_gives(
     scores, odds, answerable, threshold, official
 ):
     scores, odds, answerable = (dict(zip("abc", values)) for values in (scores, odds, answerable))
