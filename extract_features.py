@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> None:
     config = checkpoint_config(args.model_name_or_path)
     check_fit(config, tokenizer, args.max_seq_length)
     layers = feature_extraction.parse_layers(args.layers, config.num_hidden_layers)
-    lines = feature_extraction.read_lines(args.input_file, tokenizer, args.max_seq_length, args.long_lines)
+    lines = feature_extraction.read_rows(args.input_file, tokenizer, args.max_seq_length, args.long_lines)
     model_class = IMPLEMENTATIONS[args.model_impl].BertModel
     loaded = load_network(model_class, args.model_name_or_path, config=config, add_pooling_layer=False)
     model: torch.nn.Module = loaded.model
@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> None:
         model.to(device), lines, layers, tokenizer.pad_token_id, args.batch_size, device
     )
     vectors = tqdm(extracted, total=len(lines), disable=None)  # shows nothing if stderr is not a terminal
-    feature_extraction.write(target, vectors, layers, args.pooling, tokenizer.convert_ids_to_tokens)
+    feature_extraction.write_vectors(target, vectors, layers, args.pooling, tokenizer.convert_ids_to_tokens)
     split = sum(len(windows) > 1 for windows in lines)
     print(f"{target}: {len(lines):,} lines" + (f", {split:,} of them in several windows" if split else ""))
 

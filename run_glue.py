@@ -38,8 +38,8 @@ from training.flags.parsing import parse_arguments
 from training.networks.configuration import config_labels, load_config
 from training.tasks.bilstm import BertBiLSTMForTokenClassification
 from training.tasks.classification import labelled_texts, submission
-from training.tasks.classification.last_token import check_classes, read_at_the_end, with_labels_at_the_end
-from training.tasks.classification.scores import prefix, score, score_by_category
+from training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
+from training.tasks.classification.scores import metric_prefix, score, score_by_category
 from training.tasks.classification.sources import load_data
 from training.tasks.fine_tuning import build_model, encoder_class, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
@@ -66,7 +66,7 @@ def run_one(
     args: GlueArguments,
     tokenizer: PreTrainedTokenizerBase,
     config: BertConfig,
-    data: labelled_texts.Data,
+    data: labelled_texts.ClassificationData,
     metric: str,
     features: dict[str, Features],
 ) -> dict:
@@ -119,12 +119,16 @@ def predict_split(run: Run[GlueArguments], model: torch.nn.Module, rows: Feature
     """The logits (rows, classes) and, if the rows have labels, the mean loss."""
     size = run.args.per_device_eval_batch_size
     if run.args.label_token == "last":
-        return read_at_the_end(predict(run, model, with_labels_at_the_end(rows), size, per_token=True))
+        return with_logits_at_the_end(predict(run, model, with_labels_at_the_end(rows), size, per_token=True))
     return predict(run, model, rows, size)
 
 
 def evaluate(
-    run: Run[GlueArguments], model: torch.nn.Module, data: labelled_texts.Data, features: dict[str, Features], step: int
+    run: Run[GlueArguments],
+    model: torch.nn.Module,
+    data: labelled_texts.ClassificationData,
+    features: dict[str, Features],
+    step: int,
 ) -> dict:
     """The task's metrics and the loss on every labelled split; the names of MNLI's two validation sets differ."""
     results: dict[str, float | None] = {}
@@ -134,14 +138,17 @@ def evaluate(
             values = score(data.task, outputs["logits"], labels)
             values |= score_by_category(data.task, outputs["logits"], labels, data.splits[split].categories)
             values |= {"loss": outputs["loss"]}
-            results |= {prefix(split) + name: value for name, value in values.items()}
+            results |= {metric_prefix(split) + name: value for name, value in values.items()}
     if results:
         run.say(f"step {step}: " + ", ".join(f"{name} {value}" for name, value in results.items()))
     return results
 
 
 def write_predictions(
-    run: Run[GlueArguments], model: torch.nn.Module, data: labelled_texts.Data, features: dict[str, Features]
+    run: Run[GlueArguments],
+    model: torch.nn.Module,
+    data: labelled_texts.ClassificationData,
+    features: dict[str, Features],
 ) -> None:
     """Write a file for every split to predict; for a submission, print why if the GLUE server would refuse it."""
     for split in data.to_predict:

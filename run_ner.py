@@ -44,7 +44,7 @@ from training.flags.parsing import parse_arguments
 from training.networks.configuration import config_labels, load_config
 from training.tasks.fine_tuning import build_model, encoder_class, fine_tune, finish, save_folder
 from training.tasks.ner import tagged_text
-from training.tasks.ner.sources import Data, load_data
+from training.tasks.ner.sources import NerData, load_data
 from training.tasks.ner.tagger import BertFeatureTagger
 from training.tasks.seeds import run_all, series_of
 from training.tasks.task_data import record_origin, results_of, with_labels
@@ -71,7 +71,7 @@ def run_one(
     args: NerArguments,
     tokenizer: PreTrainedTokenizerBase,
     config: BertConfig,
-    data: Data,
+    data: NerData,
     metric: str,
     rows: dict[str, tagged_text.Rows],
     features: dict[str, Features],
@@ -126,7 +126,7 @@ def build_network(
 def evaluate(
     run: Run[NerArguments],
     model: torch.nn.Module,
-    data: Data,
+    data: NerData,
     rows: dict[str, tagged_text.Rows],
     features: dict[str, Features],
     step: int,

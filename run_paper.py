@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> None:
     plan = make_plan(EXPERIMENTS[args.table], scale, tasks, text.flags, args.seeds)
     if args.dry_run:
         with threads_of(jobs):
-            timed_run = functools.partial(budget.timed_run, start=budget.start)
+            timed_run = functools.partial(budget.timed_run, run_script=budget.run_script)
             speed, device = measure_speed(plan, scale, timed_run)
         print(dry_run(plan, folder, costs(plan, scale, speed), device, jobs))
         return

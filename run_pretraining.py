@@ -99,12 +99,12 @@ def main(argv: list[str] | None = None) -> None:
             log_step(run, step, length, speed)
         if args.eval_steps and step.index % args.eval_steps == 0 and not last:
             evaluate(run, step.index, model, held_out, length, speed)
-            doctor.consult(run, train_corpus)
+            doctor.log_diagnosis(run, train_corpus)
         if args.save_steps and step.index % args.save_steps == 0:
             save_checkpoint(run, step.index, state)
 
     results = evaluate(run, total_steps, model, held_out, phases[-1].length, speed)
-    doctor.consult(run, train_corpus)
+    doctor.log_diagnosis(run, train_corpus)
     totals = state.totals
     mean_loss = totals.loss / totals.steps if totals.steps else float("nan")
     sums = {"train_loss": mean_loss, "train_runtime": totals.seconds, "train_steps": total_steps}

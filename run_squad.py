@@ -48,7 +48,7 @@ from training.tasks.squad.answers import Answers, aligner, find_answers
 from training.tasks.squad.page import write_page
 from training.tasks.squad.questions import Question
 from training.tasks.squad.settings import store_settings
-from training.tasks.squad.sources import Data, load_data
+from training.tasks.squad.sources import SquadData, load_data
 from training.tasks.squad.threshold import threshold_of_evaluation
 from training.tasks.squad.window_cache import shared_windows
 from training.tasks.squad.windows import Windows, check_lengths
@@ -73,7 +73,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def run_one(
-    args: SquadArguments, tokenizer: PreTrainedTokenizerBase, config: BertConfig, data: Data, metric: str
+    args: SquadArguments, tokenizer: PreTrainedTokenizerBase, config: BertConfig, data: SquadData, metric: str
 ) -> dict:
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_squad.py")

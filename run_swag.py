@@ -59,7 +59,7 @@ def run_one(
     args: SwagArguments,
     tokenizer: PreTrainedTokenizerBase,
     config: BertConfig,
-    data: swag.Data,
+    data: swag.SwagData,
     metric: str,
     features: dict[str, swag.ChoiceFeatures],
 ) -> dict:
@@ -90,7 +90,7 @@ def run_one(
 def evaluate(
     run: Run[SwagArguments],
     model: torch.nn.Module,
-    data: swag.Data,
+    data: swag.SwagData,
     features: dict[str, swag.ChoiceFeatures],
     step: int,
     split: str,

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.tables import in_words
-from training.records.curves import BLUE, DPI, GREY, INK, LIGHT_GREY, SKY, TITLE, WIDTH, dress
+from training.records.curves import BLUE, DPI, GREY, INK, LIGHT_GREY, SKY, TITLE, WIDTH, style_axis
 
 GROUPS = ("pretraining", "finetuning", "inference")
 COLOURS = {"padded to the longest": SKY, "rows of like length": LIGHT_GREY}  # blue for the others
@@ -54,7 +54,7 @@ def draw(record: dict, path: Path) -> None:
         places.setdefault(row["workload"], []).append(place)
         place, last = place + 1, row["workload"]
     machine = f"{record['device']}, {record['threads']} threads, {record['dtype']}, torch {record['versions']['torch']}"
-    dress(
+    style_axis(
         axes,
         f"{machine}\nBeside each bar: the median, and how the batches of transformers' BERT are padded\n"
         "Thin lines: the smallest and the largest ratio; dashed line: equally fast",

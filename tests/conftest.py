@@ -3,7 +3,6 @@
 import copy
 import gc
 import os
-import shutil
 import warnings
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -28,6 +27,13 @@ def pytest_collection_finish():
     gc.freeze()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def frozen_objects():
+    """The garbage collections of a file's runs do not search what the tests of other files have left."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def fresh_accelerate():
     """Accelerate keeps its state as long as the process lives; here every test begins without one."""
@@ -38,6 +44,14 @@ def fresh_accelerate():
 
     yield forget
     forget()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_waiting_for_the_disk():
+    """Runs wait for the disk some twenty times, in case the power fails, which no test can make happen."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)  # A wrong descriptor is still an error.
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -51,9 +65,9 @@ def real_data() -> Path:
 
 @pytest.fixture
 def small_config() -> BertConfig:
-    from tests.helpers import tiny_training
+    from tests.helpers import small_networks
 
-    return tiny_training.small_config()
+    return small_networks.small_config()
 
 
 @pytest.fixture(scope="session")
@@ -76,27 +90,24 @@ def tokenizer_folder(tmp_path_factory, vocab) -> Path:
 @pytest.fixture(scope="session")
 def pretrained_config(vocab) -> BertConfig:
     """Two narrow layers without dropout, for the tokenizer of ``tokenizer_folder``."""
-    return BertConfig(
-        vocab_size=len(vocab),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
+    from tests.helpers.small_networks import LEARNS_FAST, NO_DROPOUT, small_config
+
+    return small_config(vocab_size=len(vocab), max_position_embeddings=64, **LEARNS_FAST, **NO_DROPOUT)
 
 
 @pytest.fixture(scope="session")
 def pretrained(tmp_path_factory, tokenizer_folder, pretrained_config) -> Path:
     """A pre-training checkpoint without dropout, with its tokenizer."""
-    import modeling_bert_repro
+    from tests.helpers.small_networks import save_checkpoint
 
-    folder = tmp_path_factory.mktemp("pretrained")
-    shutil.copytree(tokenizer_folder, folder, dirs_exist_ok=True)
-    torch.manual_seed(0)
-    modeling_bert_repro.BertForPreTraining(copy.deepcopy(pretrained_config)).save_pretrained(folder)
+    return save_checkpoint(tmp_path_factory.mktemp("pretrained"), tokenizer_folder, copy.deepcopy(pretrained_config))
+
+
+@pytest.fixture(scope="session")
+def network_shape(tmp_path_factory, pretrained_config) -> Path:
+    """A folder with the configuration of ``pretrained`` alone, for --config_name."""
+    folder = tmp_path_factory.mktemp("shape")
+    pretrained_config.save_pretrained(folder)
     return folder
 
 
@@ -116,6 +127,16 @@ def glue_files(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("glue")
     for task in LAYOUTS:
         write_task(folder / task, task)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def short_data(tmp_path_factory) -> Path:
+    """A folder with a file of data for each script, for the runs of tests/helpers/short_runs.py."""
+    from tests.helpers.short_runs import write_data
+
+    folder = tmp_path_factory.mktemp("short_runs")
+    write_data(folder)
     return folder
 
 

@@ -13,7 +13,6 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import DistributedType
 from safetensors.torch import load_file
-from transformers import BertConfig
 
 import run_pretraining
 from tests.helpers.repository import ROOT
@@ -30,23 +29,11 @@ def start(*command, **environment) -> subprocess.Popen:
 
 
 @pytest.fixture
-def flags(tmp_path, text_file, tokenizer_folder, vocab):
-    config = BertConfig(
-        vocab_size=len(vocab),
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=32,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    config.save_pretrained(tmp_path / "shape")
-
+def flags(tmp_path, text_file, tokenizer_folder, network_shape):
     def make(name: str, *more: str) -> list[str]:
         common = (
             f"--output_dir {tmp_path / name} --train_file {text_file} --validation_split 0.2 --max_seq_length 32 "
-            f"--tokenizer_name {tokenizer_folder} --config_name {tmp_path / 'shape'} --max_steps 6 --logging_steps 1 "
+            f"--tokenizer_name {tokenizer_folder} --config_name {network_shape} --max_steps 6 --logging_steps 1 "
             "--save_steps 4 --learning_rate 1e-3 --peak_tflops 1"
         )
         return [*common.split(), *more]

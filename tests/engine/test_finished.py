@@ -18,13 +18,6 @@ AUTO = ("--resume_from_checkpoint", "auto")
 pytestmark = pytest.mark.usefixtures("no_pictures")
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("data")
-    short_runs.write_data(folder)
-    return folder
-
-
 def content(folder: Path) -> dict:
     """For every file, its bytes and the time at which they were written."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
@@ -32,12 +25,12 @@ def content(folder: Path) -> dict:
 
 
 @pytest.mark.parametrize("script", short_runs.SCRIPTS)
-def test_a_finished_run_is_left_alone(pretrained, data, tmp_path, capsys, script):
+def test_a_finished_run_is_left_alone(pretrained, short_data, tmp_path, capsys, script):
     folder = tmp_path / "run"
 
     def start(*more: str) -> int:
         return report_errors(
-            lambda: short_runs.start(script, short_runs.flags(script, data, folder, pretrained, *more))
+            lambda: short_runs.start(script, short_runs.flags(script, short_data, folder, pretrained, *more))
         )
 
     assert start() == 0  # No checkpoint is kept.
@@ -58,10 +51,10 @@ def test_a_finished_run_is_left_alone(pretrained, data, tmp_path, capsys, script
 
 
 @pytest.mark.parametrize("script", ["run_pretraining", "run_glue"])
-def test_a_refused_start_changes_no_file(pretrained, data, tmp_path, script):
+def test_a_refused_start_changes_no_file(pretrained, short_data, tmp_path, script):
     """run.json goes on saying what the checkpoints were trained with."""
     folder = tmp_path / "run"
-    given = short_runs.flags(script, data, folder, pretrained, "--save_steps", "1")
+    given = short_runs.flags(script, short_data, folder, pretrained, "--save_steps", "1")
     short_runs.start(script, given)
     (folder / "all_results.json").unlink()  # The run then looks as if it had been killed before its end.
     before = content(folder)
@@ -76,9 +69,9 @@ def test_a_refused_start_changes_no_file(pretrained, data, tmp_path, script):
 
 
 @pytest.mark.parametrize("script", ["run_pretraining", "run_glue"])
-def test_a_finished_run_with_checkpoints_is_left_alone(pretrained, data, tmp_path, capsys, script):
+def test_a_finished_run_with_checkpoints_is_left_alone(pretrained, short_data, tmp_path, capsys, script):
     folder = tmp_path / "run"
-    given = short_runs.flags(script, data, folder, pretrained, "--save_steps", "1")
+    given = short_runs.flags(script, short_data, folder, pretrained, "--save_steps", "1")
     short_runs.start(script, given)
     before = content(folder)
     assert "checkpoint-1/manifest.json" in before
@@ -86,14 +79,14 @@ def test_a_finished_run_with_checkpoints_is_left_alone(pretrained, data, tmp_pat
     with pytest.raises(ValueError, match=r"finished run, which is not trained again from .*checkpoint-1; give another"):
         short_runs.start(script, [*given, "--resume_from_checkpoint", str(folder / "checkpoint-1")])
     assert content(folder) == before
-    elsewhere = short_runs.flags(script, data, tmp_path / "other", pretrained, "--save_steps", "1")
+    elsewhere = short_runs.flags(script, short_data, tmp_path / "other", pretrained, "--save_steps", "1")
     short_runs.start(script, [*elsewhere, "--resume_from_checkpoint", str(folder / "checkpoint-1")])
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("run", "other")]
     assert weights[0] == weights[1]
 
 
-def test_a_finished_series_is_left_alone(pretrained, data, tmp_path, capsys):
-    given = short_runs.flags("run_glue", data, tmp_path / "series", pretrained, "--seeds", "2")
+def test_a_finished_series_is_left_alone(pretrained, short_data, tmp_path, capsys):
+    given = short_runs.flags("run_glue", short_data, tmp_path / "series", pretrained, "--seeds", "2")
     short_runs.start("run_glue", given)
     before = content(tmp_path / "series")
     short_runs.start("run_glue", given)
@@ -101,9 +94,9 @@ def test_a_finished_series_is_left_alone(pretrained, data, tmp_path, capsys):
     assert content(tmp_path / "series") == before
 
 
-def test_a_finished_folder_may_be_uploaded(pretrained, data, tmp_path, monkeypatch):
+def test_a_finished_folder_may_be_uploaded(pretrained, short_data, tmp_path, monkeypatch):
     folder, uploaded = tmp_path / "run", []
-    given = short_runs.flags("run_glue", data, folder, pretrained)
+    given = short_runs.flags("run_glue", short_data, folder, pretrained)
     short_runs.start("run_glue", given)
     before = content(folder)
     monkeypatch.setattr(finished, "upload", lambda folder, name, *how: uploaded.append((folder, name)))
@@ -114,9 +107,9 @@ def test_a_finished_folder_may_be_uploaded(pretrained, data, tmp_path, monkeypat
     assert content(folder) == before
 
 
-def test_a_folder_that_cannot_be_judged_is_refused(pretrained, data, tmp_path):
+def test_a_folder_that_cannot_be_judged_is_refused(pretrained, short_data, tmp_path):
     folder = tmp_path / "run"
-    given = short_runs.flags("run_glue", data, folder, pretrained)
+    given = short_runs.flags("run_glue", short_data, folder, pretrained)
     short_runs.start("run_glue", given)
     (folder / "all_results.json").write_text('{"eval_acc')
     with pytest.raises(
@@ -131,10 +124,10 @@ def test_a_folder_that_cannot_be_judged_is_refused(pretrained, data, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", ["run_pretraining", "run_glue"])
-def test_a_finished_run_of_two_processes_is_left_alone(pretrained, data, tmp_path, script):
+def test_a_finished_run_of_two_processes_is_left_alone(pretrained, short_data, tmp_path, script):
     folder = tmp_path / "run"
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", f"{script}.py"]
-    given = short_runs.flags(script, data, folder, pretrained)
+    given = short_runs.flags(script, short_data, folder, pretrained)
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     options = {"cwd": ROOT, "env": environment, "capture_output": True, "text": True, "timeout": 240}
     first = subprocess.run([*torchrun, *given], **options)

@@ -1,19 +1,16 @@
 """A run that was killed at any place and resumed ends with the same bits as a run that was never stopped."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import BertConfig
 
 import run_pretraining
-from tests.helpers.repository import ROOT
+from tests.helpers.clean_process import run_program
+from tests.helpers.small_networks import small_config
 from training.pretraining.instances import PretrainingInstances
-from training.tools.audit import open_run, read_run
+from training.tools.audit import open_run, read_pretraining_facts
 
 STEPS, FIRST_PHASE = 11, 7
 CLOCK = ("tokens_per_second", "mfu", "seconds_per_step")
@@ -22,15 +19,7 @@ CLOCK = ("tokens_per_second", "mfu", "seconds_per_step")
 @pytest.fixture
 def flags(tmp_path, text_file, tokenizer_folder, vocab) -> list[str]:
     """Flags for dropout, accumulation and two phases, of which each is longer than an epoch of its length."""
-    config = BertConfig(
-        vocab_size=len(vocab),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=32,
-        hidden_dropout_prob=0.2,
-    )
+    config = small_config(vocab_size=len(vocab), hidden_size=16, num_hidden_layers=1, hidden_dropout_prob=0.2)
     config.save_pretrained(tmp_path / "shape")
     return (
         f"--train_file {text_file} --max_train_documents 16 --validation_split 0.3 --tokenizer_name {tokenizer_folder} "
@@ -76,13 +65,9 @@ def assert_same_run(whole: Path, other: Path):
 @pytest.mark.parametrize("points", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_anywhere_and_resumed_is_bit_equal(flags, tmp_path, points):
     settings = json.dumps({"flags": flags, "folder": str(tmp_path), "points": points, "seed": points})
-    driver = [sys.executable, ROOT / "tests/programs/forked_runs.py", "killed", settings]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(driver, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    print(done.stdout)
+    print(run_program("tests/programs/forked_runs.py", "killed", settings))
     whole = tmp_path / "whole"
-    run_flags = read_run(whole)["flags"]
+    run_flags = read_pretraining_facts(whole)["flags"]
     for length, steps in ((16, FIRST_PHASE), (32, STEPS - FIRST_PHASE)):
         assert open_run(whole, run_flags, length)[0].epoch_size(0) < 8 * steps, "expected more than one epoch"
     for number in range(points):

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoTokenizer, BertConfig, dynamic_module_utils
+from transformers import AutoTokenizer, dynamic_module_utils
 
-from modeling_bert_repro import BertForMaskedLM, BertForPreTraining, BertForSequenceClassification
+from modeling_bert_repro import BertForMaskedLM, BertForSequenceClassification
 from tests.helpers.repository import ROOT
+from tests.helpers.small_networks import save_checkpoint, small_config
 
 EXAMPLES = ROOT / "examples"
 
@@ -18,18 +19,8 @@ EXAMPLES = ROOT / "examples"
 @pytest.fixture
 def folder(tmp_path, tokenizer_folder, vocab) -> Path:
     """A folder like those of `run_pretraining.py`, with a small network that was not trained."""
-    config = BertConfig(
-        vocab_size=len(vocab),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=128,
-    )
-    torch.manual_seed(0)
-    BertForPreTraining(config).save_pretrained(tmp_path / "model")
-    AutoTokenizer.from_pretrained(tokenizer_folder).save_pretrained(tmp_path / "model")
-    return tmp_path / "model"
+    config = small_config(vocab_size=len(vocab), num_hidden_layers=1, max_position_embeddings=128)
+    return save_checkpoint(tmp_path / "model", tokenizer_folder, config)
 
 
 def run_example(name: str, *arguments, monkeypatch, capsys) -> str:
@@ -41,9 +32,10 @@ def run_example(name: str, *arguments, monkeypatch, capsys) -> str:
 
 def test_the_folder_opens_in_three_ways(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    # Another test may have loaded modules of this name from another cache.
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if not Path(path, "transformers_modules").exists()])
     for name in [name for name in sys.modules if name.partition(".")[0] == "transformers_modules"]:
-        monkeypatch.delitem(sys.modules, name)  # Another test loaded the module from another cache.
+        monkeypatch.delitem(sys.modules, name)
     output = run_example("load_anywhere.py", folder, monkeypatch=monkeypatch, capsys=capsys)
     lines = [line for line in output.splitlines() if "largest difference" in line]
     modules = ["transformers.models.bert", "transformers_modules.", "modeling_bert_repro."]
@@ -69,9 +61,8 @@ def test_the_exported_model_gives_the_same_numbers(tmp_path, tokenizer_folder, v
     """ONNX gives the same numbers as torch, also for other batch sizes and lengths than at the export; int8 nearly."""
     pytest.importorskip("onnxscript")
     pytest.importorskip("onnxruntime")
-    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
     torch.manual_seed(0)
-    model = BertForSequenceClassification(BertConfig(vocab_size=len(vocab), max_position_embeddings=64, **sizes))
+    model = BertForSequenceClassification(small_config(vocab_size=len(vocab), max_position_embeddings=64))
     with torch.no_grad():
         model.classifier.weight.mul_(10)  # The logits then are about 1.
     model.save_pretrained(tmp_path / "model")

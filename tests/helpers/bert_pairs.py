@@ -17,6 +17,8 @@ CLASSES = (
     "BertForMultipleChoice",
     "BertForQuestionAnswering",
 )
+POOLED = ("BertForNextSentencePrediction", "BertForSequenceClassification", "BertForMultipleChoice")
+MASKS = ("right", "left", "holes", "mixed")
 MAX_LENGTH = 12
 
 
@@ -72,6 +74,19 @@ def make_inputs(name: str, length: int = 9, batch: int = 4, seed: int = 1) -> di
     }
 
 
+def padded_inputs(name: str, case: str) -> dict[str, torch.Tensor]:
+    """Inputs whose sequences have equal and different lengths. Their first position may be padding."""
+    inputs = make_inputs(name)
+    mask = inputs["attention_mask"]
+    if case in ("right", "mixed"):
+        mask[0, ..., -3:], mask[2, ..., -3:], mask[3, ..., -1:] = 0, 0, 0
+    if case in ("left", "mixed"):
+        mask[1, ..., :2], mask[3, ..., :4] = 0, 0
+    if case == "holes":
+        mask[1, ..., 3:5], mask[2, ..., 7], mask[3, ..., 1] = 0, 0, 0
+    return inputs
+
+
 def make_labels(name: str, inputs: dict[str, torch.Tensor], seed: int = 2) -> dict[str, torch.Tensor]:
     """Labels that fit the class. Where every token has a label, different rows have different numbers of them."""
     generator = torch.Generator().manual_seed(seed)
@@ -96,6 +111,18 @@ def make_labels(name: str, inputs: dict[str, torch.Tensor], seed: int = 2) -> di
             "end_positions": draw(length, batch),
         },
     }[name]
+
+
+def layer_shapes(model) -> list[tuple[int, ...]]:
+    """A list to which every call of the model adds the shape of the first layer's input."""
+    seen = []
+    encoder = (model if isinstance(model, modeling_bert_repro.BertModel) else model.bert).encoder
+    encoder.layer[0].register_forward_pre_hook(lambda _, args: seen.append(tuple(args[0].shape)))
+    return seen
+
+
+def flatten_outputs(outputs) -> dict[str, torch.Tensor]:
+    return {key: value for key, value in outputs.items() if isinstance(value, torch.Tensor)}
 
 
 def loss_of(outputs) -> torch.Tensor:

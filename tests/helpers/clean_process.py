@@ -1,25 +1,65 @@
-"""Run code where this project cannot be imported, as a user of a saved folder runs it."""
+"""Run code in a process of its own, without waiting for its imports; by default this project cannot be imported there.
 
+That is how a user of a saved folder opens it.
+"""
+
+import atexit
+import functools
+import json
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
+
+from tests.helpers.repository import ROOT
+
+
+@functools.cache
+def forks() -> subprocess.Popen:
+    """One process for all calls, which has imported transformers: starting one takes longer than most tests."""
+    home = tempfile.TemporaryDirectory()
+    threads = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    environment = {**os.environ, **threads, "HF_HOME": home.name, "HF_HUB_OFFLINE": "1"}
+    environment.pop("PYTHONPATH", None)
+    process = subprocess.Popen(
+        [sys.executable, "-P", ROOT / "tests/programs/clean_forks.py"],
+        cwd=home.name,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def end() -> None:
+        process.communicate()  # Its standard input ends, and so does the process.
+        home.cleanup()
+
+    atexit.register(end)
+    return process
 
 
 def run_clean(code: str, folder: Path) -> str:
-    """Run code with the folder as its argument, in a process that cannot import this project. Return its output."""
-    blocked = "import sys\nfor name in ('modeling_bert_repro', 'tokenization', 'training'): sys.modules[name] = None\n"
-    home = folder.parent / "home"
-    environment = {**os.environ, "HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
-    result = subprocess.run(
-        [sys.executable, "-P", "-c", blocked + textwrap.dedent(code), str(folder)],
-        cwd=folder.parent,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
-    return result.stdout
+    """Run code with the folder as its argument and the folder's parent as its current folder. Return what it prints.
+
+    Both streams are returned together. The process has an empty cache of code from saved folders.
+    """
+    return run_in_a_fork(textwrap.dedent(code), [folder], folder.parent)
+
+
+def run_program(program: str, *arguments: str) -> str:
+    """Run a program of tests/programs, which imports this project. Return what it prints, both streams together."""
+    code = f"import runpy; sys.argv[0] = {program!r}; runpy.run_path({program!r}, run_name='__main__')"
+    return run_in_a_fork(code, arguments, ROOT, with_project=True)
+
+
+def run_in_a_fork(code: str, arguments: Sequence[str | Path], folder: Path, with_project: bool = False) -> str:
+    request = {"code": code, "arguments": [*map(str, arguments)], "folder": str(folder), "with_project": with_project}
+    process = forks()
+    process.stdin.write(json.dumps(request | {"home": str(folder / "home")}) + "\n")
+    process.stdin.flush()
+    answer = json.loads(process.stdout.readline())
+    assert answer["status"] == 0, answer["printed"][-3000:]
+    return answer["printed"]

@@ -4,9 +4,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import torch
-from transformers import BertConfig
 
 import modeling_bert_repro
+from tests.helpers.small_networks import small_config
 from tests.helpers.tiny_training import LabelledTokens, state_with_optimizer
 from training.engine.batches import Features
 from training.engine.predict import predict
@@ -21,8 +21,8 @@ COUNTS = {"one": 3, "three": 10}  # the numbers of instances that make one batch
 def classified(run: Run) -> list[dict]:
     """What the prediction of fine-tuning gives for transformers' network."""
     torch.manual_seed(0)
-    config = BertConfig(vocab_size=99, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=37)
-    model = run.accelerator.prepare(control_of(modeling_bert_repro.BertForSequenceClassification(config)))
+    model = modeling_bert_repro.BertForSequenceClassification(small_config(num_hidden_layers=1))
+    model = run.accelerator.prepare(control_of(model))
     found = []
     for count in COUNTS.values():
         rng = np.random.default_rng(count)

@@ -17,7 +17,7 @@ FAST = "modeling_bert_repro/fast_path.py"
 DROPOUT = "modeling_bert_repro/fast_dropout.py"
 TESTS = tuple(
     f"tests/modeling_bert_repro/test_{name}.py"
-    for name in ("parity", "modeling_bert", "losses", "unpadding", "second_derivatives", "outsiders")
+    for name in ("parity", "modeling_bert", "losses", "fast_path", "unpadding", "second_derivatives", "outsiders")
 )
 
 _fault = partial(Fault, tests=TESTS)

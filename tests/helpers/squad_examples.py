@@ -24,6 +24,26 @@ def squad_content(count: int, negative: bool = False, longest: int = 30) -> dict
     return {"version": "1.1", "data": [{"title": "words", "paragraphs": paragraphs}]}
 
 
+def google_words(context: str) -> tuple[list[str], list[int]]:
+    """The white-space words of a context, and the number of the word of every character, as Google's reader has them.
+
+    This is a port of a part of read_squad_examples in run_squad.py of google-research/bert.
+    """
+    words, word_of_character = [], []
+    previous_is_white = True
+    for character in context:
+        if character in " \t\r\n\u202f":
+            previous_is_white = True
+        else:
+            if previous_is_white:
+                words.append(character)
+            else:
+                words[-1] += character
+            previous_is_white = False
+        word_of_character.append(len(words) - 1)
+    return words, word_of_character
+
+
 def random_questions(rng, words: list[str], count: int, longest: int = 50) -> list[Question]:
     glue = ["", "", "", ",", ".", "\u0301", "\u200d", "'s", "\u2019", "-x", "\u4e2d"]
     questions = []

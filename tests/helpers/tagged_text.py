@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from training.tasks.ner.sources import load_data
+from training.tasks.ner.tagged_text import Split
 
 CONLL = """-DOCSTART- -X- -X- O
 
@@ -61,6 +62,10 @@ def message(**given) -> str:
     with pytest.raises(ValueError) as caught:
         load_data(flags(**given))
     return str(caught.value)
+
+
+def tags(split: Split) -> list[list[str]]:
+    return [sentence.known_tags for sentence in split.sentences]
 
 
 def write(folder: Path, text: str | bytes, name: str = "words.txt") -> str:

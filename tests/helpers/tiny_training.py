@@ -4,9 +4,9 @@ import torch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.optim.lr_scheduler import LambdaLR
-from transformers import BertConfig
 
 from modeling_bert_repro import BertForPreTraining
+from tests.helpers.small_networks import NO_DROPOUT, small_config
 from training.engine.batches import step_batches
 from training.engine.checkpoint import UNKNOWN, TrainingState, resume, save_checkpoint, save_model_folder
 from training.engine.loop import training_steps
@@ -15,17 +15,6 @@ from training.engine.run import Run
 
 LENGTH = 24
 SHARDED_STEPS = 4
-
-
-def small_config() -> BertConfig:
-    return BertConfig(
-        vocab_size=99,
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=37,
-        max_position_embeddings=48,
-    )
 
 
 class LabelledTokens:
@@ -61,10 +50,8 @@ def new_state(config, dropout=0.0, factor=lambda step: 1.0) -> TrainingState:
 
 def state_with_optimizer(optimizer_name: str, shard: bool = False) -> TrainingState:
     """The same network with an optimiser of ours; FSDP2 shards it over all processes if ``shard`` is True."""
-    config = small_config()
-    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
     torch.manual_seed(0)
-    model = BertForPreTraining(config)
+    model = BertForPreTraining(small_config(**NO_DROPOUT))
     if shard:
         mesh = init_device_mesh("cpu", (torch.distributed.get_world_size(),))
         for layer in model.bert.encoder.layer:

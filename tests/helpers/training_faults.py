@@ -200,7 +200,7 @@ FAULTS = {
     "half of the choices are IsNext": Fault(
         file=SEGMENTS,
         places="_chunk_pairs",
-        correct="uniform(random_bits(bits, _LABEL)) >= is_next",
+        correct="uniform(random_bits(bits, _LABEL)) >= is_next_prob",
         faulty="uniform(random_bits(bits, _LABEL)) >= 0.5",
         tests=("tests/pretraining/test_segments.py",),
     ),
@@ -307,7 +307,7 @@ FAULTS = {
     # --- Answers and statistics ---------------------------------------------------------------------------
     "the highest of the best thresholds": Fault(
         file=THRESHOLD,
-        places="threshold_to_use",
+        places="find_threshold_to_store",
         correct="current > best",
         faulty="current >= best",
         tests=("tests/tasks/squad/test_threshold.py",),

@@ -1,8 +1,6 @@
 """The network in the hands of other libraries: Trainer, pipelines, NEFTune, per-sample gradients, unusual devices."""
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ from transformers import Trainer, TrainingArguments, pipeline
 import modeling_bert_repro
 from modeling_bert_repro import BertForPreTraining, BertForSequenceClassification, BertModel, losses, pretrained
 from tests.helpers.bert_pairs import every_class, make_inputs, make_labels, ours, pair, tiny_config
+from tests.helpers.clean_process import run_in_a_fork
 from tests.helpers.repository import ROOT
 
 VOCAB = "[PAD] [UNK] [CLS] [SEP] [MASK] the red house".split()
@@ -136,8 +135,7 @@ def test_the_fast_path_can_be_deleted(tmp_path):
         (package / name).unlink()
     assert not [path.name for path in package.glob("*.py") if path.name not in _files_without_the_fast_path()]
     code = f"""
-import sys
-sys.path[:0] = [{str(tmp_path)!r}, {str(ROOT)!r}]
+sys.path.insert(0, {str(tmp_path)!r})
 import torch, modeling_bert_repro
 from transformers import AutoModel
 from tests.helpers.bert_pairs import CLASSES, assert_same, gradients, loss_of, make_inputs, make_labels, pair
@@ -156,8 +154,7 @@ for name in CLASSES:
     own.save_pretrained({str(tmp_path / "saved")!r})
 AutoModel.from_pretrained({str(tmp_path / "saved")!r})
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run_in_a_fork(code, (), tmp_path, with_project=True)
 
 
 def _files_without_the_fast_path() -> set[str]:

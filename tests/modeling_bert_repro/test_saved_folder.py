@@ -1,4 +1,7 @@
-"""A saved folder opens for every reader: plain transformers, our classes from its own code, and pipelines."""
+"""A saved folder opens for every reader: plain transformers, our classes from its own code, and pipelines.
+
+Readers that cannot import this project are forks of tests/programs/clean_forks.py.
+"""
 
 import ast
 import json

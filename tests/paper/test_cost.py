@@ -53,7 +53,7 @@ def test_the_planner_times_the_first_network():
         (folder / "run.json").write_text('{"device": "cpu"}')
 
     speed, device = cost.measure_speed(
-        plan_of("5"), scale_of(PaperArguments("5", "o")), functools.partial(budget.timed_run, start=start)
+        plan_of("5"), scale_of(PaperArguments("5", "o")), functools.partial(budget.timed_run, run_script=start)
     )
     shape = data.config_of(BUILTIN, Size(2, 128, 2), 4096)
     assert device == "cpu"

@@ -191,7 +191,7 @@ def test_a_build_of_another_text_does_not_go_on_from_an_old_draft(tmp_path, toke
     (tmp_path / "a.txt").write_text(TEXT)
     key = {"format": 1, "sources": ["another"], "tokenizer_sha256": "x"}
     writer = CorpusWriter(tmp_path / "c", key, np.dtype("<u2"))
-    writer.append(np.array([7, 8]), np.array([2]), np.array([1]), events=3)
+    writer.append(np.array([7, 8]), np.array([2]), np.array([1]), lines=3)
     writer.commit()
     writer.close()
     corpus = build_corpus([tmp_path / "a.txt"], tokenizer, tmp_path / "c")

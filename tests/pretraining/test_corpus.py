@@ -20,9 +20,9 @@ def tokenizer():
 def test_a_draft_that_lost_bytes_is_refused(tmp_path):
     for lost in (0, 3):
         writer = CorpusWriter(tmp_path / "c", {}, np.dtype("<u2"))
-        assert writer.events == 3 * (lost > 0)
+        assert writer.lines == 3 * (lost > 0)
         if not lost:
-            writer.append(np.array([7, 8]), np.array([2]), np.array([1]), events=3)
+            writer.append(np.array([7, 8]), np.array([2]), np.array([1]), lines=3)
             writer.commit()
         writer.close()
     file = tmp_path / "c.building" / "sentences.bin"
@@ -47,7 +47,7 @@ def test_data_is_synced_before_it_counts(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", lambda a, b: (events.append("replace"), replace(a, b)))
     monkeypatch.setattr(os, "rename", lambda a, b: (events.append("rename"), rename(a, b)))
-    writer.append(np.array([7, 8]), np.array([2]), np.array([1]), events=3)
+    writer.append(np.array([7, 8]), np.array([2]), np.array([1]), lines=3)
     progress = ["tokens.bin", "sentences.bin", "documents.bin", "progress.json.tmp", "replace", "c.building"]
     writer.commit()
     assert events == progress

@@ -24,9 +24,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import BertConfig
 
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
+from tests.helpers.small_networks import NO_DROPOUT, small_config
 from tokenization import build_tokenizer
 from training.engine.batches import step_batches
 from training.engine.checkpoint import UNKNOWN, TrainingState
@@ -98,18 +98,8 @@ def losses(objective: str, folder: Path, **changes) -> list[dict[str, float]]:
     cls, settings = OBJECTIVES[objective]
     settings = InstanceSettings(seed=7, max_seq_length=40, objective=objective, **settings)
     source = PretrainingInstances(corpus, tokenizer, settings)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        intermediate_size=96,
-        max_position_embeddings=40,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-        is_decoder=objective == "ltr",
-    )
-    model = with_fixed_weights(cls(config))
+    sizes = {"vocab_size": len(tokenizer), "hidden_size": 48, "intermediate_size": 96, "max_position_embeddings": 40}
+    model = with_fixed_weights(cls(small_config(**sizes, **NO_DROPOUT, is_decoder=objective == "ltr")))
     optimizer = create_optimizer(model, learning_rate=2e-3, weight_decay=0.01)
     scheduler = linear_schedule(optimizer, 0.2, STEPS)
     batches = step_batches(source, run, 0, STEPS)

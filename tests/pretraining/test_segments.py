@@ -38,9 +38,9 @@ def even(tmp_path_factory, tokenizer):
     return make_corpus(tmp_path_factory.mktemp("even") / "c", tokenizer, [[5] * 6, [5] * 40])
 
 
-def pairs_of_document_0(corpus, is_next):
+def pairs_of_document_0(corpus, is_next_prob):
     """The pairs of 15 tokens that an epoch makes of document 0, as rows (A's start, A's length, B's start, ...)."""
-    plan = plan_pairs(corpus, 1, 0, 15, 0.0, LabelBalance(is_next, 1.0))
+    plan = plan_pairs(corpus, 1, 0, 15, 0.0, LabelBalance(is_next_prob, 1.0))
     columns = (plan.a_start, plan.a_length, plan.b_start, plan.b_length, plan.label)
     rows = sorted(tuple(map(int, row)) for row in zip(*columns))
     return [row for row in rows if row[0] < 30]
@@ -92,7 +92,7 @@ def test_the_balance_of_documents_of_two_sentences_is_two_thirds(tmp_path, token
     """
     corpus = make_corpus(tmp_path / "c", tokenizer, [[9, 9]] * 400)
     balance = label_balance(corpus, 1, VARIANTS, 125, 0.0)
-    assert balance.is_next == pytest.approx(2 / 3, abs=0.03) and balance.keep_forced == 1.0
+    assert balance.is_next_prob == pytest.approx(2 / 3, abs=0.03) and balance.keep_forced_prob == 1.0
 
 
 def test_the_balance_among_documents_of_one_sentence(tmp_path, tokenizer):
@@ -102,7 +102,7 @@ def test_the_balance_among_documents_of_one_sentence(tmp_path, tokenizer):
     """
     corpus = make_corpus(tmp_path / "c", tokenizer, [[9]] * 900 + [[9, 9]] * 100)
     balance = label_balance(corpus, 1, VARIANTS, 37, 0.0)
-    assert balance.is_next == 0.75 and balance.keep_forced == pytest.approx(50 / 925, rel=0.2)
+    assert balance.is_next_prob == 0.75 and balance.keep_forced_prob == pytest.approx(50 / 925, rel=0.2)
 
 
 # --- Nothing is lost ----------------------------------------------------------------------------------------

@@ -2,12 +2,12 @@
 
 import ast
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.clean_process import run_in_a_fork
 from tests.helpers.repository import ROOT
 
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "run_paper", "extract_features")
@@ -132,5 +132,4 @@ def test_importing_has_no_side_effects(package):
         "assert dict(transformers.AutoModel._model_mapping._extra_content) == before\n"
         "assert threading.active_count() == 1\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert run_in_a_fork(code, (), ROOT, with_project=True) == ""

@@ -82,10 +82,8 @@ TESTED_ELSEWHERE = {
         "scripts/test_run_glue.py",
         "scripts/test_run_squad.py",
     ),
-    "training/tasks/ner/sources.py": ("tasks/ner/test_tagged_text.py",),
-    "training/tasks/overlapping_rows.py": ("tasks/ner/test_tagged_text.py",),
     "training/tasks/squad/settings.py": (
-        "scripts/test_run_squad.py",
+        "scripts/test_squad_thresholds.py",
         "tools/test_ask.py",
     ),
     "training/tasks/squad/sources.py": ("tasks/squad/test_questions.py",),
@@ -96,15 +94,11 @@ TESTED_ELSEWHERE = {
         "tasks/squad/test_questions.py",
     ),
     "training/tools/show.py": ("tools/test_audit.py",),
-    "training/tools/verify_files.py": ("tools/test_verify.py",),
-    "training/tools/verify_records.py": ("tools/test_verify.py",),
-    "training/tools/verify_scores.py": ("tools/test_verify.py",),
     "tokenization/library_tables.py": ("tokenization/test_wordpiece.py",),
     "tokenization/text_files.py": (
         "tokenization/test_compressed_files.py",
         "tokenization/test_train_wordpiece.py",
     ),
-    "modeling_bert_repro/fast_path.py": ("modeling_bert_repro/test_unpadding.py",),
     "modeling_bert_repro/heads.py": (
         "modeling_bert_repro/test_parity.py",
         "modeling_bert_repro/test_losses.py",

@@ -6,13 +6,12 @@ import shlex
 from pathlib import Path
 
 import pytest
-import torch
-from transformers import AutoTokenizer, BertConfig, pipelines
+from transformers import pipelines
 from transformers.pipelines import PIPELINE_REGISTRY
 
-import modeling_bert_repro
 import run_squad
 from tests.helpers.repository import ROOT
+from tests.helpers.small_networks import save_checkpoint, small_config
 from tests.helpers.squad_examples import squad_content
 from training.__main__ import main as run_command
 
@@ -32,14 +31,11 @@ def commands() -> list[tuple[str, list[str]]]:
 
 
 @pytest.fixture
-def here(tmp_path, tokenizer_folder, monkeypatch):
+def here(tmp_path, tokenizer_folder, vocab, monkeypatch):
     """A current folder with the files and the model that the page names."""
     monkeypatch.chdir(tmp_path)
-    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
-    modeling_bert_repro.BertForPreTraining(BertConfig(vocab_size=len(tokenizer), **sizes)).save_pretrained("runs/base")
-    tokenizer.save_pretrained("runs/base")
+    config = small_config(vocab_size=len(vocab), num_hidden_layers=1, max_position_embeddings=512)
+    save_checkpoint(Path("runs/base"), tokenizer_folder, config)
     for name, count in (("train", 9), ("dev", 7)):
         Path(f"{name}-v2.0.json").write_text(json.dumps(squad_content(count, True)))
     Path("contexts.txt").write_text("The doctor opened the house.\n\nThe river is old.\n")

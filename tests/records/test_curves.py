@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from training.records.curves import draw_curves, read_events, running_mean, scores, series
+from training.records.curves import curve_of, draw_curves, read_events, running_mean, scores
 
 PRETRAINING = [
     {"event": "corpus", "unigram_entropy": 6.4},
@@ -36,8 +36,8 @@ def test_of_a_step_that_was_made_twice_the_last_record_counts():
     events = [
         {"event": "train", "step": s, "loss": v} for s, v in ((10, 3.0), (20, 2.0), (30, 9.0), (20, 1.5), (40, 1.0))
     ]
-    assert series(events, "train", "loss") == ([10, 20, 30, 40], [3.0, 1.5, 9.0, 1.0])
-    assert series(events, "eval", "loss") == ([], [])
+    assert curve_of(events, "train", "loss") == ([10, 20, 30, 40], [3.0, 1.5, 9.0, 1.0])
+    assert curve_of(events, "eval", "loss") == ([], [])
 
 
 def test_scores_are_per_cent():
@@ -66,9 +66,9 @@ def texts_and_lines(monkeypatch, folder):
     import training.records.curves
 
     made = []
-    canvas = training.records.curves.canvas
+    new_figure = training.records.curves.new_figure
     monkeypatch.setattr(
-        training.records.curves, "canvas", lambda *args, **more: made.append(canvas(*args, **more)) or made[0]
+        training.records.curves, "new_figure", lambda *args, **more: made.append(new_figure(*args, **more)) or made[0]
     )
     draw_curves(folder)
     (_, axes), *_ = made

@@ -10,7 +10,7 @@ from training.records.metrics import METRICS, OTHER_RESULTS, card_name_of, perce
 from training.tasks import swag
 from training.tasks.classification import metrics as classification
 from training.tasks.classification.glue import BUILTIN_TASKS, GLUE_TASKS
-from training.tasks.classification.scores import prefix
+from training.tasks.classification.scores import metric_prefix
 from training.tasks.ner.metrics import span_scores
 from training.tasks.squad.answers import Answers
 from training.tasks.squad.questions import Question
@@ -21,7 +21,7 @@ def glue_results() -> set[str]:
     keys = set()
     for task in (GLUE_TASKS | BUILTIN_TASKS).values():
         splits = [split for split in task.files if split.startswith("validation")]
-        keys |= {prefix(split) + metric for split in splits for metric in task.metrics}
+        keys |= {metric_prefix(split) + metric for split in splits for metric in task.metrics}
     return keys | {f"eval_{name}" for name in classification.METRICS} | {"eval_loss"}
 
 

@@ -10,28 +10,22 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from transformers import AutoTokenizer, BertConfig
+from transformers import AutoTokenizer
 
 import extract_features
-import modeling_bert_repro
+from tests.helpers.small_networks import save_checkpoint, small_config
 from training.engine.run import report_errors
 from training.flags.feature_extraction import FeatureArguments
 from training.flags.parsing import parse_arguments
-from training.tasks.feature_extraction import Row, parse_layers, read_lines
+from training.tasks.feature_extraction import Row, parse_layers, read_rows
 
 TEXTS = "the old house .\n\nred ||| the blue river\n  garden [SEP] xyz \na ||| b ||| the window\n"
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory, tokenizer_folder):
-    folder = tmp_path_factory.mktemp("checkpoint")
-    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 5, "num_attention_heads": 2, "intermediate_size": 24}
-    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=32, **sizes)
-    modeling_bert_repro.BertForPreTraining(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+def checkpoint(tmp_path_factory, tokenizer_folder, vocab):
+    config = small_config(vocab_size=len(vocab), hidden_size=16, num_hidden_layers=5, max_position_embeddings=32)
+    return save_checkpoint(tmp_path_factory.mktemp("checkpoint"), tokenizer_folder, config)
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +147,7 @@ def test_no_piece_is_lost_or_written_twice(tokenizer, tmp_path):
     for seed in range(60):
         generator = random.Random(seed)
         texts = [" ".join(["the"] * generator.randint(0, 70)) for _ in range(5)]
-        lines = read_lines(write(tmp_path, "\n".join(texts) + "\nlast"), tokenizer, generator.randint(4, 30), "window")
+        lines = read_rows(write(tmp_path, "\n".join(texts) + "\nlast"), tokenizer, generator.randint(4, 30), "window")
         for text, rows in zip(texts, lines):
             kept = [piece for row in rows for piece in row.input_ids[row.kept]]
             assert tokenizer.convert_ids_to_tokens(kept) == ["[CLS]", *text.split(), "[SEP]"]
@@ -161,7 +155,7 @@ def test_no_piece_is_lost_or_written_twice(tokenizer, tmp_path):
 
 def test_long_lines_are_cut_as_in_the_original(tokenizer, tmp_path):
     source = write(tmp_path, "red green blue old\nred green blue ||| old new\n")
-    (single,), (pair,) = read_lines(source, tokenizer, 6, "cut")
+    (single,), (pair,) = read_rows(source, tokenizer, 6, "cut")
     assert tokenizer.decode(single.input_ids) == "[CLS] red green blue old [SEP]"
     assert tokenizer.decode(pair.input_ids) == "[CLS] red green [SEP] old [SEP]"
     assert pair == Row(pair.input_ids, [0, 0, 0, 0, 1, 1], slice(None))
@@ -170,10 +164,10 @@ def test_long_lines_are_cut_as_in_the_original(tokenizer, tmp_path):
 def test_long_lines_are_named(tokenizer, tmp_path):
     source = write(tmp_path, "red\nred green blue old new\n")
     with pytest.raises(ValueError, match=r"texts\.txt:2: expected up to 4 pieces, got 5; raise --max_seq_length"):
-        read_lines(source, tokenizer, 6)
+        read_rows(source, tokenizer, 6)
     source = write(tmp_path, "red\nred green ||| blue old new\n")
     with pytest.raises(ValueError, match=r"texts\.txt:2: .* cut \(windows are for single texts\)"):
-        read_lines(source, tokenizer, 6, "window")
+        read_rows(source, tokenizer, 6, "window")
 
 
 def test_layers_are_selected_by_their_numbers():

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForTokenClassification, AutoTokenizer, BertConfig, pipeline
+from transformers import AutoModelForTokenClassification, pipeline
 
-import modeling_bert_repro
 import run_ner
 from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
+from tests.helpers.small_networks import NO_DROPOUT, save_checkpoint, small_config
 from tests.helpers.tagged_text import CONLL, write
 from training.engine.run import report_errors
 from training.flags.fine_tuning import NerArguments
@@ -22,7 +22,7 @@ from training.flags.parsing import parse_arguments
 from training.tasks import fine_tuning
 from training.tasks.ner import tagged_text
 from training.tasks.ner.metrics import span_scores
-from training.tools.report import read_runs, tables
+from training.tools.report import read_finished_runs, tables
 
 # Every word has one tag only. There are names of one word and of two words.
 NAMES = {"LOC": ([["house"], ["river"]], [["old", "city"], ["old", "garden"]]),
@@ -32,17 +32,11 @@ pytestmark = pytest.mark.usefixtures("no_pictures")  # The module's fixtures com
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory, tokenizer_folder):
+def checkpoint(tmp_path_factory, tokenizer_folder, vocab):
     """A pre-trained network of four layers without dropout, and its tokenizer. Its weights are random."""
-    folder = tmp_path_factory.mktemp("checkpoint")
-    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 48}
-    dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=40, **sizes, **dropout)
-    modeling_bert_repro.BertForPreTraining(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    sizes = {"num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 48, "max_position_embeddings": 40}
+    config = small_config(vocab_size=len(vocab), **sizes, **NO_DROPOUT)
+    return save_checkpoint(tmp_path_factory.mktemp("checkpoint"), tokenizer_folder, config)
 
 
 def conll(seed: int, documents: int) -> str:
@@ -133,7 +127,7 @@ def test_a_series_of_runs_is_what_each_would_be_alone(checkpoint, files, tmp_pat
     assert read(tmp_path / "alone", "all_results.json")["best_step"] in (1, 2)
     scores = [100 * run["results"]["eval_f1"] for run in summary["runs"]]
     row = f"| named entities | F1 | {np.mean(scores):.1f} ± {np.std(scores, ddof=1):.1f} (2) |"
-    assert row in tables(read_runs(tmp_path / "all"))
+    assert row in tables(read_finished_runs(tmp_path / "all"))
 
 
 def test_pipeline_prints_the_names_of_the_tags(finished):

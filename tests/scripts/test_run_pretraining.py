@@ -3,8 +3,6 @@
 import hashlib
 import json
 import os
-import re
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -17,49 +15,14 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, Bert
 
 import run_pretraining
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
+from tests.helpers.clean_process import run_program
+from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.records import events
 from tests.helpers.repository import ROOT
 from training.engine.throughput import training_flops
 from training.pretraining import evaluation
 
 pytestmark = pytest.mark.usefixtures("no_pictures")  # The module's fixtures come first: `finished` draws.
-
-
-@pytest.fixture(scope="module")
-def shape(tmp_path_factory, pretrained_config) -> str:
-    """A folder with the configuration of a network of two narrow layers without dropout."""
-    folder = tmp_path_factory.mktemp("shape")
-    pretrained_config.save_pretrained(folder)
-    return str(folder)
-
-
-@pytest.fixture
-def flags(tmp_path, text_file, tokenizer_folder, shape):
-    def make(name="out", **more) -> list[str]:
-        settings = {
-            "output_dir": tmp_path / name,
-            "train_file": text_file,
-            "validation_split": 0.2,
-            "tokenizer_name": tokenizer_folder,
-            "config_name": shape,
-            "max_seq_length": 32,
-            "per_device_train_batch_size": 8,
-            "max_steps": 6,
-            "logging_steps": 1,
-            "eval_steps": 3,
-            "save_steps": 2,
-            "learning_rate": 1e-3,
-            "peak_tflops": 1,
-        } | more
-        pairs = [(f"--{key}", str(value)) for key, value in settings.items() if value is not None]
-        return [part for pair in pairs for part in pair]
-
-    return make
-
-
-def in_process(flags) -> Path:
-    run_pretraining.main(flags)
-    return Path(flags[flags.index("--output_dir") + 1])
 
 
 def launch(command: list[str], **more) -> subprocess.Popen:
@@ -82,12 +45,12 @@ def without_speed(folder: Path, kind: str) -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory, text_file, tokenizer_folder, shape) -> Path:
+def finished(tmp_path_factory, text_file, tokenizer_folder, network_shape) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "finished"
     run_pretraining.main(
         f"--output_dir {folder} --train_file {text_file} --validation_split 0.2 --tokenizer_name {tokenizer_folder} "
-        f"--config_name {shape} --max_seq_length 32 --per_device_train_batch_size 16 --max_steps 40 --logging_steps 3 "
-        "--eval_steps 20 --save_steps 20 --learning_rate 3e-3 --warmup_steps 4".split()
+        f"--config_name {network_shape} --max_seq_length 32 --per_device_train_batch_size 16 --max_steps 40 "
+        "--logging_steps 3 --eval_steps 20 --save_steps 20 --learning_rate 3e-3 --warmup_steps 4".split()
     )
     return folder
 
@@ -142,7 +105,7 @@ def test_the_doctor_speaks_on_a_text_of_random_words(finished):
     assert "the model does not use context yet; likely causes: the warm-up has 4 steps" in said[1]["text"]
 
 
-def test_the_speed_is_recorded(finished, shape):
+def test_the_speed_is_recorded(finished, network_shape):
     """The utilisation is the FLOPs of the network divided by the peak, which is measured here."""
     results = json.loads((finished / "all_results.json").read_text())
     record = events(finished, "train")[-1]
@@ -150,7 +113,7 @@ def test_the_speed_is_recorded(finished, shape):
     # The utilisation may be above 1 if the peak was measured while the processor was busy.
     assert results["train_mfu"] > 0 and results["peak_tflops"] > 0
     tokens = results["train_tokens_per_second"]
-    flops = training_flops(BertConfig.from_pretrained(shape), tokens, tokens / 28, 0.15 * tokens)
+    flops = training_flops(BertConfig.from_pretrained(network_shape), tokens, tokens / 28, 0.15 * tokens)
     assert results["train_mfu"] == pytest.approx(flops / results["peak_tflops"] / 1e12, rel=0.1)
 
 
@@ -168,7 +131,7 @@ def test_plain_transformers_opens_the_folder(finished, tokenizer_folder):
     assert "sparse_prediction" not in (finished / "config.json").read_text()
 
 
-def test_one_run_has_two_phases_and_one_schedule(flags, monkeypatch):
+def test_one_run_has_two_phases_and_one_schedule(pretraining_flags, monkeypatch):
     """tests/engine/test_kill.py resumes runs in both phases."""
     evaluate, evaluated = evaluation.evaluate, []
     monkeypatch.setattr(
@@ -179,7 +142,7 @@ def test_one_run_has_two_phases_and_one_schedule(flags, monkeypatch):
         ),
     )
     more = {"max_seq_length": None, "phases": "16:0.5:4x2,32:0.5:6", "max_steps": 8, "warmup_steps": 2}
-    folder = in_process(flags("phases", **more))
+    folder = pretrain(pretraining_flags("phases", **more))
     train = events(folder, "train")
     assert [event["max_seq_length"] for event in train] == [16] * 4 + [32] * 4
     assert [event["max_seq_length"] for event in events(folder, "eval")] == evaluated == [16, 32, 32]
@@ -189,12 +152,12 @@ def test_one_run_has_two_phases_and_one_schedule(flags, monkeypatch):
     assert json.loads((folder / "run.json").read_text())["phases"] == "4 steps of 8 x 16, 4 steps of 6 x 32"
     (folder / "all_results.json").unlink()  # Without this file the run is not finished.
     with pytest.raises(ValueError, match=r"other settings \(global_batch_size 4 steps of 8 x 16, 4 steps of 6 x 32 ->"):
-        in_process(flags("phases", resume_from_checkpoint="auto", **(more | {"phases": "16:0.5:4,32:0.5:6"})))
+        pretrain(pretraining_flags("phases", resume_from_checkpoint="auto", **(more | {"phases": "16:0.5:4,32:0.5:6"})))
 
 
-def test_the_training_loss_is_the_mean_over_all_steps(flags):
+def test_the_training_loss_is_the_mean_over_all_steps(pretraining_flags):
     """It does not depend on how often a record is written."""
-    often, once = (in_process(flags(str(number), eval_steps=0, logging_steps=number)) for number in (1, 100))
+    often, once = (pretrain(pretraining_flags(str(number), eval_steps=0, logging_steps=number)) for number in (1, 100))
     losses = [event["loss"] for event in events(often, "train")]
     assert len(losses) == 6 and len(events(once, "train")) == 2
     for folder in (often, once):
@@ -202,13 +165,11 @@ def test_the_training_loss_is_the_mean_over_all_steps(flags):
         assert results["train_loss"] == pytest.approx(np.mean(losses)) and results["train_runtime"] > 0
 
 
-def test_two_processes_do_what_one_does(flags, tmp_path):
+def test_two_processes_do_what_one_does(pretraining_flags, tmp_path):
     """Each of the two processes has half of the batch. In float32 only the order of additions makes a difference."""
-    more = flags("pair", per_device_train_batch_size=4, verify_invariance=True)
-    pair = launch([str(ROOT / "tests/programs/forked_runs.py"), "pair", json.dumps({"flags": more})])
-    alone = in_process(flags("alone"))
-    output, errors = pair.communicate(timeout=180)
-    assert pair.returncode == 0, errors
+    more = pretraining_flags("pair", per_device_train_batch_size=4, verify_invariance=True)
+    output = run_program("tests/programs/forked_runs.py", "pair", json.dumps({"flags": more}))
+    alone = pretrain(pretraining_flags("alone"))
     assert output.count("processes x sequences x micro-batches 2 x ") == 3, output  # They are 4 x 1, 2 x 2 and 1 x 4.
     together = tmp_path / "pair"
     for one, two in zip(without_speed(alone, "train"), without_speed(together, "train"), strict=True):
@@ -222,21 +183,21 @@ def test_two_processes_do_what_one_does(flags, tmp_path):
 
 
 @pytest.mark.slow
-def test_two_processes_name_a_mistake_once(flags, tmp_path):
+def test_two_processes_name_a_mistake_once(pretraining_flags, tmp_path):
     bad = tmp_path / "bad.txt"
     bad.write_bytes(b"a good line .\nanother .\n\n" * 400 + b"bad \xff line\n")
     command = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "run_pretraining.py"]
-    pair = launch([*command, *flags("pair", train_file=bad)])
+    pair = launch([*command, *pretraining_flags("pair", train_file=bad)])
     _, errors = pair.communicate(timeout=180)
     assert pair.returncode != 0
     assert errors.count("run_pretraining.py: error: ") == errors.count("bad.txt:1201: expected UTF-8") == 1
 
 
-def test_the_control_takes_the_same_steps(flags, finished):
+def test_the_control_takes_the_same_steps(pretraining_flags, finished):
     """transformers' network, which begins with our weights, has the same loss at every step."""
     more = {"config_name": None, "model_name_or_path": finished, "gradient_accumulation_steps": 2, "max_steps": 4}
-    ours = in_process(flags("ours", **more))
-    theirs = in_process(flags("theirs", model_impl="transformers", **more))
+    ours = pretrain(pretraining_flags("ours", **more))
+    theirs = pretrain(pretraining_flags("theirs", model_impl="transformers", **more))
     for a, b in zip(without_speed(ours, "train"), without_speed(theirs, "train"), strict=True):
         assert b == pytest.approx(a, rel=1e-4)
     # The loss shows that the weights are not new.
@@ -246,18 +207,18 @@ def test_the_control_takes_the_same_steps(flags, finished):
 
 
 @pytest.mark.parametrize("objective", ["mlm_nsp", "mlm", pytest.param("ltr", marks=pytest.mark.slow)])
-def test_the_fast_paths_are_on_and_can_be_switched_off(flags, tmp_path, fast_paths, objective):
+def test_the_fast_paths_are_on_and_can_be_switched_off(pretraining_flags, tmp_path, fast_paths, objective):
     """Half of the positions are padding. Without pairs this means that short documents share one row."""
     short = {"max_steps": 1, "short_seq_prob": 1, "objective": objective}
-    folder = in_process(flags("on", **short))
+    folder = pretrain(pretraining_flags("on", **short))
     assert fast_paths == {"unpadded", "dropout"}
     assert not {"unpad_inputs", "fast_dropout"} & set(json.loads((folder / "config.json").read_text()))
     fast_paths.clear()
-    in_process(flags("off", **short, unpad_inputs="false", fast_dropout="false"))
+    pretrain(pretraining_flags("off", **short, unpad_inputs="false", fast_dropout="false"))
     assert not fast_paths
 
 
-def test_flags_reach_vocabulary_network_and_optimizer(flags, monkeypatch):
+def test_flags_reach_vocabulary_network_and_optimizer(pretraining_flags, monkeypatch):
     class Reached(Exception):
         pass
 
@@ -269,54 +230,43 @@ def test_flags_reach_vocabulary_network_and_optimizer(flags, monkeypatch):
 
     monkeypatch.setattr(run_pretraining, "train_wordpiece", learn)
     with pytest.raises(Reached) as settings:
-        in_process(flags("run", tokenizer_name=None, vocab_size=99, cased="true"))
+        pretrain(pretraining_flags("run", tokenizer_name=None, vocab_size=99, cased="true"))
     assert settings.value.args == (99, False, True)
     compiled = []
     monkeypatch.setattr(BertForPreTraining, "compile", lambda self: compiled.append(self))
     monkeypatch.setattr(run_pretraining, "create_optimizer", made)
     more = {"optimizer": "bert_adamw", "weight_decay": 0.5, "torch_compile": "true"}
     with pytest.raises(Reached) as settings:
-        in_process(flags("run", **more))
+        pretrain(pretraining_flags("run", **more))
     assert settings.value.args[0] == (1e-3, 0.5, "bert_adamw") and len(compiled) == 1
 
 
-def test_the_folder_can_be_used_again_after_a_mistake_was_corrected(flags, tmp_path):
-    """This includes a mistake that is found in the middle of the text."""
-    bad = tmp_path / "bad.txt"
-    bad.write_bytes(b"a good line .\nanother .\n\n" * 400 + b"bad \xff line\n")
-    more = {"tokenizer_name": None, "config_name": "tiny", "vocab_size": 150, "max_steps": 1}
-    with pytest.raises(ValueError, match=r"bad\.txt:1201"):
-        in_process(flags("again", train_file=bad, **more))
-    folder = in_process(flags("again", **more))
-    assert len(AutoTokenizer.from_pretrained(folder)) > 60
-    with pytest.raises(ValueError, match="already holds a run"):
-        in_process(flags("again", **more))
-
-
-def test_a_run_that_stopped_before_its_first_checkpoint_begins_again(flags, tmp_path):
+def test_a_run_that_stopped_before_its_first_checkpoint_begins_again(pretraining_flags, tmp_path):
     """There is nothing to load, so the steps are taken again, and each is in the records once."""
-    once = in_process(flags("once", save_steps=0))
+    once = pretrain(pretraining_flags("once", save_steps=0))
     records = (once / "metrics.jsonl").read_text()
     (once / "all_results.json").unlink()  # Without this file the run is not finished.
-    again = in_process(flags("once", save_steps=0, resume_from_checkpoint="auto"))
+    again = pretrain(pretraining_flags("once", save_steps=0, resume_from_checkpoint="auto"))
     assert [e["step"] for e in events(again, "train")] == [1, 2, 3, 4, 5, 6]
     assert len((again / "metrics.jsonl").read_text().splitlines()) == len(records.splitlines())
     assert len(json.loads((again / "run.json").read_text())["earlier"]) == 1
 
 
-def test_a_checkpoint_of_other_settings_or_data_is_refused(flags, tmp_path, text_file):
-    (in_process(flags("run", max_steps=2)) / "all_results.json").unlink()  # Without this file the run is not finished.
+def test_a_checkpoint_of_other_settings_or_data_is_refused(pretraining_flags, tmp_path, text_file):
+    (
+        pretrain(pretraining_flags("run", max_steps=2)) / "all_results.json"
+    ).unlink()  # Without this file the run is not finished.
     with pytest.raises(ValueError, match=r"other settings \(mlm_probability 0.15 -> 0.3\)"):
-        in_process(flags("run", max_steps=2, resume_from_checkpoint="auto", mlm_probability=0.3))
+        pretrain(pretraining_flags("run", max_steps=2, resume_from_checkpoint="auto", mlm_probability=0.3))
     other = tmp_path / "other.txt"
     other.write_text(text_file.read_text() + "\none more .\nand another .\n")
     with pytest.raises(ValueError, match="made from other input"):
-        in_process(flags("run", max_steps=2, resume_from_checkpoint="auto", train_file=other))
+        pretrain(pretraining_flags("run", max_steps=2, resume_from_checkpoint="auto", train_file=other))
 
 
 @pytest.mark.parametrize("objective", ["mlm", "ltr"])
-def test_objectives_without_pairs(flags, objective):
-    folder = in_process(flags(objective, objective=objective, max_steps=2))
+def test_objectives_without_pairs(pretraining_flags, objective):
+    folder = pretrain(pretraining_flags(objective, objective=objective, max_steps=2))
     config = BertConfig.from_pretrained(folder)
     assert config.architectures == [BertForMaskedLM.__name__]
     assert config.is_decoder == (objective == "ltr")
@@ -325,143 +275,48 @@ def test_objectives_without_pairs(flags, objective):
     assert "eval_nsp_accuracy" not in results
 
 
-@pytest.fixture
-def data_set(tmp_path, text_file, monkeypatch) -> Path:
-    """A folder that ``datasets.load_dataset`` takes for a data set, in the place of one on the Hub."""
-    import datasets
-
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    folder = tmp_path / "data_set"
-    folder.mkdir()
-    rows = [{"text": document} for document in text_file.read_text().split("\n\n")]
-    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder
-
-
-def test_data_sets_are_read_whole_or_as_a_stream(flags, data_set, tmp_path):
-    whole = in_process(flags("files", max_steps=2))
+def test_data_sets_are_read_whole_or_as_a_stream(pretraining_flags, data_set, tmp_path):
+    whole = pretrain(pretraining_flags("files", max_steps=2))
     for name, more in (("loaded", {}), ("streamed", {"streaming": "true"})):
-        folder = in_process(flags(name, train_file=None, dataset_name=data_set, max_steps=2, **more))
+        folder = pretrain(pretraining_flags(name, train_file=None, dataset_name=data_set, max_steps=2, **more))
         assert without_speed(folder, "train") == without_speed(whole, "train")
         (folder / "all_results.json").unlink()  # Without this file the run is not finished.
         more |= {"train_file": None, "dataset_name": data_set, "resume_from_checkpoint": "auto"}
-        assert without_speed(in_process(flags(name, max_steps=2, **more)), "train") == without_speed(whole, "train")
+        assert without_speed(pretrain(pretraining_flags(name, max_steps=2, **more)), "train") == without_speed(
+            whole, "train"
+        )
     # After a change of the data set, its old corpus is not used.
     (tmp_path / "loaded" / "all_results.json").unlink()
     rows = [json.dumps({"text": f"another one {number} .\nand more ."}) for number in range(40)]
     (data_set / "train.jsonl").write_text("\n".join(rows))
     more = {"train_file": None, "dataset_name": data_set, "max_steps": 2, "resume_from_checkpoint": "auto"}
     with pytest.raises(ValueError, match=r"made from other input \(it differs in: sources\)"):
-        in_process(flags("loaded", **more))
+        pretrain(pretraining_flags("loaded", **more))
 
 
-def test_data_sets_that_cannot_be_read_are_refused(flags, data_set):
-    with pytest.raises(ValueError, match=r"--dataset_name nobody/nothing: cannot be loaded .* network, or give files"):
-        in_process(flags("refused", train_file=None, dataset_name="nobody/nothing"))
-    (data_set / "train.jsonl").write_text('{"body": "no text"}\n')
-    with pytest.raises(ValueError, match=r"row 1: expected a string in the column `text`, got NoneType; .* are body"):
-        in_process(flags("refused", train_file=None, dataset_name=data_set))
-    (data_set / "train.jsonl").write_text('{"text": "a line ."}\n{"text": 3}\n')
-    with pytest.raises(ValueError, match=r"cannot be read|row 2: expected a string"):
-        in_process(flags("refused", train_file=None, dataset_name=data_set, streaming="true"))
-
-
-def test_a_vocabulary_is_learnt_where_none_is_given(flags):
-    folder = in_process(flags("learnt", tokenizer_name=None, config_name="tiny", vocab_size=150, max_steps=1))
+def test_a_vocabulary_is_learnt_where_none_is_given(pretraining_flags):
+    folder = pretrain(pretraining_flags("learnt", tokenizer_name=None, config_name="tiny", vocab_size=150, max_steps=1))
     tokenizer = AutoTokenizer.from_pretrained(folder)
     assert len(tokenizer) == len((folder / "vocab.txt").read_text().splitlines())
     assert AutoModel.from_pretrained(folder).config.vocab_size == len(tokenizer)
 
 
-def test_mixed_precision_gives_nearly_the_same_losses(flags, fresh_accelerate):
-    plain = in_process(flags("plain", max_steps=3))
+def test_mixed_precision_gives_nearly_the_same_losses(pretraining_flags, fresh_accelerate):
+    plain = pretrain(pretraining_flags("plain", max_steps=3))
     fresh_accelerate()
-    mixed = in_process(flags("mixed", max_steps=3, mixed_precision="bf16"))
+    mixed = pretrain(pretraining_flags("mixed", max_steps=3, mixed_precision="bf16"))
     for a, b in zip(without_speed(plain, "train"), without_speed(mixed, "train"), strict=True):
         assert b["loss"] == pytest.approx(a["loss"], rel=0.02)
     assert load_file(mixed / "model.safetensors")["bert.pooler.dense.weight"].dtype == torch.float32
 
 
-def one_sentence(path: Path):
-    path.write_text("just one sentence here .\n")
-
-
-MISTAKES = {
-    "no such file": ({"train_file": "nowhere.txt"}, None),
-    "empty": ({}, lambda path: path.write_text("")),
-    "UTF-8": ({}, lambda path: path.write_bytes(b"good line\nbad \xff\xfe line\n")),
-    "sentence": ({}, one_sentence),
-    "over the model's maximum of 64": ({"max_seq_length": 65}, None),
-    "--max_seq_length 65 is over": ({"max_seq_length": None, "phases": "32:0.5,65:0.5"}, None),
-    "expected one of tiny": ({"config_name": "huge"}, None),
-}
-
-
-@pytest.mark.parametrize("message", MISTAKES)
-def test_bad_input_is_refused_before_training(flags, tmp_path, message):
-    more, write = MISTAKES[message]
-    if write:
-        more = more | {"train_file": tmp_path / "bad.txt"}
-        write(tmp_path / "bad.txt")
-    with pytest.raises((ValueError, OSError), match=message):
-        in_process(flags("refused", **more))
-    assert not (tmp_path / "refused" / "metrics.jsonl").exists()
-
-
-EARLY = {
-    "no_such.txt: no such file": {"validation_file": "no_such.txt"},
-    "--max_seq_length 1024 is over the model's maximum of 512": {"config_name": "mini", "max_seq_length": 1024},
-    "expected one of tiny": {"config_name": "huge"},
-    "no such folder": {"resume_from_checkpoint": "nowhere/checkpoint-5"},
-    "expected a folder with a model, or a name on the Hub; there is no such": {"model_name_or_path": "no/such/model"},
-    "held.txt: next-sentence prediction needs at least 2 documents": {"validation_file": "held.txt"},
-}
-
-
-@pytest.mark.parametrize("message", EARLY)
-def test_mistakes_that_no_vocabulary_mends_are_found_before_one_is_learnt(flags, tmp_path, monkeypatch, message):
-    monkeypatch.chdir(tmp_path)
-    one_sentence(tmp_path / "held.txt")
-    monkeypatch.setattr(run_pretraining, "train_wordpiece", lambda *args, **more: pytest.fail("learnt a vocabulary"))
-    learnt = {"tokenizer_name": None, "vocab_size": 300, "validation_split": None}
-    if "model_name_or_path" in EARLY[message]:
-        learnt = {"config_name": None}
-    with pytest.raises(ValueError, match=re.escape(message)):
-        in_process(flags("refused", **learnt | EARLY[message]))
-
-
-def test_files_are_named_by_their_own_hashes(flags, tmp_path, text_file):
+def test_files_are_named_by_their_own_hashes(pretraining_flags, tmp_path, text_file):
     held_out = tmp_path / "held.txt"
     held_out.write_text("one . two .\n\nthree . four .\n" * 9)
-    out = in_process(flags("hashed", max_steps=1, validation_file=held_out, validation_split=None))
+    out = pretrain(pretraining_flags("hashed", max_steps=1, validation_file=held_out, validation_split=None))
     data = json.loads((out / "run.json").read_text())["data"]
     assert [part["sha256"] for part in data] == [
         hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in (text_file, held_out)
     ]
     assert [part.get("split") for part in data] == [None, "validation"]
     assert "name: held.txt" in (out / "README.md").read_text()
-
-
-def test_a_vocabulary_that_does_not_fit_is_refused(flags, tmp_path, shape):
-    config = BertConfig.from_pretrained(shape)
-    config.vocab_size = 20
-    config.save_pretrained(tmp_path / "narrow")
-    with pytest.raises(ValueError, match="pieces but the model only 20 embeddings"):
-        in_process(flags("refused", config_name=tmp_path / "narrow"))
-
-
-def test_json_lines_without_the_field_are_refused(flags, tmp_path):
-    bad = tmp_path / "bad.jsonl"
-    bad.write_text('{"text": "a good one ."}\n{"body": "no text"}\n')
-    with pytest.raises(ValueError, match=r"bad\.jsonl:2"):
-        in_process(flags("refused", train_file=bad))
-
-
-def test_a_mistake_is_one_line_for_the_user(flags, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["run_pretraining.py", *flags("refused", train_file="nowhere.txt")])
-    with pytest.raises(SystemExit) as stop:
-        runpy.run_path(str(ROOT / "run_pretraining.py"), run_name="__main__")
-    assert stop.value.code == 2
-    errors = capsys.readouterr().err
-    assert errors.startswith("run_pretraining.py: error: nowhere.txt: no such file")
-    assert "Traceback" not in errors

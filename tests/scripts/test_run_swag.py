@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForMultipleChoice, AutoTokenizer, BertConfig
+from transformers import AutoModelForMultipleChoice, AutoTokenizer
 
-import modeling_bert_repro
 import run_swag
 from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
+from tests.helpers.small_networks import LEARNS_FAST, NO_DROPOUT, save_checkpoint, small_config
 from training.engine.run import report_errors
 from training.flags.fine_tuning import SwagArguments
 from training.flags.parsing import parse_arguments
 from training.tasks import fine_tuning
-from training.tools.report import read_runs, tables
+from training.tools.report import read_finished_runs, tables
 
 HEADER = ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source"]
 HEADER += [*(f"ending{i}" for i in range(4)), "label"]
@@ -32,17 +32,12 @@ pytestmark = pytest.mark.usefixtures("no_pictures")  # The module's fixtures com
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory, tokenizer_folder):
+def checkpoint(tmp_path_factory, tokenizer_folder, vocab):
     """The folder of a pre-trained network of one layer without dropout, and its tokenizer. Its weights are random."""
-    folder = tmp_path_factory.mktemp("checkpoint")
-    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 48}
-    dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
-    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, **sizes, **dropout)
-    modeling_bert_repro.BertForPreTraining(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
+    config = small_config(
+        vocab_size=len(vocab), num_hidden_layers=1, max_position_embeddings=64, **LEARNS_FAST, **NO_DROPOUT
+    )
+    return save_checkpoint(tmp_path_factory.mktemp("checkpoint"), tokenizer_folder, config)
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +90,7 @@ def test_the_folder_serves_every_reader(finished, files):
     results = read(finished, "all_results.json")
     assert results["eval_accuracy"] == 1.0
     assert {"eval_accuracy", "eval_loss", "train_runtime", "train_samples_per_second", "train_steps"} == set(results)
-    assert "| multiple choice | accuracy | 100.0 |" in tables(read_runs(finished))
+    assert "| multiple choice | accuracy | 100.0 |" in tables(read_finished_runs(finished))
     card = (finished / "README.md").read_text(encoding="utf-8")
     assert "pipeline_tag: multiple-choice" in card and "Nothing was measured on a test set" in card
     for split, name in (("validation", "val"), ("test", "test")):

@@ -14,11 +14,12 @@ from transformers import AutoModelForQuestionAnswering, AutoModelForTokenClassif
 import modeling_bert_repro
 import run_glue
 import run_squad
+from tests.helpers.lstm_networks import assert_lstm_without_autocast, assert_padding_changes_nothing, padded_batch
 from training.engine.batches import IGNORED, Features
 from training.flags.fine_tuning import GlueArguments
 from training.tasks import bilstm
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
-from training.tasks.classification.last_token import read_at_the_end, with_labels_at_the_end
+from training.tasks.classification.last_token import with_labels_at_the_end, with_logits_at_the_end
 from training.tasks.ner import tagger
 
 TWO = [BertBiLSTMForTokenClassification, BertBiLSTMForQuestionAnswering]
@@ -35,38 +36,23 @@ def network(cls: type, config: BertConfig):
     return cls(config, modeling_bert_repro.BertModel).eval()
 
 
-def batch() -> dict[str, torch.Tensor]:
-    ids = torch.arange(5, 17).view(2, 6)
-    mask = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
-    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
-
-
 @pytest.mark.parametrize("cls", TWO)
 def test_padding_changes_nothing(cls, config):
-    model, both = network(cls, config), batch()
-    together, alone = model(**both), model(**{name: tensor[1:, :4] for name, tensor in both.items()})
-    for name in ("logits",) if "logits" in together else ("start_logits", "end_logits"):
-        torch.testing.assert_close(together[name][1, :4], alone[name][0], atol=1e-6, rtol=1e-5)
+    assert_padding_changes_nothing(network(cls, config))
 
 
 @pytest.mark.parametrize("cls", TWO)
 def test_the_lstm_computes_in_float32_under_autocast(cls, config):
-    """oneDNN has no mixed-precision LSTM for processors without bfloat16 arithmetic: torch raises an error there."""
-    model, seen = network(cls, config), []
-    model.lstm.register_forward_pre_hook(
-        lambda module, inputs: seen.append((inputs[0].data.dtype, torch.is_autocast_enabled("cpu")))
-    )
-    with torch.autocast("cpu", torch.bfloat16):
-        model(**batch())
-    assert seen == [(torch.float32, False)]
-    model.to(torch.bfloat16)(**batch())
-    assert seen[1] == (torch.bfloat16, False)
+    model = network(cls, config)
+    assert_lstm_without_autocast(model)
+    outputs = model.to(torch.bfloat16)(**padded_batch())
+    assert all(value.dtype == torch.bfloat16 for value in outputs.values())
 
 
 @pytest.mark.parametrize("cls", TWO)
 def test_everything_is_trained_and_the_bilstm_sees_both_sides(cls, config):
     config.is_decoder = True
-    model, inputs = network(cls, config), batch()
+    model, inputs = network(cls, config), padded_batch()
     labels = {"labels": torch.ones(2, 6, dtype=torch.long)}
     if cls is BertBiLSTMForQuestionAnswering:
         labels = {"start_positions": torch.tensor([1, 2]), "end_positions": torch.tensor([2, 3])}
@@ -89,7 +75,7 @@ def test_the_tagger_has_the_same_loss():
 
 @torch.no_grad()
 def test_the_loss_is_a_sum_over_a_count(config):
-    model, inputs = network(BertBiLSTMForTokenClassification, config), batch()
+    model, inputs = network(BertBiLSTMForTokenClassification, config), padded_batch()
     labels = torch.full((2, 6), IGNORED)
     labels[0, 5], labels[1, 3] = 1, 0
     outputs = model(**inputs, labels=labels)
@@ -110,7 +96,7 @@ def test_a_saved_folder_opens_with_its_code_and_is_refused_without(cls, auto, st
     model = network(cls, config)
     model.save_pretrained(tmp_path / "model")
     again = auto.from_pretrained(tmp_path / "model", trust_remote_code=True).eval()
-    for one, other in zip(model(**batch()).values(), again(**batch()).values(), strict=True):
+    for one, other in zip(model(**padded_batch()).values(), again(**padded_batch()).values(), strict=True):
         torch.testing.assert_close(one, other, atol=1e-6, rtol=1e-5)
     transformers.logging.set_verbosity_error()
     with pytest.raises(RuntimeError, match="mismatched"):
@@ -122,7 +108,7 @@ def test_labels_may_be_read_at_the_end():
     rows = with_labels_at_the_end(Features(columns, pad_token_id=0))
     assert rows.collate([0, 1])["labels"].tolist() == [[IGNORED, IGNORED, 1], [IGNORED, 0, IGNORED]]
     logits = [np.array([[9.0, 9], [9, 9], [1, 2]]), np.array([[9.0, 9], [3, 4]])]
-    assert read_at_the_end({"logits": logits, "loss": 1.0})["logits"].tolist() == [[1, 2], [3, 4]]
+    assert with_logits_at_the_end({"logits": logits, "loss": 1.0})["logits"].tolist() == [[1, 2], [3, 4]]
 
 
 @pytest.fixture

@@ -161,7 +161,7 @@ def test_swag_is_read_from_the_hub(monkeypatch):
 def test_every_choice_is_a_pair_of_its_own(vocab):
     tokenizer = build_tokenizer(vocab)
     endings = [["red house", "blue"], ["green", "city garden winter"]]
-    data = swag.Data("x", {"train": swag.Examples(["the king", "old"], endings, [1, 0], ["0", "1"], {})})
+    data = swag.SwagData("x", {"train": swag.SwagExamples(["the king", "old"], endings, [1, 0], ["0", "1"], {})})
     features = swag.features(data, tokenizer, 16)["train"]
     batch = features.collate([1, 0])
     assert batch["input_ids"].shape == (2, 2, 7)
@@ -179,7 +179,7 @@ def test_every_choice_is_a_pair_of_its_own(vocab):
 
 
 def test_predictions_are_written_with_their_probabilities(tmp_path):
-    examples = swag.Examples(["a", "b"], [["c", "d"]] * 2, None, ["x", "7"], {})
+    examples = swag.SwagExamples(["a", "b"], [["c", "d"]] * 2, None, ["x", "7"], {})
     logits = np.array([[0.0, np.log(3)], [2.0, 2.0 - np.log(4)]])
     swag.write_predictions(tmp_path / "out.csv", examples, logits)
     assert (tmp_path / "out.csv").read_text(encoding="utf-8").splitlines() == [

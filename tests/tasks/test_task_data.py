@@ -17,10 +17,10 @@ from training.flags.parsing import parse_arguments
 from training.tasks.seeds import series_of
 from training.tasks.task_data import (
     files_or_hub,
-    most_examples,
     own_files,
     record_origin,
     same_content_warnings,
+    sample_limit,
     with_labels,
 )
 
@@ -33,19 +33,12 @@ TASKS = {
 OUTPUTS = {"run_glue": ("x", "y"), "run_squad": ("LABEL_0", "LABEL_1"), "run_swag": ("choice",)}
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    short_runs.write_data(folder)
-    return folder
-
-
 @pytest.fixture(params=TASKS)
-def task(request, files):
+def task(request, short_data):
     """The name of a script, its flags, and the data that they name."""
     arguments, module = TASKS[request.param]
     more = ("--max_train_samples", "4", "--max_eval_samples", "3")
-    args = parse_arguments(arguments, short_runs.flags(request.param, files, files / "run", "model", *more))
+    args = parse_arguments(arguments, short_runs.flags(request.param, short_data, "run", "model", *more))
     return request.param, args, importlib.import_module(module).load_data(args)
 
 
@@ -118,4 +111,4 @@ def test_files_are_those_that_the_flags_name():
 def test_limits_are_for_training_and_validation_examples_only():
     args = GlueArguments(output_dir="x", model_name_or_path="y", max_train_samples=5, max_eval_samples=3)
     splits = ("train", "validation", "validation_matched", "test", "test_matched")
-    assert [most_examples(args, split) for split in splits] == [5, 3, 3, None, None]
+    assert [sample_limit(args, split) for split in splits] == [5, 3, 3, None, None]

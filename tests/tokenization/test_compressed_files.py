@@ -77,7 +77,7 @@ READERS = {
     "contexts": ("a.txt", TEXT, read_contexts),
     "swag": ("a.csv", swag_csv(), lambda path: (rows := read_swag(path)).endings + rows.labels),
     "ner": ("a.txt", "".join(f"w{n} O\n\n" for n in range(120)), lambda path: read_conll(path).sentences),
-    "features": ("a.txt", TEXT, lambda path: feature_extraction.read_lines(path, build_tokenizer(PIECES), 64)),
+    "features": ("a.txt", TEXT, lambda path: feature_extraction.read_rows(path, build_tokenizer(PIECES), 64)),
 }
 
 

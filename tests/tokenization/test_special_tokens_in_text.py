@@ -27,12 +27,12 @@ def of_glue(tokenizer, tmp_path):
     examples = labelled_texts.Examples(
         (["old"], [MARKS]), None, ["0"], str, {}, labelled_texts.Columns(("a", "b"), None, None)
     )
-    data = labelled_texts.Data("mrpc", glue.GLUE_TASKS["mrpc"], {"test": examples})
+    data = labelled_texts.ClassificationData("mrpc", glue.GLUE_TASKS["mrpc"], {"test": examples})
     return labelled_texts.features(data, tokenizer, 128)["test"].columns["input_ids"][0]
 
 
 def of_swag(tokenizer, tmp_path):
-    data = swag.Data("x", {"train": swag.Examples(["old"], [[MARKS, "red"]], [0], ["0"], {})})
+    data = swag.SwagData("x", {"train": swag.SwagExamples(["old"], [[MARKS, "red"]], [0], ["0"], {})})
     return swag.features(data, tokenizer, 128)["train"].columns["input_ids"][0][0]
 
 
@@ -47,7 +47,7 @@ def of_squad(tokenizer, tmp_path):
 
 def of_extraction(tokenizer, tmp_path):
     (tmp_path / "lines.txt").write_text(f"old ||| {MARKS}\n")
-    return feature_extraction.read_lines(tmp_path / "lines.txt", tokenizer, 64)[0][0].input_ids
+    return feature_extraction.read_rows(tmp_path / "lines.txt", tokenizer, 64)[0][0].input_ids
 
 
 def of_pretraining(tokenizer, tmp_path):

@@ -6,6 +6,7 @@ import logging
 import lzma
 import os
 import random
+import runpy
 import subprocess
 import sys
 from collections import Counter
@@ -311,14 +312,14 @@ def test_module_runs_and_is_quiet_where_there_is_no_terminal(tmp_path):
 # Programs that use it.
 
 
-def test_the_example_learns_a_vocabulary(tmp_path):
+def test_the_example_learns_a_vocabulary(tmp_path, monkeypatch, capsys):
     script = ROOT / "examples" / "learn_a_vocabulary.py"
     assert len(script.read_text().splitlines()) <= 40
-    done = subprocess.run(
-        [sys.executable, script, tmp_path / "out"], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.startswith("2000 pieces")
-    assert "the second text begins with 'Dictionaries'" in done.stdout
+    monkeypatch.setattr(sys, "argv", [script.name, str(tmp_path / "out")])
+    runpy.run_path(str(script), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert printed.startswith("2000 pieces")
+    assert "the second text begins with 'Dictionaries'" in printed
     assert len(load_vocab(tmp_path / "out" / "vocab.txt")) == 2000
 
 

@@ -8,13 +8,14 @@ import torch
 from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
 
 from tests.helpers.repository import ROOT
+from tests.helpers.small_networks import small_config
 from training.engine.run import report_errors
 from training.flags.fine_tuning import SquadArguments
 from training.tasks.squad.questions import Question
-from training.tasks.squad.settings import DEFAULTS, store_settings, stored_lengths
+from training.tasks.squad.settings import DEFAULTS, store_settings, stored_settings
 from training.tasks.squad.threshold import stored_threshold
 from training.tools import ask
-from training.tools.ask import read_contexts, records
+from training.tools.ask import answer_records, read_contexts
 
 CONTEXT = "the old doctor opened a small red house by the river . " * 3
 
@@ -27,8 +28,7 @@ def tokenizer(tokenizer_folder):
 def network(tokenizer, null: float = 0.0) -> BertForQuestionAnswering:
     """A network with random weights. ``null`` is added to the start logits of [CLS]."""
     torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
-    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, initializer_range=0.5, **sizes)
+    config = small_config(vocab_size=len(tokenizer), num_hidden_layers=1, initializer_range=0.5)
     config.question_answering = {
         "max_seq_length": 24, "doc_stride": 5, "max_query_length": 6, "max_answer_length": 4, "n_best_size": 7,
     }  # fmt: skip
@@ -65,14 +65,16 @@ def test_the_threshold_is_the_stored_one_unless_another_is_given(tokenizer):
     assert ask.ask(model, tokenizer, [question]).predictions["q"]
     answers = ask.ask(model, tokenizer, [question], threshold=0.0)
     assert answers.predictions == {"q": ""}
-    (record,) = records([question], answers)
+    (record,) = answer_records([question], answers)
     assert record["answer"] == "" and (record["start"], record["end"]) == (0, 0) and record["score"] > 0.9
     odds = record["null_odds"]
     for stored, answered in ((odds + 1, True), (odds - 1, False)):
         model.config.null_score_diff_threshold = stored
         answers = ask.ask(model, tokenizer, [question])
         assert bool(answers.predictions["q"]) == answered
-        (record,) = records([question], answers)  # It describes the answer, even if another entry has a higher score.
+        (record,) = answer_records(
+            [question], answers
+        )  # It describes the answer, even if another entry has a higher score.
         assert record["answer"] == answers.predictions["q"] == CONTEXT[record["start"] : record["end"]]
         assert (record["score"] < 0.1) == answered
         assert not ask.ask(model, tokenizer, [question], threshold=0.0).predictions["q"]
@@ -97,8 +99,8 @@ def test_lengths_in_a_config_that_leave_no_room_are_refused(tokenizer):
 
 def test_settings_are_stored_and_read(tmp_path):
     config = BertConfig(max_position_embeddings=64)
-    assert stored_lengths(BertConfig()) == DEFAULTS
-    small = stored_lengths(config)
+    assert stored_settings(BertConfig()) == DEFAULTS
+    small = stored_settings(config)
     assert (small["max_seq_length"], small["max_query_length"], small["doc_stride"]) == (64, 16, 22)
     args = SquadArguments(output_dir="x", config_name="mini", tokenizer_name="y", max_seq_length=50, n_best_size=3)
     config.null_score_diff_threshold = 3.0
@@ -109,7 +111,7 @@ def test_settings_are_stored_and_read(tmp_path):
     config.save_pretrained(tmp_path)
     config = BertConfig.from_pretrained(tmp_path)
     assert config.null_score_diff_threshold == stored_threshold(config) == 1.5
-    assert stored_lengths(config) == DEFAULTS | {"max_seq_length": 50, "n_best_size": 3}
+    assert stored_settings(config) == DEFAULTS | {"max_seq_length": 50, "n_best_size": 3}
 
 
 @pytest.mark.parametrize("script", ["run_glue.py", "run_ner.py", "run_squad.py", "run_swag.py"])
@@ -126,7 +128,7 @@ def test_only_one_file_reads_or_writes_the_threshold_of_a_config():
 
 def test_no_answer_from_a_context_without_text(tokenizer):
     question = Question("q", "who ?", "\u200b")
-    (record,) = records([question], ask.ask(network(tokenizer), tokenizer, [question]))
+    (record,) = answer_records([question], ask.ask(network(tokenizer), tokenizer, [question]))
     assert record == {"question": "who ?", "answer": "", "score": 0.0, "start": 0, "end": 0}
 
 
@@ -156,7 +158,9 @@ def test_the_command_prints_one_record_for_each_question_and_context(tokenizer, 
     for line, context in zip(lines, contexts * 2):
         assert context[line["start"] : line["end"]] == line["answer"] != ""
     ask.main([*argv, "--context", contexts[1]])
-    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == lines[1::2]
+    alone = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    # A score may differ in its last digit, because the windows have other companions in their batch.
+    assert alone == [line | {"score": pytest.approx(line["score"], abs=2e-6)} for line in lines[1::2]]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from training.pretraining.instances import InstanceSettings, PretrainingInstance
 from training.pretraining.segments import LabelBalance
 from training.tools import show
 from training.tools.audit import audit, draw_audit, main
-from training.tools.show import draw_instance, step_positions
+from training.tools.show import instance_text, step_positions
 
 WORDS = [f"word{number}" for number in range(50)]
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -123,7 +123,7 @@ def test_a_drawing_has_every_token_in_its_column(tokenizer, tmp_path):
     instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=1, **SETTINGS))
     for row in range(20):
         instance = {name: tensor[0] for name, tensor in instances.batch(row, row + 1).items()}
-        text = draw_instance(tokenizer, instance, width=60)
+        text = instance_text(tokenizer, instance, width=60)
         assert max(map(len, text.split("\n"))) <= 60
         *blocks, last = text.split("\nnext_sentence_label")
         drawn = {"input_ids": [], "token_type_ids": [], "labels": []}
@@ -236,7 +236,7 @@ def example(text, folder):
     batch = instances.batch(0, 4)
     rows = [{name: tensor[row] for name, tensor in batch.items()} for row in range(4)]
     chosen = [next(row for row in rows if row["next_sentence_label"] == label) for label in (0, 1)]
-    return "\n\n".join(draw_instance(tokenizer, row, 100) for row in chosen)
+    return "\n\n".join(instance_text(tokenizer, row, 100) for row in chosen)
 
 
 def test_the_documented_example_is_what_the_code_makes(tmp_path):

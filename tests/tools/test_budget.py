@@ -35,7 +35,7 @@ def records(**seconds):
 def test_the_number_of_steps_that_fit_into_the_time():
     """9 of 10 steps take 1 s and one takes 2 s, which is 1.1 s on average. 3 % of the time is kept in reserve."""
     phases = phases_of(FLAGS | {"phases": "128:0.9:32,512:0.1:8x4"})
-    text = budget.plan(6, phases, records(_128=1.0, _512=2.0), {"peak_memory_gb": 3.21}, FACTS)
+    text = budget.plan_text(6, phases, records(_128=1.0, _512=2.0), {"peak_memory_gb": 3.21}, FACTS)
     total = int(6 * 3600 * 0.97 / 1.1)
     assert f"In 6 hours: {total:,} steps ({round(0.9 * total):,} steps of 64 x 128" in text
     assert f"= {64 * total:,} sequences" in text
@@ -46,7 +46,7 @@ def test_the_number_of_steps_that_fit_into_the_time():
 def test_too_little_time_is_refused():
     phases = phases_of(FLAGS | {"phases": "128:0.9,512:0.1"})
     with pytest.raises(ValueError, match=r"0\.001 hours suffice for 3 steps, too few for these phases"):
-        budget.plan(0.001, phases, records(_128=1.0, _512=1.0), {"peak_memory_gb": 1}, FACTS)
+        budget.plan_text(0.001, phases, records(_128=1.0, _512=1.0), {"peak_memory_gb": 1}, FACTS)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_wrong_arguments_are_refused(flags, message, capsys):
 def test_the_error_of_the_script_is_passed_on():
     refusing = [sys.executable, "-c", "import sys; print('warning', file=sys.stderr); sys.exit('error: unknown flag')"]
     with pytest.raises(ValueError, match=r"ended with status 1: error: unknown flag"):
-        budget.start(["--nonsense"], refusing)
+        budget.run_script(["--nonsense"], refusing)
 
 
 @pytest.mark.slow

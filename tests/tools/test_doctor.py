@@ -61,19 +61,19 @@ def run_of(loss, stop, every=20, held_out=None):
     ],
 )
 def test_when_a_run_sits_on_the_line(loss, stop, held_out, speaks):
-    assert (doctor.level(run_of(lambda step: loss, stop, held_out=held_out), LINE, 300) is not None) == speaks
+    assert (doctor.find_plateau(run_of(lambda step: loss, stop, held_out=held_out), LINE, 300) is not None) == speaks
 
 
 def test_the_window_is_the_last_tenth():
     falling = run_of(lambda step: LINE + 1 if step <= 900 else LINE - 1, 1000)
-    assert doctor.level(falling, LINE, 300) is None
-    last, window, mean = doctor.level(run_of(lambda step: LINE + (step > 900), 1000), LINE, 300)
+    assert doctor.find_plateau(falling, LINE, 300) is None
+    last, window, mean = doctor.find_plateau(run_of(lambda step: LINE + (step > 900), 1000), LINE, 300)
     assert (last, window, mean) == (981, 81, pytest.approx(LINE + 1))
 
 
 def test_runs_without_pairs_log_one_loss_only():
     events = [{"event": "train", "step": step, "loss": LINE} for step in range(1, 1000, 20)]
-    assert doctor.level(events, LINE, 300) is not None
+    assert doctor.find_plateau(events, LINE, 300) is not None
 
 
 @pytest.mark.parametrize(
@@ -95,14 +95,14 @@ def test_runs_without_pairs_log_one_loss_only():
 )
 def test_the_causes_that_the_flags_and_the_data_show(changes, step, repeated, named):
     facts = FACTS | {"flags": FLAGS | changes}
-    assert {line.name for line in doctor.causes(facts, step, repeated) if not line.good} == named
+    assert {line.name for line in doctor.check_causes(facts, step, repeated) if not line.good} == named
 
 
 def test_large_networks_want_smaller_rates():
     facts = FACTS | {"parameters": 110_000_000}
-    assert {line.name for line in doctor.causes(facts, 9000, (0.0, 0.0)) if not line.good} == {"learning rate"}
+    assert {line.name for line in doctor.check_causes(facts, 9000, (0.0, 0.0)) if not line.good} == {"learning rate"}
     facts["flags"] = FLAGS | {"learning_rate": 1e-4}
-    assert all(line.good for line in doctor.causes(facts, 9000, (0.0, 0.0)))
+    assert all(line.good for line in doctor.check_causes(facts, 9000, (0.0, 0.0)))
 
 
 def test_the_diagnosis_names_the_line_and_the_likely_causes(corpus):
@@ -123,7 +123,7 @@ def test_the_diagnosis_is_repeated_only_when_the_run_is_twice_as_old(corpus, mak
     for stop in range(1000, 5001, 500):
         lines = sorted([*spoken, *run_of(lambda step: LINE, stop, held_out=LINE)], key=lambda line: line["step"])
         metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        doctor.consult(run, corpus)
+        doctor.log_diagnosis(run, corpus)
         spoken = [line for line in map(json.loads, metrics.read_text().splitlines()) if line["event"] == "doctor"]
     assert [line["step"] for line in spoken] == [1000, 2000, 4000]
     assert capsys.readouterr().out.count("doctor: the masked-LM loss stays at") == 3
@@ -139,8 +139,8 @@ def test_every_reference_curve_left_the_line():
         assert len(train["steps"]) == len(train["mlm_loss"]) <= 200
         assert held_out["steps"] == sorted(held_out["steps"])
         assert held_out["mlm_loss"][-1] < settings["unigram_entropy"] - doctor.MARGIN
-        assert doctor.tokens_to_leave(name)[0] == name
-        assert 0 < doctor.tokens_to_leave(name)[1] < 20e6
+        assert doctor.tokens_to_leave_plateau(name)[0] == name
+        assert 0 < doctor.tokens_to_leave_plateau(name)[1] < 20e6
 
 
 def test_a_run_is_compared_only_with_a_reference_of_the_same_settings():

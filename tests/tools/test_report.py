@@ -5,10 +5,10 @@ import statistics
 
 import pytest
 
-from training.records.curves import canvas
+from training.records.curves import new_figure
 from training.tasks import seeds
 from training.tools import report
-from training.tools.report import main, read_runs, tables
+from training.tools.report import main, read_finished_runs, tables
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_the_folder_of_a_series_stands_for_its_runs(finished, tmp_path, capsys):
     assert table[3:] == [[str(tmp_path / "five"), "1,000", "61 ± 0 (2)", "0123456789ab", "cpu"]]
     (tmp_path / "five" / "seed-43" / "all_results.json").unlink()
     with pytest.raises(ValueError, match=r"seed-43/all_results\.json: expected the records of a finished run"):
-        read_runs(tmp_path / "five")
+        read_finished_runs(tmp_path / "five")
 
 
 def test_pre_training_has_a_table_of_its_own(finished, tmp_path):
@@ -95,8 +95,8 @@ def test_the_picture_has_labels_in_words(finished, tmp_path, monkeypatch):
         finished("none", "run_glue.py", {"eval_accuracy": 0.5}, {"task": "builtin_pair"}, config_name="mini"),
     ]
     made = []
-    monkeypatch.setattr(report, "canvas", lambda *args: made.append(canvas(*args)) or made[0])
-    report.draw([run for folder in (pre, *tuned) for run in read_runs(folder)], tmp_path / "report.png")
+    monkeypatch.setattr(report, "new_figure", lambda *args: made.append(new_figure(*args)) or made[0])
+    report.draw([run for folder in (pre, *tuned) for run in read_finished_runs(folder)], tmp_path / "report.png")
     bars = made[0][1][1]
     assert [text.get_text() for text in bars.texts] == ["50.0  random weights", "60.0  after this pre-training"]
     assert [label.get_text() for label in bars.get_yticklabels()] == ["pair task\naccuracy"]
@@ -106,7 +106,7 @@ def test_a_run_that_is_not_finished_is_named(finished, tmp_path):
     folder = finished("half", "run_glue.py", {}, config_name="mini")
     (tmp_path / "half" / "all_results.json").unlink()
     with pytest.raises(ValueError, match=r"half/all_results\.json: expected the records of a finished run"):
-        read_runs(folder)
+        read_finished_runs(folder)
 
 
 def cola(finished, name, score=0.5, facts=None, data=None, **flags) -> str:
@@ -115,7 +115,7 @@ def cola(finished, name, score=0.5, facts=None, data=None, **flags) -> str:
 
 
 def table_of(*folders: str) -> list[list[str]]:
-    return rows(tables([run for folder in folders for run in read_runs(folder)]).split("\n\n")[0])
+    return rows(tables([run for folder in folders for run in read_finished_runs(folder)]).split("\n\n")[0])
 
 
 @pytest.mark.parametrize(
@@ -223,4 +223,4 @@ def test_every_script_has_its_rows_and_others_are_named(finished, tmp_path):
     ]
     finished("other", "run_other.py", {})
     with pytest.raises(ValueError, match=r"run\.json: expected a run of run_pretraining.py, .*; got one of run_o"):
-        read_runs(tmp_path / "other")
+        read_finished_runs(tmp_path / "other")

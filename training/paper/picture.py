@@ -20,7 +20,7 @@ from training.records.curves import (
     TITLE,
     VERMILION,
     WIDTH,
-    dress,
+    style_axis,
 )
 from training.tasks.student_t import mean_interval
 
@@ -83,7 +83,7 @@ def _draw_points(axis: "Axes", outline: Outline, scores: Scores, column: Column,
             axis.plot(interval, [height, height], color=colour, linewidth=2.4, solid_capstyle="butt")
         axis.plot([statistics.fmean(values)], [height], "o", color=colour, markersize=7)
         axis.plot(values, [height + SEEDS_BELOW] * len(values), "o", color=colour, markersize=3, alpha=0.6)
-    dress(axis, outline.task_titles[column.task], below="")
+    style_axis(axis, outline.task_titles[column.task], below="")
     axis.grid(axis="y", visible=False)
     axis.grid(axis="x", color="#E4E4E4", linewidth=0.8)
     axis.set_yticks(range(len(outline.labels)), list(outline.labels.values()) if labels else [""] * len(outline.labels))
@@ -101,6 +101,6 @@ def _draw_curves(axis: "Axes", outline: Outline, scores: Scores, columns: list[C
         intervals = [mean_interval(of_checkpoint) or [mean] * 2 for of_checkpoint, mean in zip(values, means)]
         low, high = zip(*intervals, strict=True)
         axis.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
-    dress(axis, outline.task_titles[columns[0].task], below="steps of pre-training")
+    style_axis(axis, outline.task_titles[columns[0].task], below="steps of pre-training")
     axis.set_xticks(steps, [f"{step:,}" for step in steps])
     axis.legend(frameon=False, fontsize=9, loc="best")

@@ -89,9 +89,9 @@ def build_corpus(
         try:
             if processes > 1:
                 parts = parts_folder(target, processes, fingerprint_of(key))
-                _write(writer, joined_parts(parts, processes, writer.events))
+                _write(writer, joined_parts(parts, processes, writer.lines))
             else:
-                remaining = itertools.islice(lines, writer.events, None)
+                remaining = itertools.islice(lines, writer.lines, None)
                 _write(writer, encoded_chunks(_chunks(remaining), tokenizer_json(tokenizer), num_workers))
             if writer.tokens == 0:
                 raise ValueError("the source holds no text that the tokenizer turns into tokens")
@@ -165,7 +165,7 @@ def _chunks(lines: Iterator[str | None]) -> Iterator[list[str | None]]:
 def _write(writer: CorpusWriter, chunks: Iterator[tuple[int, Encoded]]) -> None:
     committed = time.monotonic()
     for size, encoded in chunks:
-        writer.append(encoded.tokens, encoded.lengths, encoded.ends, events=size)
+        writer.append(encoded.tokens, encoded.lengths, encoded.ends, lines=size)
         if time.monotonic() - committed > COMMIT_SECONDS:
             writer.commit()
             committed = time.monotonic()

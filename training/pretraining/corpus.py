@@ -165,7 +165,7 @@ class CorpusWriter:
         dtype: the type of the ids in tokens.bin.
 
     Attributes:
-        events: number of lines of the source that have been appended, counting the end of a document as a line.
+        lines: number of lines of the source that have been appended, counting the end of a document as a line.
         tokens: number of tokens that have been written.
         sentences: number of sentences that have been written.
         closed_sentences: number of sentences before the end of the last document that has ended.
@@ -192,12 +192,13 @@ class CorpusWriter:
         for name in ("tokens", "sentences", "documents"):
             self.files[name] = (self.folder / f"{name}.bin").open("ab")
         if progress is None:
-            self.events = 0
+            self.lines = 0
             self.empty = {"sentences": 0, "documents": 0}
             self.files["sentences"].write(np.zeros(1, _OFFSETS).tobytes())
             self.files["documents"].write(np.zeros(1, _OFFSETS).tobytes())
         else:
-            self.events, self.empty = progress["events"], progress["empty"]
+            # In progress.json the lines are called events, as in earlier versions.
+            self.lines, self.empty = progress["events"], progress["empty"]
             for name, size in progress["bytes"].items():
                 self.files[name].truncate(size)
         self.tokens = self.files["tokens"].seek(0, os.SEEK_END) // dtype.itemsize
@@ -228,14 +229,14 @@ class CorpusWriter:
             file.seek(-8, os.SEEK_END)
             return int(np.frombuffer(file.read(), _OFFSETS)[0])
 
-    def append(self, tokens: np.ndarray, lengths: np.ndarray, ends: np.ndarray, events: int) -> None:
+    def append(self, tokens: np.ndarray, lengths: np.ndarray, ends: np.ndarray, lines: int) -> None:
         """Append sentences and ends of documents.
 
         Args:
             tokens: (T) ids of all new sentences, end to end.
             lengths: (S) tokens in each sentence; empty sentences are counted and left out.
             ends: (D) for each document that ends, how many of the new sentences are before its end.
-            events: lines of the source that this covers.
+            lines: lines of the source that this covers.
         """
         kept = np.concatenate([[0], np.cumsum(lengths > 0)])
         lengths = lengths[lengths > 0]
@@ -249,7 +250,7 @@ class CorpusWriter:
         self.tokens += len(tokens)
         self.sentences += len(lengths)
         self.closed_sentences = int(boundaries[-1])
-        self.events += events
+        self.lines += lines
 
     def commit(self) -> None:
         """Write everything appended so far to the disk; a build that is killed later continues from here."""
@@ -257,7 +258,7 @@ class CorpusWriter:
             file.flush()
             os.fsync(file.fileno())
         sizes = {name: file.tell() for name, file in self.files.items()}
-        progress = {"key": self.key, "events": self.events, "empty": self.empty, "bytes": sizes}
+        progress = {"key": self.key, "events": self.lines, "empty": self.empty, "bytes": sizes}
         write_json(self.folder / "progress.json", progress | {"progress_sha256": _manifest_checksum(progress)})
 
     def finish(self, facts: dict[str, Any], vocab_size: int) -> None:

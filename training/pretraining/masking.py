@@ -78,7 +78,7 @@ class MaskingRule(MaskSettings):
     continuation: np.ndarray
     replacements: np.ndarray
 
-    def count(self, maskable: np.ndarray | int) -> np.ndarray:
+    def num_predictions(self, maskable: np.ndarray | int) -> np.ndarray:
         """How many of ``maskable`` tokens are predicted.
 
         It is the share ``mlm_probability``, at least 1 if there are any, at most ``max_predictions_per_seq``.
@@ -159,7 +159,7 @@ def mask_instance(
         return int(random_bits(seed, epoch, index, _ORDER, candidate[0])) >> 16 << 16 | candidate[0]
 
     candidates.sort(key=order)
-    count = int(rule.count(sum(map(len, candidates))))
+    count = int(rule.num_predictions(sum(map(len, candidates))))
     chosen: list[int] = []
     for candidate in candidates:
         if len(chosen) + len(candidate) <= count:  # a word that would exceed the count is skipped
@@ -196,7 +196,7 @@ def mask_batch(
     """
     rows = random_bits(seed, epoch, index)  # (B)
     maskable = rule.maskable[input_ids]  # (B, L)
-    counts = rule.count(maskable.sum(1))  # (B)
+    counts = rule.num_predictions(maskable.sum(1))  # (B)
     positions = np.arange(input_ids.shape[1])
     bits = continue_hash(continue_hash(rows, _ORDER)[:, None], positions[None])  # (B, L)
     scores = (bits >> np.uint64(16) << np.uint64(16)) | positions.astype(np.uint64)

@@ -71,12 +71,12 @@ class LabelBalance(NamedTuple):
     """What makes half of the labels IsNext; see ``label_balance``.
 
     Attributes:
-        is_next: probability of IsNext for a chunk of two or more sentences.
-        keep_forced: share of the one-sentence chunks that an epoch uses (they can only be NotNext).
+        is_next_prob: probability of IsNext for a chunk of two or more sentences.
+        keep_forced_prob: probability that an epoch uses a chunk of one sentence, which can only be NotNext.
     """
 
-    is_next: float
-    keep_forced: float
+    is_next_prob: float
+    keep_forced_prob: float
 
 
 class _Stretches(NamedTuple):
@@ -136,7 +136,7 @@ def _chunk_pairs(
     variant: int | np.ndarray,
     capacity: int,
     short_seq_prob: float,
-    is_next: float,
+    is_next_prob: float,
 ) -> _Chunks:
     """Gather the sentences of all stretches into chunks.
 
@@ -149,7 +149,7 @@ def _chunk_pairs(
         variant: number of the version of the segments, or an array (N) with one for each stretch.
         capacity: the greatest number of tokens in a pair, special tokens not counted.
         short_seq_prob: share of the chunks with a random shorter target.
-        is_next: probability of IsNext for a chunk of two or more sentences.
+        is_next_prob: probability of IsNext for a chunk of two or more sentences.
     """
     document, position, end = stretches
     offsets = corpus.sentences
@@ -169,7 +169,7 @@ def _chunk_pairs(
         count = stop - position
         split = position + 1 + below(random_bits(bits, _SPLIT), np.maximum(count - 1, 1))
         forced = count == 1
-        not_next = forced | (uniform(random_bits(bits, _LABEL)) >= is_next)
+        not_next = forced | (uniform(random_bits(bits, _LABEL)) >= is_next_prob)
         turns.append(_Chunks(bits, document, position, split, stop, target, not_next, forced))
         position = np.where(not_next, split, stop)
         active = position < end
@@ -183,8 +183,8 @@ def label_balance(corpus: Corpus, seed: int, variants: int, capacity: int, short
     """The probabilities that make half of the labels IsNext.
 
     All ``variants`` of the corpus, or of a sample of it when the corpus is large, are planned with several values of
-    ``is_next``. The surplus of IsNext over NotNext grows with ``is_next``, and its root between 1/2 and 3/4 is found
-    with the method of false position.
+    ``is_next_prob``. The surplus of IsNext over NotNext grows with ``is_next_prob``, and its root between 1/2 and
+    3/4 is found with the method of false position.
 
     Raises:
         ValueError: the corpus has no pairs: it is a single document, or no document has two sentences.
@@ -201,9 +201,9 @@ def label_balance(corpus: Corpus, seed: int, variants: int, capacity: int, short
     sample = _Stretches._make(np.tile(column[::stride], variants) for column in stretches)
     variant = np.repeat(np.arange(variants), len(sample.document) // variants)
 
-    def surplus(is_next: float) -> tuple[int, int]:
+    def surplus(is_next_prob: float) -> tuple[int, int]:
         """(IsNext minus NotNext among chunks that have a choice, number of one-sentence chunks)."""
-        chunks = _chunk_pairs(corpus, sample, seed, variant, capacity, short_seq_prob, is_next)
+        chunks = _chunk_pairs(corpus, sample, seed, variant, capacity, short_seq_prob, is_next_prob)
         drawn_not_next = chunks.not_next & ~chunks.forced
         return int((~chunks.not_next).sum() - drawn_not_next.sum()), int(chunks.forced.sum())
 
@@ -213,7 +213,7 @@ def label_balance(corpus: Corpus, seed: int, variants: int, capacity: int, short
     low, surplus_high = 0.5, free_surplus - forced
     free_surplus, forced = surplus(low)
     surplus_low = free_surplus - forced
-    for _ in range(4):  # the surplus is nearly linear in is_next, so few iterations suffice
+    for _ in range(4):  # the surplus is nearly linear in is_next_prob, so few iterations suffice
         if surplus_low >= 0 or surplus_high <= 0:
             break
         middle = low + (high - low) * surplus_low / (surplus_low - surplus_high)
@@ -240,8 +240,8 @@ def plan_pairs(
     """
     plans, left_out = [], 0
     for stretches in _blocks(corpus):
-        chunks = _chunk_pairs(corpus, stretches, seed, variant, capacity, short_seq_prob, balance.is_next)
-        kept = ~chunks.forced | (uniform(random_bits(chunks.bits, _KEEP)) < balance.keep_forced)
+        chunks = _chunk_pairs(corpus, stretches, seed, variant, capacity, short_seq_prob, balance.is_next_prob)
+        kept = ~chunks.forced | (uniform(random_bits(chunks.bits, _KEEP)) < balance.keep_forced_prob)
         left_out += int((~kept).sum())
         plans.append(_spans(corpus, _Chunks._make(column[kept] for column in chunks), capacity))
     return _join_plans(plans, left_out)

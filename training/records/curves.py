@@ -30,7 +30,7 @@ INK = "#333333"
 WIDTH, DPI = 9.0, 150
 TITLE = {"x": 0.01, "ha": "left", "fontsize": 13, "fontweight": "bold"}
 
-Series = tuple[list[int], list[float]]  # steps, values
+Curve = tuple[list[int], list[float]]  # steps, values
 
 
 def read_events(path: Path) -> list[dict]:
@@ -56,18 +56,18 @@ def read_events(path: Path) -> list[dict]:
     return events
 
 
-def series(events: list[dict], kind: str, key: str) -> Series:
+def curve_of(events: list[dict], kind: str, key: str) -> Curve:
     """(steps, values) of one key in the events of a kind, "train" or "eval". If a step is repeated, the last counts."""
     values = {event["step"]: event[key] for event in events if event["event"] == kind and event.get(key) is not None}
     return sorted(values), [values[step] for step in sorted(values)]
 
 
-def scores(events: list[dict]) -> dict[str, Series]:
+def scores(events: list[dict]) -> dict[str, Curve]:
     """Held-out scores in per cent, by label; those without a name for curves in METRICS are left out."""
     factor = percent_factor({key for event in events for key in event})
     by_label = {}
     for key, metric in METRICS.items():
-        steps, values = series(events, "eval", key) if metric.curve_name else ([], [])
+        steps, values = curve_of(events, "eval", key) if metric.curve_name else ([], [])
         if steps:
             by_label[metric.curve_name] = (steps, [factor * value for value in values])
     return by_label
@@ -93,14 +93,14 @@ def draw_curves(folder: str | Path) -> Path | None:
     folder = Path(folder)
     events = read_events(folder / "metrics.jsonl")
     by_label = scores(events)
-    part = "mlm_" if series(events, "eval", "eval_mlm_loss")[0] else ""
-    train, held_out = series(events, "train", f"{part}loss"), series(events, "eval", f"eval_{part}loss")
+    part = "mlm_" if curve_of(events, "eval", "eval_mlm_loss")[0] else ""
+    train, held_out = curve_of(events, "train", f"{part}loss"), curve_of(events, "eval", f"eval_{part}loss")
     if not (train[0] or held_out[0] or by_label):
         raise ValueError(f"{folder / 'metrics.jsonl'} holds no losses and no scores: nothing to draw")
     if importlib.util.find_spec("matplotlib") is None:
         print("the curves are not drawn because matplotlib is missing: pip install matplotlib")
         return None
-    figure, axes = canvas(folder.resolve().name, panels=1 + bool(by_label))
+    figure, axes = new_figure(folder.resolve().name, panels=1 + bool(by_label))
     entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)
     title = "Masked-piece loss, nats per prediction" if part else "Loss, nats per example"
     if "Pearson" in by_label:  # a regression
@@ -115,7 +115,7 @@ def draw_curves(folder: str | Path) -> Path | None:
     return path
 
 
-def canvas(title: str, panels: int) -> tuple["Figure", list["Axes"]]:
+def new_figure(title: str, panels: int) -> tuple["Figure", list["Axes"]]:
     """A figure with a title and its axes, side by side, without pyplot's global state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -128,7 +128,7 @@ def canvas(title: str, panels: int) -> tuple["Figure", list["Axes"]]:
     return figure, list(figure.subplots(1, panels, squeeze=False)[0])
 
 
-def dress(axis: "Axes", title: str, below: str | None = None) -> None:
+def style_axis(axis: "Axes", title: str, below: str | None = None) -> None:
     """Give an axis the look of all pictures of this project; ``below`` is the label of the horizontal axis."""
     axis.set_title(title, loc="left", fontsize=11, color=INK, pad=9)
     axis.set_xlabel("optimiser steps" if below is None else below, color=GREY)
@@ -168,8 +168,8 @@ def label_ends(axis: "Axes", ends: Sequence[tuple[int, float, str, str]]) -> Non
 
 def draw_losses(
     axis: "Axes",
-    train: Series,
-    held_out: Series,
+    train: Curve,
+    held_out: Curve,
     entropy: float | None,
     title: str,
     reference: tuple[str, dict] | None = None,
@@ -204,12 +204,12 @@ def draw_losses(
     if entropy:
         axis.axhline(entropy, color=GREY, linewidth=1.2, linestyle=(0, (5, 3)))
         ends.append((max(step for step, *_ in ends), entropy, f"unigram entropy {entropy:.2f}", GREY))
-    dress(axis, title)
+    style_axis(axis, title)
     if ends:
         label_ends(axis, ends)
 
 
-def draw_scores(axis: "Axes", by_label: dict[str, Series]) -> None:
+def draw_scores(axis: "Axes", by_label: dict[str, Curve]) -> None:
     """Draw held-out scores in per cent, by label as `scores` returns them."""
     ends = []
     for (label, (steps, values)), colour in zip(
@@ -223,7 +223,7 @@ def draw_scores(axis: "Axes", by_label: dict[str, Series]) -> None:
     everything = [value for _, values in by_label.values() for value in values]
     if min(everything) >= 0:
         axis.set_ylim(0, 100 if max(everything) > 60 or "next sentence" in by_label else None)
-    dress(axis, "Held-out scores, per cent")
+    style_axis(axis, "Held-out scores, per cent")
     label_ends(axis, ends)
 
 

@@ -52,7 +52,7 @@ class BertBiLSTM(PreTrainedModel):
             for parameter in module.parameters():
                 initialization.uniform_(parameter, -bound, bound)
 
-    def read(self, input_ids: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None) -> Tensor:
+    def bilstm_outputs(self, input_ids: Tensor, attention_mask: Tensor | None, token_type_ids: Tensor | None) -> Tensor:
         """The outputs of the BiLSTM after dropout: (B, L, 2H), 0 at padding.
 
         Args:
@@ -98,7 +98,7 @@ class BertBiLSTMForTokenClassification(BertBiLSTM):
             num_items_in_batch: what the sum of the losses is divided by; None stands for the number of labels.
             kwargs: are ignored.
         """
-        logits = self.classifier(self.read(input_ids, attention_mask, token_type_ids))
+        logits = self.classifier(self.bilstm_outputs(input_ids, attention_mask, token_type_ids))
         loss = None
         if labels is not None:
             loss = _loss(logits.flatten(0, 1), labels.flatten(), num_items_in_batch)
@@ -133,7 +133,7 @@ class BertBiLSTMForQuestionAnswering(BertBiLSTM):
             num_items_in_batch: what the sum of the losses is divided by; None stands for the number of answers.
             kwargs: are ignored.
         """
-        logits = self.qa_outputs(self.read(input_ids, attention_mask, token_type_ids))
+        logits = self.qa_outputs(self.bilstm_outputs(input_ids, attention_mask, token_type_ids))
         if attention_mask is not None:
             logits = logits.masked_fill(attention_mask.unsqueeze(-1) == 0, torch.finfo(logits.dtype).min)
         start_logits, end_logits = logits[..., 0].contiguous(), logits[..., 1].contiguous()

@@ -61,7 +61,7 @@ def parse_layers(text: str, num_layers: int) -> list[int]:
 # --- lines to rows ---------------------------------------------------------------------------------------
 
 
-def read_lines(
+def read_rows(
     path: str | Path, tokenizer: PreTrainedTokenizerBase, max_seq_length: int, long_lines: str = "error"
 ) -> list[list[Row]]:
     """The rows of every line of a file (plain, .gz or .xz). An empty line becomes [CLS] [SEP]; no line is left out.
@@ -235,7 +235,7 @@ def write_npz(path: Path, lines: Iterable, layers: list[int], pooling: str) -> N
         np.savez(file, **arrays)
 
 
-def write(path: Path, lines: Iterable, layers: list[int], pooling: str, to_tokens: Callable) -> None:
+def write_vectors(path: Path, lines: Iterable, layers: list[int], pooling: str, to_tokens: Callable) -> None:
     """Write .npz or .jsonl, as the suffix of ``path`` says; the file gets its name when it is complete."""
     with whole_file(path) as draft:
         if path.suffix == ".npz":

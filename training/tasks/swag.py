@@ -27,17 +27,17 @@ from training.files.hub_datasets import load_from_hub
 from training.files.tables import read_table
 from training.flags.fine_tuning import SwagArguments
 from training.tasks.classification.metrics import accuracy
-from training.tasks.task_data import files_or_hub, most_examples
+from training.tasks.task_data import files_or_hub, sample_limit
 
 CONTEXT, START, LABEL = "sent1", "sent2", "label"
 INDEX = ("", "id", "index", "ind")
-FILES = (
+GIVE_FILES = (
     "give --train_file and --validation_file in SWAG's layout (.csv, .tsv, .jsonl: sent1, sent2, ending0, ..., label)"
 )
 
 
 @dataclass
-class Examples:
+class SwagExamples:
     """One split. Each row of ``endings`` has C texts; ``labels`` are the indices of the right ones, None if hidden."""
 
     contexts: list[str]
@@ -49,7 +49,7 @@ class Examples:
     def __len__(self) -> int:
         return len(self.contexts)
 
-    def first(self, count: int | None) -> "Examples":
+    def first(self, count: int | None) -> "SwagExamples":
         """The first ``count`` examples; all of them for None."""
         labels = None if self.labels is None else self.labels[:count]
         contexts, endings = self.contexts[:count], self.endings[:count]
@@ -57,14 +57,14 @@ class Examples:
 
 
 @dataclass
-class Data:
+class SwagData:
     """The examples of a run by split, and the name of the data set, "custom" for files.
 
     Every choice gets one score, so the model has one output.
     """
 
     name: str
-    splits: dict[str, Examples]
+    splits: dict[str, SwagExamples]
     label_names: tuple[str, ...] = ("choice",)
 
     def facts(self) -> dict:
@@ -111,27 +111,27 @@ class ChoiceFeatures(Features):
 # --- reading ---------------------------------------------------------------------------------------------
 
 
-def load_data(args: SwagArguments) -> Data:
+def load_data(args: SwagArguments) -> SwagData:
     """Read the examples that the flags ask for.
 
     Raises:
         ValueError: flags that contradict each other; data that is missing or malformed, with file and line.
     """
-    files = files_or_hub(args, FILES, "examples")
+    files = files_or_hub(args, GIVE_FILES, "examples")
     if files:
         splits = {split: read_swag(path, labelled=split != "test") for split, path in files.items()}
     elif args.dataset_name:
-        from_hub = load_from_hub(args.dataset_name, args.dataset_config_name, FILES)
+        from_hub = load_from_hub(args.dataset_name, args.dataset_config_name, GIVE_FILES)
         splits = {split: _from_hub(rows, f"{args.dataset_name} {split}", split) for split, rows in from_hub.items()}
     else:
-        raise ValueError(f"{FILES}, or --dataset_name")
-    splits = {split: examples.first(most_examples(args, split)) for split, examples in splits.items()}
+        raise ValueError(f"{GIVE_FILES}, or --dataset_name")
+    splits = {split: examples.first(sample_limit(args, split)) for split, examples in splits.items()}
     if len(counts := {len(part.endings[0]) for part in splits.values()}) > 1:
         raise ValueError(f"expected the same number of endings in every split, got {sorted(counts)}")
-    return Data(args.dataset_name or "custom", splits)
+    return SwagData(args.dataset_name or "custom", splits)
 
 
-def read_swag(path: str | Path, labelled: bool = True) -> Examples:
+def read_swag(path: str | Path, labelled: bool = True) -> SwagExamples:
     """Read a table with the columns sent1, sent2 (may be absent), ending0, ending1, ..., and label.
 
     Args:
@@ -159,7 +159,7 @@ def find_columns(header: list[str], labelled: bool) -> list[str]:
     return [CONTEXT, *(f"ending{number}" for number in numbers), *others]
 
 
-def _examples(columns: dict[str, list], where: Callable[[int], str], labelled: bool, facts: dict) -> Examples:
+def _examples(columns: dict[str, list], where: Callable[[int], str], labelled: bool, facts: dict) -> SwagExamples:
     texts = [name for name in columns if name in (CONTEXT, START) or name.startswith("ending")]
     for name in texts:
         for row, text in enumerate(columns[name]):
@@ -177,7 +177,7 @@ def _examples(columns: dict[str, list], where: Callable[[int], str], labelled: b
     if labels:
         labels = [_label(label, len(names), where(row)) for row, label in enumerate(labels)]
     index = next((columns[name] for name in INDEX if name in columns), range(len(endings)))
-    return Examples(columns[CONTEXT], endings, labels, list(map(str, index)), facts)
+    return SwagExamples(columns[CONTEXT], endings, labels, list(map(str, index)), facts)
 
 
 def _label(value: object, choices: int, place: str) -> int:
@@ -186,7 +186,7 @@ def _label(value: object, choices: int, place: str) -> int:
     return int(str(value))
 
 
-def _from_hub(rows: Any, source: str, split: str) -> Examples:
+def _from_hub(rows: Any, source: str, split: str) -> SwagExamples:
     labelled = split != "test"
     try:
         names = find_columns(rows.column_names, labelled)
@@ -200,7 +200,7 @@ def _from_hub(rows: Any, source: str, split: str) -> Examples:
 # --- to the model, and back ------------------------------------------------------------------------------
 
 
-def features(data: Data, tokenizer: PreTrainedTokenizerBase, max_length: int) -> dict[str, ChoiceFeatures]:
+def features(data: SwagData, tokenizer: PreTrainedTokenizerBase, max_length: int) -> dict[str, ChoiceFeatures]:
     """The model's inputs for every split, with labels if there are any.
 
     If a pair is too long, tokens of the longer of context and ending are cut first. A "[SEP]" is read as text.
@@ -208,7 +208,7 @@ def features(data: Data, tokenizer: PreTrainedTokenizerBase, max_length: int) ->
     return {split: _tokenized(part, tokenizer, max_length) for split, part in data.splits.items()}
 
 
-def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ChoiceFeatures:
+def _tokenized(examples: SwagExamples, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ChoiceFeatures:
     choices = len(examples.endings[0])
     columns: dict[str, list] = {"input_ids": [], "token_type_ids": []}
     for start in range(0, len(examples), 5_000):
@@ -235,7 +235,7 @@ def score(logits: np.ndarray, labels: list[int]) -> dict[str, float]:
     return {"accuracy": accuracy(logits.argmax(axis=1), labels)}
 
 
-def write_predictions(path: Path, examples: Examples, logits: np.ndarray) -> None:
+def write_predictions(path: Path, examples: SwagExamples, logits: np.ndarray) -> None:
     """Write a .csv file: the row's index, the number of the chosen ending, and the probability of each ending."""
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
     probabilities = shifted / shifted.sum(axis=1, keepdims=True)

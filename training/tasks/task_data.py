@@ -1,9 +1,9 @@
 """What every fine-tuning script knows of its data, whatever the task is: one protocol, and what is done with it.
 
 The tasks differ in what an example is (texts and a class, a question about a context, words with tags, endings to
-choose from). So each has its own ``Data``, which reads and keeps its examples in its own form, and its own way to the
-inputs of the model and back. Everything else is the same for the four scripts and goes through ``TaskData``: what is
-recorded, what is printed, which results exist, and what a model without knowledge would reach.
+choose from). So each has its own class, such as ``SquadData``, which keeps its examples in its own form, and its own
+way to the inputs of the model and back. Everything else is the same for the four scripts and goes through ``TaskData``:
+what is recorded, what is printed, which results exist, and what a model without knowledge would reach.
 """
 
 import copy
@@ -21,7 +21,7 @@ ProblemType = Literal["regression", "single_label_classification"]
 
 
 class TaskData(Protocol):
-    """The data of a run: the ``Data`` of text classification, questions, tagged sentences or multiple choice."""
+    """The data of a run: ``ClassificationData``, ``SquadData``, ``NerData`` or ``SwagData``."""
 
     @property
     def name(self) -> str:
@@ -132,6 +132,6 @@ def files_or_hub(args: FineTuningArguments, give_files: str, examples: str) -> d
     return files
 
 
-def most_examples(args: FineTuningArguments, split: str) -> int | None:
+def sample_limit(args: FineTuningArguments, split: str) -> int | None:
     """How many examples of a split --max_train_samples and --max_eval_samples allow; None for all of them."""
     return {"train": args.max_train_samples, "validation": args.max_eval_samples}.get(split.split("_")[0])

@@ -27,7 +27,7 @@ from training.engine.predict import predict_alone
 from training.networks.initial_weights import load_network
 from training.tasks.squad.answers import Answers, find_answers
 from training.tasks.squad.questions import Question
-from training.tasks.squad.settings import stored_lengths
+from training.tasks.squad.settings import stored_settings
 from training.tasks.squad.threshold import stored_threshold
 from training.tasks.squad.windows import Windows, build_windows, check_lengths
 
@@ -51,7 +51,7 @@ def ask(
     Raises:
         ValueError: the lengths stored with the model leave no room for context, or the tokenizer is not a fast one.
     """
-    settings = stored_lengths(model.config)
+    settings = stored_settings(model.config)
     lengths = (settings["max_seq_length"], settings["doc_stride"], settings["max_query_length"])
     check_lengths(*lengths)
     windows = build_windows(questions, tokenizer, *lengths)
@@ -78,7 +78,7 @@ def window_logits(
     return logits["start_logits"], logits["end_logits"]
 
 
-def records(questions: Sequence[Question], answers: Answers) -> Iterator[dict]:
+def answer_records(questions: Sequence[Question], answers: Answers) -> Iterator[dict]:
     """Yield the objects to print: question, answer, score, start, end, and in version 2 the null odds."""
     for question in questions:
         text, entries = answers.predictions[question.id], answers.nbest[question.id]
@@ -143,5 +143,5 @@ def main(argv: list[str] | None = None) -> None:
     model, tokenizer = load(args.model)
     pairs = itertools.product(args.question, contexts)
     questions = [Question(str(number), question, context) for number, (question, context) in enumerate(pairs)]
-    for record in records(questions, ask(model, tokenizer, questions, args.null_score_diff_threshold)):
+    for record in answer_records(questions, ask(model, tokenizer, questions, args.null_score_diff_threshold)):
         print(json.dumps(record, ensure_ascii=False))

@@ -25,7 +25,7 @@ from training.pretraining.corpus import Corpus
 from training.pretraining.instances import PretrainingInstances, instance_settings
 from training.pretraining.masking import continuation_pieces
 from training.pretraining.segments import IS_NEXT, NOT_NEXT, EpochPlan
-from training.records.curves import BLUE, VERMILION, dress
+from training.records.curves import BLUE, VERMILION, style_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +39,7 @@ _SAMPLE = 200_000  # the largest number of documents, sentences or instances tha
 
 
 @dataclass(frozen=True)
-class Finding:
+class Measurement:
     """What was measured: its name, the measurement in words, and whether the measurement is good."""
 
     name: str
@@ -49,21 +49,21 @@ class Finding:
 
 def audit(
     instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase
-) -> tuple[list[Finding], dict[str, np.ndarray]]:
-    """(findings, arrays for `draw_audit`) for the first epoch of `instances`."""
+) -> tuple[list[Measurement], dict[str, np.ndarray]]:
+    """(measurements, arrays for `draw_audit`) for the first epoch of `instances`."""
     corpus, plan, settings = instances.corpus, instances.plan(0), instances.settings
     specials = np.where(plan.b_length > 0, 3, 2)  # [CLS], [SEP] and, in a pair, a second [SEP]
     lengths = plan.a_length + plan.b_length + specials
     fill = float(lengths.mean() / settings.max_seq_length)
     coverage = _coverage(corpus, plan)
-    findings = [
-        *_corpus_findings(corpus, continuation_pieces(tokenizer), tokenizer.unk_token_id),
-        Finding(
+    measurements = [
+        *_corpus_measurements(corpus, continuation_pieces(tokenizer), tokenizer.unk_token_id),
+        Measurement(
             "text used",
             f"{coverage:.1%} of the tokens occur in an epoch as A or as the B that follows it; fine above 80 %",
             coverage > 0.8,
         ),
-        Finding(
+        Measurement(
             "fill",
             f"{fill:.1%} of {settings.max_seq_length} positions hold tokens, not padding; fine above 70 %",
             fill > 0.7,
@@ -71,12 +71,12 @@ def audit(
     ]
     arrays = {"lengths": lengths, "unigrams": np.sort(corpus.unigrams)[::-1]}
     if settings.objective == "mlm_nsp":
-        findings += _pair_findings(corpus, plan)
+        measurements += _pair_measurements(corpus, plan)
         arrays["label"] = plan.label
     if settings.objective != "ltr":
-        arrays["mix"], arrays["wanted"], mask_findings = _mask_findings(instances)
-        findings += mask_findings
-    return findings, arrays
+        arrays["mix"], arrays["wanted"], mask_measurements = _mask_measurements(instances)
+        measurements += mask_measurements
+    return measurements, arrays
 
 
 def _coverage(corpus: Corpus, plan: EpochPlan) -> float:
@@ -91,8 +91,8 @@ def _coverage(corpus: Corpus, plan: EpochPlan) -> float:
     return float((np.cumsum(changes)[:-1] > 0).mean())
 
 
-def _corpus_findings(corpus: Corpus, continuation: np.ndarray, unknown: int) -> list[Finding]:
-    """Findings about the text.
+def _corpus_measurements(corpus: Corpus, continuation: np.ndarray, unknown: int) -> list[Measurement]:
+    """Measurements of the text.
 
     Args:
         continuation: (V,), True for the pieces that continue a word.
@@ -107,20 +107,20 @@ def _corpus_findings(corpus: Corpus, continuation: np.ndarray, unknown: int) -> 
     size = f"{corpus.num_documents:,} documents, {corpus.num_sentences:,} sentences, {tokens:,} tokens"
     entropy = corpus.unigram_entropy()
     return [
-        Finding("corpus", f"{size}; {empty:,} empty ones left out", corpus.num_documents > 1),
-        Finding("unigram entropy", f"{entropy:.3f} nats: the loss of guessing by frequency alone", True),
-        Finding(
+        Measurement("corpus", f"{size}; {empty:,} empty ones left out", corpus.num_documents > 1),
+        Measurement("unigram entropy", f"{entropy:.3f} nats: the loss of guessing by frequency alone", True),
+        Measurement(
             "repeated documents",
             f"{documents:.2%} are copies of an earlier one; fine below 1 %",
             documents < 0.01,
         ),
-        Finding(
+        Measurement(
             "repeated sentences",
             f"{sentences:.2%} of those with 8 tokens or more are copies; fine below 5 %",
             sentences < 0.05,
         ),
-        Finding("unknown", f"{unknown_share:.3%} of the tokens are [UNK]; fine below 1 %", unknown_share < 0.01),
-        Finding(
+        Measurement("unknown", f"{unknown_share:.3%} of the tokens are [UNK]; fine below 1 %", unknown_share < 0.01),
+        Measurement(
             "pieces per word",
             f"{pieces_per_word:.3f} (punctuation marks are words); fine below 1.6",
             pieces_per_word < 1.6,
@@ -153,8 +153,8 @@ def repeated_share(tokens: np.ndarray, offsets: np.ndarray, shortest: int) -> fl
     return 1 - len(seen) / count if count else 0.0
 
 
-def _pair_findings(corpus: Corpus, plan: EpochPlan) -> list[Finding]:
-    """Findings about the pairs of next sentence prediction."""
+def _pair_measurements(corpus: Corpus, plan: EpochPlan) -> list[Measurement]:
+    """Measurements of the pairs of next sentence prediction."""
     following = float((plan.label == IS_NEXT).mean())
     allowed = 0.01 + 1.5 / len(plan) ** 0.5  # 1 % and three standard deviations
     first_tokens = corpus.sentences[corpus.documents]
@@ -165,18 +165,18 @@ def _pair_findings(corpus: Corpus, plan: EpochPlan) -> list[Finding]:
     leak = _predictable_share(plan)
     chunks = len(plan) + plan.left_out
     return [
-        Finding(
+        Measurement(
             "label balance",
             f"{following:.2%} of {len(plan):,} pairs are IsNext; it should be half",
             abs(following - 0.5) < allowed,
         ),
-        Finding("negatives", f"{same:,} NotNext pairs from one document; there must be none", same == 0),
-        Finding(
+        Measurement("negatives", f"{same:,} NotNext pairs from one document; there must be none", same == 0),
+        Measurement(
             "label from lengths",
             f"the lengths alone predict {leak:.1%} of the labels; 50 % is chance, fine below 65 %",
             leak < 0.65,
         ),
-        Finding(
+        Measurement(
             "left out",
             f"{plan.left_out / chunks:.2%} of the chunks are left out of an epoch; fine below 5 %",
             plan.left_out < 0.05 * chunks,
@@ -227,13 +227,13 @@ def _count_masks(instances: PretrainingInstances) -> MaskCounts:
         counts.mix += masked.sum(), (predicted & ~masked & ~unchanged).sum(), unchanged.sum()
         maskable = rule.maskable[original].sum(1)
         counts.maskable += int(maskable.sum())
-        counts.due += int(rule.count(maskable).sum())
+        counts.due += int(rule.num_predictions(maskable).sum())
         counts.specials += int((~rule.maskable[original[predicted]]).sum())
     return counts
 
 
-def _mask_findings(instances: PretrainingInstances) -> tuple[np.ndarray, np.ndarray, list[Finding]]:
-    """The measured and the wanted shares of ([MASK], random, unchanged), and findings about them."""
+def _mask_measurements(instances: PretrainingInstances) -> tuple[np.ndarray, np.ndarray, list[Measurement]]:
+    """The measured and the wanted shares of ([MASK], random, unchanged), and measurements about them."""
     rule, counts = instances.rule, _count_masks(instances)
     assert rule is not None  # the objective masks
     predicted = counts.mix.sum()
@@ -245,25 +245,25 @@ def _mask_findings(instances: PretrainingInstances) -> tuple[np.ndarray, np.ndar
     # With whole words, the number of the rule cannot always be reached exactly.
     good_rate = predicted == counts.due or (rule.whole_word_mask and 0.9 * counts.due < predicted < counts.due)
     shares = [f"{share:.2%} {name} ({asked:.1%})" for share, name, asked in zip(mix, MIX, wanted, strict=True)]
-    findings = [
-        Finding(
+    measurements = [
+        Measurement(
             "mask rate",
             f"{predicted / counts.maskable:.2%} of the tokens that can be masked are predicted; the rule gives "
             f"{counts.due / counts.maskable:.2%}",
             bool(good_rate),
         ),
-        Finding(
+        Measurement(
             "mask mix",
             f"{', '.join(shares)}; the flags' shares are in brackets",
             largest_difference < 0.005 + 2 / predicted**0.5,
         ),
-        Finding(
+        Measurement(
             "masked specials",
             f"{counts.specials:,} special tokens are predicted; there must be none",
             counts.specials == 0,
         ),
     ]
-    return mix, wanted, findings
+    return mix, wanted, measurements
 
 
 def draw_audit(arrays: dict[str, np.ndarray], path: Path) -> None:
@@ -285,19 +285,19 @@ def draw_audit(arrays: dict[str, np.ndarray], path: Path) -> None:
     step = -(-longest // 32)
     counts, edges = np.histogram(arrays["lengths"], bins=np.arange(0, longest + step, step))
     lengths.bar(edges[:-1] + step / 2, counts / counts.sum(), width=0.9 * step, color=BLUE)
-    dress(lengths, "Length of the instances, share", "tokens, with [CLS] and [SEP]")
+    style_axis(lengths, "Length of the instances, share", "tokens, with [CLS] and [SEP]")
     seen = arrays["unigrams"][arrays["unigrams"] > 0]
     frequencies.loglog(np.arange(1, len(seen) + 1), seen, color=BLUE, linewidth=2)
-    dress(frequencies, "How often each piece occurs", "pieces, the most frequent first")
+    style_axis(frequencies, "How often each piece occurs", "pieces, the most frequent first")
     for axis in (labels, mix):
         axis.set_axis_off()  # some objectives have no pairs or no masks
     if "label" in arrays:
         shares = np.bincount(arrays["label"], minlength=2) / len(arrays["label"])
         _draw_shares(labels, ["IsNext", "NotNext"], shares, np.array([0.5, 0.5]))
-        dress(labels, "Next-sentence labels (dashed: expected)", "")
+        style_axis(labels, "Next-sentence labels (dashed: expected)", "")
     if "mix" in arrays:
         _draw_shares(mix, list(MIX), arrays["mix"], arrays["wanted"])
-        dress(mix, "Replacement of the predicted tokens (dashed: expected)", "")
+        style_axis(mix, "Replacement of the predicted tokens (dashed: expected)", "")
     figure.savefig(path, dpi=110)
 
 
@@ -318,7 +318,7 @@ def _draw_shares(axis: "Axes", names: list[str], shares: np.ndarray, wanted: np.
 # --- Command line -------------------------------------------------------------------------------------------
 
 
-def read_run(folder: Path) -> dict[str, Any]:
+def read_pretraining_facts(folder: Path) -> dict[str, Any]:
     """The content of run.json of the pre-training run in `folder`.
 
     Raises ValueError if there is none, it is damaged, or it belongs to another kind of run.
@@ -345,19 +345,19 @@ def open_run(folder: Path, flags: dict[str, Any], length: int) -> tuple[Pretrain
 
 
 def _print_audit(arguments: argparse.Namespace) -> None:
-    flags = read_run(arguments.folder)["flags"]
+    flags = read_pretraining_facts(arguments.folder)["flags"]
     flags["seed"] = flags["seed"] if arguments.seed is None else arguments.seed
     phases = phases_of(flags)
     for phase in phases:
         print(f"instances of {phase.length} tokens")
         name = "data_audit.png" if len(phases) == 1 else f"data_audit_{phase.length}.png"
-        _print_findings(*open_run(arguments.folder, flags, phase.length), arguments.folder / name)
+        _print_measurements(*open_run(arguments.folder, flags, phase.length), arguments.folder / name)
 
 
-def _print_findings(instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase, path: Path) -> None:
-    findings, arrays = audit(instances, tokenizer)
-    for finding in findings:
-        print(f"{'ok  ' if finding.good else 'LOOK'}  {finding.name:20} {finding.text}")
+def _print_measurements(instances: PretrainingInstances, tokenizer: PreTrainedTokenizerBase, path: Path) -> None:
+    measurements, arrays = audit(instances, tokenizer)
+    for measurement in measurements:
+        print(f"{'ok  ' if measurement.good else 'LOOK'}  {measurement.name:20} {measurement.text}")
     counts, edges = np.histogram(arrays["lengths"], bins=8, range=(0, instances.settings.max_seq_length))
     for count, low, high in zip(counts, edges[:-1], edges[1:], strict=True):
         bar = "#" * round(50 * count / max(counts))
@@ -367,7 +367,7 @@ def _print_findings(instances: PretrainingInstances, tokenizer: PreTrainedTokeni
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Print the findings; a mistake of the user's ends the command with status 2 and one line on stderr."""
+    """Print the measurements; a mistake of the user's ends the command with status 2 and one line on stderr."""
     parser = argparse.ArgumentParser(
         prog="python -m training audit",
         description=__doc__,

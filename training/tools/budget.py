@@ -50,7 +50,7 @@ def write_inputs(folder: Path, vocab_size: int) -> None:
     (folder / "text.txt").write_text("\n".join(lines), encoding="utf-8")
 
 
-def start(flags: Sequence[str], launcher: Sequence[str] = (sys.executable,)) -> None:
+def run_script(flags: Sequence[str], launcher: Sequence[str] = (sys.executable,)) -> None:
     """Run run_pretraining.py with `flags`. Raises ValueError with the last line of its stderr if it fails.
 
     Args:
@@ -63,13 +63,17 @@ def start(flags: Sequence[str], launcher: Sequence[str] = (sys.executable,)) -> 
 
 
 def timed_run(
-    config_name: str, vocab_size: int, phases: Sequence[Phase], more: Sequence[str], start: Callable[..., None]
+    config_name: str,
+    vocab_size: int,
+    phases: Sequence[Phase],
+    script_flags: Sequence[str],
+    run_script: Callable[..., None],
 ) -> tuple[Records, Facts, Facts]:
     """Train a few steps of each phase; returns (training records, all_results.json, run.json).
 
     Args:
-        more: flags for the script; those of the timing come after them.
-        start: runs the script, as the function `start` does.
+        script_flags: flags for the script; those of the timing come after them.
+        run_script: runs the script with the flags that it is given; the function of this name, or what a test gives.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -89,10 +93,10 @@ def timed_run(
             "save_steps": 0,
             "max_eval_instances": 1,
         }
-        flags = [*more]
+        flags = [*script_flags]
         for flag, value in timing.items():
             flags += [f"--{flag}", str(value)]
-        start(flags)
+        run_script(flags)
         lines = (folder / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
         results = json.loads((folder / "run" / "all_results.json").read_text(encoding="utf-8"))
         facts = json.loads((folder / "run" / "run.json").read_text(encoding="utf-8"))
@@ -100,7 +104,7 @@ def timed_run(
     return records, results, facts
 
 
-def plan(hours: float, phases: Sequence[Phase], records: Records, results: Facts, facts: Facts) -> str:
+def plan_text(hours: float, phases: Sequence[Phase], records: Records, results: Facts, facts: Facts) -> str:
     """The table of speeds and the training that fits into `hours`, from the records of a timed run.
 
     Args:
@@ -161,11 +165,11 @@ def _speeds(phases: Sequence[Phase], records: Records, world: int) -> tuple[list
     return table, seconds
 
 
-def main(argv: list[str] | None = None, start: Callable[..., None] = start) -> None:
+def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_script) -> None:
     """Time a few steps and print the plan; a mistake ends the command with status 2 and one line on stderr.
 
     Args:
-        start: runs the script; tests replace it.
+        run_script: runs the script; tests replace it.
     """
     argv = sys.argv[1:] if argv is None else argv
     separator = argv.index("--") if "--" in argv else len(argv)
@@ -193,9 +197,9 @@ def main(argv: list[str] | None = None, start: Callable[..., None] = start) -> N
         if arguments.vocab_size < 16:
             raise ValueError(f"--vocab_size is {arguments.vocab_size}; expected at least 16")
         phases = phases_of(vars(arguments))
-        launched = functools.partial(start, launcher=shlex.split(arguments.launcher))
-        more = argv[separator + 1 :]
-        records, results, facts = timed_run(arguments.config_name, arguments.vocab_size, phases, more, launched)
-        print(plan(arguments.hours, phases, records, results, facts))
+        launched = functools.partial(run_script, launcher=shlex.split(arguments.launcher))
+        script_flags = argv[separator + 1 :]
+        records, results, facts = timed_run(arguments.config_name, arguments.vocab_size, phases, script_flags, launched)
+        print(plan_text(arguments.hours, phases, records, results, facts))
     except (ValueError, OSError) as error:
         parser.exit(2, f"{parser.prog}: error: {error}\n")

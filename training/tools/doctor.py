@@ -22,9 +22,9 @@ from training.files.atomic import write_json
 from training.flags.phases import Phase, phase_at, phases_of, with_steps
 from training.flags.pretraining import PretrainingArguments
 from training.pretraining.corpus import Corpus
-from training.records.curves import read_events, series
+from training.records.curves import curve_of, read_events
 from training.records.reference_curves import FILE, references, settings_of
-from training.tools.audit import Finding, read_run, repeated_documents, repeated_sentences
+from training.tools.audit import Measurement, read_pretraining_facts, repeated_documents, repeated_sentences
 
 MARGIN = 0.25  # nats
 FEWEST_RECORDS = 5
@@ -38,7 +38,7 @@ SHORTEST_WARMUP = 50  # steps; and at least 1 % of all steps, as in the paper
 PATIENCE = 2.0  # as a multiple of the tokens that the reference run needed
 
 
-def level(events: list[dict], entropy: float, warmup: int) -> tuple[int, int, float] | None:
+def find_plateau(events: list[dict], entropy: float, warmup: int) -> tuple[int, int, float] | None:
     """(last step, steps of the window, mean training loss) of a run that is on the line; None for any other run.
 
     Args:
@@ -47,7 +47,7 @@ def level(events: list[dict], entropy: float, warmup: int) -> tuple[int, int, fl
         warmup: the optimiser steps of the warm-up.
     """
     name = "mlm_loss" if any("mlm_loss" in event for event in events) else "loss"
-    steps, losses = series(events, "train", name)
+    steps, losses = curve_of(events, "train", name)
     after = [(step, loss) for step, loss in zip(steps, losses) if step > warmup]
     if len(after) < FEWEST_RECORDS:
         return None
@@ -55,14 +55,14 @@ def level(events: list[dict], entropy: float, warmup: int) -> tuple[int, int, fl
     window = [(step, loss) for step, loss in after if step > 0.9 * last]
     window = after[-FEWEST_RECORDS:] if len(window) < FEWEST_RECORDS else window
     mean = sum(loss for _, loss in window) / len(window)
-    held_out = [loss for step, loss in zip(*series(events, "eval", "eval_mlm_loss")) if step > warmup]
+    held_out = [loss for step, loss in zip(*curve_of(events, "eval", "eval_mlm_loss")) if step > warmup]
     if min([mean, *held_out[-1:]]) <= entropy - MARGIN:
         return None
     return last, last - window[0][0] + 1, mean
 
 
-def causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, float]) -> list[Finding]:
-    """A check of each usual cause of a plateau; the text of a finding says what is wrong if it is not good.
+def check_causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, float]) -> list[Measurement]:
+    """A check of each usual cause of a plateau; its text says what is wrong if it is not good.
 
     Args:
         facts: the content of run.json.
@@ -78,34 +78,34 @@ def causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, float]) -
     lowest_rate, highest_rate = RATES["large" if facts["parameters"] > LARGE else "small"]
     mask_rate = flags["mlm_probability"]
     lowest_mask_rate, highest_mask_rate = MASK_RATES
-    reference, tokens_needed = tokens_to_leave(flags["config_name"] or "mini")
+    reference, tokens_needed = tokens_to_leave_plateau(flags["config_name"] or "mini")
     return [
-        Finding(
+        Measurement(
             "duplicates",
             f"{copied_documents:.1%} of the documents and {copied_sentences:.1%} of the sentences are repeated",
             copied_documents < 0.01 and copied_sentences < 0.05,
         ),
-        Finding(
+        Measurement(
             "mask rate",
             f"--mlm_probability {mask_rate:g} is outside {lowest_mask_rate} to {highest_mask_rate}",
             flags["objective"] == "ltr" or lowest_mask_rate <= mask_rate <= highest_mask_rate,
         ),
-        Finding(
+        Measurement(
             "learning rate",
             f"--learning_rate {learning_rate:g} is outside {lowest_rate:g} to {highest_rate:g}, which suit this size",
             lowest_rate <= learning_rate <= highest_rate,
         ),
-        Finding(
+        Measurement(
             "warm-up",
             f"the warm-up has {warmup} steps (take at least {SHORTEST_WARMUP}, and 1 % of all)",
             warmup >= max(SHORTEST_WARMUP, 0.01 * total_steps),
         ),
-        Finding(
+        Measurement(
             "batch",
             f"an optimiser step sees only {tokens_per_step:,} tokens (raise --gradient_accumulation_steps)",
             tokens_per_step >= FEWEST_TOKENS_A_STEP,
         ),
-        Finding(
+        Measurement(
             "too few steps",
             f"{tokens_seen:,} tokens so far, and the reference run {reference} left the line after {tokens_needed:,}",
             tokens_seen >= PATIENCE * tokens_needed,
@@ -129,7 +129,7 @@ def warmup_of(flags: Mapping[str, Any], total_steps: int) -> int:
     return round(flags["warmup_steps"] * (total_steps if flags["warmup_steps"] < 1 else 1))
 
 
-def tokens_to_leave(config_name: str) -> tuple[str, int]:
+def tokens_to_leave_plateau(config_name: str) -> tuple[str, int]:
     """(name of a reference run, number of tokens that it needed to leave the line).
 
     Args:
@@ -149,13 +149,13 @@ def tokens_to_leave(config_name: str) -> tuple[str, int]:
 def diagnosis(facts: Mapping[str, Any], events: list[dict], corpus: Corpus) -> str | None:
     """A sentence with the likely causes for a run that is on the line; None for any other run."""
     entropy = corpus.unigram_entropy()
-    plateau = level(events, entropy, warmup_of(facts["flags"], facts["total_steps"]))
+    plateau = find_plateau(events, entropy, warmup_of(facts["flags"], facts["total_steps"]))
     if plateau is None:
         return None
     step, window, mean = plateau
-    checked = causes(facts, step, (repeated_documents(corpus), repeated_sentences(corpus)))
-    likely = "; ".join(finding.text for finding in checked if not finding.good)
-    fine = ", ".join(finding.name for finding in checked if finding.good)
+    checked = check_causes(facts, step, (repeated_documents(corpus), repeated_sentences(corpus)))
+    likely = "; ".join(cause.text for cause in checked if not cause.good)
+    fine = ", ".join(cause.name for cause in checked if cause.good)
     text = (
         f"the masked-LM loss stays at {mean:.2f} (last {window:,} steps), and guessing by frequency alone gives "
         f"{entropy:.2f}: the model does not use context yet; "
@@ -164,7 +164,7 @@ def diagnosis(facts: Mapping[str, Any], events: list[dict], corpus: Corpus) -> s
     return text + (f" (checked and fine: {fine})" if fine else "")
 
 
-def consult(run: Run[PretrainingArguments], corpus: Corpus) -> None:
+def log_diagnosis(run: Run[PretrainingArguments], corpus: Corpus) -> None:
     """Print and record the diagnosis of a running training, if there is one; called after each evaluation."""
     if not run.is_main:
         return
@@ -184,15 +184,15 @@ def make_reference(folder: Path, name: str) -> None:
     Raises:
         ValueError: the folder holds no pre-training run.
     """
-    facts = read_run(folder)
+    facts = read_pretraining_facts(folder)
     events = read_events(folder / "metrics.jsonl")
     entropy = next(event["unigram_entropy"] for event in events if event["event"] == "corpus")
-    steps, losses = series(events, "train", "mlm_loss")
+    steps, losses = curve_of(events, "train", "mlm_loss")
     # A centred mean, because a mean over the past alone would lag behind where the curve is steep.
     windows = [losses[max(0, place - 2) : place + 3] for place in range(len(losses))]
     smooth = [sum(window) / len(window) for window in windows]
     every = max(1, len(steps) // 100)
-    held_out_steps, held_out_losses = series(events, "eval", "eval_mlm_loss")
+    held_out_steps, held_out_losses = curve_of(events, "eval", "eval_mlm_loss")
     made = {"started": facts["started"], "device": facts["device"], "versions": facts["versions"]}
     text = {"train_file": [Path(file).name for file in facts["flags"]["train_file"]], **facts["corpus"]}
     reference = {
@@ -216,7 +216,7 @@ def main(argv: list[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     folder = arguments.folder
     try:
-        facts = read_run(folder)
+        facts = read_pretraining_facts(folder)
         if arguments.make_reference:
             make_reference(folder, arguments.make_reference)
             return

@@ -184,7 +184,7 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
 }
 
 
-def parts(text: str) -> list[str]:
+def split_at_commas(text: str) -> list[str]:
     """Split the text at the commas that are outside all brackets."""
     pieces, depth = [""], 0
     for character in text:
@@ -202,26 +202,26 @@ def value_of(entry: str) -> float | list[float]:
         return float(entry)
     call = re.fullmatch(r"(\w+)\((.*)\)", entry)
     if call and call[1] in FUNCTIONS:
-        return FUNCTIONS[call[1]](*map(value_of, parts(call[2])))
+        return FUNCTIONS[call[1]](*map(value_of, split_at_commas(call[2])))
     name, sign, path = entry.partition("#")
     if not sign:
         raise ValueError(f"{entry}: expected FILE#PATH, =CONSTANT or one of {', '.join(FUNCTIONS)}")
-    values = [follow(record, path) for record in records(name)]
+    values = [number_at(record, path) for record in read_records(name)]
     return values if "*" in name else values[0]
 
 
 @cache
-def records(name: str) -> list[Any]:
+def read_records(name: str) -> list[Any]:
     """The records with a name, which may contain ``*``, in the first of RECORDS that has some."""
     for folder in RECORDS:
         files = [path / "all_results.json" if path.is_dir() else path for path in sorted((ROOT / folder).glob(name))]
         files = [path for path in files if path.is_file()]
         if files:
-            return [read(path) for path in files]
+            return [read_record(path) for path in files]
     raise ValueError(f"{name}: no such record below {', '.join(RECORDS)}")
 
 
-def read(path: Path) -> Any:
+def read_record(path: Path) -> Any:
     """The content of a record: of a .jsonl file, the list of its lines."""
     text = path.read_text(encoding="utf-8")
     return [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else json.loads(text)
@@ -230,7 +230,7 @@ def read(path: Path) -> Any:
 STEP = re.compile(r"""\.?(?P<name>[\w-]+)|\["(?P<quoted>[^"]+)"\]|\[(?P<index>-?\d+)\]|\[(?P<fields>[^\]]+)\]""")
 
 
-def follow(record: Any, path: str) -> float:
+def number_at(record: Any, path: str) -> float:
     """The number at a PATH of a record; ValueError if there is none."""
     value, place = record, 0
     while place < len(path):
@@ -241,7 +241,7 @@ def follow(record: Any, path: str) -> float:
             if step["index"]:
                 value = value[int(step["index"])]
             elif step["fields"]:
-                wanted = dict(part.split("=", 1) for part in parts(step["fields"].replace("\\,", "\0")))
+                wanted = dict(part.split("=", 1) for part in split_at_commas(step["fields"].replace("\\,", "\0")))
                 wanted = {key: text.replace("\0", ",") for key, text in wanted.items()}
                 (value,) = [one for one in value if all(str(one.get(key)) == text for key, text in wanted.items())]
             else:
@@ -254,7 +254,7 @@ def follow(record: Any, path: str) -> float:
     return value
 
 
-def single(value: float | list[float]) -> float:
+def single_value(value: float | list[float]) -> float:
     """The value of an entry that stands for one figure; ValueError for a list."""
     if isinstance(value, list):
         raise ValueError(f"expected one number, got {len(value)}")
@@ -291,7 +291,7 @@ def output_of(command: str) -> str:
     folders = sorted(folder for word in words.split() for folder in ROOT.glob(word))
     if not folders:
         raise ValueError(f"{words}: no such run")
-    runs = [run for folder in folders for run in report.read_runs(folder)]
+    runs = [run for folder in folders for run in report.read_finished_runs(folder)]
     for run in runs:
         run.folder = run.folder.relative_to(ROOT)
     return report.tables(runs)
@@ -335,7 +335,9 @@ def mistakes(text: str) -> list[str]:
             continue
         for figure, entry in zip(texts, block.entries):
             try:
-                expected = constant(entry) if entry.startswith("=") else format_like(single(value_of(entry)), figure)
+                expected = (
+                    constant(entry) if entry.startswith("=") else format_like(single_value(value_of(entry)), figure)
+                )
             except (ValueError, TypeError, ZeroDivisionError) as error:
                 expected = f"an error ({error})"
             if figure != expected:

@@ -28,11 +28,11 @@ from training.records.curves import (
     LIGHT_GREY,
     ORANGE,
     VERMILION,
-    canvas,
+    curve_of,
     draw_losses,
-    dress,
+    new_figure,
     read_events,
-    series,
+    style_axis,
 )
 from training.records.metrics import METRICS, percent_factor
 from training.tasks.classification.glue import title_of
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class FineTuning:
+class ReportedTask:
     """What a report shows of the runs of a script.
 
     Attributes:
@@ -56,7 +56,7 @@ class FineTuning:
 
 
 FINE_TUNING = {
-    "run_glue.py": FineTuning(
+    "run_glue.py": ReportedTask(
         "classification",
         (
             "eval_matthews_correlation",
@@ -68,16 +68,16 @@ FINE_TUNING = {
             "eval_f1",
         ),
     ),
-    "run_squad.py": FineTuning("question answering", ("eval_exact_match", "eval_f1")),
-    "run_ner.py": FineTuning("named entities", ("eval_f1", "eval_precision", "eval_recall")),
-    "run_swag.py": FineTuning("multiple choice", ("eval_accuracy",)),
+    "run_squad.py": ReportedTask("question answering", ("eval_exact_match", "eval_f1")),
+    "run_ner.py": ReportedTask("named entities", ("eval_f1", "eval_precision", "eval_recall")),
+    "run_swag.py": ReportedTask("multiple choice", ("eval_accuracy",)),
 }
 # The content of a cell: the score of each run in per cent, or None if it is undefined.
 Scores = list[float | None]
 
 
 @dataclass
-class Finished:
+class FinishedRun:
     """A finished run.
 
     Attributes:
@@ -97,16 +97,16 @@ class Finished:
     results: dict
 
 
-def read_runs(folder: str | Path) -> list[Finished]:
+def read_finished_runs(folder: str | Path) -> list[FinishedRun]:
     """The run in a folder, or the runs of a series. Raises ValueError with the file if a run is not finished."""
     folder = Path(folder)
     if not (folder / "summary.json").is_file():
-        return [read_run(folder)]
+        return [read_finished_run(folder)]
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    return [replace(read_run(folder / run["folder"]), folder=folder) for run in summary["runs"]]
+    return [replace(read_finished_run(folder / run["folder"]), folder=folder) for run in summary["runs"]]
 
 
-def read_run(folder: Path) -> Finished:
+def read_finished_run(folder: Path) -> FinishedRun:
     """The run in a folder. Raises ValueError with the file if it is not finished or of another script."""
     facts, results = _read_record(folder / "run.json"), _read_record(folder / "all_results.json")
     flags, script = facts["flags"], facts["script"]
@@ -118,7 +118,7 @@ def read_run(folder: Path) -> Finished:
     if flags.get("model_impl") == "transformers":
         start_label += ", transformers' network"
     task = _task_of(facts) if script in FINE_TUNING else None
-    return Finished(folder, folder, task, start_label, facts, results)
+    return FinishedRun(folder, folder, task, start_label, facts, results)
 
 
 def _read_record(path: Path) -> dict:
@@ -138,7 +138,7 @@ def _task_of(facts: dict) -> str:
     return "SQuAD 2.0 form" if facts["flags"].get("version_2_with_negative") else FINE_TUNING[facts["script"]].title
 
 
-def fine_tuning_runs(runs: list[Finished]) -> list[Finished]:
+def fine_tuning_runs(runs: list[FinishedRun]) -> list[FinishedRun]:
     """The fine-tuning runs, in order.
 
     If runs have the same ``task`` or ``start_label`` but different settings, the differences are appended to it.
@@ -163,7 +163,7 @@ def fine_tuning_runs(runs: list[Finished]) -> list[Finished]:
     return runs
 
 
-def cells(runs: list[Finished]) -> dict[tuple[str, str], dict[str, Scores]]:
+def cells(runs: list[FinishedRun]) -> dict[tuple[str, str], dict[str, Scores]]:
     """The scores by (task, metric) and by start, in the order of the runs.
 
     Args:
@@ -195,14 +195,14 @@ def cell_text(values: Scores | None, digits: int = 1) -> str:
     return f"{text}, {undefined} undefined" if undefined else text
 
 
-def start_labels_of(runs: list[Finished]) -> list[str]:
+def start_labels_of(runs: list[FinishedRun]) -> list[str]:
     """The starts of the fine-tuning runs: random weights first, and each control after the run that it controls."""
     labels = sorted({run.start_label for run in runs})
     random_weights = [label for label in labels if label.startswith("random")]
     return random_weights + [label for label in labels if label not in random_weights]
 
 
-def tables(runs: list[Finished]) -> str:
+def tables(runs: list[FinishedRun]) -> str:
     """The comparison, the pre-training runs and the list of all runs, in Markdown."""
     lines = []
     fine_tuning = fine_tuning_runs(runs)
@@ -220,7 +220,7 @@ def tables(runs: list[Finished]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _comparison(fine_tuning: list[Finished]) -> list[str]:
+def _comparison(fine_tuning: list[FinishedRun]) -> list[str]:
     """The lines of the table with a row for each task and metric, and a column for each start."""
     labels = start_labels_of(fine_tuning)
     lines = [f"| task | metric, per cent | {' | '.join(labels)} |", f"|---|---|{'---:|' * len(labels)}"]
@@ -229,7 +229,7 @@ def _comparison(fine_tuning: list[Finished]) -> list[str]:
     return lines
 
 
-def _list_of_runs(runs: list[Finished]) -> list[str]:
+def _list_of_runs(runs: list[FinishedRun]) -> list[str]:
     """The lines of the table of all runs; the runs of a series that have equal entries share a row."""
     seconds_of: dict[tuple, Scores] = {}
     for run in runs:
@@ -241,7 +241,7 @@ def _list_of_runs(runs: list[Finished]) -> list[str]:
     return lines
 
 
-def pretraining_row(run: Finished) -> str:
+def pretraining_row(run: FinishedRun) -> str:
     """A row of the table of pre-training runs."""
     results = run.results
     nsp = f"{100 * results['eval_nsp_accuracy']:.1f}" if "eval_nsp_accuracy" in results else ""
@@ -251,7 +251,7 @@ def pretraining_row(run: Finished) -> str:
     )
 
 
-def draw(runs: list[Finished], path: Path) -> None:
+def draw(runs: list[FinishedRun], path: Path) -> None:
     """Draw a bar for every task and start and, beside them, the loss curve of the first pre-training run."""
     bars: dict[tuple[str, str], dict[str, Scores]] = {}
     fine_tuning = fine_tuning_runs(runs)
@@ -259,11 +259,11 @@ def draw(runs: list[Finished], path: Path) -> None:
         if task not in {drawn for drawn, _ in bars}:  # only the first metric of a task is drawn
             bars[task, metric] = scores
     pretrained = next((run for run in runs if run.task is None), None)
-    figure, axes = canvas("What pre-training was worth" if pretrained else "Runs", bool(bars) + bool(pretrained))
+    figure, axes = new_figure("What pre-training was worth" if pretrained else "Runs", bool(bars) + bool(pretrained))
     if pretrained:
         events = read_events(pretrained.folder / "metrics.jsonl")
         entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)
-        train, held_out = series(events, "train", "mlm_loss"), series(events, "eval", "eval_mlm_loss")
+        train, held_out = curve_of(events, "train", "mlm_loss"), curve_of(events, "eval", "eval_mlm_loss")
         draw_losses(axes[0], train, held_out, entropy, "Pre-training: masked-piece loss, nats")
     if bars:
         names = {f"from {pretrained.folder.name}": "after this pre-training"} if pretrained else {}
@@ -300,7 +300,7 @@ def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], name
         centres.append((first + place - 1) / 2)
         rows.append(f"{task}\n{metric}")
         place += 0.7
-    dress(axis, "Fine-tuned: held-out score, per cent")
+    style_axis(axis, "Fine-tuned: held-out score, per cent")
     axis.set_xlabel("")
     axis.grid(visible=False)
     axis.set_yticks(centres, rows)
@@ -320,7 +320,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN_FOLDER", help="the folder of a finished run or of a series")
     parser.add_argument("--output_dir", default="report", help="the folder for report.md and report.png (report)")
     args = parser.parse_args(argv)
-    runs = [run for folder in args.runs for run in read_runs(folder)]
+    runs = [run for folder in args.runs for run in read_finished_runs(folder)]
     output = Path(args.output_dir)
     output.mkdir(parents=True, exist_ok=True)
     text = tables(runs)

@@ -14,13 +14,13 @@ from transformers import PreTrainedTokenizerBase
 from training.engine.batches import IGNORED
 from training.flags.phases import phase_at, phases_of, with_steps
 from training.pretraining.segments import IS_NEXT
-from training.tools.audit import add_run_arguments, open_run, read_run
+from training.tools.audit import add_run_arguments, open_run, read_pretraining_facts
 
 Column = tuple[str, str, str]  # a token, its type id, its label
 INSTANCE_ROWS = ("input_ids", "token_type_ids", "labels")  # the lines of a drawn instance
 
 
-def draw_instance(tokenizer: PreTrainedTokenizerBase, instance: dict[str, Any], width: int = 110) -> str:
+def instance_text(tokenizer: PreTrainedTokenizerBase, instance: dict[str, Any], width: int = 110) -> str:
     """One row of a batch as text of at most `width` characters per line: columns of token, type id and label.
 
     A label is the token to predict; `.` means that the position is excluded from the loss. Padding is not shown.
@@ -79,7 +79,7 @@ def step_positions(step: int, rank: int | None, world: int, size: int, accumulat
 
 
 def _print_step(arguments: argparse.Namespace) -> None:
-    facts = read_run(arguments.folder)
+    facts = read_pretraining_facts(arguments.folder)
     flags, world, total = facts["flags"], facts["processes"], facts["total_steps"]
     flags["seed"] = flags["seed"] if arguments.seed is None else arguments.seed
     if not 1 <= arguments.step <= total:
@@ -95,7 +95,7 @@ def _print_step(arguments: argparse.Namespace) -> None:
         row = {name: tensor[0] for name, tensor in instances.batch(position, position + 1).items()}
         where = f"position {position:,} of length {phase.length} = epoch {epoch}, instance {index:,}"
         print(f"--- step {arguments.step}, rank {rank}, micro-batch {micro_batch}: {where}")
-        print(draw_instance(tokenizer, row) + "\n")
+        print(instance_text(tokenizer, row) + "\n")
     if len(positions) > arguments.limit:
         print(f"({len(positions) - arguments.limit:,} more; --limit shows them)")
 

@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     folder, given = Path(args.folder), verify_scores.files_in(args.data)
     counts = dict.fromkeys(VERDICTS, 0)
-    for part in [*pages_in(folder), *parts(folder)]:
+    for part in [*pages_in(folder), *runs_and_series_in(folder)]:
         print(f"{part}")
         for finding in findings(part, given, not args.skip_evaluation):
             if finding.verdict == DIFFERS or not args.brief:
@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(1)
 
 
-def parts(folder: Path) -> list[Path]:
+def runs_and_series_in(folder: Path) -> list[Path]:
     """The runs and series in a folder: itself, or those below it.
 
     Raises:
@@ -87,8 +87,8 @@ def parts(folder: Path) -> list[Path]:
                 "--resume_from_checkpoint auto, or copy the folder again"
             )
         return [folder]
-    folders = [path for path in sorted(folder.rglob("*")) if path.is_dir() and is_part(path)]
-    folders = [folder, *folders] if is_part(folder) else folders
+    folders = [path for path in sorted(folder.rglob("*")) if path.is_dir() and is_run_or_series(path)]
+    folders = [folder, *folders] if is_run_or_series(folder) else folders
     if not folders and not pages_in(folder):
         held = ", ".join(sorted(path.name for path in folder.iterdir())[:9]) or "nothing"
         raise ValueError(
@@ -123,7 +123,7 @@ def is_run(folder: Path) -> bool:
     return any((folder / name).is_file() for name in ("run.json", HASHES))
 
 
-def is_part(folder: Path) -> bool:
+def is_run_or_series(folder: Path) -> bool:
     """Whether a folder holds a run, a series or a table of the paper."""
     return is_run(folder) or any((folder / name).is_file() for name in ("summary.json", RECORD))
 

@@ -11,7 +11,16 @@ from training.engine.versions import commit
 from training.records.curves import read_events
 from training.records.model_card import HUB_NAME, card_text, metadata
 from training.tasks.seeds import Series, summarise
-from training.tools.findings import Finding, close, compare_values, differs, read_json, short_text, unknown, verified
+from training.tools.findings import (
+    Finding,
+    compare_values,
+    differs,
+    nearly_equal,
+    read_json,
+    short_text,
+    unknown,
+    verified,
+)
 
 # Results that depend on the moment and on the machine, and that no other record repeats.
 MEASURED = re.compile(r"train_runtime|train_.*_per_second|train_mfu|peak_tflops|peak_memory_gb")
@@ -197,7 +206,7 @@ def check_summary(folder: Path) -> Iterator[Finding]:
     again: dict[str, Any] = summarise(runs, series)
     if facts is None:
         del again["validation"]  # the description of the data, which is in the runs
-    wrong = [name for name in again if not close(summary.get(name), again[name])]
+    wrong = [name for name in again if not nearly_equal(summary.get(name), again[name])]
     for name in wrong:
         yield differs(f"summary.json, {name}", "not what the results of the runs give")
     if not wrong:

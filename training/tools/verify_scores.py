@@ -20,13 +20,13 @@ from training.files.hashing import sha256
 from training.flags.scripts import SCRIPTS
 from training.tasks import swag
 from training.tasks.classification.metrics import accuracy
-from training.tasks.classification.scores import prefix
+from training.tasks.classification.scores import metric_prefix
 from training.tasks.ner import tagged_text
 from training.tasks.ner.tagged_text import Sentence, Split
 from training.tasks.squad.answers import Answers
 from training.tasks.squad.metrics import read_numbers, read_predictions
 from training.tasks.squad.questions import read_squad
-from training.tools.findings import Finding, close, differs, read_json, short_text, unknown, verified
+from training.tools.findings import Finding, differs, nearly_equal, read_json, short_text, unknown, verified
 
 ROOT = Path(__file__).parents[2]
 MODEL_FILES = ("config.json", "model*.safetensors", "model.safetensors.index.json", "tokenizer.json",
@@ -220,7 +220,7 @@ def _same_scores(start: str, scores: Mapping[str, Any], results: dict, source: s
     """Whether the results that begin with ``start`` are exactly these scores."""
     same = []
     for name, value in scores.items():
-        if start + name in results and close(results[start + name], value):
+        if start + name in results and nearly_equal(results[start + name], value):
             same.append(start + name)
         else:
             said = short_text(results.get(start + name))
@@ -249,7 +249,7 @@ def check_weights(folder: Path, run: dict, results: dict, data: list[Source]) ->
     for one in needed:
         test = [other for other in data if other.split == "test" and other.path]
         paths = [f"--validation_file={one.path}", *(f"--test_file={other.path}" for other in test)]
-        start = prefix(one.split) if run["script"] == "run_glue.py" else "eval_"
+        start = metric_prefix(one.split) if run["script"] == "run_glue.py" else "eval_"
         there = "eval_mnli_m_" if start == "eval_mnli_mm_" else start
         paths = paths[:1] if run["script"] == "run_glue.py" else paths
         yield from _close_scores(folder, run, results, [*_evaluation_flags(run), *paths], start, there)

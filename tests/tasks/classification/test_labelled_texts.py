@@ -50,7 +50,7 @@ def test_features_of_a_pair_worked_by_hand():
     examples = labelled_texts.Examples(
         (["He said"], ["the pie is"]), [1], ["0"], str, {}, labelled_texts.Columns(("a", "b"), "c", None)
     )
-    data = labelled_texts.Data(
+    data = labelled_texts.ClassificationData(
         "mrpc", glue.GLUE_TASKS["mrpc"], {"train": examples, "test": replace(examples, labels=None)}
     )
     features = labelled_texts.features(data, tokenizer, max_length=128)
@@ -73,7 +73,7 @@ def test_predicted_scores_of_ones_own_keep_all_their_digits(tmp_path, scale):
     )
     own = glue.Task("custom", glue.OWN_TEXTS, glue.OWN_LABELS, None, ("pearson",))
     path = labelled_texts.write_predictions(
-        tmp_path, labelled_texts.Data("custom", own, {"test": examples}), "test", scores
+        tmp_path, labelled_texts.ClassificationData("custom", own, {"test": examples}), "test", scores
     )
     written = [line.split("\t")[1] for line in path.read_text().splitlines()[1:]]
     assert np.array_equal(np.array(written, dtype=np.float32), scores[:, 0])

@@ -22,7 +22,11 @@ def test_logits_are_scored_with_the_metrics_of_the_task():
         logits = np.array([[1.0, 2.0], [1.0, 0.0], [9.0, 3.0], [1.0, 0.0]])
         assert score(task, logits, [1, 0, 1, 0]) == {"accuracy": 0.75, "f1": 0.8}
         splits = {"validation": SimpleNamespace(labels=[0, 0, 0, 1])}
-        assert labelled_texts.Data(name, task, splits).baselines() == {"eval_accuracy": 0.75, "eval_f1": 1.5 / 1.75}
+        data = labelled_texts.ClassificationData(name, task, splits)
+        assert data.baselines() == {
+            "eval_accuracy": 0.75,
+            "eval_f1": 1.5 / 1.75,
+        }
     scores = np.array([[1.0], [1.0], [1.0]])
     assert score(glue.GLUE_TASKS["stsb"], scores, [0.0, 1.0, 2.0]) == {"pearson": None, "spearmanr": None}
 

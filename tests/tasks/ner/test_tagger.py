@@ -7,6 +7,7 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForTokenClassification, BertConfig
 
 import modeling_bert_repro
+from tests.helpers.lstm_networks import assert_lstm_without_autocast, assert_padding_changes_nothing, padded_batch
 from training.flags.fine_tuning import TaggerLayers
 from training.tasks.ner.tagger import LAYERS, BertFeatureTagger
 
@@ -25,12 +26,6 @@ def tagger(config, choice: str = "concat_last_four", encoder_class=modeling_bert
     return BertFeatureTagger(config, encoder_class).freeze().eval()
 
 
-def batch() -> dict[str, torch.Tensor]:
-    ids = torch.arange(5, 17).view(2, 6)
-    mask = torch.tensor([[1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 0, 0]])
-    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.zeros_like(ids)}
-
-
 def test_the_flag_names_the_rows_of_the_table():
     assert set(TaggerLayers.__args__) == set(LAYERS)
 
@@ -44,50 +39,38 @@ def test_features_are_those_layers_of_transformers_bert(config, choice, layers):
     model = tagger(config, choice)
     stock = transformers.BertModel(config, add_pooling_layer=False).eval()
     stock.load_state_dict(model.bert.state_dict())
-    states = stock(**batch(), output_hidden_states=True).hidden_states
+    states = stock(**padded_batch(), output_hidden_states=True).hidden_states
     wanted = torch.cat([states[layer] for layer in layers], dim=-1)
     if "sum" in choice:
         with torch.no_grad():
             model.weights += torch.arange(len(layers))
         shares = torch.arange(len(layers)).exp() / torch.arange(len(layers)).exp().sum()
         wanted = sum(share * states[layer] for share, layer in zip(shares, layers))
-    real = batch()["attention_mask"].bool()
-    torch.testing.assert_close(model.features(**batch())[real], wanted[real], atol=1e-5, rtol=1e-4)
+    real = padded_batch()["attention_mask"].bool()
+    torch.testing.assert_close(model.features(**padded_batch())[real], wanted[real], atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("choice", ["weighted_sum_all", "last"])
 def test_the_lstm_computes_in_float32_under_autocast(config, choice):
-    """oneDNN has no mixed-precision LSTM for processors without bfloat16 arithmetic: torch raises an error there."""
-    model, seen = tagger(config, choice), []
-    model.lstm.register_forward_pre_hook(
-        lambda module, inputs: seen.append((inputs[0].data.dtype, torch.is_autocast_enabled("cpu")))
-    )
-    with torch.autocast("cpu", torch.bfloat16):
-        model(**batch())
-    assert seen == [(torch.float32, False)]
+    assert_lstm_without_autocast(tagger(config, choice))
 
 
 def test_padding_changes_nothing(config):
-    """Otherwise the backward direction of the LSTM would begin in the padding."""
-    model, both = tagger(config), batch()
-    together = model(**both).logits[1, :4]
-    alone = model(**{name: tensor[1:, :4] for name, tensor in both.items()}).logits[0]
-    torch.testing.assert_close(together, alone, atol=1e-6, rtol=1e-5)
-    assert together.shape == (4, 3)
+    assert_padding_changes_nothing(tagger(config))
 
 
 @pytest.mark.parametrize("choice", ["weighted_sum_all", "concat_last_four"])
 def test_it_runs_in_half_precision(config, choice):
     full = tagger(config, choice)
     half = tagger(config, choice).to(torch.bfloat16)
-    logits = half(**batch()).logits
+    logits = half(**padded_batch()).logits
     assert logits.dtype == torch.bfloat16
-    torch.testing.assert_close(logits.float(), full(**batch()).logits, atol=0.02, rtol=0.05)
+    torch.testing.assert_close(logits.float(), full(**padded_batch()).logits, atol=0.02, rtol=0.05)
 
 
 @torch.no_grad()
 def test_loss_is_divided_by_the_items_of_the_step(config):
-    model, both = tagger(config), batch()
+    model, both = tagger(config), padded_batch()
     labels = torch.tensor([[0, 1, -100, 2, -100, -100], [1, -100, 2, -100, -100, -100]])
     outputs = model(**both, labels=labels)
     log_probabilities = outputs.logits.log_softmax(-1)
@@ -99,8 +82,8 @@ def test_loss_is_divided_by_the_items_of_the_step(config):
 
 def test_bert_is_neither_trained_nor_dropped_out(config):
     model = tagger(config, "weighted_sum_all").train()
-    assert torch.equal(model.features(**batch()), model.features(**batch()))
-    model(**batch(), labels=torch.ones(2, 6, dtype=torch.long)).loss.backward()
+    assert torch.equal(model.features(**padded_batch()), model.features(**padded_batch()))
+    model(**padded_batch(), labels=torch.ones(2, 6, dtype=torch.long)).loss.backward()
     touched = {name for name, parameter in model.named_parameters() if parameter.grad is not None}
     assert touched == {name for name, _ in model.named_parameters() if not name.startswith("bert.")}
     assert model.weights.grad.abs().sum() > 0
@@ -125,7 +108,7 @@ def test_it_starts_from_a_checkpoint_and_opens_again(config, tmp_path, encoder_c
     model.eval().save_pretrained(tmp_path / "tagger")
     assert len(load_file(tmp_path / "tagger" / "model.safetensors")) == len(model.state_dict())
     again = AutoModelForTokenClassification.from_pretrained(tmp_path / "tagger", trust_remote_code=True).eval()
-    torch.testing.assert_close(again(**batch()).logits, model(**batch()).logits, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(again(**padded_batch()).logits, model(**padded_batch()).logits, atol=1e-6, rtol=1e-5)
     bert = AutoModel.from_pretrained(tmp_path / "tagger", add_pooling_layer=False)
     assert type(bert) is transformers.BertModel and torch.equal(bert.embeddings.word_embeddings.weight, word)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from tests.helpers.squad_examples import random_logits, random_questions
+from tests.helpers.squad_examples import google_words, random_logits, random_questions
 from tokenization import BasicTokenizer, build_tokenizer
 from training.tasks.squad.answers import GoogleRealign, _with_accents, aligner, find_answers, get_final_text
 from training.tasks.squad.questions import Question, read_squad
@@ -21,18 +21,7 @@ def tokenizer(tokenizer_folder):
 
 def google_answers(question, windows, rows, start, end, tokenizer, n_best_size, max_answer_length, version_2):
     """A port of write_predictions in run_squad.py of google-research/bert, for one question."""
-    doc_tokens, word_of_char = [], []
-    previous_is_white = True
-    for char in question.context:
-        if char in " \t\r\n\u202f":
-            previous_is_white = True
-        else:
-            if previous_is_white:
-                doc_tokens.append(char)
-            else:
-                doc_tokens[-1] += char
-            previous_is_white = False
-        word_of_char.append(len(doc_tokens) - 1)
+    doc_tokens, word_of_char = google_words(question.context)
     spans = windows.offsets[windows.question[rows[0]]]
     counted = max_context(windows.first_token[rows], windows.num_tokens[rows])
     prelim, score_null = [], 1000000

@@ -14,7 +14,7 @@ from tests.helpers.words import WORDS
 from training.tasks.squad import page
 from training.tasks.squad.answers import find_answers
 from training.tasks.squad.metrics import score
-from training.tasks.squad.page import KINDS, error_kinds, mark, threshold_scores, write_page
+from training.tasks.squad.page import KINDS, error_kinds, marked_context, threshold_scores, write_page
 from training.tasks.squad.questions import Question
 from training.tasks.squad.windows import build_windows
 
@@ -150,7 +150,7 @@ def test_the_page_marks_known_answers(tokenizer, tmp_path):
     ],
 )
 def test_overlapping_marks_are_cut_into_pieces(spans, expected):
-    assert mark("0123456789", spans) == expected
+    assert marked_context("0123456789", spans) == expected
 
 
 class Reader(html.parser.HTMLParser):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from training.tasks.squad.metrics import score
-from training.tasks.squad.threshold import find_best_threshold, threshold_to_use
+from training.tasks.squad.threshold import find_best_threshold, find_threshold_to_store
 
 
 def random_case(rng, count: int):
@@ -61,11 +61,11 @@ def test_threshold_empties_the_same_answers_as_the_post_processing():
         ([1, 1, 0], [3, 1, 3], [True, True, False], 1, 3),
     ],
 )
-def test_the_threshold_to_use_gives_the_best_score_that_a_threshold_gives(
+def test_the_threshold_to_store_gives_the_best_score_that_a_threshold_gives(
     scores, odds, answerable, threshold, official
 ):
     scores, odds, answerable = (dict(zip("abc", values)) for values in (scores, odds, answerable))
-    found = threshold_to_use(scores, odds, answerable)
+    found = find_threshold_to_store(scores, odds, answerable)
     assert found < min(odds.values()) if threshold is None else found == threshold
 
     def total(at):

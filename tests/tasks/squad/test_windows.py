@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+from tests.helpers.squad_examples import google_words
 from tokenization import build_tokenizer
 from training.tasks.squad.questions import Question, read_squad
 from training.tasks.squad.windows import build_windows, check_lengths, max_context, window_starts
@@ -22,17 +23,7 @@ def google_windows(question: Question, tokenizer, max_seq_length: int, doc_strid
     """A port of read_squad_examples and convert_examples_to_features with is_training=True, from run_squad.py of
     google-research/bert.
     """
-    doc_tokens, char_to_word, previous_is_white = [], [], True
-    for char in question.context:
-        if char in " \t\r\n\u202f":
-            previous_is_white = True
-        else:
-            if previous_is_white:
-                doc_tokens.append(char)
-            else:
-                doc_tokens[-1] += char
-            previous_is_white = False
-        char_to_word.append(len(doc_tokens) - 1)
+    doc_tokens, char_to_word = google_words(question.context)
     text, start = question.answers[0]
     start_word, end_word = char_to_word[start], char_to_word[start + len(text) - 1]
 

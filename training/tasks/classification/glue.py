@@ -33,11 +33,11 @@ class Task:
 
     Attributes:
         folder: the folder in the official archive; with ``.tsv`` appended, the file that the GLUE server expects.
-        texts: possible names of the text columns; the first alternative that the file has is used.
-        label: possible names of the label column.
+        text_columns: possible names of the text columns; the first alternative that the file has is used.
+        label_columns: possible names of the label column.
         labels: names of the classes in the order of their numbers; None for regression.
         metrics: names in METRICS.
-        digits: how the files spell the classes, in the order of ``labels``; empty if they use the names.
+        spellings: how the files spell the classes, in the order of ``labels``; empty if they use the names.
         files: the file name of each split in the official layout.
         header: the column names of official files that have no header line.
         positive: number of the class whose F1 is computed.
@@ -48,11 +48,11 @@ class Task:
     """
 
     folder: str
-    texts: tuple[tuple[str, ...], ...]
-    label: tuple[str, ...]
+    text_columns: tuple[tuple[str, ...], ...]
+    label_columns: tuple[str, ...]
     labels: tuple[str, ...] | None
     metrics: tuple[str, ...]
-    digits: tuple[str, ...] = ()
+    spellings: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     header: tuple[str, ...] = ()
     positive: int = 1
@@ -69,15 +69,15 @@ class Task:
 
 def _task(
     folder: str,
-    texts: tuple[tuple[str, ...], ...],
-    label: tuple[str, ...],
+    text_columns: tuple[tuple[str, ...], ...],
+    label_columns: tuple[str, ...],
     labels: tuple[str, ...] | None,
     metrics: tuple[str, ...],
     files: dict[str, str] = PLAIN_FILES,
-    digits: tuple[str, ...] = ("0", "1"),
+    spellings: tuple[str, ...] = ("0", "1"),
     **more: Any,
 ) -> Task:
-    return Task(folder, texts, label, labels, metrics, digits, files, **more)
+    return Task(folder, text_columns, label_columns, labels, metrics, spellings, files, **more)
 
 
 ACCURACY, WITH_F1, CORRELATIONS = ("accuracy",), ("accuracy", "f1"), ("pearson", "spearmanr")
@@ -88,12 +88,12 @@ GLUE_TASKS: dict[str, Task] = {
     "sst2": _task("SST-2", (("sentence",),), ("label",), ("negative", "positive"), ACCURACY),
     "mrpc": _task("MRPC", (("#1 String", "#2 String"), PAIR), ("Quality", "label"),
                   ("not_equivalent", "equivalent"), WITH_F1),
-    "stsb": _task("STS-B", (PAIR,), ("score", "label"), None, CORRELATIONS, digits=(), score_range=(0, 5)),
+    "stsb": _task("STS-B", (PAIR,), ("score", "label"), None, CORRELATIONS, spellings=(), score_range=(0, 5)),
     "qqp": _task("QQP", (("question1", "question2"),), ("is_duplicate", "label"),
                  ("not_duplicate", "duplicate"), WITH_F1, ragged_share=1e-3),
     "mnli": _task("MNLI", (PAIR, PREMISE), ("gold_label", "label"), THREE_WAY, ACCURACY, MNLI_FILES, ()),
-    "qnli": _task("QNLI", (("question", "sentence"),), ("label",), ENTAILMENT, ACCURACY, digits=()),
-    "rte": _task("RTE", (PAIR,), ("label",), ENTAILMENT, ACCURACY, digits=()),
+    "qnli": _task("QNLI", (("question", "sentence"),), ("label",), ENTAILMENT, ACCURACY, spellings=()),
+    "rte": _task("RTE", (PAIR,), ("label",), ENTAILMENT, ACCURACY, spellings=()),
     "wnli": _task("WNLI", (PAIR,), ("label",), ("not_entailment", "entailment"), ACCURACY),
     "ax": _task("AX", (PAIR, ("Premise", "Hypothesis"), PREMISE), ("Label", "label"), THREE_WAY,
                 ("matthews_correlation",), AX_FILES, (), categories=AX_CATEGORIES),
@@ -102,7 +102,7 @@ BUILTIN_TASKS: dict[str, Task] = {
     "builtin_pair": _task("builtin_pair", (PAIR,), ("label",), ("other_body", "own_body"), WITH_F1,
                           title="pair task"),
     "builtin_classification": _task("builtin_classification", (("sentence",),), ("label",),
-                                    ("class", "function", "method"), ACCURACY, digits=(),
+                                    ("class", "function", "method"), ACCURACY, spellings=(),
                                     title="class, function or method"),
 }  # fmt: skip
 # The former names of the built-in tasks: commands accept them, and older records contain them.

@@ -22,10 +22,10 @@ from transformers import PreTrainedTokenizerBase
 
 from training.engine.batches import Features
 from training.tasks.classification.glue import OWN_TEXTS, Task, server_name
-from training.tasks.classification.scores import prefix, score_of_constant
+from training.tasks.classification.scores import metric_prefix, score_of_constant
 from training.tasks.task_data import ProblemType
 
-ROW_NAMES = ("", "id", "idx", "index", "guid", "uid", "row")
+INDEX_COLUMNS = ("", "id", "idx", "index", "guid", "uid", "row")
 INTEGER = re.compile(r"[-+]?\d+")
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 
@@ -78,7 +78,7 @@ class Columns:
 
 
 @dataclass
-class Data:
+class ClassificationData:
     """The data of a run: the name of its task ("custom" for the user's own data), the task, and the splits."""
 
     name: str
@@ -124,7 +124,7 @@ class Data:
 
     def metric_names(self) -> tuple[list[str], str]:
         """The results by which the best model may be chosen, and the one used by default."""
-        splits = [prefix(split) for split in self.splits if split.startswith("validation")]
+        splits = [metric_prefix(split) for split in self.splits if split.startswith("validation")]
         names = [split + metric for split in splits for metric in (*self.task.metrics, "loss")]
         return names, splits[0] + self.task.main_metric if splits else ""
 
@@ -134,7 +134,7 @@ class Data:
         for split, examples in self.splits.items():
             if split.startswith("validation"):
                 scores = score_of_constant(self.task, np.asarray(examples.labels))
-                values |= {prefix(split) + name: value for name, value in scores.items()}
+                values |= {metric_prefix(split) + name: value for name, value in scores.items()}
         return values
 
 
@@ -150,16 +150,16 @@ def find_columns(task: Task, header: list[str], labelled: bool) -> Columns:
     Raises:
         ValueError: the header lacks a column.
     """
-    label = next((name for name in task.label if name in header), None)
+    label = next((name for name in task.label_columns if name in header), None)
     if labelled and label is None:
-        raise ValueError(f"expected a column {_or(task.label)}, got {_listed(header)}; rename the label column")
-    texts = next((names for names in task.texts if set(names) <= set(header)), None)
-    if texts is None and task.texts is OWN_TEXTS:
-        left = tuple(name for name in header if name != label and name.lower() not in ROW_NAMES)
+        raise ValueError(f"expected a column {_or(task.label_columns)}, got {_listed(header)}; rename the label column")
+    texts = next((names for names in task.text_columns if set(names) <= set(header)), None)
+    if texts is None and task.text_columns is OWN_TEXTS:
+        left = tuple(name for name in header if name != label and name.lower() not in INDEX_COLUMNS)
         texts = left if len(left) in (1, 2) else None
     if texts is None:
         raise ValueError(
-            f"expected the columns {_or(' and '.join(names) for names in task.texts)}, got {_listed(header)}; "
+            f"expected the columns {_or(' and '.join(names) for names in task.text_columns)}, got {_listed(header)}; "
             "is this the right file for the task?"
         )
     index = next((name for name in header if name.lower() in ("index", "id", "idx")), None)
@@ -192,7 +192,7 @@ def encode_labels(examples: Examples, task: Task) -> list[int] | list[float]:
             numbers.append(float(text))
         return numbers
     known = {name: number for number, name in enumerate(task.labels)}
-    known |= {digit: number for number, digit in enumerate(task.digits)}
+    known |= {spelling: number for number, spelling in enumerate(task.spellings)}
     for row, value in enumerate(examples.labels):
         if as_text(value) not in known:
             raise ValueError(
@@ -211,7 +211,7 @@ def as_text(value: object) -> str:
 # --- to the model, and back ------------------------------------------------------------------------------
 
 
-def features(data: Data, tokenizer: PreTrainedTokenizerBase, max_length: int) -> dict[str, Features]:
+def features(data: ClassificationData, tokenizer: PreTrainedTokenizerBase, max_length: int) -> dict[str, Features]:
     """The model's inputs for every split, with labels if there are any.
 
     If a pair is too long, tokens of its longer text are cut first. A "[SEP]" in a text is read as text.
@@ -237,7 +237,7 @@ def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_lengt
     return Features(columns, tokenizer.pad_token_id)
 
 
-def write_predictions(folder: Path, data: Data, split: str, logits: np.ndarray) -> Path:
+def write_predictions(folder: Path, data: ClassificationData, split: str, logits: np.ndarray) -> Path:
     """Write a file for the GLUE server with columns ``index`` and ``prediction``; labels are as in the task's files.
 
     Scores of GLUE have three decimals, as the server's examples do; those of other data keep all digits of a float32.
@@ -247,7 +247,7 @@ def write_predictions(folder: Path, data: Data, split: str, logits: np.ndarray) 
         digits = ".3f" if task.files else ".9g"
         spelled = [f"{score:{digits}}" for score in np.clip(logits[:, 0], *task.score_range)]
     else:
-        spelled = [(task.digits or task.labels)[number] for number in logits.argmax(axis=1)]
+        spelled = [(task.spellings or task.labels)[number] for number in logits.argmax(axis=1)]
     rows = [f"{name}\t{prediction}\n" for name, prediction in zip(data.splits[split].index, spelled, strict=True)]
     path = folder / server_name(task, split)
     path.write_text("index\tprediction\n" + "".join(rows), encoding="utf-8")

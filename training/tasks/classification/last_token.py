@@ -37,7 +37,7 @@ def with_labels_at_the_end(rows: Features) -> Features:
     return Features(columns, rows.pad_token_id)
 
 
-def read_at_the_end(outputs: dict[str, Any]) -> dict[str, Any]:
+def with_logits_at_the_end(outputs: dict[str, Any]) -> dict[str, Any]:
     """The outputs of ``predict`` with the logits of each row's last token only: (rows, classes).
 
     Args:

@@ -8,7 +8,7 @@ from training.tasks.classification.glue import Task
 from training.tasks.classification.metrics import METRICS
 
 
-def prefix(split: str) -> str:
+def metric_prefix(split: str) -> str:
     """The prefix of the metrics in all_results.json, which keeps the two halves of MNLI apart."""
     return {"validation_matched": "eval_mnli_m_", "validation_mismatched": "eval_mnli_mm_"}.get(split, "eval_")
 

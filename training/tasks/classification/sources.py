@@ -27,20 +27,20 @@ from training.tasks.classification.glue import (
 from training.tasks.classification.labelled_texts import (
     INTEGER,
     NUMBER,
+    ClassificationData,
     Columns,
-    Data,
     Examples,
     as_text,
     encode_labels,
     find_columns,
 )
-from training.tasks.task_data import most_examples, own_files
+from training.tasks.task_data import own_files, sample_limit
 
 HUB_NAME = "nyu-mll/glue"
-FILES = "give the official files with --data_dir FOLDER, or your own with --train_file and --validation_file"
+GIVE_FILES = "give the official files with --data_dir FOLDER, or your own with --train_file and --validation_file"
 
 
-def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) -> Data:
+def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) -> ClassificationData:
     """Read the examples that the flags ask for.
 
     Args:
@@ -84,17 +84,17 @@ def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) 
             f"({', '.join(task.labels) or 'in id2label'}); it names {', '.join(model_labels or ['none'])}. "
             f"Give a model fine-tuned on {'MNLI' if name == 'ax' else 'this task'}, or training data"
         )
-    return _check(Data(name or "custom", task, read), args)
+    return _check(ClassificationData(name or "custom", task, read), args)
 
 
 def in_order(task: Task, names: tuple[str, ...]) -> Task:
     """The task, a classification, with its classes numbered in the order of ``names``."""
     assert task.labels is not None
-    digits = tuple(task.digits[task.labels.index(name)] for name in names) if task.digits else ()
-    return replace(task, labels=tuple(names), digits=digits, positive=names.index(task.labels[task.positive]))
+    spellings = tuple(task.spellings[task.labels.index(name)] for name in names) if task.spellings else ()
+    return replace(task, labels=tuple(names), spellings=spellings, positive=names.index(task.labels[task.positive]))
 
 
-def _check(data: Data, args: GlueArguments) -> Data:
+def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
     """Turn labels into numbers, apply ``--max_..._samples``, and refuse data that no later step could use."""
     if args.do_predict and not data.to_predict:
         raise ValueError("--do_predict: there is no test split; give --test_file, or drop the flag")
@@ -103,7 +103,7 @@ def _check(data: Data, args: GlueArguments) -> Data:
     for split, examples in data.splits.items():
         if examples.labels is not None:
             examples.labels = encode_labels(examples, data.task)
-        data.splits[split] = examples.first(most_examples(args, split))
+        data.splits[split] = examples.first(sample_limit(args, split))
     train = data.splits.get("train")
     if train and train.labels and data.task.labels and len(set(train.labels)) == 1:
         raise ValueError(
@@ -224,7 +224,8 @@ def _read_own_files(task: Task, files: dict[str, str]) -> dict[str, Examples]:
         examples = read_examples(task, path, split != "test")
         if not task.metrics:
             columns = examples.columns
-            task = replace(task, texts=(columns.texts,), label=(columns.label,) if columns.label else task.label)
+            label_columns = (columns.label,) if columns.label else task.label_columns
+            task = replace(task, text_columns=(columns.texts,), label_columns=label_columns)
         matched = split + "_matched"
         splits[matched if task.files and matched in task.files else split] = examples
     return splits
@@ -237,7 +238,7 @@ def _builtin(name: str, split: str) -> Examples:
         "builtin_classification": documentation.classification_examples,
     }
     rows = make[name](split)
-    columns = Columns(task.texts[0], "label", None)
+    columns = Columns(task.text_columns[0], "label", None)
     texts = tuple([row[column] for row in rows] for column in columns.texts)
     facts = {"source": "the documentation of this Python installation", "sha256": digest(rows)}
     index = list(map(str, range(len(rows))))
@@ -250,7 +251,7 @@ def _read_hub(name: str | None, task: Task, args: GlueArguments) -> dict[str, Ex
     else:
         dataset_name, config = HUB_NAME, name
     source = dataset_name if args.dataset_name else f"{dataset_name}, which --task_name {name} reads by default"
-    dataset = from_hub(source, FILES, lambda datasets: datasets.load_dataset(dataset_name, config))
+    dataset = from_hub(source, GIVE_FILES, lambda datasets: datasets.load_dataset(dataset_name, config))
     wanted = tuple(task.files) if name else ("train", "validation", "test")
     splits = {}
     for split in wanted:

@@ -77,14 +77,14 @@ def _fits(task: Task, prediction: str) -> bool:
     if task.labels is None:
         low, high = task.score_range
         return bool(NUMBER.fullmatch(prediction)) and low <= float(prediction) <= high
-    return prediction in (task.digits or task.labels)
+    return prediction in (task.spellings or task.labels)
 
 
 def _wanted(task: Task) -> str:
     if task.labels is None:
         low, high = task.score_range
         return f"a score from {low} to {high}"
-    return " or ".join(task.digits or task.labels)
+    return " or ".join(task.spellings or task.labels)
 
 
 def problem_of_file(path: Path) -> str | None:

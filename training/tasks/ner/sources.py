@@ -9,19 +9,23 @@ from training.files.hashing import digest, sha256
 from training.files.hub_datasets import load_from_hub
 from training.flags.fine_tuning import NerArguments
 from training.tasks.ner.tagged_text import Sentence, Split, one_document_each, read_conll, to_bio
-from training.tasks.task_data import files_or_hub, most_examples
+from training.tasks.task_data import files_or_hub, sample_limit
 
-WORDS, TAGS, DOCUMENTS = ("tokens", "words"), ("ner_tags", "tags", "ner", "labels"), ("document_id", "doc_id")
-TURNED = {"IOB1": "IOB1, turned into BIO", "BIOES": "BIOES, turned into BIO"}
+# The names that the columns of a data set of the Hub may have.
+WORD_COLUMNS, TAG_COLUMNS = ("tokens", "words"), ("ner_tags", "tags", "ner", "labels")
+DOCUMENT_COLUMNS = ("document_id", "doc_id")
+SCHEMES_IN_WORDS = {"IOB1": "IOB1, turned into BIO", "BIOES": "BIOES, turned into BIO"}
 BUILTIN = "the documentation carried by this Python installation"
-FILES = "give --train_file and --validation_file in columns (a word a line, its tag last, blank line after a sentence)"
+GIVE_FILES = (
+    "give --train_file and --validation_file in columns (a word a line, its tag last, blank line after a sentence)"
+)
 
 
 METRICS = ("f1", "precision", "recall", "accuracy", "loss")
 
 
 @dataclass
-class Data:
+class NerData:
     """The data of a run: its name, its splits, and the classes: "O", and B- and I- for every type."""
 
     name: str
@@ -43,7 +47,7 @@ class Data:
             line = f"{name}: {len(part):,} sentences, {part.num_words:,} words, "
             line += f"{documents:,} documents, " if documents else "no documents marked: each sentence stands alone, "
             scheme = part.facts.get("tag_scheme")
-            line += f"tags {TURNED.get(scheme, scheme)}" if scheme else "no tags"
+            line += f"tags {SCHEMES_IN_WORDS.get(scheme, scheme)}" if scheme else "no tags"
             if breaks := part.facts.get("entities_that_break_the_scheme"):
                 line += f"; {breaks} entities that violate the scheme are read as conlleval reads them"
             lines.append(f"{line}, {part.source}")
@@ -58,7 +62,7 @@ class Data:
         return {"eval_f1": 0.0}
 
 
-def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -> Data:
+def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -> NerData:
     """Read the sentences that the flags ask for, with tags in BIO.
 
     Args:
@@ -68,13 +72,13 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
     Raises:
         ValueError: flags that contradict each other; data that is missing or malformed, with file and line.
     """
-    files = files_or_hub(args, FILES, "sentences")
+    files = files_or_hub(args, GIVE_FILES, "sentences")
     if files:
         splits = {split: read_conll(path, args.mixed_tags) for split, path in files.items()}
         for split, path in files.items():
             splits[split].facts["sha256"] = sha256(Path(path))
     elif args.dataset_name:
-        from_hub = load_from_hub(args.dataset_name, args.dataset_config_name, FILES)
+        from_hub = load_from_hub(args.dataset_name, args.dataset_config_name, GIVE_FILES)
         splits = {split: _hub_split(rows, f"{args.dataset_name} {split}", args) for split, rows in from_hub.items()}
     else:
         splits = {split: _builtin(split) for split in ("train", "validation")}
@@ -83,14 +87,14 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
             raise ValueError(f"{splits[split].source}: expected a word and its tag on a line, got one column only")
     labels = _labels(splits, model_labels)
     for split, part in splits.items():
-        part.sentences = part.sentences[: most_examples(args, split)]
+        part.sentences = part.sentences[: sample_limit(args, split)]
     train = splits.get("train")
     if train and all(tag == "O" for sentence in train.sentences for tag in sentence.tags or ()):
         raise ValueError(
             f"{train.source}: all tags are O; there is nothing to learn. Give sentences with names, or raise "
             "--max_train_samples"
         )
-    return Data(args.dataset_name or ("custom" if files else BUILTIN), splits, labels)
+    return NerData(args.dataset_name or ("custom" if files else BUILTIN), splits, labels)
 
 
 def _builtin(split: str) -> Split:
@@ -130,11 +134,15 @@ def _labels(splits: dict[str, Split], model_labels: tuple[str, ...] | None) -> t
 
 def _hub_split(rows: Any, source: str, args: NerArguments) -> Split:
     available = rows.column_names
-    columns = [next((name for name in names if name in available), None) for names in (WORDS, TAGS, DOCUMENTS)]
+    columns = [
+        next((name for name in names if name in available), None)
+        for names in (WORD_COLUMNS, TAG_COLUMNS, DOCUMENT_COLUMNS)
+    ]
     words, tags, documents = columns
     if words is None or tags is None:
         raise ValueError(
-            f"{source}: expected the columns {' or '.join(WORDS)} and {' or '.join(TAGS)}, got {rows.column_names}"
+            f"{source}: expected the columns {' or '.join(WORD_COLUMNS)} and {' or '.join(TAG_COLUMNS)}, "
+            f"got {available}"
         )
     feature = rows.features[tags]
     inner = feature[0] if isinstance(feature, list) else getattr(feature, "feature", None)

@@ -25,7 +25,7 @@ from transformers import PreTrainedTokenizerBase
 
 from training.tasks.squad import metrics
 from training.tasks.squad.questions import Question
-from training.tasks.squad.threshold import gives_no_answer, threshold_to_use
+from training.tasks.squad.threshold import find_threshold_to_store, gives_no_answer
 from training.tasks.squad.windows import Windows, max_context
 
 WHITE = " \t\r\n\u202f"  # the characters at which Google's reader splits words
@@ -58,7 +58,7 @@ class Answers:
 
         In version 2, the best scores over all thresholds are computed from ``span_predictions``, because the search
         must start from unfiltered answers. ``null_score_diff_threshold`` is the threshold to store with the model
-        (``threshold.threshold_to_use``); ``at_best_...`` are the scores with it and ``at_0_...`` those with 0.
+        (``threshold.find_threshold_to_store``); ``at_best_...`` are the scores with it and ``at_0_...`` those with 0.
         ``best_f1`` can exceed ``at_best_f1``: the official search may stop between equal null odds, a threshold cannot.
         """
         gold = {question.id: [text for text, _ in question.answers] for question in questions}
@@ -66,8 +66,8 @@ class Answers:
             return metrics.score(gold, self.predictions)
         scores = metrics.score(gold, self.span_predictions, True, self.null_odds, self.threshold)
         results = {"exact_match": scores["exact"], **scores}
-        f1 = {id_: metrics.score_of("f1", answers, self.span_predictions[id_]) for id_, answers in gold.items()}
-        best = threshold_to_use(f1, self.null_odds, {id_: bool(texts) for id_, texts in gold.items()})
+        f1 = {id_: metrics.score_answer("f1", answers, self.span_predictions[id_]) for id_, answers in gold.items()}
+        best = find_threshold_to_store(f1, self.null_odds, {id_: bool(texts) for id_, texts in gold.items()})
         for name, threshold in (("at_0", 0.0), ("at_best", best)):
             scores = metrics.score(gold, self.span_predictions, True, self.null_odds, threshold)
             results |= {f"{name}_exact": scores["exact"], f"{name}_f1": scores["f1"]}

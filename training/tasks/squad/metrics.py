@@ -127,7 +127,8 @@ def _score_v2(
 ) -> dict[str, float]:
     has_answer = {id_: bool(answers) for id_, answers in gold.items()}
     exact, f1 = (
-        {id_: score_of(name, answers, predictions[id_]) for id_, answers in gold.items()} for name in ("exact", "f1")
+        {id_: score_answer(name, answers, predictions[id_]) for id_, answers in gold.items()}
+        for name in ("exact", "f1")
     )
     exact_now = apply_threshold(exact, null_odds, has_answer, threshold)
     f1_now = apply_threshold(f1, null_odds, has_answer, threshold)
@@ -143,7 +144,7 @@ def _score_v2(
     return result
 
 
-def score_of(name: str, gold: Sequence[str], prediction: str) -> float:
+def score_answer(name: str, gold: Sequence[str], prediction: str) -> float:
     """ "exact" or "f1" of one answer by the rules of version 2, from 0 to 1; ``gold`` is empty if there is none."""
     measure = exact_match if name == "exact" else f1_v2
     # As in the official script, gold answers that are empty after normalisation are skipped; if none is left, "" is

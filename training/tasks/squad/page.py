@@ -166,7 +166,7 @@ def threshold_scores(questions: Sequence[Question], answers: Answers) -> tuple[n
     order = np.argsort(odds, kind="stable")
     lines = {}
     for name in COLOURS:
-        kept = np.array([metrics.score_of(name, gold[id_], answers.span_predictions[id_]) for id_ in ids])
+        kept = np.array([metrics.score_answer(name, gold[id_], answers.span_predictions[id_]) for id_ in ids])
         emptied = np.array([not gold[id_] for id_ in ids], dtype=float)
         totals = emptied.sum() + np.concatenate([[0.0], np.cumsum((kept - emptied)[order])])
         lines[name] = 100 * totals / len(ids)
@@ -236,12 +236,12 @@ def _details(question: Question, answers: Answers, kind: str) -> str:
         f'<details data-kind="{kind}"><summary><span class="kind">{kind}</span> {_text(question.text)}</summary>\n'
         f"<table><tr><td>answer</td><td>{_text(prediction)}</td></tr>"
         f"<tr><td>gold</td><td>{' · '.join(map(_text, gold)) or _text('')}</td></tr></table>\n"
-        f'<p class="context">{mark(question.context, spans)}</p>\n<table>{table}</table>{odds}'
+        f'<p class="context">{marked_context(question.context, spans)}</p>\n<table>{table}</table>{odds}'
         f"<p>{_escape(question.id)}</p></details>"
     )
 
 
-def mark(context: str, spans: Sequence[tuple[int, int, str]]) -> str:
+def marked_context(context: str, spans: Sequence[tuple[int, int, str]]) -> str:
     """The context as HTML with its spans (begin, end, class) marked; spans may overlap, and long unmarked text is cut.
 
     Overlapping parts are in all classes of their spans.

@@ -26,7 +26,7 @@ def store_settings(config: PretrainedConfig, args: SquadArguments, results: Mapp
     store_threshold(config, args.version_2_with_negative, results)
 
 
-def stored_lengths(config: PretrainedConfig) -> dict[str, int]:
+def stored_settings(config: PretrainedConfig) -> dict[str, int]:
     """The stored settings; for a model without them ``DEFAULTS``, shortened to its position embeddings."""
     longest = min(DEFAULTS["max_seq_length"], config.max_position_embeddings)
     query = min(DEFAULTS["max_query_length"], longest // 4)

@@ -8,14 +8,14 @@ from training.files.hashing import digest, sha256
 from training.files.hub_datasets import from_hub
 from training.flags.fine_tuning import SquadArguments
 from training.tasks.squad.questions import Question, parse_squad, read_squad
-from training.tasks.task_data import files_or_hub, most_examples
+from training.tasks.task_data import files_or_hub, sample_limit
 
 SPLITS = ("train", "validation")
-FILES = "give --train_file and --validation_file"
+GIVE_FILES = "give --train_file and --validation_file"
 
 
 @dataclass
-class Data:
+class SquadData:
     """The questions of a run.
 
     Attributes:
@@ -53,13 +53,13 @@ class Data:
         return ", ".join(f"{len(part):,} {split} questions" for split, part in self.splits.items()) + f", {self.name}"
 
 
-def load_data(args: SquadArguments) -> Data:
+def load_data(args: SquadArguments) -> SquadData:
     """The questions that the flags name; ``--max_train_samples`` and ``--max_eval_samples`` keep the first ones.
 
     Raises:
         ValueError: flags contradict each other, or the data violates a rule of ``parse_squad``.
     """
-    given = files_or_hub(args, FILES, "questions")
+    given = files_or_hub(args, GIVE_FILES, "questions")
     negative = args.version_2_with_negative
     if given:
         files = {split: Path(path) for split, path in given.items()}
@@ -75,8 +75,8 @@ def load_data(args: SquadArguments) -> Data:
         documents = {split: documentation.question_answering(split) for split in SPLITS}
         splits = {split: parse_squad(document, name, negative) for split, document in documents.items()}
         origins = {split: {"source": name, "sha256": digest(documents[split])} for split in SPLITS}
-    splits = {split: part[: most_examples(args, split)] for split, part in splits.items()}
-    return Data(name, splits, origins, negative)
+    splits = {split: part[: sample_limit(args, split)] for split, part in splits.items()}
+    return SquadData(name, splits, origins, negative)
 
 
 def read_hub(name: str, config_name: str | None, split: str, version_2_with_negative: bool = False) -> list[Question]:
@@ -87,7 +87,7 @@ def read_hub(name: str, config_name: str | None, split: str, version_2_with_nega
             rule of ``parse_squad``.
     """
     source = f"{name}, split {split!r}"
-    rows = from_hub(source, FILES, lambda datasets: datasets.load_dataset(name, config_name, split=split))
+    rows = from_hub(source, GIVE_FILES, lambda datasets: datasets.load_dataset(name, config_name, split=split))
     missing = {"id", "question", "context", "answers"} - set(rows.column_names)
     if missing:
         raise ValueError(f"--dataset_name {name}: lacks the columns {sorted(missing)}; it has {rows.column_names}")

@@ -6,9 +6,9 @@ stages:
 
 1. Found in every evaluation, by ``Answers.score``; the one found for the weights that are finally saved is stored.
    ``find_best_threshold`` is the search of the official script and gives the reported ``best_exact``, ``best_f1`` and
-   their ``..._thresh``. ``threshold_to_use`` finds the threshold to store, for F1; its docstring names the cases in
-   which the two differ. Both searches need the answers before any threshold is applied. The threshold is chosen on the
-   questions that it is then measured on, so the scores with it are slightly too good.
+   their ``..._thresh``. ``find_threshold_to_store`` is ours, for F1; its docstring names the cases in which the two
+   differ. Both searches need the answers before any threshold is applied. The threshold is chosen on the questions
+   that it is then measured on, so the scores with it are slightly too good.
 2. Stored by ``settings.store_settings`` (called by run_squad.py), through ``store_threshold``: in the model's config,
    under the name of Google's flag, ``null_score_diff_threshold``. A model that was last fine-tuned on SQuAD 1.1 has
    none.
@@ -83,7 +83,7 @@ def find_best_threshold(
     return 100.0 * best / len(scores), threshold
 
 
-def threshold_to_use(
+def find_threshold_to_store(
     scores: Mapping[str, float], null_odds: Mapping[str, float], has_answer: Mapping[str, bool]
 ) -> float:
     """The lowest threshold with which the answers reach the best average score that any threshold gives.

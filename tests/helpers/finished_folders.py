@@ -1,0 +1,31 @@
+"""The findings about finished folders, and changes that somebody might make in them."""
+
+from pathlib import Path
+
+from training.files.atomic import write_json
+from training.files.hashing import HASHES, hashes_of, hashes_record
+from training.tools import verify
+from training.tools.findings import DIFFERS, Finding
+
+
+def findings_of(folder: Path, *given: Path, evaluate: bool = False) -> list[Finding]:
+    return list(verify.findings(folder, list(given), evaluate))
+
+
+def wrong(folder: Path, *given: Path, evaluate: bool = False) -> list[str]:
+    return [finding.line() for finding in findings_of(folder, *given, evaluate=evaluate) if finding.verdict == DIFFERS]
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert old in text, (path, old)
+    path.write_text(text.replace(old, new, 1), encoding="utf-8")
+
+
+def forge(folder: Path) -> None:
+    """Write hashes that fit the folder as it is now, as somebody would who wants to hide a change."""
+    write_json(folder / HASHES, hashes_record(hashes_of(folder)))
+
+
+def content(folder: Path) -> dict:
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}

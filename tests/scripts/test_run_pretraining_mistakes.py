@@ -1,0 +1,114 @@
+"""Mistakes in the flags and in the data of run_pretraining.py: each is one clear error before any long work."""
+
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+from transformers import AutoTokenizer, BertConfig
+
+import run_pretraining
+from tests.helpers.pretraining_runs import pretrain
+from tests.helpers.repository import ROOT
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+def test_the_folder_can_be_used_again_after_a_mistake_was_corrected(pretraining_flags, tmp_path):
+    """This includes a mistake that is found in the middle of the text."""
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"a good line .\nanother .\n\n" * 400 + b"bad \xff line\n")
+    more = {"tokenizer_name": None, "config_name": "tiny", "vocab_size": 150, "max_steps": 1}
+    with pytest.raises(ValueError, match=r"bad\.txt:1201"):
+        pretrain(pretraining_flags("again", train_file=bad, **more))
+    folder = pretrain(pretraining_flags("again", **more))
+    assert len(AutoTokenizer.from_pretrained(folder)) > 60
+    with pytest.raises(ValueError, match="already holds a run"):
+        pretrain(pretraining_flags("again", **more))
+
+
+def test_data_sets_that_cannot_be_read_are_refused(pretraining_flags, data_set):
+    with pytest.raises(ValueError, match=r"--dataset_name nobody/nothing: cannot be loaded .* network, or give files"):
+        pretrain(pretraining_flags("refused", train_file=None, dataset_name="nobody/nothing"))
+    (data_set / "train.jsonl").write_text('{"body": "no text"}\n')
+    with pytest.raises(ValueError, match=r"row 1: expected a string in the column `text`, got NoneType; .* are body"):
+        pretrain(pretraining_flags("refused", train_file=None, dataset_name=data_set))
+    (data_set / "train.jsonl").write_text('{"text": "a line ."}\n{"text": 3}\n')
+    with pytest.raises(ValueError, match=r"cannot be read|row 2: expected a string"):
+        pretrain(pretraining_flags("refused", train_file=None, dataset_name=data_set, streaming="true"))
+
+
+def one_sentence(path: Path):
+    path.write_text("just one sentence here .\n")
+
+
+MISTAKES = {
+    "no such file": ({"train_file": "nowhere.txt"}, None),
+    "empty": ({}, lambda path: path.write_text("")),
+    "UTF-8": ({}, lambda path: path.write_bytes(b"good line\nbad \xff\xfe line\n")),
+    "sentence": ({}, one_sentence),
+    "over the model's maximum of 64": ({"max_seq_length": 65}, None),
+    "--max_seq_length 65 is over": ({"max_seq_length": None, "phases": "32:0.5,65:0.5"}, None),
+    "expected one of tiny": ({"config_name": "huge"}, None),
+}
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_bad_input_is_refused_before_training(pretraining_flags, tmp_path, message):
+    more, write = MISTAKES[message]
+    if write:
+        more = more | {"train_file": tmp_path / "bad.txt"}
+        write(tmp_path / "bad.txt")
+    with pytest.raises((ValueError, OSError), match=message):
+        pretrain(pretraining_flags("refused", **more))
+    assert not (tmp_path / "refused" / "metrics.jsonl").exists()
+
+
+EARLY = {
+    "no_such.txt: no such file": {"validation_file": "no_such.txt"},
+    "--max_seq_length 1024 is over the model's maximum of 512": {"config_name": "mini", "max_seq_length": 1024},
+    "expected one of tiny": {"config_name": "huge"},
+    "no such folder": {"resume_from_checkpoint": "nowhere/checkpoint-5"},
+    "expected a folder with a model, or a name on the Hub; there is no such": {"model_name_or_path": "no/such/model"},
+    "held.txt: next-sentence prediction needs at least 2 documents": {"validation_file": "held.txt"},
+}
+
+
+@pytest.mark.parametrize("message", EARLY)
+def test_mistakes_that_no_vocabulary_mends_are_found_before_one_is_learnt(
+    pretraining_flags, tmp_path, monkeypatch, message
+):
+    monkeypatch.chdir(tmp_path)
+    one_sentence(tmp_path / "held.txt")
+    monkeypatch.setattr(run_pretraining, "train_wordpiece", lambda *args, **more: pytest.fail("learnt a vocabulary"))
+    learnt = {"tokenizer_name": None, "vocab_size": 300, "validation_split": None}
+    if "model_name_or_path" in EARLY[message]:
+        learnt = {"config_name": None}
+    with pytest.raises(ValueError, match=re.escape(message)):
+        pretrain(pretraining_flags("refused", **learnt | EARLY[message]))
+
+
+def test_a_vocabulary_that_does_not_fit_is_refused(pretraining_flags, tmp_path, network_shape):
+    config = BertConfig.from_pretrained(network_shape)
+    config.vocab_size = 20
+    config.save_pretrained(tmp_path / "narrow")
+    with pytest.raises(ValueError, match="pieces but the model only 20 embeddings"):
+        pretrain(pretraining_flags("refused", config_name=tmp_path / "narrow"))
+
+
+def test_json_lines_without_the_field_are_refused(pretraining_flags, tmp_path):
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"text": "a good one ."}\n{"body": "no text"}\n')
+    with pytest.raises(ValueError, match=r"bad\.jsonl:2"):
+        pretrain(pretraining_flags("refused", train_file=bad))
+
+
+def test_a_mistake_is_one_line_for_the_user(pretraining_flags, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["run_pretraining.py", *pretraining_flags("refused", train_file="nowhere.txt")])
+    with pytest.raises(SystemExit) as stop:
+        runpy.run_path(str(ROOT / "run_pretraining.py"), run_name="__main__")
+    assert stop.value.code == 2
+    errors = capsys.readouterr().err
+    assert errors.startswith("run_pretraining.py: error: nowhere.txt: no such file")
+    assert "Traceback" not in errors

@@ -1,0 +1,129 @@
+"""training/tools/verify_scores.py: scores are computed again from the predictions, the weights and the data."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import short_runs
+from tests.helpers.finished_folders import edit, findings_of, forge, wrong
+from training.files.atomic import write_json
+from training.tools import verify_scores
+from training.tools.findings import VERIFIED
+from training.tools.verify_scores import is_close
+
+
+def test_the_metrics_of_the_predictions_are_all_computed_again(finished_runs):
+    for script, names in {
+        "run_squad": ("eval_exact_match", "eval_f1", "eval_best_f1", "eval_NoAns_f1", "eval_null_score_diff_threshold"),
+        "run_ner": ("eval_f1", "eval_LOC_recall", "test_f1"),
+        "run_swag": ("eval_accuracy", "test_accuracy"),
+    }.items():
+        lines = [
+            f.line()
+            for f in findings_of(finished_runs[script])
+            if f.claim == "scores from predictions" and f.verdict == VERIFIED
+        ]
+        assert all(any(re.search(rf"\b{name}\b", line) for line in lines) for name in names), lines
+
+
+@pytest.mark.parametrize(
+    ("script", "name", "old", "new"),
+    [
+        ("run_squad", "predictions.json", r'"q1": ".*?"', '"q1": "the answer"'),
+        ("run_squad", "span_predictions.json", r'"q1": ".*?"', '"q1": "the answer"'),
+        ("run_ner", "validation_predictions.txt", r"\t\S+\n", "\tB-MISC\n"),
+        ("run_ner", "test_predictions.txt", r"\t\S+\n", "\tB-MISC\n"),
+        ("run_ner", "validation_predictions.txt", r"^\S+", "Nobody"),
+        ("run_swag", "validation_predictions.csv", r"\n0,\d", "\n0,9"),
+        ("run_swag", "test_predictions.csv", r"\n0,.*", ""),
+    ],
+)
+def test_edited_predictions_are_found(copy_of_run, script, name, old, new):
+    place = copy_of_run(script)
+    text = (place / name).read_text(encoding="utf-8")
+    changed = re.sub(old, new, text, count=1)
+    assert changed != text
+    (place / name).write_text(changed, encoding="utf-8")
+    forge(place)
+    assert wrong(place)
+
+
+def test_a_forged_score_is_found_by_the_predictions(copy_of_run):
+    place = copy_of_run("run_swag")
+    for name in ("all_results.json", "metrics.jsonl"):
+        text = (place / name).read_text()
+        (place / name).write_text(re.sub(r'"eval_accuracy": [\d.]+', '"eval_accuracy": 0.875', text))
+    forge(place)
+    assert "eval_accuracy: all_results.json says 0.875, but validation_predictions.csv" in "\n".join(wrong(place))
+
+
+def check_the_weights(place: Path, script: str, monkeypatch) -> None:
+    evaluate, scores = verify_scores._evaluate, []
+
+    def evaluate_once(*arguments) -> dict:
+        """The scores of the first call; the weights stay as they are."""
+        scores.extend([] if scores else [evaluate(*arguments)])
+        return scores[0]
+
+    monkeypatch.setattr(verify_scores, "_evaluate", evaluate_once)
+    lines = [finding for finding in findings_of(place, evaluate=True) if finding.claim == "scores from the weights"]
+    assert [finding.verdict for finding in lines] == [VERIFIED], lines
+    results = json.loads((place / "all_results.json").read_text())
+    assert all(name in lines[0].reason for name in results if name.startswith(("eval_", "test_")))
+    name = "eval_mlm_accuracy" if script == "run_pretraining" else "eval_f1" if script == "run_ner" else "eval_loss"
+    name = "eval_HasAns_f1" if script == "run_squad" else name
+    for file in ("all_results.json", "metrics.jsonl"):
+        text = (place / file).read_text()
+        (place / file).write_text(re.sub(rf'"{name}": [\d.]+', f'"{name}": 0.0777', text))
+    for path in place.glob("*predictions*"):
+        path.unlink()
+    forge(place)
+    assert f"{name}: all_results.json says 0.0777, but the weights give" in "\n".join(wrong(place, evaluate=True))
+
+
+def test_a_forged_score_is_found_by_the_weights(copy_of_run, monkeypatch):
+    check_the_weights(copy_of_run("run_glue"), "run_glue", monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", [name for name in short_runs.SCRIPTS if name != "run_glue"])
+def test_a_forged_score_of_every_script_is_found_by_the_weights(copy_of_run, script, monkeypatch):
+    check_the_weights(copy_of_run(script), script, monkeypatch)
+
+
+def test_what_another_machine_may_change():
+    assert is_close("eval_loss", 0.69310, 0.69311, "run_glue.py") and not is_close(
+        "eval_loss", 0.69, 0.70, "run_glue.py"
+    )
+    assert is_close("eval_f1", 88.1, 88.5, "run_squad.py") and not is_close("eval_f1", 88.1, 88.7, "run_squad.py")
+    assert is_close("eval_f1", 0.881, 0.885, "run_ner.py") and not is_close("eval_f1", 0.881, 0.887, "run_ner.py")
+    assert is_close("eval_pearson", None, None, "run_glue.py") and not is_close("eval_f1", None, 0.1, "run_glue.py")
+
+
+def test_data_is_used_only_if_its_hash_is_that_of_the_run(copy_of_run, run_data, tmp_path, monkeypatch):
+    place = copy_of_run("run_swag")
+    moved = tmp_path / "elsewhere"
+    run = json.loads((place / "run.json").read_text())
+    run["flags"] |= {f"{split}_file": "gone/run_swag.csv" for split in ("train", "validation", "test")}
+    write_json(place / "run.json", run)
+    (place / "README.md").unlink()
+    forge(place)
+    reasons = [finding.line() for finding in findings_of(place)]
+    assert any("data, validation: gone/run_swag.csv is not on this machine; --data names" in line for line in reasons)
+    assert any("eval_accuracy from predictions: the labels are not at hand" in line for line in reasons)
+    (moved / "deep").mkdir(parents=True)
+    shutil.copy(run_data / "run_swag.csv", moved / "deep")
+    given = verify_scores.files_in([str(moved)])
+    assert not wrong(place, *given)
+    assert any(f.claim == "scores from predictions" and f.verdict == VERIFIED for f in findings_of(place, *given))
+    edit(moved / "deep" / "run_swag.csv", "the king", "the queen")
+    assert "does not have the SHA-256 in run.json" in "\n".join(wrong(place, *given))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gone").mkdir()
+    shutil.copy(moved / "deep" / "run_swag.csv", "gone")  # Another file at the old place says nothing about the run.
+    assert not wrong(place)
+    with pytest.raises(ValueError, match="--data nowhere: expected a file or a folder, found none"):
+        verify_scores.files_in(["nowhere"])
