@@ -10,6 +10,7 @@ import torch
 from transformers import AutoTokenizer, BertConfig, dynamic_module_utils
 
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining, BertForSequenceClassification
+from tests.helpers.ecosystem import needed
 from tests.helpers.repository import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -64,11 +65,12 @@ def test_transformers_trainer_trains_the_model(folder, tmp_path, monkeypatch, ca
 
 
 @pytest.mark.slow
+@pytest.mark.tried("onnxruntime", "`examples/export_onnx.py`: a finished classifier in floats and in 8-bit integers")
 @pytest.mark.filterwarnings("default")  # torch's exporter warns of its own code.
-def test_the_exported_model_gives_the_same_numbers(tmp_path, tokenizer_folder, vocab, monkeypatch, capsys):
+def test_the_exported_model_gives_the_same_numbers(tmp_path, tokenizer_folder, vocab, monkeypatch, capsys, record_property):
     """ONNX gives the same numbers as torch, also for other batch sizes and lengths than at the export; int8 nearly."""
-    pytest.importorskip("onnxscript")
-    pytest.importorskip("onnxruntime")
+    needed("onnxscript")
+    needed("onnxruntime")
     sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
     torch.manual_seed(0)
     model = BertForSequenceClassification(BertConfig(vocab_size=len(vocab), max_position_embeddings=64, **sizes))
@@ -78,4 +80,6 @@ def test_the_exported_model_gives_the_same_numbers(tmp_path, tokenizer_folder, v
     AutoTokenizer.from_pretrained(tokenizer_folder).save_pretrained(tmp_path / "model")
     output = run_example("export_onnx.py", tmp_path / "model", tmp_path, monkeypatch=monkeypatch, capsys=capsys)
     whole, small = (float(number) for number in re.findall(r"difference to torch (\S+)", output))
+    record_property("largest difference", whole)
+    record_property("largest difference of 8-bit integers", small)
     assert whole < 1e-5 < small < 0.1
