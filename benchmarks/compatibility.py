@@ -20,11 +20,9 @@ from typing import Any
 import pytest
 from packaging.requirements import Requirement
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks import tables
-from benchmarks.provenance import provenance
+from benchmarks.provenance import ROOT, provenance, sha256, source_files
 
 TESTS = ("tests/ecosystem", "tests/examples/test_model_examples.py")
 RESULTS = ROOT / "benchmarks" / "results" / "compatibility.json"
@@ -38,12 +36,15 @@ class Recorder:
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, Any]] = {}
+        self.skipped: list[str] = []
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo) -> Any:
         """Add the outcome of a test's call, and what it measured, to the row of its function."""
         report = yield
         mark = item.get_closest_marker("tried")
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self.skipped.append(item.nodeid)
         if call.when == "call" and mark is not None:
             package, tried = mark.args
             test = item.nodeid.partition("[")[0]
@@ -88,12 +89,15 @@ def conflict(package: str) -> dict[str, Any]:
 
 
 def write_page() -> None:
-    """Put the table of the record between the two comments of the page."""
+    """Put the table of the record between the two comments of the page. The record is now as new as the code."""
+    from benchmarks import tables  # Not at the top: it would be among the files whose changes make the record old.
+
     text = PAGE.read_text(encoding="utf-8")
     pattern = r"(<!-- python benchmarks/tables\.py compatibility\.json -->\n).*?(<!-- end -->)"
     table = tables.output([RESULTS.name])
     text, count = re.subn(pattern, lambda match: match[1] + table + match[2], text, flags=re.DOTALL)
     assert count == 1
+    text = re.sub(r" *<!-- stale: compatibility\.json -->\([^)]*\)", "", text)
     PAGE.write_text(text, encoding="utf-8")
 
 
@@ -102,11 +106,13 @@ def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     os.environ["BERT_REPRO_ECOSYSTEM"] = "required"
     os.chdir(ROOT)
+    record = provenance("benchmarks/compatibility.py")
     conflicts, recorder = [conflict(package) for package in NOT_INSTALLED], Recorder()
-    if pytest.main(["-q", "-m", "tried", *TESTS], plugins=[recorder]):
+    if pytest.main(["-q", "-m", "tried", *TESTS], plugins=[recorder]) or recorder.skipped:
         sys.exit("nothing is recorded, because of the tests that are listed above")
     rows = sorted(recorder.rows.values(), key=lambda row: row["package"])
-    record = provenance("benchmarks/compatibility.py") | {"results": rows, "not_installed": conflicts}
+    record |= {"sources": {name: sha256(ROOT / name) for name in source_files("benchmarks/compatibility.py")}}
+    record |= {"results": rows, "not_installed": conflicts}
     RESULTS.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     write_page()
 

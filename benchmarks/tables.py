@@ -146,8 +146,8 @@ def compatibility(record: dict) -> str:
         if row["works"] and row["ways"]:
             parts[0] += f" ({', '.join(WAYS[way] for way in row['ways'])})"
         for name, value in row["measured"].items():
-            parts.append(f"{name} {value:.1e}" if "difference" in name else f"{name} {value:.2f}")
-        rows.append([row["package"], row["version"], row["tried"], "; ".join(parts)])
+            parts.append(f"{name} {value:.1e}" if "difference" in name and value else f"{name} {value:.2g}")
+        rows.append([row["package"], row["version"], row["tried"].replace("|", r"\|"), "; ".join(parts)])
     for row in record["not_installed"]:
         reason = f"cannot be installed here: it requires {'; '.join(row['requires'])}"
         rows.append([row["package"], row["version"], "installation", reason])

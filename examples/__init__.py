@@ -1,1 +1,1 @@
-"""Short programs to copy from. The folder is a package because Opacus installs one of that name, which would hide it."""
+"""Programs to copy from. The folder is a package because Opacus installs one of the same name, which would hide it."""

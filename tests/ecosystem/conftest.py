@@ -10,8 +10,8 @@ import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, dynamic_module_utils
 
 from modeling_bert_repro import BertForSequenceClassification
-from tests.helpers import ecosystem
 from tests.helpers.bert_pairs import randomise
+from tests.helpers.ecosystem import demand
 from tests.helpers.repository import ROOT
 
 
@@ -59,6 +59,5 @@ def own_module_cache(tmp_path, monkeypatch):
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     report = yield
-    if ecosystem.required() and report.skipped and not hasattr(report, "wasxfail"):
-        report.outcome, report.longrepr = "failed", f"skipped, although {ecosystem.VARIABLE}=required: {report.longrepr}"
+    demand(report)
     return report

@@ -48,7 +48,7 @@ def test_a_network_without_weights_is_filled_and_dispatched(
     assert difference < 1e-6
 
 
-@pytest.mark.tried("accelerate", "`device_map=\"auto\"` with little memory: layers are offloaded to the disk")
+@pytest.mark.tried("accelerate", '`device_map="auto"` with little memory: layers are offloaded to the disk')
 @every_way
 def test_an_automatic_device_map_offloads(way, classifier, batch, expected, tmp_path, record_property):
     model = open_folder(

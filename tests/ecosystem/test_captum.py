@@ -20,7 +20,7 @@ def open_classifier(way: str, folder):
 
 
 def attribute(model, batch, part, target: int = 1) -> tuple[torch.Tensor, torch.Tensor]:
-    """Integrated gradients of a score at the output of ``part``, against [PAD]; and the difference of the two scores."""
+    """Integrated gradients of a score at the output of ``part``, against [PAD], and how far the two scores differ."""
 
     def score(ids, mask, types):
         return model(ids, mask, types).logits[:, target]
@@ -71,7 +71,9 @@ def test_ablation_of_one_word_at_a_time(way, classifier, batch, record_property)
         for column in range(batch["input_ids"].shape[1]):
             ids = batch["input_ids"].clone()
             ids[:, column] = mask
-            difference = largest_difference(found[:, column].double(), score(batch["input_ids"], *others) - score(ids, *others))
+            difference = largest_difference(
+                found[:, column].double(), score(batch["input_ids"], *others) - score(ids, *others)
+            )
             record_property("largest difference", difference)
             assert difference < 1e-5
 

@@ -1,5 +1,7 @@
 """evaluate: our metrics beside its own interface, its combinations and its evaluators, without a network."""
 
+from itertools import pairwise
+
 import datasets
 import evaluate
 import numpy as np
@@ -18,7 +20,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::FutureWarnin
 TEXTS = ["the old house", "a king walked by the river", "the queen opened the letter .", "the night was old ."] * 3
 
 
-@pytest.mark.tried("evaluate", "`evaluate.load(\"accuracy\")` without a network")
+@pytest.mark.tried("evaluate", '`evaluate.load("accuracy")` without a network')
 @pytest.mark.xfail(
     strict=True,
     raises=(ConnectionError, FileNotFoundError),
@@ -45,7 +47,7 @@ def test_our_metrics_are_combined():
 NO_EVALUATOR = "version 0.4.6 asks for `transformers.TFPreTrainedModel`, which transformers 5 no longer has"
 
 
-@pytest.mark.tried("evaluate", "`evaluator(\"text-classification\")` with a finished folder and our metric")
+@pytest.mark.tried("evaluate", '`evaluator("text-classification")` with a finished folder and our metric')
 @pytest.mark.xfail(strict=True, raises=AttributeError, reason=NO_EVALUATOR)
 @pytest.mark.parametrize("way", [PLAIN, TRUSTED])
 def test_the_evaluator_of_texts(way, classifier):
@@ -67,7 +69,7 @@ def test_the_evaluator_of_texts(way, classifier):
 def test_answers_of_the_pipeline_are_scored(finished, tokenizer):
     model = randomise(BertForQuestionAnswering.from_pretrained(finished)).eval()
     answer = QuestionAnsweringPipeline(model=model, tokenizer=tokenizer, device="cpu")
-    metric, contexts = squad_metric(), [f"{text} {other}" for text, other in zip(TEXTS, TEXTS[1:4])]
+    metric, contexts = squad_metric(), [f"{text} {other}" for text, other in pairwise(TEXTS[:4])]
     for number, context in enumerate(contexts):
         found = answer(question="the king", context=context)
         assert found["answer"] == context[found["start"] : found["end"]]

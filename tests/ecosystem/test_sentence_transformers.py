@@ -1,5 +1,7 @@
 """sentence-transformers opens a finished folder that has nothing of its own in it, encodes, trains and saves."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from datasets import Dataset
@@ -61,6 +63,18 @@ def test_training_lowers_the_loss_and_is_saved(way, finished, tmp_path, capsys):
     assert seen[-1] < seen[0] / 2
     model.save(str(tmp_path / "saved"))
     again = open_bare(way, tmp_path / "saved")
-    torch.testing.assert_close(
-        again.encode(TEXTS, convert_to_tensor=True), model.encode(TEXTS, convert_to_tensor=True)
-    )
+    torch.testing.assert_close(again.encode(TEXTS, convert_to_tensor=True), model.encode(TEXTS, convert_to_tensor=True))
+
+
+@pytest.mark.tried("sentence-transformers", "`CrossEncoder`: the scores of pairs of texts")
+@bare_folder
+def test_a_cross_encoder_scores_pairs(way, classifier, tokenizer, record_property):
+    encoder = sentence_transformers.CrossEncoder(str(classifier), trust_remote_code=way == TRUSTED, device="cpu")
+    assert type(encoder.model).__module__.startswith(WAYS[way])
+    pairs = list(pairwise(TEXTS))
+    found = encoder.predict(pairs, activation_fn=torch.nn.Softmax(-1), convert_to_tensor=True)
+    batch = tokenizer([one for one, _ in pairs], [other for _, other in pairs], padding=True, return_tensors="pt")
+    with torch.no_grad():
+        expected = open_folder(way, "BertForSequenceClassification", classifier)(**batch).logits.softmax(-1)
+    record_property("largest difference", difference := largest_difference(found, expected))
+    assert difference < 1e-5

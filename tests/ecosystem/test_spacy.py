@@ -31,7 +31,10 @@ def pipeline_with(folder):
     }
     nlp = spacy.blank("en")
     component = nlp.add_pipe("curated_transformer", config={"model": model})
-    for part, loader in (("transformer", "HFTransformerEncoderLoader.v1"), ("piece_encoder", "HFPieceEncoderLoader.v1")):
+    for part, loader in (
+        ("transformer", "HFTransformerEncoderLoader.v1"),
+        ("piece_encoder", "HFPieceEncoderLoader.v1"),
+    ):
         component.model.get_ref(part).init = spacy.registry.model_loaders.get(f"{NAMES}.{loader}")(name=str(folder))
     nlp.initialize()
     return nlp

@@ -1,5 +1,7 @@
 """transformers' pipelines and Trainer with a finished folder, opened as our class, as theirs and with its own code."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 import transformers
@@ -20,7 +22,7 @@ def scores_by_hand(model, tokenizer, *texts) -> torch.Tensor:
         return model(**tokenizer(*texts, return_tensors="pt"))[0][0]
 
 
-@pytest.mark.tried("transformers", "`pipeline(\"fill-mask\")`")
+@pytest.mark.tried("transformers", '`pipeline("fill-mask")`')
 @every_way
 @both_sizes
 def test_fill_mask(way, size, finished, tokenizer, record_property):
@@ -35,14 +37,14 @@ def test_fill_mask(way, size, finished, tokenizer, record_property):
         assert difference < 1e-5
 
 
-@pytest.mark.tried("transformers", "`pipeline(\"text-classification\")`, of single texts and of pairs")
+@pytest.mark.tried("transformers", '`pipeline("text-classification")`, of single texts and of pairs')
 @every_way
 @both_sizes
 def test_text_classification(way, size, classifier, tokenizer, record_property):
     model = open_folder(way, "BertForSequenceClassification", classifier)
     model.config.problem_type = "single_label_classification"
     classify = pipeline("text-classification", model, tokenizer=tokenizer, top_k=None, batch_size=size)
-    pairs = [{"text": text, "text_pair": other} for text, other in zip(TEXTS, TEXTS[1:])]
+    pairs = [{"text": text, "text_pair": other} for text, other in pairwise(TEXTS)]
     hands = [(text,) for text in TEXTS] + [tuple(pair.values()) for pair in pairs]
     for words, answers in zip(hands, classify(TEXTS) + classify(pairs), strict=True):
         expected = scores_by_hand(model, tokenizer, *words).softmax(-1)
@@ -51,7 +53,7 @@ def test_text_classification(way, size, classifier, tokenizer, record_property):
         assert difference < 1e-5
 
 
-@pytest.mark.tried("transformers", "`pipeline(\"zero-shot-classification\")`")
+@pytest.mark.tried("transformers", '`pipeline("zero-shot-classification")`')
 @every_way
 def test_zero_shot_classification(way, classifier, tokenizer, record_property):
     model = open_folder(way, "BertForSequenceClassification", classifier)
@@ -66,7 +68,7 @@ def test_zero_shot_classification(way, classifier, tokenizer, record_property):
     assert difference < 1e-5
 
 
-@pytest.mark.tried("transformers", "`pipeline(\"token-classification\")`")
+@pytest.mark.tried("transformers", '`pipeline("token-classification")`')
 @every_way
 @both_sizes
 def test_token_classification(way, size, finished, tokenizer, tmp_path, record_property):
@@ -82,7 +84,7 @@ def test_token_classification(way, size, finished, tokenizer, tmp_path, record_p
         assert difference < 1e-5
 
 
-@pytest.mark.tried("transformers", "`pipeline(\"feature-extraction\")`")
+@pytest.mark.tried("transformers", '`pipeline("feature-extraction")`')
 @every_way
 @both_sizes
 def test_feature_extraction(way, size, finished, tokenizer, record_property):
@@ -95,7 +97,7 @@ def test_feature_extraction(way, size, finished, tokenizer, record_property):
         assert difference < 1e-5
 
 
-@pytest.mark.tried("transformers", "`pipeline(\"question-answering\")`")
+@pytest.mark.tried("transformers", '`pipeline("question-answering")`')
 @pytest.mark.xfail(
     strict=True,
     raises=KeyError,
@@ -202,7 +204,9 @@ def test_trainer_accumulates_as_a_whole_batch(way, finished, tokenizer, tmp_path
         torch.testing.assert_close(trainer.model.get_parameter(name), weight, rtol=0, atol=1e-4)
 
 
-@pytest.mark.tried("transformers", "`Trainer`, 8 micro-batches a step, around transformers' class: the losses of whole batches")
+@pytest.mark.tried(
+    "transformers", "`Trainer`, 8 micro-batches a step, around transformers' class: the losses of whole batches"
+)
 @pytest.mark.xfail(
     strict=True,
     raises=AssertionError,
@@ -217,7 +221,9 @@ def test_trainer_around_the_class_of_transformers(finished, tokenizer, tmp_path)
     assert losses == pytest.approx(expected, abs=1e-3)
 
 
-@pytest.mark.tried("transformers", "`Trainer` resumes from its checkpoint: the weights of a training that never stopped")
+@pytest.mark.tried(
+    "transformers", "`Trainer` resumes from its checkpoint: the weights of a training that never stopped"
+)
 @every_way
 def test_trainer_resumes(way, finished, tokenizer, tmp_path):
     rows, final = Rows(tokenizer), []

@@ -67,7 +67,9 @@ def test_transformers_trainer_trains_the_model(folder, tmp_path, monkeypatch, ca
 @pytest.mark.slow
 @pytest.mark.tried("onnxruntime", "`examples/export_onnx.py`: a finished classifier in floats and in 8-bit integers")
 @pytest.mark.filterwarnings("default")  # torch's exporter warns of its own code.
-def test_the_exported_model_gives_the_same_numbers(tmp_path, tokenizer_folder, vocab, monkeypatch, capsys, record_property):
+def test_the_exported_model_gives_the_same_numbers(
+    tmp_path, tokenizer_folder, vocab, monkeypatch, capsys, record_property
+):
     """ONNX gives the same numbers as torch, also for other batch sizes and lengths than at the export; int8 nearly."""
     needed("onnxscript")
     needed("onnxruntime")

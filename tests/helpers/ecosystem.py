@@ -36,6 +36,12 @@ def needed(name: str) -> ModuleType:
         return pytest.importorskip(name, reason=f"{name} is not installed: pip install -e '.[ecosystem]'")
 
 
+def demand(report: pytest.TestReport) -> None:
+    """Turn the report of a skipped test into that of a failed one if packages are `required`."""
+    if required() and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome, report.longrepr = "failed", f"skipped, although {VARIABLE}=required: {report.longrepr}"
+
+
 def open_folder(way: str, class_name: str, folder: Path | str, **options) -> transformers.PreTrainedModel:
     """Open a folder as ``class_name``, a name such as BertForMaskedLM, in one of ``WAYS``; in evaluation mode."""
     own = getattr(modeling_bert_repro, class_name)
