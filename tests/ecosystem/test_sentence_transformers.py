@@ -23,12 +23,14 @@ def open_bare(way: str, folder):
 
 @pytest.mark.tried("sentence-transformers", "a bare folder: `encode` gives the mean of the last hidden states")
 @bare_folder
-def test_encode_is_the_mean_over_the_real_tokens(way, finished, tokenizer, record_property):
-    model = open_bare(way, finished)
+@pytest.mark.parametrize("kind", ["finished", "classifier"])  # The second one has larger weights.
+def test_encode_is_the_mean_over_the_real_tokens(way, kind, request, tokenizer, record_property):
+    folder = request.getfixturevalue(kind)
+    model = open_bare(way, folder)
     assert [type(module).__name__ for module in model] == ["Transformer", "Pooling"]
     batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
     with torch.no_grad():
-        states = open_folder(way, "BertModel", finished)(**batch).last_hidden_state
+        states = open_folder(way, "BertModel", folder)(**batch).last_hidden_state
     lengths = batch["attention_mask"].sum(1)
     assert len(set(lengths.tolist())) == 3
     expected = torch.stack([rows[:length].mean(0) for rows, length in zip(states, lengths)])

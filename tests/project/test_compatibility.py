@@ -46,6 +46,12 @@ def test_the_record_has_the_tests_of_today():
     assert {(row["test"], row["package"], row["tried"]) for row in RECORD["results"]} == written
 
 
+def test_no_other_test_has_a_row():
+    """benchmarks/compatibility.py would not run it."""
+    files = {path for path in (ROOT / "tests").rglob("test_*.py") if path.name != "test_compatibility.py"}
+    assert {path for path in files if "@pytest.mark.tried(" in path.read_text(encoding="utf-8")} == set(FILES)
+
+
 @by_name
 def test_every_test_of_the_room_is_slow_and_has_a_row(path):
     text = path.read_text(encoding="utf-8")
