@@ -19,18 +19,24 @@ command continues: what has finished is kept. report.md, report.json and report.
 judge its claims by a rule that training/paper/verdicts.py states. docs/paper.md explains the rest.
 """
 
+import functools
 import sys
 from pathlib import Path
 
 from training.engine.run import report_errors
+from training.files.atomic import write_json
 from training.flags.parsing import parse_arguments
 from training.paper.cost import costs, dry_run, measure_speed
 from training.paper.data import checksums_of, find_tasks, find_text, prepare, scale_of
+from training.paper.experiments import EXPERIMENTS
 from training.paper.flags import PaperArguments
 from training.paper.folder import claim_folder
+from training.paper.places import RECORD
 from training.paper.plan import make_plan
+from training.paper.record import read_cells, record_of, results_of
 from training.paper.report import verdicts, write_report
 from training.paper.runner import only_one, run_cells, threads_of
+from training.tools import budget
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -40,19 +46,23 @@ def main(argv: list[str] | None = None) -> None:
     jobs = args.jobs or (2 if args.scale == "builtin" else 1)
     scale = scale_of(args)
     # All mistakes in the data are found here, before any run.
-    tasks, text = find_tasks(args, scale), find_text(args, scale)
-    plan = make_plan(args.table, scale, tasks, text, args.seeds)
+    tasks, text = find_tasks(args, scale), find_text(args)
+    plan = make_plan(EXPERIMENTS[args.table], scale, tasks, text.flags, args.seeds)
     if args.dry_run:
         with threads_of(jobs):
-            speed, device = measure_speed(plan, scale)
+            timed_run = functools.partial(budget.timed_run, start=budget.start)
+            speed, device = measure_speed(plan, scale, timed_run)
         print(dry_run(plan, folder, costs(plan, scale.vocab_size, speed), device, jobs))
         return
 
-    claim_folder(folder, plan, checksums_of(cell.flags for cell in plan.cells))
+    checksums = checksums_of(cell.flags for cell in plan.cells)
+    claim_folder(folder, plan, checksums)
     with only_one(folder):
-        prepare(folder, args, scale, text, plan.sizes, plan.reads_builtin_files)
+        prepare(folder, args, scale, text, plan)
         run_cells(folder, plan, jobs)
-        found = write_report(folder, plan)
+        cells = read_cells(folder, plan)
+        found = write_report(folder, plan, results_of(cells))
+        write_json(folder / RECORD, record_of(folder, plan, cells, args, checksums))
     print(verdicts(found))
     print(f"table, claims and picture: {folder / 'report.md'}")
 

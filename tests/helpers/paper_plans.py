@@ -2,20 +2,26 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
-from training.paper import published
+from training.files.atomic import write_json
 from training.paper.data import find_tasks, find_text, scale_of
+from training.paper.experiments import EXPERIMENTS
 from training.paper.flags import PaperArguments
+from training.paper.folder import claim_folder
+from training.paper.places import RECORD
 from training.paper.plan import Plan, make_plan
+from training.paper.record import read_cells, record_of, results_of
+from training.paper.report import write_report
 
-TABLES = ("5", "6", "7", "8", "figure5")
+TABLES = tuple(EXPERIMENTS)
 
 
 def plan_of(table: str, scale: str = "builtin", seeds: int = 2, **more) -> Plan:
     """The plan of a table at a scale; ``more`` are other fields of ``PaperArguments``."""
     args = PaperArguments(table=table, output_dir="out", scale=scale, seeds=seeds, **more)
     chosen = scale_of(args)
-    return make_plan(table, chosen, find_tasks(args, chosen), find_text(args, chosen), seeds)
+    return make_plan(EXPERIMENTS[table], chosen, find_tasks(args, chosen), find_text(args).flags, seeds)
 
 
 def command(plan: Plan, name: str) -> str:
@@ -25,7 +31,7 @@ def command(plan: Plan, name: str) -> str:
 
 def write_scores(folder: Path, plan: Plan) -> None:
     """Write finished cells. A score is 60, 59, ... for the row, plus a multiple of the seed that rises with the row."""
-    rows = [row.name for row in published.PUBLISHED[plan.table].rows]
+    rows = [row.name for row in plan.experiment.published.rows]
     for cell in plan.cells:
         if cell.task is None:
             (folder / "cells" / cell.name).mkdir(parents=True)
@@ -36,7 +42,28 @@ def write_scores(folder: Path, plan: Plan) -> None:
         row = rows.index(score.row)
         value = (60 - row + (1 + row / 10) * (score.seed % 10) / 10) / score.factor
         if plan.table == "6" and score.metric != "eval_perplexity":
-            metrics = {"settings": [{"metrics": {score.metric: {"mean": value}}}]}
+            runs = [
+                {"folder": f"seed-{seed}", "seed": seed, "results": {score.metric: value + change}}
+                for seed, change in ((1, -0.25), (2, 0.25))
+            ]
+            metrics = {"settings": [{"metrics": {score.metric: {"mean": value}}}], "runs": runs}
             (place / "summary.json").write_text(json.dumps(metrics))
         else:
             (place / "all_results.json").write_text(json.dumps({score.metric: value}))
+
+
+def write_report_of(folder: Path, plan: Plan) -> dict[str, Any]:
+    """Write the report of the finished cells in a folder; return what report.json holds."""
+    return write_report(folder, plan, results_of(read_cells(folder, plan)))
+
+
+def write_table(folder: Path, table: str, seeds: int = 2) -> dict[str, Any]:
+    """Write a finished table with its plan, its report and its record; return the record."""
+    args = PaperArguments(table=table, output_dir=str(folder), seeds=seeds)
+    plan = plan_of(table, seeds=seeds)
+    claim_folder(folder, plan, {})
+    write_scores(folder, plan)
+    write_report_of(folder, plan)
+    record = record_of(folder, plan, read_cells(folder, plan), args, {})
+    write_json(folder / RECORD, record)
+    return record

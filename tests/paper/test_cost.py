@@ -1,5 +1,6 @@
 """training/paper/cost.py: the operations of a plan, the measured speed, and what a dry run prints."""
 
+import functools
 import json
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from training.paper import cost, data, published
 from training.paper.data import scale_of
 from training.paper.flags import PaperArguments
 from training.paper.scales import Size
+from training.tools import budget
 
 
 def test_costs_follow_the_operations():
@@ -42,7 +44,9 @@ def test_the_planner_times_the_first_network():
         (folder / "all_results.json").write_text("{}")
         (folder / "run.json").write_text('{"device": "cpu"}')
 
-    speed, device = cost.measure_speed(plan_of("5"), scale_of(PaperArguments("5", "o")), start)
+    speed, device = cost.measure_speed(
+        plan_of("5"), scale_of(PaperArguments("5", "o")), functools.partial(budget.timed_run, start=start)
+    )
     shape = data.config_of(Size(2, 128, 2), 4096)
     assert device == "cpu"
     assert speed == pytest.approx(cost.training_flops(shape, 2048, 32, 0.15 * 2048) / 0.5)
@@ -50,7 +54,7 @@ def test_the_planner_times_the_first_network():
 
 
 def test_the_dry_run_prints_every_run(monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(run_paper, "measure_speed", lambda plan, scale: (1e11, "a device"))
+    monkeypatch.setattr(run_paper, "measure_speed", lambda *arguments: (1e11, "a device"))
     for table in TABLES:
         run_paper.main(["--table", table, "--dry_run", "--output_dir", str(tmp_path / "out")])
         lines = capsys.readouterr().out.splitlines()

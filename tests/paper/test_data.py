@@ -11,7 +11,6 @@ from tests.helpers.official_files import write_task
 from tests.helpers.paper_plans import command, plan_of
 from training.paper import data
 from training.paper.flags import PaperArguments
-from training.paper.scales import Size
 
 
 @pytest.fixture
@@ -52,7 +51,7 @@ def test_a_changed_corpus_is_refused(tmp_path, monkeypatch, text_file):
 
     monkeypatch.setattr(data.documentation, "write_files", write_files)
     args = PaperArguments("5", str(tmp_path), smoke=True)
-    arguments = (tmp_path, args, data.scale_of(args), {"train_file": "data/corpus.txt"}, [Size(1, 32, 2)], True)
+    arguments = (tmp_path, args, data.scale_of(args), data.find_text(args), plan_of("5", smoke=True))
     data.prepare(*arguments)
     config = BertConfig.from_pretrained(tmp_path / "sizes/L1_H32_A2")
     vocabulary = (tmp_path / "vocabulary/vocab.txt").read_text().splitlines()

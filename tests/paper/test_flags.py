@@ -1,8 +1,13 @@
 """training/paper/flags.py: flags that contradict each other are refused."""
 
+from typing import get_type_hints
+
 import pytest
 
 import run_paper
+from training.paper.experiments import EXPERIMENTS
+from training.paper.flags import PaperArguments
+from training.paper.scales import SCALES
 
 
 @pytest.mark.parametrize(
@@ -21,3 +26,11 @@ def test_wrong_flags_are_refused_in_one_line(flags, told, capsys):
     with pytest.raises(SystemExit) as stop:
         run_paper.main([*flags, "--output_dir", "out"])
     assert stop.value.code == 2 and told in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_flags_name_every_experiment_and_every_scale():
+    types = get_type_hints(PaperArguments)
+    assert types["table"].__args__ == tuple(EXPERIMENTS)
+    assert types["scale"].__args__ == tuple(SCALES)
+    for experiment in EXPERIMENTS.values():
+        assert set(experiment.steps) == set(experiment.tasks) == set(SCALES)

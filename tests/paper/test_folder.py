@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from tests.helpers.paper_plans import plan_of, write_scores
+from tests.helpers.paper_plans import plan_of, write_report_of, write_scores
 from training.flags.parsing import parse_arguments
 from training.flags.scripts import SCRIPTS
-from training.paper import report
 from training.paper.folder import check_finished_cells, claim_folder
 
 
@@ -81,5 +80,5 @@ def test_a_missing_score_is_not_taken_for_a_result(tmp_path, results):
     if results is not None:
         path.write_text(results)
     with pytest.raises(ValueError, match=r"code-last-seed-43: expected (a finished run|the result eval_f1)"):
-        report.write_report(tmp_path, plan)
+        write_report_of(tmp_path, plan)
     assert not (tmp_path / "report.md").exists()

@@ -5,9 +5,6 @@ from collections import Counter
 import pytest
 
 from tests.helpers.paper_plans import TABLES, command, plan_of
-from training.flags.parsing import parse_arguments
-from training.flags.scripts import SCRIPTS
-from training.paper import published
 from training.tasks.seeds import planned_runs
 
 
@@ -19,9 +16,9 @@ def test_every_command_is_one_of_its_script(table, scale):
     names = [cell.name for cell in plan.cells]
     assert len(names) == len(set(names))
     for number, cell in enumerate(plan.cells):
-        parse_arguments(SCRIPTS[cell.script], cell.command)
+        cell.arguments()
         assert set(cell.needs) <= set(names[:number])
-    rows = {row.name for row in published.PUBLISHED[table].rows}
+    rows = {row.name for row in plan.experiment.published.rows}
     places = Counter((score.row, score.column) for score in plan.scores)
     assert {row for row, _ in places} == rows and set(places.values()) == {2}
     assert len(places) == len(rows) * len(plan.columns)
@@ -54,6 +51,6 @@ def test_no_two_restarts_of_a_row_have_the_same_seed():
         run.seed
         for cell in plan.cells
         if cell.name.startswith("kind-l3_h768_a12-")
-        for run in planned_runs(parse_arguments(SCRIPTS[cell.script], cell.command))
+        for run in planned_runs(cell.arguments())
     ]
     assert sorted(seeds) == list(range(42, 52))

@@ -4,8 +4,9 @@ import math
 
 import pytest
 
-from training.paper.published import CHECKPOINTS, PUBLISHED, Claim, Contrast, Term, better
-from training.paper.verdicts import CONTRADICTED, HOLDS, UNDECIDED, Column, judge
+from training.paper.experiments import EXPERIMENTS
+from training.paper.published import CHECKPOINTS, Claim, Contrast, Term, better
+from training.paper.verdicts import CONTRADICTED, HOLDS, UNDECIDED, Column, judge, wide_level
 
 PAIR, QA = Column("pair", "pair", 50.0), Column("qa", "qa", 0.0)
 CLOSE = Contrast((Term(1, "a"), Term(-1, "b")), "above", -1.0)
@@ -62,8 +63,13 @@ def test_many_contrasts_are_not_contradicted_by_accident():
     6.2053 and the interval ends at +0.72.
     """
     below = [-2.5 - 0.9, -2.5, -2.5 + 0.9]
-    assert judge(CLAIM, [PAIR], scores(below))[0] == CONTRADICTED
-    assert judge(CLAIM, [PAIR, QA], scores(below, [2.0, 2.5, 3.0]))[0] == UNDECIDED
+    verdict, (alone,) = judge(CLAIM, [PAIR], scores(below))
+    assert verdict == CONTRADICTED and alone.wide_interval == alone.interval
+    verdict, (first, _) = judge(CLAIM, [PAIR, QA], scores(below, [2.0, 2.5, 3.0]))
+    assert verdict == UNDECIDED and wide_level(2) == pytest.approx(0.975)
+    half = 6.20535 * 0.9 / math.sqrt(3)
+    assert first.wide_interval == pytest.approx([-2.5 - half, -2.5 + half], rel=1e-4)
+    assert first.interval == alone.interval
 
 
 def test_differences_within_a_margin_hold():
@@ -88,7 +94,10 @@ def test_models_that_have_learnt_nothing_are_not_equal(contrast):
         ([50.0, 50.1, 50.2], [70.0, 70.0, 70.0], CONTRADICTED),  # a has learnt nothing, and b has.
         ([40.0, 40.1, 40.2], [50.0, 50.0, 50.0], UNDECIDED),
     ):
-        assert judge(claim, [PAIR], {("a", "pair"): a, ("b", "pair"): b})[0] == verdict
+        found, (judged,) = judge(claim, [PAIR], {("a", "pair"): a, ("b", "pair"): b})
+        means = {"a[pair]": sum(a) / 3, "b[pair]": sum(b) / 3}
+        assert found == verdict
+        assert set(judged.not_learnt) == {name for name, mean in means.items() if mean <= 52}
 
 
 def test_a_bound_may_be_below_zero():
@@ -98,7 +107,7 @@ def test_a_bound_may_be_below_zero():
 
 
 def test_checkpoints_are_compared_at_equal_steps():
-    claim = PUBLISHED["figure5"].claims[1]
+    claim = EXPERIMENTS["figure5"].published.claims[1]
     columns = [Column("pair", "pair", 50.0, number) for number in range(1, CHECKPOINTS + 1)]
     by_cell = {("mlm", column.key): [50.0 + number * column.checkpoint for number in (4, 4.1)] for column in columns}
     by_cell |= {("ltr", column.key): [60.0 + column.checkpoint] * 2 for column in columns}
@@ -111,7 +120,7 @@ def test_a_claim_without_a_column_cannot_be_told():
 
 
 def test_claims_name_rows_of_their_table_and_a_page():
-    for table in PUBLISHED.values():
+    for table in (experiment.published for experiment in EXPERIMENTS.values()):
         rows = {row.name for row in table.rows}
         assert table.reference in rows and table.claims
         for claim in table.claims:
@@ -139,7 +148,7 @@ def test_the_papers_claims_are_true_of_its_own_numbers(table):
     """A wrong sign, a wrong row or a mistyped number would be seen here. One claim has an exception: on MNLI-m the
     BiLSTM changes nothing.
     """
-    published = PUBLISHED[table]
+    published = EXPERIMENTS[table].published
     columns = [Column(name, KINDS[name]) for name in published.columns]
     by_cell = {
         (row.name, name): [score]
@@ -161,7 +170,7 @@ def test_the_papers_claims_are_true_of_its_own_numbers(table):
 
 def test_table_5_is_that_of_the_paper():
     """The numbers were typed a second time."""
-    assert [row.scores for row in PUBLISHED["5"].rows] == [
+    assert [row.scores for row in EXPERIMENTS["5"].published.rows] == [
         (84.4, 88.4, 86.7, 92.7, 88.5),
         (83.9, 84.9, 86.5, 92.6, 87.9),
         (82.1, 84.3, 77.5, 92.1, 77.8),
@@ -171,6 +180,6 @@ def test_table_5_is_that_of_the_paper():
 
 def test_a_claim_about_the_last_steps_names_their_share():
     """The paper compares half of the steps with all of them; there is no checkpoint at the half."""
-    claim = PUBLISHED["figure5"].claims[0]
+    claim = EXPERIMENTS["figure5"].published.claims[0]
     assert {term.checkpoint for term in claim.contrasts[0].terms} == {3, 5} and CHECKPOINTS == 5
     assert claim.text.startswith("The last two fifths of the steps")

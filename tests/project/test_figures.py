@@ -8,6 +8,7 @@ import re
 import pytest
 
 from benchmarks import provenance, tables
+from tests.helpers.paper_plans import write_table
 from tests.helpers.repository import ROOT
 from training.tools.figures import STALE, all_figures, blocks_of, format_like, mistakes, output_of, pages, value_of
 
@@ -128,8 +129,8 @@ def test_the_value_of_an_entry_and_its_printed_form():
 
 def test_what_a_command_prints_is_compared_as_a_whole(monkeypatch):
     monkeypatch.setattr("training.tools.figures.out_of_date", lambda record: [])
-    command = "benchmarks/tables.py lengths.json"
-    block = f"<!-- python {command} -->\n{output_of(command)}<!-- end -->"
+    command = "python benchmarks/tables.py lengths.json"
+    block = f"<!-- {command} -->\n{output_of(command)}<!-- end -->"
     page = f"# A\n\n{block}\n"
     assert not mistakes(page)
     assert mistakes(page.replace("41.6", "41.7", 1))
@@ -137,6 +138,24 @@ def test_what_a_command_prints_is_compared_as_a_whole(monkeypatch):
         tables.output(["nothing.json"])
     with pytest.raises(ValueError, match="expected an evaluation at step 7; there are those at"):
         tables.output(["docs/runs/mini-14000:7"])
+
+
+def test_a_copy_of_a_recorded_report_is_compared_as_a_whole(monkeypatch, tmp_path):
+    monkeypatch.setattr("training.tools.figures.ROOT", tmp_path)
+    folder = tmp_path / "docs/runs/paper/table7"
+    write_table(folder, "7")
+    command = "copy of docs/runs/paper/table7/report.md"
+    copied = output_of(command)
+    assert "](runs/paper/table7/report.png)" in copied and "**What the paper concludes**" in copied
+    assert "the level of that interval" not in copied and "| Embeddings | " in copied
+    page = f"# A\n\n<!-- {command} -->\n{copied}<!-- end -->\n"
+    assert not mistakes(page)
+    assert mistakes(page.replace("*contradicted*", "*holds*", 1))
+    assert mistakes(page.replace("±", "+", 1))
+    (folder / "report.md").unlink()
+    output_of.cache_clear()
+    with pytest.raises(ValueError, match="no such recorded report"):
+        output_of(command)
 
 
 def test_a_section_says_when_its_benchmark_is_older_than_the_code(monkeypatch):

@@ -42,13 +42,21 @@ TESTED_ELSEWHERE = {
     "training/flags/pretraining.py": ("flags/test_flags.py",),
     "training/flags/scripts.py": ("flags/test_natures.py",),
     "training/flags/shared.py": ("flags/test_flags.py",),
+    "training/paper/experiments.py": (
+        "paper/test_flags.py",
+        "paper/test_plan.py",
+    ),
     "training/paper/picture.py": ("scripts/test_run_paper.py",),
+    "training/paper/places.py": ("scripts/test_run_paper.py",),
     "training/paper/published.py": (
         "paper/test_plan.py",
         "paper/test_verdicts.py",
     ),
-    "training/paper/runner.py": ("scripts/test_run_paper.py",),
     "training/paper/scales.py": (
+        "paper/test_data.py",
+        "paper/test_plan.py",
+    ),
+    "training/paper/tasks.py": (
         "paper/test_data.py",
         "paper/test_plan.py",
     ),

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.repository import ROOT
-from training.paper.plan import CELLS
-
-KILLS = 5
+from training.paper.places import CELLS, RECORD
+from training.paper.record import results_of
+from training.tools import verify
+from training.tools.findings import VERIFIED
 
 
 def start(table: str, folder: Path) -> subprocess.Popen:
@@ -39,24 +40,57 @@ def test_a_smoke_run_makes_every_table(table, tmp_path):
     assert all(claim["contrasts"] for claim in found["claims"])
     assert (tmp_path / "out/report.md").read_text().count("\n| ") > len(found["rows"]) + len(found["claims"])
     assert (tmp_path / "out/report.png").is_file()
+    verdicts = {finding.claim: finding.verdict for finding in verify.findings(tmp_path / "out", [])}
+    assert verdicts["report.json"] == verdicts["report.md"] == verdicts["runs"] == verdicts["plan"] == VERIFIED
     finish(start(table, tmp_path / "out"))  # All runs are there, and only the report is made again.
     assert json.loads((tmp_path / "out/report.json").read_text()) == found
 
 
+def processes_below(parent: int) -> dict[int, str]:
+    """The number of each process that a process has started -> its command."""
+    listing = subprocess.run(["ps", "-axo", "pid=,ppid=,command="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(None, 2) for line in listing.splitlines()]
+    return {int(pid): command[0] if command else "" for pid, ppid, *command in rows if int(ppid) == parent}
+
+
+def server_of(command: int) -> int | None:
+    """The process that forks a child for every cell; None before it has started."""
+    return next((pid for pid, words in processes_below(command).items() if "forkserver" in words), None)
+
+
+def kill(kind: str, process: subprocess.Popen, draw: random.Random) -> None:
+    """Kill the command alone, with all processes of its group, the server, or one of the cells; or ask it to stop."""
+    server = server_of(process.pid)
+    assert server is not None and process.poll() is None
+    if kind == "group":
+        os.killpg(process.pid, signal.SIGKILL)
+    elif kind == "cell":
+        os.kill(draw.choice(sorted(processes_below(server))), signal.SIGKILL)
+    elif kind == "server":
+        os.kill(server, signal.SIGKILL)
+    else:
+        process.send_signal(signal.SIGKILL if kind == "command" else signal.SIGTERM)
+
+
 @pytest.mark.slow
 def test_killed_at_random_the_same_table_comes_out(tmp_path):
-    """It is killed together with the runs that it started, or alone. In the second case the runs go on, and the next
-    start waits for them.
-    """
+    """After each kill the same command is given again. Where runs have outlived it, the new ones wait for them."""
     begun = time.time()
     finish(start("7", tmp_path / "whole"))
     length, draw = time.time() - begun, random.Random(7)
-    for number in range(KILLS):
+    statuses = {}
+    for kind in ("command", "cell", "group", "server", "signal"):
         process = start("7", tmp_path / "killed")
-        time.sleep(draw.uniform(0.1, 0.5) * length)
-        if process.poll() is None:
-            (os.killpg if number % 2 else os.kill)(process.pid, signal.SIGKILL)
+        while (server := server_of(process.pid)) is None or not processes_below(server):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        time.sleep(draw.uniform(0.0, 0.1) * length)
+        while kind == "cell" and not processes_below(server):  # between two cells
+            time.sleep(0.01)
+        kill(kind, process, draw)
         process.communicate()
+        statuses[kind] = process.returncode
+    assert statuses == {"command": -signal.SIGKILL, "cell": 2, "group": -signal.SIGKILL, "server": 2, "signal": 75}
     finish(start("7", tmp_path / "killed"))
     for name in ("report.md", "report.json", "report.png", "plan.json"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "killed" / name).read_bytes()
@@ -64,6 +98,9 @@ def test_killed_at_random_the_same_table_comes_out(tmp_path):
     assert len(models) == 16
     for model in models:
         assert model.read_bytes() == (tmp_path / "killed" / CELLS / model.parent.name / model.name).read_bytes()
+    whole, killed = (json.loads((tmp_path / name / RECORD).read_text()) for name in ("whole", "killed"))
+    assert whole["outline"] == killed["outline"] and whole["sha256"] == killed["sha256"]
+    assert results_of(whole["cells"]) == results_of(killed["cells"])
 
 
 @pytest.mark.slow

@@ -10,21 +10,26 @@ import json
 import shlex
 import statistics
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from training.engine.throughput import training_flops
 from training.flags.phases import Phase, phases_of, with_steps
+from training.paper.command_line import words_of
 from training.paper.data import config_of
 from training.paper.folder import is_finished
-from training.paper.plan import CELLS, Cell, Plan
+from training.paper.places import CELLS
+from training.paper.plan import Cell, Plan
 from training.paper.scales import Scale, Size
-from training.tools import budget
 
 FORWARD = 1 / 3  # the share of the forward pass in the operations of a training step
 MASKED = 0.15  # the share of the tokens that a masked LM predicts
 TIMED_TOKENS = 1024  # of a step of a large network, so that the timing takes a minute and not an hour
 LARGE = 512  # the hidden size from which a network counts as large
+Facts = dict[str, Any]
+# The configuration, the size of the vocabulary, the phases and further flags -> training records, results, run.json.
+TimedRun = Callable[[str, int, Sequence[Phase], Sequence[str]], tuple[list[Facts], Facts, Facts]]
 # The flags of run_pretraining.py that ``phases_of`` needs; --phases has its own batches.
 NO_BATCH = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 1}
 
@@ -35,10 +40,10 @@ def flops_of(cell: Cell, vocab_size: int) -> float:
 
 
 def _pretraining_flops(cell: Cell, vocab_size: int) -> float:
-    config = config_of(cell.size, vocab_size)
-    predicted = 1.0 if cell.flags.get("objective") == "ltr" else MASKED
+    config, args = config_of(cell.size, vocab_size), cell.arguments()
+    predicted = 1.0 if args.objective == "ltr" else MASKED
     flops = 0.0
-    for phase in with_steps(phases_of(NO_BATCH | cell.flags), int(cell.flags["max_steps"])):
+    for phase in with_steps(phases_of(vars(args)), args.max_steps):
         sequences = (phase.stop - phase.start) * phase.size * phase.accumulation
         tokens = sequences * phase.length
         flops += training_flops(config, tokens, sequences, predicted * tokens)
@@ -48,23 +53,21 @@ def _pretraining_flops(cell: Cell, vocab_size: int) -> float:
 def _fine_tuning_flops(cell: Cell, vocab_size: int) -> float:
     """Training, and an evaluation after every epoch."""
     assert cell.task is not None
-    flags, config = cell.flags, config_of(cell.size, vocab_size)
-    epochs = float(flags.get("num_train_epochs", 1))
-    if "max_steps" in flags:
-        trained = float(int(flags["max_steps"]) * int(flags["per_device_train_batch_size"]))
+    config, args = config_of(cell.size, vocab_size), cell.arguments()
+    if args.max_steps > 0:
+        trained, evaluations = float(args.max_steps * args.per_device_train_batch_size), 1
     else:
-        trained = cell.task.train_examples * epochs
-    evaluated = cell.task.validation_examples * max(1, int(epochs))
-    length = int(flags["max_seq_length"])
-    frozen = "feature_based" in flags
-    flops = training_flops(config, trained * length, trained, 0) * (FORWARD if frozen else 1)
-    flops += training_flops(config, evaluated * length, evaluated, 0) * FORWARD
-    if frozen or "bilstm_on_top" in flags:
-        layers_read = 4 if "concat" in flags.get("feature_based", "") else 1
-        units = int(flags.get("lstm_size", cell.size.hidden))
-        tokens = trained * length / FORWARD + evaluated * length
+        trained, evaluations = cell.task.train_examples * args.num_train_epochs, max(1, int(args.num_train_epochs))
+    evaluated = cell.task.validation_examples * evaluations
+    features = getattr(args, "feature_based", None)  # only run_ner.py has it
+    flops = training_flops(config, trained * args.max_seq_length, trained, 0) * (FORWARD if features else 1)
+    flops += training_flops(config, evaluated * args.max_seq_length, evaluated, 0) * FORWARD
+    if features or getattr(args, "bilstm_on_top", False):
+        layers_read = 4 if features and "concat" in features else 1
+        units = args.lstm_size if features else cell.size.hidden
+        tokens = args.max_seq_length * (trained / FORWARD + evaluated)
         flops += lstm_flops(layers_read * cell.size.hidden, units) * tokens
-    return flops * int(flags.get("seeds", 1))
+    return flops * (args.seeds or 1)
 
 
 def lstm_flops(features: int, units: int) -> float:
@@ -81,21 +84,19 @@ def lstm_flops(features: int, units: int) -> float:
     return 2 * 8 * units * (first + second)
 
 
-def measure_speed(plan: Plan, scale: Scale, start: Callable[..., None] = budget.start) -> tuple[float, str]:
-    """(operations per second, name of the device) of the first network of the plan, as the planner measures them.
+def measure_speed(plan: Plan, scale: Scale, timed_run: TimedRun) -> tuple[float, str]:
+    """(operations per second, name of the device) of the first network of the plan.
 
     Args:
-        start: runs run_pretraining.py; tests replace it.
+        timed_run: trains a few steps as the planner does (``training.tools.budget.timed_run``).
     """
     size = plan.cells[0].size
     config = config_of(size, scale.vocab_size)
     phases = [_shorten_for_timing(phase, size) for phase in phases_of(NO_BATCH | {"phases": scale.phases})]
-    more = []
-    if "mixed_precision" in scale.pretraining:
-        more = ["--mixed_precision", scale.pretraining["mixed_precision"]]
+    shared = {name: value for name, value in scale.pretraining.items() if name == "mixed_precision"}
     with tempfile.TemporaryDirectory() as folder:
         config.save_pretrained(folder)
-        records, _, facts = budget.timed_run(folder, scale.vocab_size, phases, more, start)
+        records, _, facts = timed_run(folder, scale.vocab_size, phases, words_of(shared))
     operations = seconds = 0.0
     for phase in phases:
         tokens = phase.size * phase.length

@@ -1,10 +1,11 @@
 """The data of a scale: the text and the tasks that the flags name, and the files that all runs of a table share."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from transformers import AutoTokenizer, BertConfig
 
@@ -12,21 +13,19 @@ from tokenization.train_wordpiece import train_wordpiece
 from training.builtin_data import documentation
 from training.files.atomic import damage, sealed_folder, write_json
 from training.files.hashing import sha256
+from training.paper.command_line import Flags, files_in
+from training.paper.experiments import EXPERIMENTS
 from training.paper.flags import PaperArguments
-from training.paper.scales import (
-    BUILTIN_LIMITS,
+from training.paper.places import DATA, SIZES, VOCABULARY
+from training.paper.plan import Plan
+from training.paper.scales import SCALES, SMOKE, Scale, Size
+from training.paper.tasks import (
     BUILTIN_TASKS,
-    DATA,
     OFFICIAL_TASKS,
     PAPERS_FINE_TUNING,
-    SCALES,
     SMALL_FINE_TUNING,
     SMALL_LIMITS,
-    SMOKE,
     SMOKE_FLAGS,
-    Flags,
-    Scale,
-    Size,
     Task,
     with_limits,
 )
@@ -34,8 +33,6 @@ from training.pretraining.documents import check_files, read_documents
 from training.tasks.classification.glue import GLUE_TASKS
 from training.tasks.classification.sources import official_files
 
-VOCABULARY = "vocabulary"  # the folder of the tokenizer, in the output folder
-SIZES = "sizes"  # the folder with a sub-folder for the config.json of each size
 LAYOUT = (
     "expected text/ with documents (.txt, .jsonl, .parquet, also .xz and .gz; those with heldout in their name are "
     "held out), and as many as you have of: glue/MNLI and so on with the official files, squad/train-v1.1*.json and "
@@ -46,6 +43,19 @@ OFFICIAL_FILES = {
     "squad": ("squad/train-v1.1*.json*", "squad/dev-v1.1*.json*"),
     "conll": ("conll/eng.train*", "conll/eng.testa*"),
 }
+
+
+class TextFiles(NamedTuple):
+    """The files of the text of pre-training; without held-out files a share of the training files is held out."""
+
+    train: list[str]
+    held_out: Sequence[str] = ()
+
+    @property
+    def flags(self) -> Flags:
+        """The flags of run_pretraining.py that name them."""
+        flags: Flags = {"train_file": self.train}
+        return flags | {"validation_file": self.held_out} if self.held_out else flags
 
 
 def scale_of(args: PaperArguments) -> Scale:
@@ -60,14 +70,14 @@ def find_tasks(args: PaperArguments, scale: Scale) -> list[Task]:
         ValueError: there is no data of a task (at the paper's scale) or of any task (at the small scale).
     """
     present, missing = [], []
-    for alternatives in scale.tasks[args.table]:
+    for alternatives in EXPERIMENTS[args.table].tasks[scale.data]:
         tasks = (_find_task(key, args) for key in alternatives)
         task = next((task for task in tasks if task is not None), None)
         if task is None:
             missing.append(alternatives[0])
         else:
             present.append(task)
-    if missing and (scale.name == "paper" or not present):
+    if missing and (scale.data == "paper" or not present):
         raise ValueError(
             f"--data_dir {args.data_dir}: found no data of {', '.join(missing)}, which table {args.table} needs at the "
             f"scale {scale.name}; {LAYOUT}"
@@ -75,16 +85,16 @@ def find_tasks(args: PaperArguments, scale: Scale) -> list[Task]:
     return present
 
 
-def find_text(args: PaperArguments, scale: Scale) -> Flags:
-    """The flags of pre-training that name the text.
+def find_text(args: PaperArguments) -> TextFiles:
+    """The files of the text.
 
     Raises:
         ValueError: there is no text.
     """
     if args.scale == "builtin":
-        return {"train_file": f"{DATA}/corpus.txt"}
+        return TextFiles([f"{DATA}/corpus.txt"])
     if args.data_dir is None:  # a dry run at the paper's scale
-        return {"train_file": "text/wiki.jsonl\ntext/books.jsonl"}
+        return TextFiles(["text/wiki.jsonl", "text/books.jsonl"])
     folder = Path(args.data_dir).resolve() / "text"
     files = sorted(path for path in folder.glob("*") if path.is_file()) if folder.is_dir() else []
     held_out = [path for path in files if "heldout" in path.name]
@@ -92,19 +102,12 @@ def find_text(args: PaperArguments, scale: Scale) -> Flags:
     if not train:
         raise ValueError(f"--data_dir {args.data_dir}: no text in {folder}; {LAYOUT}")
     check_files(files)
-    flags = {"train_file": "\n".join(map(str, train))}
-    if held_out:
-        flags["validation_file"] = "\n".join(map(str, held_out))
-    return flags
+    return TextFiles([str(path) for path in train], [str(path) for path in held_out])
 
 
 def checksums_of(flags_of_runs: Iterable[Flags]) -> dict[str, str]:
     """File -> SHA-256, for every file of the user's that the flags name or that lies in a folder that they name."""
-    named: set[Path] = set()
-    for flags in flags_of_runs:
-        for name, value in flags.items():
-            if name.endswith(("_file", "_dir")):
-                named.update(Path(path) for path in value.splitlines())
+    named = {Path(name) for flags in flags_of_runs for name in files_in(flags)}
     files: set[Path] = set()
     for path in named:
         if path.is_absolute():  # the others are in the output folder
@@ -118,16 +121,16 @@ def _find_task(key: str, args: PaperArguments) -> Task | None:
         return _official_task(key, args)
     if args.smoke:
         return _smoke_task(BUILTIN_TASKS[key])
-    limits = BUILTIN_LIMITS[args.table] if args.scale == "builtin" else SMALL_LIMITS
+    limits = EXPERIMENTS[args.table].builtin_examples if args.scale == "builtin" else SMALL_LIMITS
     return with_limits(BUILTIN_TASKS[key], *limits)
 
 
 def _smoke_task(task: Task) -> Task:
     """The task with a few steps on a few short examples."""
     task = with_limits(task, 8, 8)
-    flags = task.flags | SMOKE_FLAGS | {"max_seq_length": "64"}
+    flags = task.flags | SMOKE_FLAGS | {"max_seq_length": 64}
     if task.script == "run_squad.py":
-        flags |= {"max_query_length": "16", "doc_stride": "32"}
+        flags |= {"max_query_length": 16, "doc_stride": 32}
     del flags["num_train_epochs"]  # --max_steps decides
     return replace(task, flags=flags)
 
@@ -163,31 +166,25 @@ def _data_flags(task: Task, folder: Path) -> Flags | None:
     return {"train_file": str(train[0]), "validation_file": str(validation[0])}
 
 
-def prepare(
-    folder: Path, args: PaperArguments, scale: Scale, text: Flags, sizes: Iterable[Size], builtin: bool
-) -> None:
+def prepare(folder: Path, args: PaperArguments, scale: Scale, text: TextFiles, plan: Plan) -> None:
     """Write what all runs share: the built-in files, the vocabulary, a config.json for every size.
-
-    Args:
-        text: the flags that name the text, as ``find_text`` returns them.
-        builtin: whether the runs read built-in files.
 
     Raises:
         ValueError: the folder of the built-in files or that of the vocabulary was changed since it was written.
     """
-    if builtin and not _is_whole(folder / DATA):
+    if plan.reads_builtin_files and not _is_whole(folder / DATA):
         print("writing the built-in corpus and its tasks", flush=True)
         with sealed_folder(folder / DATA) as draft:
             documentation.write_files(draft, packages=not args.smoke)
     if not _is_whole(folder / VOCABULARY):
         print(f"learning a vocabulary of {scale.vocab_size:,} pieces", flush=True)
-        files = [folder / name for name in text["train_file"].splitlines()]
-        limit = int(scale.pretraining.get("max_train_documents", "0")) or None
-        lines = (line for document in islice(read_documents(files), limit) for line in document)
+        documents = read_documents([folder / name for name in text.train])
+        lines = (line for document in islice(documents, scale.max_train_documents) for line in document)
+        cased = scale.keeps_case and plan.experiment.needs_case
         with sealed_folder(folder / VOCABULARY) as draft:
-            train_wordpiece(lines, scale.vocab_size, output_dir=draft, do_lower_case=args.table not in scale.cased)
+            train_wordpiece(lines, scale.vocab_size, output_dir=draft, do_lower_case=not cased)
     tokenizer = AutoTokenizer.from_pretrained(folder / VOCABULARY)
-    for size in sizes:
+    for size in plan.sizes:
         size_folder = folder / SIZES / size.name
         size_folder.mkdir(parents=True, exist_ok=True)
         write_json(size_folder / "config.json", json.loads(config_of(size, len(tokenizer)).to_json_string()))

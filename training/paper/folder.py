@@ -6,17 +6,13 @@ started by hand, or come from an interrupted start; they count only if they are 
 
 import json
 from pathlib import Path
-from typing import Any
 
 from training.engine.finished import changed_flags, read_results
 from training.files.atomic import write_json
-from training.flags.parsing import parse_arguments
-from training.flags.scripts import SCRIPTS
 from training.networks.initial_weights import WEIGHT_FILES, weights_sha256
-from training.paper.plan import CELLS, Cell, Plan
+from training.paper.places import CELLS, PLAN
+from training.paper.plan import Cell, Plan
 from training.tasks.seeds import planned_runs
-
-PLAN = "plan.json"
 
 
 def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
@@ -79,9 +75,8 @@ def check_finished_cells(folder: Path, plan: Plan) -> None:
     for cell in plan.cells:
         if not is_finished(folder, cell):
             continue
-        arguments_class: type[Any] = SCRIPTS[cell.script]
-        args = parse_arguments(arguments_class, cell.command)
-        model = cell.flags.get("model_name_or_path")
+        args = cell.arguments()
+        model: str | None = args.model_name_or_path
         if model is not None and model not in checksums:
             checksums[model] = _checksums_of_weights(folder / model)
         for run in planned_runs(args) if cell.is_series else [args]:
@@ -104,32 +99,3 @@ def _checksums_of_weights(model_folder: Path) -> dict[str, str] | None:
     if any((model_folder / name).is_file() for name in WEIGHT_FILES):
         return weights_sha256(str(model_folder))
     return None
-
-
-def read_scores(folder: Path, plan: Plan) -> dict[tuple[str, str], list[float]]:
-    """(name of the row, key of the column) -> one score for each seed, in the order of the seeds.
-
-    Raises:
-        ValueError: a cell is not finished, or its results lack the score.
-    """
-    cells = {cell.name: cell for cell in plan.cells}
-    scores: dict[tuple[str, str], list[float]] = {}
-    for score in plan.scores:
-        value = _read_metric(folder, cells[score.cell], score.metric)
-        scores.setdefault((score.row, score.column), []).append(score.factor * value)
-    return scores
-
-
-def _read_metric(folder: Path, cell: Cell, metric: str) -> float:
-    """A result of a finished cell; of a series, its mean over the runs."""
-    cell_folder = folder / CELLS / cell.name
-    if not is_finished(folder, cell):
-        raise ValueError(f"{cell_folder}: expected a finished run; the same command of run_paper.py runs it")
-    if cell.is_series:
-        summary = json.loads((cell_folder / "summary.json").read_text(encoding="utf-8"))
-        value = summary["settings"][0]["metrics"].get(metric, {}).get("mean")
-    else:
-        value = (read_results(cell_folder) or {}).get(metric)
-    if value is None:
-        raise ValueError(f"{cell_folder}: expected the result {metric}, but it is missing or undefined")
-    return value

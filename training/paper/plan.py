@@ -4,42 +4,20 @@ A cell lives in ``cells/NAME`` of the output folder, from which all its paths ar
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from typing import Any
 
-from training.paper.data import SIZES, VOCABULARY
-from training.paper.published import CHECKPOINTS, CHOICES, LADDER, MIXES
-from training.paper.scales import DATA, Flags, Scale, Size, Task
+from training.flags.parsing import parse_arguments
+from training.flags.scripts import SCRIPTS
+from training.paper.command_line import Flags, words_of
+from training.paper.experiments import EXPERIMENTS, Experiment, PlannedColumn, PlannedRow, Pretraining
+from training.paper.places import CELLS, DATA, SIZES, VOCABULARY
+from training.paper.published import CHECKPOINTS
+from training.paper.scales import Scale, Size
+from training.paper.tasks import Task
 from training.paper.verdicts import Column
 
-CELLS = "cells"
 FIRST_SEED = 42
-LABEL_AT_THE_END = {"label_token": "last"}
-BILSTM = {"bilstm_on_top": ""}
-FROZEN_CHOICE = "concat_last_four"  # the features of Table 8 (appendix C.2)
-
-
-@dataclass(frozen=True)
-class Pretraining:
-    """A pre-training that rows of a table start from; ``flags`` are those in which it differs from other rows."""
-
-    name: str
-    size: Size
-    flags: Flags = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class PlannedRow:
-    """A row of a table.
-
-    Attributes:
-        name: as in ``published.py``.
-        pretraining: what its fine-tuning starts from.
-        fine_tuning: name of a script -> the flags that this row adds to it.
-    """
-
-    name: str
-    pretraining: Pretraining
-    fine_tuning: dict[str, Flags] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,15 +41,17 @@ class Cell:
     @property
     def command(self) -> list[str]:
         """The words after the name of the script."""
-        words = []
-        for name, value in self.flags.items():
-            words += [f"--{name}", *value.splitlines()]
-        return words
+        return words_of(self.flags)
 
     @property
     def is_series(self) -> bool:
         """Whether it consists of several runs."""
         return "seeds" in self.flags
+
+    def arguments(self) -> Any:
+        """The flags as the script reads them, with the defaults of those that are not given."""
+        arguments_class: type[Any] = SCRIPTS[self.script]
+        return parse_arguments(arguments_class, self.command)
 
 
 @dataclass(frozen=True)
@@ -95,12 +75,14 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """All runs of a table, and the columns that they fill.
+class Outline:
+    """What a report needs to know of a plan; ``record.json`` keeps it, so that the report can be made again from there.
 
     Attributes:
         steps: the optimiser steps of each pre-training.
+        labels: the name of a row -> what it is called in the report.
         scores: for each row and column one score for every seed, in the order of the seeds.
+        pretrainings: the name of a pre-training -> the names of its cells, in the order of the seeds.
         task_titles: ``Column.task`` -> the title of the task.
     """
 
@@ -108,20 +90,16 @@ class Plan:
     scale: str
     seeds: tuple[int, ...]
     steps: int
-    cells: tuple[Cell, ...]
-    scores: tuple[Score, ...]
+    labels: dict[str, str]
     columns: tuple[Column, ...]
     task_titles: dict[str, str]
+    pretrainings: dict[str, tuple[str, ...]]
+    scores: tuple[Score, ...]
 
     @property
-    def sizes(self) -> list[Size]:
-        """Every size of a network, once."""
-        return list(dict.fromkeys(cell.size for cell in self.cells))
-
-    @property
-    def reads_builtin_files(self) -> bool:
-        """Whether a run reads the built-in corpus or one of its tasks."""
-        return any(value.startswith(f"{DATA}/") for cell in self.cells for value in cell.flags.values())
+    def experiment(self) -> Experiment:
+        """What the table is about."""
+        return EXPERIMENTS[self.table]
 
     @property
     def titles(self) -> dict[str, str]:
@@ -133,155 +111,119 @@ class Plan:
         return headings
 
 
+@dataclass(frozen=True)
+class Plan(Outline):
+    """All runs of a table, and the scores that they give."""
+
+    cells: tuple[Cell, ...]
+
+    @property
+    def sizes(self) -> list[Size]:
+        """Every size of a network, once."""
+        return list(dict.fromkeys(cell.size for cell in self.cells))
+
+    @property
+    def reads_builtin_files(self) -> bool:
+        """Whether a run reads the built-in corpus or one of its tasks."""
+        return any(word.startswith(f"{DATA}/") for cell in self.cells for word in cell.command)
+
+
 def steps_at(column: Column, steps: int) -> int:
     """The steps of pre-training before the checkpoint of a column; 0 if the column has no checkpoint.
 
     Args:
         steps: those of the whole pre-training.
     """
-    return column.checkpoint * max(1, steps // CHECKPOINTS)
+    return column.checkpoint * steps_between_checkpoints(steps)
 
 
-def make_plan(table: str, scale: Scale, tasks: Sequence[Task], text: Flags, number_of_seeds: int) -> Plan:
+def steps_between_checkpoints(steps: int) -> int:
+    """The steps from one checkpoint of a pre-training to the next."""
+    return max(1, steps // CHECKPOINTS)
+
+
+def make_plan(
+    experiment: Experiment, scale: Scale, tasks: Sequence[Task], text_flags: Flags, number_of_seeds: int
+) -> Plan:
     """The plan of a table; the same arguments give the same plan.
 
     Args:
-        text: the flags of pre-training that name the text.
+        text_flags: the flags of pre-training that name the text.
     """
     seeds = tuple(range(FIRST_SEED, FIRST_SEED + number_of_seeds))
-    columns = columns_of(table, scale, tasks)
+    rows, columns = experiment.rows(scale), experiment.columns(scale, tasks)
     cells: dict[str, Cell] = {}
+    pretrainings: dict[str, list[str]] = {}
     scores = []
     for seed in seeds:
-        for row in rows_of(table, scale):
-            pretraining = pretraining_cell(row.pretraining, table, scale, text, seed)
-            cells[pretraining.name] = pretraining  # the same for all rows that share it
-            for column, task in columns:
-                if task is None:
-                    metric = "eval_perplexity" if column.kind == "ppl" else "eval_mlm_loss"
-                    scores.append(Score(row.name, column.key, seed, pretraining.name, metric, 1.0))
-                    continue
-                checkpoint = steps_at(column, scale.steps[table])
-                restarts = scale.restarts if table == "6" else 0
-                cell = fine_tuning_cell(row, task, pretraining, seed, checkpoint, restarts)
-                cells[cell.name] = cell
-                scores.append(Score(row.name, column.key, seed, cell.name, task.metric, task.factor))
+        for row in rows:
+            pretraining = pretraining_cell(row.pretraining, experiment, scale, text_flags, seed)
+            if pretraining.name not in cells:  # rows may share it
+                cells[pretraining.name] = pretraining
+                pretrainings.setdefault(row.pretraining.name, []).append(pretraining.name)
+            for column in columns:
+                cell = pretraining
+                if column.task is not None:
+                    cell = fine_tuning_cell(row, column, column.task, pretraining, experiment, scale, seed)
+                    cells[cell.name] = cell
+                scores.append(Score(row.name, column.column.key, seed, cell.name, column.metric, column.factor))
     return Plan(
-        table=table,
+        table=experiment.table,
         scale=scale.name,
         seeds=seeds,
-        steps=scale.steps[table],
-        cells=tuple(cells.values()),
+        steps=experiment.steps_at(scale),
+        labels={
+            row.name: row.label or papers.label for row, papers in zip(rows, experiment.published.rows, strict=True)
+        },
+        columns=tuple(column.column for column in columns),
+        task_titles={column.column.task: column.title for column in columns},
+        pretrainings={name: tuple(of_seeds) for name, of_seeds in pretrainings.items()},
         scores=tuple(scores),
-        columns=tuple(column for column, _ in columns),
-        task_titles={column.task: _title(column, task) for column, task in columns},
+        cells=tuple(cells.values()),
     )
 
 
-def rows_of(table: str, scale: Scale) -> list[PlannedRow]:
-    """The rows of a table, in the order of the paper."""
-    if table == "5":
-        return _rows_of_table_5(scale)
-    if table == "6":
-        return [PlannedRow(name, Pretraining(name, scale.ladder[name])) for name in LADDER]
-    if table == "7":
-        bert = Pretraining("bert", scale.deep)
-        rows = [PlannedRow("fine_tuned", bert)]
-        for choice in CHOICES:
-            rows.append(PlannedRow(choice, bert, {"run_ner.py": {"feature_based": choice} | scale.features}))
-        return rows
-    if table == "8":
-        return [PlannedRow(name, Pretraining(name, scale.deep, _mix(*shares))) for name, shares in MIXES.items()]
-    mlm = Pretraining("mlm", scale.size)  # Figure 5; the default objective, which includes next sentence prediction
-    ltr = Pretraining("ltr", scale.size, {"objective": "ltr"})
-    return [PlannedRow("mlm", mlm), PlannedRow("ltr", ltr, {"run_glue.py": LABEL_AT_THE_END})]
-
-
-def _rows_of_table_5(scale: Scale) -> list[PlannedRow]:
-    bert = Pretraining("bert", scale.size, {"objective": "mlm_nsp"})
-    no_nsp = Pretraining("no_nsp", scale.size, {"objective": "mlm"})
-    ltr = Pretraining("ltr", scale.size, {"objective": "ltr"})
-    bilstm = {"run_glue.py": LABEL_AT_THE_END | BILSTM, "run_squad.py": BILSTM}
-    return [
-        PlannedRow("bert", bert),
-        PlannedRow("no_nsp", no_nsp),
-        PlannedRow("ltr", ltr, {"run_glue.py": LABEL_AT_THE_END}),
-        PlannedRow("ltr_bilstm", ltr, bilstm),
-    ]
-
-
-def columns_of(table: str, scale: Scale, tasks: Sequence[Task]) -> list[tuple[Column, Task | None]]:
-    """The columns of a table with their tasks; None for what pre-training measures itself."""
-    columns: list[tuple[Column, Task | None]] = []
-    if table == "6":
-        columns.append((Column("ppl", "ppl"), None))
-    for task in tasks:
-        for checkpoint in range(1, CHECKPOINTS + 1) if table == "figure5" else (0,):
-            columns.append((Column(task.key, task.kind, task.constant, checkpoint), task))
-    if table == "8":
-        for task in (task for task in tasks if task.kind == "tags"):
-            frozen = _with_features(task, scale)
-            columns.append((Column(frozen.key, frozen.kind, frozen.constant), frozen))
-    if table == "5":
-        columns.append((Column("loss", "loss"), None))
-    return columns
-
-
-def pretraining_cell(pretraining: Pretraining, table: str, scale: Scale, text: Flags, seed: int) -> Cell:
-    """A run of run_pretraining.py, which saves equally spaced checkpoints; only Figure 5 keeps them all."""
+def pretraining_cell(
+    pretraining: Pretraining, experiment: Experiment, scale: Scale, text_flags: Flags, seed: int
+) -> Cell:
+    """A run of run_pretraining.py, which saves equally spaced checkpoints."""
     name = f"pretrain-{pretraining.name}-seed-{seed}"
-    steps = scale.steps[table]
-    flags = {"output_dir": f"{CELLS}/{name}", "resume_from_checkpoint": "auto", **text}
+    steps = experiment.steps_at(scale)
+    flags: Flags = {"output_dir": f"{CELLS}/{name}", "resume_from_checkpoint": "auto", **text_flags}
     flags |= {"tokenizer_name": VOCABULARY, "config_name": f"{SIZES}/{pretraining.size.name}"}
     flags |= pretraining.flags
-    flags |= {"phases": scale.phases, "max_steps": str(steps), "save_steps": str(max(1, steps // CHECKPOINTS))}
-    flags |= {"save_total_limit": "0" if table == "figure5" else "1"}
+    flags |= {"phases": scale.phases, "max_steps": steps, "save_steps": steps_between_checkpoints(steps)}
+    flags |= {"save_total_limit": 0 if experiment.keeps_checkpoints else 1}
     flags |= scale.pretraining
-    flags |= {"seed": str(seed)}
+    flags |= {"seed": seed}
     return Cell(name, "run_pretraining.py", flags, seed, pretraining.size)
 
 
-def fine_tuning_cell(row: PlannedRow, task: Task, pretraining: Cell, seed: int, checkpoint: int, restarts: int) -> Cell:
-    """A run of a fine-tuning script.
+def fine_tuning_cell(
+    row: PlannedRow,
+    column: PlannedColumn,
+    task: Task,
+    pretraining: Cell,
+    experiment: Experiment,
+    scale: Scale,
+    seed: int,
+) -> Cell:
+    """A run of a fine-tuning script or, for a table with restarts, a series of runs.
 
     Args:
-        checkpoint: the step of the checkpoint that it starts from; 0 for the finished pre-training.
-        restarts: the number of runs of a series; 0 for a single run.
+        task: that of the column.
     """
+    checkpoint = steps_at(column.column, experiment.steps_at(scale))
     step = f"-step-{checkpoint}" if checkpoint else ""
     name = f"{task.key}-{row.name}{step}-seed-{seed}"
     model = f"{CELLS}/{pretraining.name}" + (f"/checkpoint-{checkpoint}" if checkpoint else "")
-    flags = {"output_dir": f"{CELLS}/{name}", "resume_from_checkpoint": "auto", "model_name_or_path": model}
+    flags: Flags = {"output_dir": f"{CELLS}/{name}", "resume_from_checkpoint": "auto", "model_name_or_path": model}
     if checkpoint:
         flags |= {"tokenizer_name": VOCABULARY}
     flags |= task.flags
     flags |= row.fine_tuning.get(task.script, {})
-    # The restarts of one pre-training share no seed with those of another: their scores would not be independent.
-    first_seed = FIRST_SEED + (seed - FIRST_SEED) * restarts if restarts else seed
-    flags |= {"save_total_limit": "1", "seed": str(first_seed)}
-    if restarts:
-        flags |= {"seeds": str(restarts)}
+    flags |= {"save_total_limit": 1, "seed": seed}
+    if experiment.has_restarts:
+        # The restarts of one pre-training share no seed with those of another: their scores would not be independent.
+        flags |= {"seed": FIRST_SEED + (seed - FIRST_SEED) * scale.restarts, "seeds": scale.restarts}
     return Cell(name, task.script, flags, seed, pretraining.size, task, (pretraining.name,))
-
-
-def _mix(mask: int, same: int, random: int) -> Flags:
-    """The flags of a mix of masks, whose shares are in per cent."""
-    assert mask + same + random == 100
-    return {"mask_replace_prob": f"{mask / 100:g}", "random_replace_prob": f"{random / 100:g}"}
-
-
-def _with_features(task: Task, scale: Scale) -> Task:
-    """A tagging task with the features of a frozen network."""
-    return replace(
-        task,
-        kind="features",
-        key=f"{task.key}_features",
-        title=f"{task.title}, features",
-        flags=task.flags | {"feature_based": FROZEN_CHOICE} | scale.features,
-    )
-
-
-def _title(column: Column, task: Task | None) -> str:
-    if task is None:
-        return {"loss": "held-out loss, nats", "ppl": "held-out perplexity"}[column.kind]
-    return task.title

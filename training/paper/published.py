@@ -319,5 +319,3 @@ FIGURE_5 = Published(
         ),
     ),
 )
-
-PUBLISHED = {"5": TABLE_5, "6": TABLE_6, "7": TABLE_7, "8": TABLE_8, "figure5": FIGURE_5}

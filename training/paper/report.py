@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from training.files.atomic import write_json, write_text
-from training.paper.folder import read_scores
 from training.paper.picture import draw
-from training.paper.plan import Plan
-from training.paper.published import PUBLISHED
-from training.paper.verdicts import LEARNT, Judged, Scores, judge
+from training.paper.plan import Outline
+from training.paper.record import UNIGRAM, Results, scores_of
+from training.paper.verdicts import LEARNT, Judged, Scores, judge, wide_level
 from training.tasks.student_t import mean_interval
 
 SCALES_IN_WORDS = {
@@ -26,57 +25,77 @@ SCALES_IN_WORDS = {
 }
 RULE = (
     "A claim *holds* if the 95 % interval (Student's t over the seeds) of each of its contrasts lies where the claim "
-    "puts it. It is *contradicted* if the interval of one lies entirely on the other side, at the level 1 - 0.05/k for "
-    "k contrasts. Otherwise it *cannot be told at this scale*; one seed never gives a verdict, nor do seeds that all "
-    "give the same number. A claim that models are equal, or almost, holds only for models whose mean score is more "
-    f"than {LEARNT:g} per cent above that of constant predictions, and is contradicted only if one of them is. "
-    "`training/paper/verdicts.py` states the rule."
+    "puts it. It is *contradicted* if the wide interval of one of them lies entirely on the other side; the level of "
+    "that interval is 1 - 0.05/k for k contrasts. Otherwise it *cannot be told at this scale*; one seed never gives a "
+    "verdict, nor do seeds that all give the same number. A claim that models are equal, or almost, holds only for "
+    f"models whose mean score is more than {LEARNT:g} per cent above that of constant predictions, and is contradicted "
+    "only if one of them is. `training/paper/verdicts.py` states the rule."
 )
+POINTS_IN_WORDS = (
+    "In the picture, a large point is the mean of a row, the line through it the 95 % interval of this mean, and a "
+    "small point one seed. The vertical line goes through the mean of the row from which differences are counted. "
+    "Verdicts follow from differences of the same seed, not from whether two lines overlap."
+)
+CURVES_IN_WORDS = "In the picture, a band is the 95 % interval of the mean over the seeds."
+# The results of pre-training that the report shows: the key -> the heading and how a value is printed.
+OF_PRETRAINING = {
+    "eval_mlm_loss": ("held-out loss, nats", "{:.2f}"),
+    UNIGRAM: ("loss of a model that knows only how often each piece occurs", "{:.2f}"),
+    "eval_nsp_accuracy": ("next sentence prediction, accuracy (chance: 0.50)", "{:.2f}"),
+}
 
 
-def write_report(folder: Path, plan: Plan) -> dict[str, Any]:
+def write_report(folder: Path, outline: Outline, results: Results) -> dict[str, Any]:
     """Write report.md, report.json and, if matplotlib is installed, report.png; return what report.json holds.
 
     Raises:
-        ValueError: a cell is not finished, or its results lack a score of the table.
+        ValueError: the results lack a score of the table.
     """
-    scores = read_scores(folder, plan)
-    numbers = content(plan, scores)
+    scores = scores_of(outline, results)
+    numbers = content(outline, results)
     write_json(folder / "report.json", numbers)
-    write_text(folder / "report.md", markdown(plan, numbers))
-    if importlib.util.find_spec("matplotlib"):
-        draw(plan, scores, folder / "report.png")
+    picture = importlib.util.find_spec("matplotlib") is not None
+    write_text(folder / "report.md", markdown(outline, numbers, picture))
+    if picture:
+        draw(outline, scores, folder / "report.png")
     return numbers
 
 
-def content(plan: Plan, scores: Scores) -> dict[str, Any]:
-    """All numbers of the report.
-
-    Args:
-        scores: (row, column) -> one score for each seed of the plan.
-    """
-    paper = PUBLISHED[plan.table]
+def content(outline: Outline, results: Results) -> dict[str, Any]:
+    """All numbers of the report; ValueError if the results lack a score of the table."""
+    paper = outline.experiment.published
+    scores = scores_of(outline, results)
     rows: dict[str, dict[str, Any]] = {}
     for row in paper.rows:
         rows[row.name] = {
-            "label": row.label,
+            "label": outline.labels[row.name],
+            "papers_label": row.label,
             "scores": {
-                column.key: _statistics(scores, row.name, paper.reference, column.key) for column in plan.columns
+                column.key: _statistics(scores, row.name, paper.reference, column.key) for column in outline.columns
             },
             "paper": dict(zip(paper.columns, row.scores, strict=True)),
         }
     claims = []
     for claim in paper.claims:
-        verdict, judged = judge(claim, plan.columns, scores)
-        contrasts = [_contrast(one) for one in judged]
-        claims.append({"claim": claim.text, "place": claim.place, "verdict": verdict, "contrasts": contrasts})
+        verdict, judged = judge(claim, outline.columns, scores)
+        claims.append(
+            {
+                "claim": claim.text,
+                "place": claim.place,
+                "verdict": verdict,
+                "wide_level": wide_level(len(judged)) if judged else None,
+                "contrasts": [_contrast(one) for one in judged],
+            }
+        )
     return {
-        "table": plan.table,
-        "scale": plan.scale,
-        "seeds": list(plan.seeds),
-        "columns": plan.titles,
+        "table": outline.table,
+        "scale": outline.scale,
+        "seeds": list(outline.seeds),
+        "columns": outline.titles,
+        "constant_predictions": {column.key: column.constant for column in outline.columns},
         "reference": paper.reference,
         "rows": rows,
+        "pretrainings": _pretrainings(outline, results),
         "claims": claims,
     }
 
@@ -95,49 +114,87 @@ def _statistics(scores: Scores, row: str, reference: str, column: str) -> dict[s
     return cell
 
 
+def _pretrainings(outline: Outline, results: Results) -> dict[str, dict[str, float]]:
+    """What each pre-training has learnt: the means over the seeds of those results that all of them have."""
+    found: dict[str, dict[str, float]] = {}
+    for name, cells in outline.pretrainings.items():
+        found[name] = {}
+        for metric in OF_PRETRAINING:
+            values = [value for cell in cells if (value := results[cell].get(metric)) is not None]
+            if len(values) == len(cells):
+                found[name][metric] = statistics.fmean(values)
+    return found
+
+
 def _contrast(judged: Judged) -> dict[str, Any]:
-    return dataclasses.asdict(judged) | {"values": list(judged.values)}  # JSON has no tuples
+    lists = {"values": list(judged.values), "not_learnt": list(judged.not_learnt)}  # JSON has no tuples
+    return dataclasses.asdict(judged) | lists
 
 
-def markdown(plan: Plan, numbers: Mapping[str, Any]) -> str:
-    """The report as a page, from what ``content`` returned."""
-    paper = PUBLISHED[plan.table]
-    seeds = f"{len(plan.seeds)} seeds ({plan.seeds[0]} to {plan.seeds[-1]})"
+def markdown(outline: Outline, numbers: Mapping[str, Any], picture: bool = True) -> str:
+    """The report as a page, from what ``content`` returned.
+
+    Args:
+        picture: whether there is a report.png to show.
+    """
+    paper = outline.experiment.published
+    seeds = f"{len(outline.seeds)} seeds ({outline.seeds[0]} to {outline.seeds[-1]})"
     reference = numbers["rows"][paper.reference]["label"]
     parts = [
-        f"# {paper.title}\n\nDevlin et al. 2018, {paper.place}, at {SCALES_IN_WORDS[plan.scale]}; {seeds}, each with "
-        "its own pre-training. Mean ± standard deviation over the seeds; the paper's own numbers, where it has any, "
-        "are on the right. Written by `run_paper.py`.",
-        "\n".join(_score_table(plan, numbers)),
+        f"# {paper.title}\n\nDevlin et al. 2018, {paper.place}, at {SCALES_IN_WORDS[outline.scale]}; {seeds}, each "
+        "with its own pre-training. Mean ± standard deviation over the seeds; the paper's own numbers, where it has "
+        "any, are on the right. Written by `run_paper.py`.",
+        "\n".join(_score_table(outline, numbers)),
         f"Differences to the row *{reference}*, of runs with the same seed, with their 95 % interval:",
-        "\n".join(_difference_table(plan, numbers)),
+        "\n".join(_difference_table(outline, numbers)),
     ]
-    if plan.table == "5":
-        parts.append("The held-out loss of a left-to-right model is of all words, that of the others of masked ones.")
+    if outline.experiment.note:
+        parts.append(outline.experiment.note)
+    if any(numbers["pretrainings"].values()):
+        parts.append("What the pre-trainings have learnt (mean over the seeds):")
+        parts.append("\n".join(_pretraining_table(numbers)))
+    if picture:
+        parts.append(f"![{paper.title}](report.png)")
+        parts.append(CURVES_IN_WORDS if outline.experiment.keeps_checkpoints else POINTS_IN_WORDS)
     parts.append(f"## What the paper concludes\n\n{RULE}")
     parts.append("\n".join(_claim_table(numbers)))
-    if importlib.util.find_spec("matplotlib"):
-        parts.append(f"![{paper.title}](report.png)")
+    parts.append("## The contrasts behind the verdicts")
+    parts.append("\n".join(_contrast_table(numbers)))
     return "\n\n".join(parts) + "\n"
 
 
-def _score_table(plan: Plan, numbers: Mapping[str, Any]) -> list[str]:
-    published = PUBLISHED[plan.table].columns
-    names = [*plan.titles.values(), *(f"paper: {name}" for name in published)]
-    lines = _table_head(names)
-    for row in numbers["rows"].values():
-        ours = [_mean(row["scores"][column.key]) for column in plan.columns]
-        theirs = [f"{row['paper'][name]:g}" for name in published]
+def _score_table(outline: Outline, numbers: Mapping[str, Any]) -> list[str]:
+    """Our rows, and on the right the paper's; under which label the paper has them, if that is another one."""
+    published = outline.experiment.published.columns
+    rows = numbers["rows"].values()
+    renamed = any(row["label"] != row["papers_label"] for row in rows) and bool(published)
+    papers_columns = [*(["paper: row"] if renamed else []), *(f"paper: {name}" for name in published)]
+    lines = _table_head([*outline.titles.values(), *papers_columns])
+    for row in rows:
+        ours = [_mean(row["scores"][column.key]) for column in outline.columns]
+        theirs = [*([row["papers_label"]] if renamed else []), *(f"{row['paper'][name]:g}" for name in published)]
         lines.append(f"| {row['label']} | {' | '.join(ours + theirs)} |")
+    constants = numbers["constant_predictions"].values()
+    ours = ["" if constant is None else f"{constant:.2f}" for constant in constants]
+    lines.append(f"| *constant predictions* | {' | '.join([*ours, *[''] * len(papers_columns)])} |")
     return lines
 
 
-def _difference_table(plan: Plan, numbers: Mapping[str, Any]) -> list[str]:
-    lines = _table_head(list(plan.titles.values()))
+def _difference_table(outline: Outline, numbers: Mapping[str, Any]) -> list[str]:
+    lines = _table_head(list(outline.titles.values()))
     for name, row in numbers["rows"].items():
         if name != numbers["reference"]:
-            differences = [_difference(row["scores"][column.key]) for column in plan.columns]
+            differences = [_difference(row["scores"][column.key]) for column in outline.columns]
             lines.append(f"| {row['label']} | {' | '.join(differences)} |")
+    return lines
+
+
+def _pretraining_table(numbers: Mapping[str, Any]) -> list[str]:
+    shown = [metric for metric in OF_PRETRAINING if any(metric in one for one in numbers["pretrainings"].values())]
+    lines = _table_head([OF_PRETRAINING[metric][0] for metric in shown])
+    for name, results in numbers["pretrainings"].items():
+        values = [OF_PRETRAINING[metric][1].format(results[metric]) if metric in results else "" for metric in shown]
+        lines.append(f"| `{name}` | {' | '.join(values)} |")
     return lines
 
 
@@ -147,14 +204,25 @@ def _table_head(names: list[str]) -> list[str]:
 
 
 def _claim_table(numbers: Mapping[str, Any]) -> list[str]:
-    lines = ["| claim | where | our contrasts: mean (95 % interval) | verdict |", "|---|---|---|---|"]
-    for claim in numbers["claims"]:
-        contrasts = [
-            f"{contrast['text']}: {contrast['mean']:+.2f}{_interval(contrast['interval'])}"
-            for contrast in claim["contrasts"]
-        ]
-        text = "; ".join(contrasts) or "no column is about this"
-        lines.append(f"| {claim['claim']} | {claim['place']} | {text} | *{claim['verdict']}* |")
+    lines = ["| | claim | where | verdict |", "|---|---|---|---|"]
+    for number, claim in enumerate(numbers["claims"], 1):
+        lines.append(f"| ({number}) | {claim['claim']} | {claim['place']} | *{claim['verdict']}* |")
+    return lines
+
+
+def _contrast_table(numbers: Mapping[str, Any]) -> list[str]:
+    """A line for each contrast, with both intervals by which it is judged."""
+    lines = ["| claim | contrast | mean | 95 % interval | wide interval | |", "|---|---|---:|---:|---:|---|"]
+    for number, claim in enumerate(numbers["claims"], 1):
+        if not claim["contrasts"]:
+            lines.append(f"| ({number}) | no column is about this | | | | |")
+        for one in claim["contrasts"]:
+            wide = f"{_interval(one['wide_interval'])}, {100 * claim['wide_level']:.4g} %"
+            verdict = one["verdict"]
+            if one["not_learnt"]:
+                verdict += f"; not learnt: {', '.join(one['not_learnt'])}"
+            numbers_shown = f"{one['mean']:+.2f} | {_interval(one['interval'])} | {wide}"
+            lines.append(f"| ({number}) | {one['text']} | {numbers_shown} | {verdict} |")
     return lines
 
 
@@ -164,11 +232,11 @@ def _mean(cell: Mapping[str, Any]) -> str:
 
 
 def _difference(cell: Mapping[str, Any]) -> str:
-    return f"{cell['difference']:+,.2f}{_interval(cell['interval'])}"
+    return f"{cell['difference']:+,.2f} ({_interval(cell['interval'])})"
 
 
 def _interval(interval: Sequence[float] | None) -> str:
-    return "" if interval is None else f" ({interval[0]:+.2f} to {interval[1]:+.2f})"
+    return "none" if interval is None else f"{interval[0]:+,.2f} to {interval[1]:+,.2f}"
 
 
 def verdicts(numbers: Mapping[str, Any]) -> str:

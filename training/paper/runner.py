@@ -1,8 +1,9 @@
 """Run the cells of a plan: several side by side, each in a process of its own, in the order of what they need.
 
 A server process imports the scripts once and forks a child for every cell, which saves each of them the seconds of
-importing torch. The child does what ``python SCRIPT FLAGS`` in the output folder would do; its output is in
-``cells/NAME.log``.
+importing torch. On a machine with GPUs every cell is a process of its own instead, because a forked process cannot use
+a GPU that its parent has looked for; if there are several GPUs, each cell sees one of them. The child does what
+``python SCRIPT FLAGS`` in the output folder would do; its output is in ``cells/NAME.log``.
 
 A cell that was interrupted goes on from its checkpoint, because its command says ``--resume_from_checkpoint auto``.
 On SIGTERM or Ctrl-C all cells save a checkpoint, and the command ends with status 75. If the command itself was killed,
@@ -18,7 +19,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,17 +29,26 @@ import torch
 from training.engine.run import report_errors
 from training.engine.signals import STOPPED, StopSignals
 from training.paper.folder import check_finished_cells, is_finished
-from training.paper.plan import CELLS, Cell, Plan
+from training.paper.places import CELLS
+from training.paper.plan import Cell, Plan
 
+GPUS = "CUDA_VISIBLE_DEVICES"  # the names of the GPUs that a process sees
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 class Running(NamedTuple):
-    """A cell and its process; ``started`` is that of ``time.time()``."""
+    """A cell and its process.
+
+    Attributes:
+        process: one of multiprocessing's, whose classes have no common public name.
+        started: that of ``time.time()``.
+        gpu: the name of the only GPU that the process sees; None if it sees all.
+    """
 
     cell: Cell
-    process: Any  # multiprocessing's process of the context "forkserver", whose class has no public name
+    process: Any
     started: float
+    gpu: str | None
 
 
 def run_cells(folder: Path, plan: Plan, jobs: int) -> None:
@@ -57,13 +67,15 @@ def run_cells(folder: Path, plan: Plan, jobs: int) -> None:
     running: dict[str, Running] = {}
     (folder / CELLS).mkdir(exist_ok=True)
     with threads_of(jobs), StopSignals() as signals:
-        context = _server()
+        gpus = gpus_to_share()
+        context = _context()
         try:
             while (waiting or running) and not signals.asked:
                 for cell in list(waiting.values()):
                     unfinished = {*waiting, *running}
                     if len(running) < jobs and unfinished.isdisjoint(cell.needs):
-                        running[cell.name] = _start(context, folder, waiting.pop(cell.name), jobs)
+                        gpu = least_used(gpus, [one.gpu for one in running.values()])
+                        running[cell.name] = _start(context, folder, waiting.pop(cell.name), jobs, gpu)
                 wait([one.process.sentinel for one in running.values()], timeout=1)
                 ended = [one for one in running.values() if one.process.exitcode is not None]
                 for one in ended if not signals.asked else []:
@@ -122,9 +134,15 @@ def run_cell(folder: str, name: str, script: str, argv: list[str], threads: int)
 @contextlib.contextmanager
 def threads_of(jobs: int) -> Iterator[None]:
     """A context in which new processes compute in one thread if several of them are to run side by side."""
-    earlier = {name: os.environ.get(name) for name in THREADS}
-    if jobs > 1:
-        os.environ |= dict.fromkeys(THREADS, "1")
+    with environment(dict.fromkeys(THREADS, "1") if jobs > 1 else {}):
+        yield
+
+
+@contextlib.contextmanager
+def environment(variables: Mapping[str, str]) -> Iterator[None]:
+    """A context in which these environment variables have these values."""
+    earlier = {name: os.environ.get(name) for name in variables}
+    os.environ |= variables
     try:
         yield
     finally:
@@ -135,19 +153,38 @@ def threads_of(jobs: int) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _server() -> Any:
-    """multiprocessing with a server process that has imported the scripts; it starts with the first child."""
+def gpus_to_share() -> list[str]:
+    """The names of the GPUs that this process sees, as CUDA_VISIBLE_DEVICES has them; [] if there are not several."""
+    count = torch.cuda.device_count()
+    named = os.environ.get(GPUS)
+    names = [name.strip() for name in named.split(",")] if named else [str(number) for number in range(count)]
+    return names[:count] if count > 1 else []
+
+
+def least_used(gpus: list[str], in_use: list[str | None]) -> str | None:
+    """The GPU on which the fewest cells run, the first of several; None if there are no GPUs to share."""
+    return min(gpus, key=in_use.count, default=None)
+
+
+def _context() -> Any:
+    """multiprocessing with new processes on a machine with GPUs, and elsewhere with a server that forks.
+
+    The server has imported the scripts; it starts with the first child.
+    """
+    if torch.cuda.device_count():
+        return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["run_pretraining", "run_glue", "run_squad", "run_ner", "training.paper.runner"])
     return context
 
 
-def _start(context: Any, folder: Path, cell: Cell, jobs: int) -> Running:
+def _start(context: Any, folder: Path, cell: Cell, jobs: int, gpu: str | None) -> Running:
     print(f"--- {cell.name}", flush=True)
     arguments = (str(folder), cell.name, cell.script, cell.command, 1 if jobs > 1 else 0)
     process = context.Process(target=run_cell, args=arguments, name=cell.name)
-    process.start()
-    return Running(cell, process, time.time())
+    with environment({} if gpu is None else {GPUS: gpu}):  # a new process has it before it imports torch
+        process.start()
+    return Running(cell, process, time.time(), gpu)
 
 
 def _check_end(folder: Path, cell: Cell, status: int) -> None:

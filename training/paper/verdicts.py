@@ -70,14 +70,24 @@ class Judged:
     Attributes:
         text: the contrast in words.
         values: one number for each seed.
-        interval: the 95 % interval of the mean; None for fewer than two seeds.
+        interval: the 95 % interval of the mean, by which the contrast holds; None for fewer than two seeds.
+        wide_interval: the interval by which it is contradicted, at the level 1 - 0.05/k for k contrasts.
+        not_learnt: the models, as in ``text``, that have not learnt their task; empty if the claim does not allow
+            equality, because then it does not matter.
     """
 
     text: str
     values: tuple[float, ...]
     mean: float
     interval: list[float] | None
+    wide_interval: list[float] | None
+    not_learnt: tuple[str, ...]
     verdict: str
+
+
+def wide_level(number_of_contrasts: int) -> float:
+    """The level of the intervals by which a claim is contradicted."""
+    return 1 - (1 - LEVEL) / number_of_contrasts
 
 
 def judge(claim: Claim, columns: Sequence[Column], scores: Scores) -> tuple[str, list[Judged]]:
@@ -115,15 +125,25 @@ def _judge_contrast(contrast: Contrast, summands: list[Summand], scores: Scores,
         for of_seed in zip(*by_summand, strict=True)
     ]
     interval = mean_interval(values)
-    strict_interval = mean_interval(values, 1 - (1 - LEVEL) / number_of_contrasts)
-    learnt = [_has_learnt(summand, scores) for summand in summands]
+    wide_interval = mean_interval(values, wide_level(number_of_contrasts))
+    not_learnt: list[Summand] = []
+    if contrast.allows_equality:
+        not_learnt = [summand for summand in summands if not _has_learnt(summand, scores)]
     verdict = UNDECIDED
-    if interval and strict_interval and max(values) - min(values) > SAME:
-        if _inside(contrast, interval) and (all(learnt) or not contrast.allows_equality):
+    if interval and wide_interval and max(values) - min(values) > SAME:
+        if _inside(contrast, interval) and not not_learnt:
             verdict = HOLDS
-        elif _outside(contrast, strict_interval) and (any(learnt) or not contrast.allows_equality):
+        elif _outside(contrast, wide_interval) and len(not_learnt) < len(summands):
             verdict = CONTRADICTED
-    return Judged(_in_words(contrast, summands), tuple(values), statistics.fmean(values), interval, verdict)
+    return Judged(
+        text=_in_words(contrast, summands),
+        values=tuple(values),
+        mean=statistics.fmean(values),
+        interval=interval,
+        wide_interval=wide_interval,
+        not_learnt=tuple(f"{summand.row}[{summand.column.key}]" for summand in not_learnt),
+        verdict=verdict,
+    )
 
 
 def _has_learnt(summand: Summand, scores: Scores) -> bool:

@@ -23,7 +23,8 @@ figure, in the order of the figures, separated by semicolons:
 
 The value, rounded to as many decimals as the figure has and with commas between its thousands, must be equal to the
 text of the figure. The text between ``<!-- python COMMAND -->`` and ``<!-- end -->`` is the output of that command,
-and is compared as a whole.
+and is compared as a whole. So is the text between ``<!-- copy of REPORT -->`` and ``<!-- end -->``, where REPORT is the
+path of the recorded report of one of the paper's tables (``copy_of``).
 
 If the source files of a benchmark have changed since it was measured, every section that quotes its record says so.
 The comment ``<!-- stale: RECORD -->`` stands before the words that say it, such as "measured before the code changed";
@@ -45,6 +46,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from training.paper.report import RULE
 from training.tools import report
 
 ROOT = Path(__file__).parents[2]
@@ -273,15 +275,17 @@ def format_like(value: float, like: str) -> str:
 
 
 def generated_in(text: str) -> list[tuple[int, int, str, str]]:
-    """Start, end, command and content of every part of the page that a command printed."""
-    pattern = r"<!-- python ((?:-m training report|benchmarks/tables\.py) .*?) -->\n(.*?)<!-- end -->"
+    """Start, end, command and content of every part of the page that a command printed, or that is a copy."""
+    pattern = r"<!-- ((?:python -m training report|python benchmarks/tables\.py|copy of) .*?) -->\n(.*?)<!-- end -->"
     return [(m.start(2), m.end(2), m[1], m[2]) for m in re.finditer(pattern, text, re.DOTALL)]
 
 
 @cache
 def output_of(command: str) -> str:
-    """The tables that ``python`` with this command prints."""
-    program, words = command.removeprefix("-m training ").split(" ", 1)
+    """What the command prints, or what the copy is one of."""
+    if command.startswith("copy of "):
+        return copy_of(ROOT / command.removeprefix("copy of "))
+    program, words = command.removeprefix("python ").removeprefix("-m training ").split(" ", 1)
     if program != "report":
         return str(_benchmarks("tables").output(words.split()))
     folders = sorted(folder for word in words.split() for folder in ROOT.glob(word))
@@ -293,13 +297,33 @@ def output_of(command: str) -> str:
     return report.tables(runs)
 
 
+def copy_of(report_page: Path) -> str:
+    """What a page of docs/ shows of the recorded report of one of the paper's tables.
+
+    These are all paragraphs but the first two, which the page's own words replace, and the rule of the verdicts.
+    Headings become bold text, and links lead to the folder of the record.
+    """
+    if not report_page.is_file():
+        raise ValueError(f"{report_page}: no such recorded report")
+    folder = report_page.parent.relative_to(ROOT / "docs")
+    _, _, *paragraphs = report_page.read_text(encoding="utf-8").strip().split("\n\n")
+    shown = []
+    for paragraph in paragraphs:
+        if paragraph == RULE:
+            continue
+        if paragraph.startswith("## "):
+            paragraph = f"**{paragraph.removeprefix('## ')}**"
+        shown.append(paragraph.replace("](report.png)", f"]({folder.as_posix()}/report.png)"))
+    return "\n\n".join(shown) + "\n"
+
+
 def mistakes(text: str) -> list[str]:
     """What is wrong with the figures of a page, with one line for each mistake."""
     lines, generated = [], generated_in(text)
     for start, _, command, content in generated:
         if content != output_of(command):
             line = text.count("\n", 0, start) + 1
-            lines.append(f"line {line}: this is not what python {command} prints today:\n{output_of(command)}")
+            lines.append(f"line {line}: this is not what `{command}` gives today:\n{output_of(command)}")
     for block in blocks_of(text):
         figures = [one for one in block.figures if not any(start <= one.start < end for start, end, *_ in generated)]
         texts = [figure.text for figure in figures]

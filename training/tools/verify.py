@@ -3,6 +3,7 @@
     python -m training verify runs/mrpc
     python -m training verify downloaded --data glue/MRPC    # the scores as well, from predictions and weights
     python -m training verify runs/seeds                     # a series, or any folder with runs below it
+    python -m training verify runs/table5                    # a table of the paper, with or without its runs
     python -m training verify docs                           # in a checkout: the runs and the figures of the pages
 
 Each line begins with a verdict: "verified", "differs", or "cannot be checked here", which gives the reason. Checked are
@@ -27,7 +28,8 @@ from pathlib import Path
 from training.files.hashing import HASHES
 from training.flags.scripts import SCRIPTS
 from training.networks.initial_weights import weights_sha256
-from training.tools import figures, verify_files, verify_records, verify_scores
+from training.paper.places import RECORD
+from training.tools import figures, verify_files, verify_paper, verify_records, verify_scores
 from training.tools.findings import (
     DIFFERS,
     MALFORMED,
@@ -122,12 +124,12 @@ def is_run(folder: Path) -> bool:
 
 
 def is_part(folder: Path) -> bool:
-    """Whether a folder holds a run or a series."""
-    return is_run(folder) or (folder / "summary.json").is_file()
+    """Whether a folder holds a run, a series or a table of the paper."""
+    return is_run(folder) or any((folder / name).is_file() for name in ("summary.json", RECORD))
 
 
 def findings(folder: Path, given: list[Path], evaluate: bool = True) -> Iterator[Finding]:
-    """What a check of the folder of a run or of a series, or of a page, finds, in the order of the claims.
+    """What a check of the folder of a run, a series or a table, or of a page, finds, in the order of the claims.
 
     Args:
         given: files that may be the data of the run.
@@ -135,6 +137,9 @@ def findings(folder: Path, given: list[Path], evaluate: bool = True) -> Iterator
     """
     if folder.is_file():
         yield from run_check("figures", lambda: check_page(folder))
+        return
+    if (folder / RECORD).is_file():
+        yield from run_check(RECORD, lambda: verify_paper.check_record(folder))
         return
     if not is_run(folder):
         yield from run_check("summary.json", lambda: verify_records.check_summary(folder))

@@ -1,0 +1,65 @@
+"""training/paper/runner.py: on a machine with several GPUs every cell sees one of its own."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.paper_plans import plan_of
+from training.paper import runner
+from training.paper.runner import GPUS, gpus_to_share, least_used
+
+
+def write_environment(folder: str, name: str, script: str, argv: list[str], threads: int) -> None:
+    """What a cell does here: it records what its process was started with."""
+    seen = {variable: os.environ.get(variable) for variable in (GPUS, "OMP_NUM_THREADS")}
+    Path(folder, f"{name}.json").write_text(json.dumps(seen))
+
+
+def test_the_gpus_to_share(monkeypatch):
+    for count, named, gpus in (
+        (0, None, []),
+        (1, None, []),  # The cells share it, and nothing needs to be said.
+        (2, None, ["0", "1"]),
+        (2, "5, 7", ["5", "7"]),
+        (2, "GPU-1a,GPU-2b", ["GPU-1a", "GPU-2b"]),
+        (1, "5", []),
+        (0, "", []),
+    ):
+        monkeypatch.setattr("torch.cuda.device_count", lambda count=count: count)
+        if named is None:
+            monkeypatch.delenv(GPUS, raising=False)
+        else:
+            monkeypatch.setenv(GPUS, named)
+        assert gpus_to_share() == gpus
+
+
+def test_a_cell_gets_the_gpu_with_the_fewest_cells():
+    assert least_used([], []) is None
+    assert least_used(["0", "1"], []) == "0"
+    assert least_used(["0", "1"], ["0"]) == "1"
+    assert least_used(["0", "1"], ["1", "0", "0"]) == "1"
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_process_is_started_with_its_gpu(count, monkeypatch, tmp_path):
+    """It has the variable before torch is imported. Without GPUs nothing is set."""
+    monkeypatch.setattr("torch.cuda.device_count", lambda: count)
+    monkeypatch.setattr(runner, "run_cell", write_environment)
+    monkeypatch.delenv(GPUS, raising=False)
+    cells = plan_of("7").cells[:2]
+    running: list[runner.Running] = []
+    with runner.threads_of(2):
+        context = runner._context()
+        assert context.get_start_method() == ("spawn" if count else "forkserver")
+        for cell in cells:
+            gpu = least_used(gpus_to_share(), [one.gpu for one in running])
+            running.append(runner._start(context, tmp_path, cell, 2, gpu))
+    for one in running:
+        one.process.join()
+        assert one.process.exitcode == 0
+    assert GPUS not in os.environ
+    seen = [json.loads((tmp_path / f"{cell.name}.json").read_text()) for cell in cells]
+    expected = ["0", "1"] if count else [None, None]
+    assert seen == [{GPUS: gpu, "OMP_NUM_THREADS": "1"} for gpu in expected]
