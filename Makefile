@@ -3,12 +3,13 @@
 PYTHON ?= python3
 PIP_FLAGS ?=
 BIN := .venv/bin
+ECOSYSTEM := .venv-ecosystem
 DEMO_DIR ?= demo
 
-.PHONY: help install demo test test-slow test-kernels lint bench report release
+.PHONY: help install demo test test-slow test-kernels test-ecosystem lint bench report release
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
 	@echo "PYTHON chooses the interpreter, PIP_FLAGS is passed to pip; CONTRIBUTING.md says more."
 
 install: .venv/installed ## make .venv with the versions of constraints.txt
@@ -27,11 +28,23 @@ demo: install ## learn a vocabulary, pre-train and fine-tune; takes some minutes
 test: install ## run the tests that take seconds each
 	$(BIN)/python -m pytest -m "not slow and not gpu"
 
-test-slow: install ## run the tests that take minutes each
-	$(BIN)/python -m pytest -m "slow and not gpu"
+test-slow: install ## run the tests that take minutes each, except those of test-ecosystem
+	$(BIN)/python -m pytest -m "slow and not gpu and not tried"
 
 test-kernels: install ## run the quick tests on the kernels of a processor without AVX, in one thread
 	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not gpu"
+
+test-ecosystem: $(ECOSYSTEM)/installed ## run the tests with other people's packages; none of them may be skipped
+	BERT_REPRO_ECOSYSTEM=required $(ECOSYSTEM)/bin/python -m pytest -m "tried and not gpu"
+
+# This environment sees the packages of .venv, which stay as they are, and adds those of the extra `ecosystem`.
+$(ECOSYSTEM)/installed: .venv/installed
+	$(BIN)/python -m venv $(ECOSYSTEM)
+	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > \
+		"$$($(ECOSYSTEM)/bin/python -c 'import site; print(site.getsitepackages()[0])')/base.pth"
+	$(ECOSYSTEM)/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt \
+		-e '.[train,dev,ecosystem]'
+	touch $@
 
 lint: install ## check rules and format (ruff) and types (mypy)
 	$(BIN)/ruff check .

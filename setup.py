@@ -55,6 +55,18 @@ setup(
             "onnxruntime>=1.20",
             "onnxscript>=0.5",
         ],
+        # Other people's packages that tests/ecosystem tries, from the version on that was tried.
+        "ecosystem": [
+            "captum>=0.9,<1",
+            "onnx>=1.17",
+            "onnxruntime>=1.20",
+            "onnxscript>=0.5",
+            "opacus>=1.6,<2",
+            "peft>=0.21,<1",
+            "sentence-transformers>=6.2,<7",
+            "spacy>=3.8,<4",
+            "spacy-curated-transformers>=0.3.1,<1",
+        ],
         "dev": [
             "build>=1.2",
             "hypothesis>=6.100",

@@ -135,6 +135,25 @@ def real_tokens(record: dict) -> str:
     return markdown(("data", "padded to", "real tokens, %"), rows)
 
 
+WAYS = {"our class": "our class", "plain transformers": "plain", "trust_remote_code": "trusted"}
+
+
+def compatibility(record: dict) -> str:
+    """The table of compatibility.json."""
+    rows = []
+    for row in record["results"]:
+        parts = ["works" if row["works"] else f"does not work: {row['reason']}"]
+        if row["works"] and row["ways"]:
+            parts[0] += f" ({', '.join(WAYS[way] for way in row['ways'])})"
+        for name, value in row["measured"].items():
+            parts.append(f"{name} {value:.1e}" if "difference" in name and value else f"{name} {value:.2g}")
+        rows.append([row["package"], row["version"], row["tried"].replace("|", r"\|"), "; ".join(parts)])
+    for row in record["not_installed"]:
+        reason = f"cannot be installed here: it requires {'; '.join(row['requires'])}"
+        rows.append([row["package"], row["version"], "installation", reason])
+    return markdown(("package", "version", "what was tried", "result"), rows, 4)
+
+
 TABLES: dict[str, Callable[[dict], str]] = {
     "step_cpu.json": steps,
     "step_cpu_bf16.json": steps,
@@ -144,6 +163,7 @@ TABLES: dict[str, Callable[[dict], str]] = {
     "onnx_int8.json": onnx,
     "pretraining_data.json": data,
     "lengths.json": real_tokens,
+    "compatibility.json": compatibility,
 }
 
 

@@ -10,6 +10,7 @@ import torch
 from transformers import AutoTokenizer, dynamic_module_utils
 
 from modeling_bert_repro import BertForMaskedLM, BertForSequenceClassification
+from tests.helpers.ecosystem import needed
 from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import save_checkpoint, small_config
 
@@ -56,11 +57,14 @@ def test_transformers_trainer_trains_the_model(folder, tmp_path, monkeypatch, ca
 
 
 @pytest.mark.slow
+@pytest.mark.tried("onnxruntime", "`examples/export_onnx.py`: a finished classifier in floats and in 8-bit integers")
 @pytest.mark.filterwarnings("default")  # torch's exporter warns of its own code.
-def test_the_exported_model_gives_the_same_numbers(tmp_path, tokenizer_folder, vocab, monkeypatch, capsys):
+def test_the_exported_model_gives_the_same_numbers(
+    tmp_path, tokenizer_folder, vocab, monkeypatch, capsys, record_property
+):
     """ONNX gives the same numbers as torch, also for other batch sizes and lengths than at the export; int8 nearly."""
-    pytest.importorskip("onnxscript")
-    pytest.importorskip("onnxruntime")
+    needed("onnxscript")
+    needed("onnxruntime")
     torch.manual_seed(0)
     model = BertForSequenceClassification(small_config(vocab_size=len(vocab), max_position_embeddings=64))
     with torch.no_grad():
@@ -69,4 +73,6 @@ def test_the_exported_model_gives_the_same_numbers(tmp_path, tokenizer_folder, v
     AutoTokenizer.from_pretrained(tokenizer_folder).save_pretrained(tmp_path / "model")
     output = run_example("export_onnx.py", tmp_path / "model", tmp_path, monkeypatch=monkeypatch, capsys=capsys)
     whole, small = (float(number) for number in re.findall(r"difference to torch (\S+)", output))
+    record_property("largest difference", whole)
+    record_property("largest difference of 8-bit integers", small)
     assert whole < 1e-5 < small < 0.1

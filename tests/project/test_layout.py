@@ -1,8 +1,8 @@
 """The tests stand in folders like those of the code, and the code that they share is in tests/helpers.
 
 tests/engine has the tests of training/engine, tests/tokenization those of tokenization, and so on. tests/scripts has
-those of the scripts, and tests/project those of the documentation, the packages and the tests themselves. The programs
-that tests start are in tests/programs.
+those of the scripts, tests/project those of the documentation, the packages and the tests themselves, and
+tests/ecosystem those with other people's packages. The programs that tests start are in tests/programs.
 """
 
 import ast
@@ -149,7 +149,7 @@ def test_every_folder_of_the_code_has_its_folder_of_tests():
     rooms = {folder.relative_to(ROOT) for folder in folders if any(folder.glob("*.py"))} - {Path("training")}
     expected = {Path(*room.parts[1:]) if room.parts[0] == "training" else room for room in rooms}
     found = {path.relative_to(TESTS).parent for path in FILES if has_tests(path)}
-    assert found - expected == {Path("scripts"), Path("project")}
+    assert found - expected == {Path("scripts"), Path("project"), Path("ecosystem")}
     assert expected - found == set()
 
 

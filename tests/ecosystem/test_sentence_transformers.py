@@ -1,0 +1,82 @@
+"""sentence-transformers opens a finished folder that has nothing of its own in it, encodes, trains and saves."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from datasets import Dataset
+
+from tests.helpers.ecosystem import PLAIN, TRUSTED, WAYS, deprecations, largest_difference, needed, open_folder
+
+sentence_transformers = needed("sentence_transformers")
+losses = needed("sentence_transformers.losses")
+pytestmark = [pytest.mark.slow, *deprecations]
+TEXTS = ["the old house by the river .", "a king", "the queen opened the letter , and the night was old ."]
+bare_folder = pytest.mark.parametrize("way", [PLAIN, TRUSTED])  # It opens folders by their names, so not as OWN.
+
+
+def open_bare(way: str, folder):
+    model = sentence_transformers.SentenceTransformer(str(folder), trust_remote_code=way == TRUSTED, device="cpu")
+    assert type(model[0].auto_model).__module__.startswith(WAYS[way])
+    return model
+
+
+@pytest.mark.tried("sentence-transformers", "a bare folder: `encode` gives the mean of the last hidden states")
+@bare_folder
+@pytest.mark.parametrize("kind", ["finished", "classifier"])  # The second one has larger weights.
+def test_encode_is_the_mean_over_the_real_tokens(way, kind, request, tokenizer, record_property):
+    folder = request.getfixturevalue(kind)
+    model = open_bare(way, folder)
+    assert [type(module).__name__ for module in model] == ["Transformer", "Pooling"]
+    batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        states = open_folder(way, "BertModel", folder)(**batch).last_hidden_state
+    lengths = batch["attention_mask"].sum(1)
+    assert len(set(lengths.tolist())) == 3
+    expected = torch.stack([rows[:length].mean(0) for rows, length in zip(states, lengths)])
+    for size in (1, 32):
+        found = model.encode(TEXTS, convert_to_tensor=True, batch_size=size, show_progress_bar=False)
+        record_property("largest difference", difference := largest_difference(found, expected))
+        assert difference < 1e-5
+
+
+@pytest.mark.tried("sentence-transformers", "training with `SentenceTransformerTrainer`, `save` and opening again")
+@bare_folder
+def test_training_lowers_the_loss_and_is_saved(way, finished, tmp_path, capsys):
+    torch.manual_seed(0)
+    model = open_bare(way, finished)
+    pairs = {"one": TEXTS * 4, "two": [*TEXTS[1:], TEXTS[0]] * 4, "score": [0.9, 0.1, 0.5] * 4}
+    arguments = sentence_transformers.SentenceTransformerTrainingArguments(
+        output_dir=str(tmp_path / "run"),
+        max_steps=20,
+        per_device_train_batch_size=12,
+        learning_rate=1e-3,
+        logging_steps=1,
+        save_strategy="no",
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+    )
+    loss = losses.CosineSimilarityLoss(model)
+    trainer = sentence_transformers.SentenceTransformerTrainer(model, arguments, Dataset.from_dict(pairs), loss=loss)
+    trainer.train()
+    seen = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert seen[-1] < seen[0] / 2
+    model.save(str(tmp_path / "saved"))
+    again = open_bare(way, tmp_path / "saved")
+    torch.testing.assert_close(again.encode(TEXTS, convert_to_tensor=True), model.encode(TEXTS, convert_to_tensor=True))
+
+
+@pytest.mark.tried("sentence-transformers", "`CrossEncoder`: the scores of pairs of texts")
+@bare_folder
+def test_a_cross_encoder_scores_pairs(way, classifier, tokenizer, record_property):
+    encoder = sentence_transformers.CrossEncoder(str(classifier), trust_remote_code=way == TRUSTED, device="cpu")
+    assert type(encoder.model).__module__.startswith(WAYS[way])
+    pairs = list(pairwise(TEXTS))
+    found = encoder.predict(pairs, activation_fn=torch.nn.Softmax(-1), convert_to_tensor=True)
+    batch = tokenizer([one for one, _ in pairs], [other for _, other in pairs], padding=True, return_tensors="pt")
+    with torch.no_grad():
+        expected = open_folder(way, "BertForSequenceClassification", classifier)(**batch).logits.softmax(-1)
+    record_property("largest difference", difference := largest_difference(found, expected))
+    assert difference < 1e-5
