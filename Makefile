@@ -19,7 +19,7 @@ install: .venv/installed ## make .venv with the versions of constraints.txt
 		{ echo "Python 3.11 to 3.13 is needed; choose one with PYTHON=python3.12, for example"; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[train,dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[train,app,dev]'
 	touch $@
 
 demo: install ## learn a vocabulary, pre-train and fine-tune; takes some minutes and needs no data

@@ -55,6 +55,11 @@ setup(
             "onnxruntime>=1.20",
             "onnxscript>=0.5",
         ],
+        # The page of `python -m training app`, which needs the packages of "train" as well.
+        "app": [
+            "gradio>=6.31,<7",
+            "pillow>=10",
+        ],
         # Other people's packages that tests/ecosystem tries, from the version on that was tried.
         "ecosystem": [
             "captum>=0.9,<1",
@@ -71,6 +76,7 @@ setup(
             "build>=1.2",
             "hypothesis>=6.100",
             "mypy>=1.18",
+            "playwright>=1.50",
             "pytest>=8",
             "ruff>=0.12",
             "seqeval>=1.2.2",

@@ -17,6 +17,7 @@ COMMANDS = {
     "submission": ("training.tasks.classification.submission", "make or check a zip for the GLUE server"),
     "verify": ("training.tools.verify", "compute again what a finished folder claims, and say what differs"),
     "ask": ("training.tools.ask", "ask a fine-tuned model about a text"),
+    "app": ("training.app.command", "try a trained model on a page in the browser, or make a Space of that page"),
     "convert": (
         "training.tools.convert",
         "turn a TensorFlow or other old checkpoint into a folder that current transformers opens",

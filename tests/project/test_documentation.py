@@ -26,6 +26,7 @@ from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
 from tests.helpers.repository import ROOT
 from tokenization import build_tokenizer
 from training.__main__ import COMMANDS
+from training.flags.app import AppArguments
 from training.flags.feature_extraction import FeatureArguments
 from training.flags.fine_tuning import GlueArguments
 from training.flags.natures import FIXED
@@ -36,7 +37,12 @@ from training.tasks.classification import glue
 from training.tasks.classification.sources import load_data
 from training.tools.figures import pages
 
-FLAGS = {**SCRIPTS, "extract_features.py": FeatureArguments, "run_paper.py": PaperArguments}
+FLAGS = {
+    **SCRIPTS,
+    "extract_features.py": FeatureArguments,
+    "run_paper.py": PaperArguments,
+    "python -m training app": AppArguments,
+}
 PAGES = pages()
 SCRIPTS = sorted({*ROOT.glob("*.py")} - {ROOT / "setup.py"})
 SOURCES = [

@@ -1,0 +1,225 @@
+"""training/app/folder.py: what a folder's head can do, and folders that are wrong or hostile."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tests.helpers.model_folders import edit_json, save_model
+from training.app.folder import HEADS, open_folder
+
+ABILITIES = {
+    "BertModel": (),
+    "BertForPreTraining": ("masked words", "next sentence"),
+    "BertForMaskedLM": ("masked words",),
+    "BertForNextSentencePrediction": ("next sentence",),
+    "BertForSequenceClassification": ("classification",),
+    "BertForQuestionAnswering": ("question answering",),
+    "BertForTokenClassification": ("names",),
+    "BertForMultipleChoice": ("multiple choice",),
+}
+
+
+@pytest.fixture
+def folder(tmp_path, pretrained):
+    """A pre-trained folder to damage."""
+    return shutil.copytree(pretrained, tmp_path / "model")
+
+
+@pytest.mark.parametrize("name", ABILITIES)
+def test_a_folder_offers_what_its_head_can_do(tmp_path, pretrained, name):
+    opened = open_folder(str(save_model(tmp_path / "m", pretrained, name)))
+    assert opened.abilities == ABILITIES[name] == HEADS[name][1]
+    assert type(opened.model).__module__.startswith("transformers.") and not opened.model.training
+    assert (opened.name, opened.longest, opened.texts, opened.checkpoints) == ("m", 64, None, ())
+
+
+def test_a_network_that_attends_left_to_right_predicts_the_next_piece(tmp_path, pretrained):
+    folder = save_model(tmp_path / "m", pretrained, "BertForMaskedLM", is_decoder=True)
+    assert open_folder(str(folder)).abilities == ("next piece",)
+
+
+def test_a_class_that_is_read_from_the_last_token_is_classification(tmp_path, pretrained):
+    run = {"flags": {"label_token": "last", "task_name": "cola"}, "texts_per_example": 1}
+    folder = save_model(tmp_path / "m", pretrained, "BertForTokenClassification", run=run, is_decoder=True)
+    opened = open_folder(str(folder))
+    assert (opened.abilities, opened.at_the_end, opened.texts, opened.builtin) == (("classification",), True, 1, False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "head"),
+    [
+        ({"feature_based": "last", "lstm_size": 8}, "BertFeatureTagger"),
+        ({}, "BertBiLSTMForTokenClassification"),
+        ({}, "BertBiLSTMForQuestionAnswering"),
+    ],
+)
+def test_networks_of_this_project_are_opened_without_the_code_in_the_folder(tmp_path, pretrained, fields, head):
+    """The copy of their code that the folder holds would leave a file behind."""
+    from training.tasks import bilstm
+    from training.tasks.ner import tagger
+
+    library = tagger if head == "BertFeatureTagger" else bilstm
+    folder = save_model(tmp_path / "m", pretrained, head, library, **fields)
+    for path in folder.glob("*.py"):
+        path.write_text(f"open({str(tmp_path / 'executed')!r}, 'w')\n" + path.read_text())
+    assert open_folder(str(folder)).abilities == HEADS[head][1] and not (tmp_path / "executed").exists()
+
+
+def test_code_in_a_folder_is_not_executed(folder, tmp_path):
+    assert list(folder.glob("*.py"))
+    for path in folder.glob("*.py"):
+        path.write_text(f"open({str(tmp_path / 'executed')!r}, 'w')\nraise RuntimeError('executed')\n")
+    assert open_folder(str(folder)).abilities
+    assert not (tmp_path / "executed").exists()
+
+
+def test_the_checkpoints_before_the_end_are_found_in_their_order(folder, tmp_path):
+    for name in ("checkpoint-100", "checkpoint-20", "checkpoint-300"):
+        shutil.copytree(folder, folder / name, ignore=shutil.ignore_patterns("checkpoint-*"))
+    shutil.copytree(folder / "checkpoint-20", tmp_path / "elsewhere")
+    (folder / "checkpoint-7").symlink_to(tmp_path / "elsewhere")
+    (folder / "checkpoint-8").mkdir()
+    (folder / "run.json").write_text(json.dumps({"flags": {"train_file": None}, "total_steps": 300}))
+    opened = open_folder(str(folder))
+    assert [step for step, _ in opened.checkpoints] == [20, 100] and opened.builtin
+
+
+# --- bad input -------------------------------------------------------------------------------------------
+
+
+def refused(folder) -> str:
+    with pytest.raises(ValueError) as error:
+        open_folder(str(folder))
+    assert len(str(error.value)) < 900
+    return str(error.value)
+
+
+def test_what_is_no_folder_of_a_model(tmp_path):
+    assert "there is no such folder" in refused(tmp_path / "absent")
+    assert "it has no config.json" in refused(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    assert "config.json: not JSON" in refused(tmp_path)
+    (tmp_path / "config.json").write_text("[]")
+    assert "expected a JSON object" in refused(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    assert "expected model_type 'bert', got 'gpt2'" in refused(tmp_path)
+
+
+@pytest.mark.parametrize("names", [None, [], ["RobertaForMaskedLM"], [7], "BertModel"])
+def test_a_network_that_the_page_does_not_know(folder, names):
+    edit_json(folder / "config.json", architectures=names)
+    assert "'architectures' must name the network, one of BertModel," in refused(folder)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"num_hidden_layers": 10**9}, "config.json claims 1,000,000,000 layers, the weights have 2"),
+        ({"vocab_size": 10**9}, "has the shape [1000000000, 32], in the weights it is"),
+        ({"hidden_size": 64}, "take both from the same folder"),
+        ({"intermediate_size": 10**9}, "intermediate_size is 1,000,000,000, in the weights it is 64"),
+        ({"max_position_embeddings": 65}, "by config.json bert.embeddings.position_embeddings.weight has the shape"),
+        ({"num_attention_heads": 3}, "hidden_size 32 cannot be divided among 3 heads"),
+        ({"num_hidden_layers": "2"}, "num_hidden_layers must be a positive whole number, got '2'"),
+        ({"num_attention_heads": 0}, "num_attention_heads must be a positive whole number"),
+        ({"num_hidden_layers": 1}, "config.json claims 1 layers, the weights have 2"),
+        ({"hidden_act": "no such function"}, "cannot be made"),
+        ({"quantization_config": {"quant_method": "gptq"}}, "the weights are quantised"),
+        ({"architectures": ["BertForQuestionAnswering"]}, "qa_outputs.bias"),
+    ],
+)
+def test_a_config_that_does_not_fit_the_tensors(folder, fields, message):
+    edit_json(folder / "config.json", **fields)
+    assert message in refused(folder)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"question_answering": {"max_seq_length": "384"}},
+        {"question_answering": {"max_seq_length": 65}},
+        {"question_answering": {"doc_stride": 0}},
+        {"question_answering": [1]},
+        {"question_answering": {"surprise": 1}},
+        {"null_score_diff_threshold": "high"},
+    ],
+)
+def test_settings_of_question_answering_that_make_no_sense(tmp_path, pretrained, fields):
+    folder = save_model(tmp_path / "m", pretrained, "BertForQuestionAnswering")
+    edit_json(folder / "config.json", **fields)
+    assert "config.json: " in refused(folder)
+
+
+def test_a_kernel_of_the_hub_that_a_config_names_is_not_fetched(folder):
+    edit_json(folder / "config.json", _attn_implementation="somebody/kernel", attn_implementation="somebody/kernel")
+    assert open_folder(str(folder)).model.config._attn_implementation == "eager"
+
+
+def test_damaged_and_other_weights(folder):
+    weights = folder / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[: len(content) // 2])
+    assert "model.safetensors: cannot be read" in refused(folder)
+    weights.unlink()
+    torch.save({"anything": torch.zeros(1)}, folder / "pytorch_model.bin")
+    assert "expected weights in model.safetensors" in refused(folder)
+
+
+def test_weights_in_parts_stay_in_the_folder(folder, tmp_path):
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = sorted(tensors)
+    for part, own in (("a.safetensors", names[::2]), ("b.safetensors", names[1::2])):
+        save_file({name: tensors[name] for name in own}, folder / part, metadata={"format": "pt"})
+    index = {
+        "metadata": {},
+        "weight_map": {name: "ab"[number % 2] + ".safetensors" for number, name in enumerate(names)},
+    }
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert open_folder(str(folder)).abilities
+    (folder / "b.safetensors").rename(tmp_path / "b.safetensors")
+    index["weight_map"] = {name: part.replace("b.", "../b.") for name, part in index["weight_map"].items()}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert "is a link out of the model's folder" in refused(folder)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": ["a"]}))
+    assert "expected 'weight_map'" in refused(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "vocab.txt", "model.safetensors", "run.json"])
+def test_a_file_that_is_a_link_out_of_the_folder(folder, tmp_path, name):
+    (tmp_path / "outside").write_text("{}")
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(tmp_path / "outside")
+    assert "is a link out of the model's folder" in refused(folder)
+
+
+def test_a_path_in_the_config_of_the_tokenizer_is_not_followed(folder, tmp_path):
+    from tokenization import build_tokenizer
+
+    other = tmp_path / "other"
+    build_tokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "secret"]).save_pretrained(other)
+    paths = {"tokenizer_file": str(other / "tokenizer.json"), "vocab_file": str(other / "vocab.txt")}
+    edit_json(folder / "tokenizer_config.json", **paths)
+    assert "secret" not in open_folder(str(folder)).tokenizer.get_vocab()
+    (folder / "tokenizer.json").unlink()
+    assert "secret" not in open_folder(str(folder)).tokenizer.get_vocab()
+    (folder / "vocab.txt").unlink()
+    assert "expected tokenizer.json or vocab.txt, found neither" in refused(folder)
+
+
+def test_a_damaged_tokenizer_and_one_of_another_model(folder, tmp_path):
+    from tokenization import build_tokenizer
+
+    good = (folder / "tokenizer.json").read_text()
+    (folder / "tokenizer.json").write_text(good[:100])
+    assert "its tokenizer cannot be opened" in refused(folder)
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{number}" for number in range(500))]
+    build_tokenizer(words).save_pretrained(tmp_path / "larger")
+    shutil.copy(tmp_path / "larger" / "tokenizer.json", folder)
+    assert "505" in refused(folder)
+    build_tokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"]).save_pretrained(tmp_path / "without")
+    shutil.copytree(tmp_path / "without", folder, dirs_exist_ok=True)
+    assert "[MASK]" in refused(folder)

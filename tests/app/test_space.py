@@ -1,0 +1,81 @@
+"""training/app/space.py: a Space holds the page's modules and the model, and nothing else of a folder."""
+
+import importlib.metadata
+import json
+import shutil
+
+import pytest
+import yaml
+
+from tests.helpers.repository import ROOT
+from training.app import space
+from training.app.folder import open_folder
+from training.app.space import needed_modules, requirements, write_space
+
+
+@pytest.fixture
+def gradio(monkeypatch):
+    """A version of Gradio, also where it is not installed."""
+    version = importlib.metadata.version
+    monkeypatch.setattr(
+        space.importlib.metadata, "version", lambda name: "6.31.0" if name == "gradio" else version(name)
+    )
+
+
+def test_the_modules_of_the_page_are_all_there_and_no_others():
+    modules = needed_modules()
+    assert {"training", "training.app.page", "training.tools.ask", "tokenization.wordpiece"} <= set(modules)
+    assert not {"training.app.command", "training.app.space", "training.tools.audit", "training.paper"} & set(modules)
+    assert all(file.is_file() and file.is_relative_to(ROOT) for file in modules.values())
+
+
+def test_a_module_that_is_imported_relatively_or_through_another_is_found(tmp_path, monkeypatch):
+    files = {
+        "training/__init__.py": "",
+        "training/a.py": "def f():\n    from training.deep import b\n",
+        "training/deep/__init__.py": "",
+        "training/deep/b.py": "from .c import thing\nimport json, tests.helpers\n",
+        "training/deep/c.py": "import tokenization.words as words\n",
+        "training/deep/unused.py": "",
+        "tokenization/__init__.py": "",
+        "tokenization/words.py": "import torch\nfrom . import more\n",
+        "tokenization/more.py": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(space, "ROOT", tmp_path)
+    found = needed_modules("training.a")
+    assert {str(path.relative_to(tmp_path)) for path in found.values()} == {*files} - {"training/deep/unused.py"}
+    assert requirements(found) == [f"torch=={importlib.metadata.version('torch').partition('+')[0]}"]
+
+
+def test_what_a_space_holds(gradio, tmp_path, pretrained, capsys):
+    folder = shutil.copytree(pretrained, tmp_path / 'a "strange": name')
+    shutil.copytree(pretrained, folder / "checkpoint-10")
+    for name in ("metrics.jsonl", "predictions.json", "checkpoint-10/training_state.pt"):
+        (folder / name).write_text("secret")
+    run = {"flags": {"train_file": "/home/ada/secret.txt"}, "texts_per_example": 2, "command": "secret"}
+    (folder / "run.json").write_text(json.dumps(run))
+    target = tmp_path / "space"
+    write_space(open_folder(str(folder)), str(target))
+    assert "hf upload" in capsys.readouterr().out
+    files = {str(path.relative_to(target)) for path in target.rglob("*") if path.is_file()}
+    weights = {"config.json", "model.safetensors"}
+    model = {*weights, "tokenizer.json", "tokenizer_config.json", "vocab.txt", "run.json"}
+    code = {str(module.relative_to(ROOT)) for module in needed_modules().values()}
+    expected = {f"model/{name}" for name in model} | {"app.py", "requirements.txt", "README.md"} | code
+    # Every checkpoint in the tests is a copy of a whole folder; a real one has no tokenizer.
+    assert {name for name in files if "checkpoint-10" not in name} == expected
+    assert {f"model/checkpoint-10/{name}" for name in weights} <= files
+    assert not [name for name in files if "secret" in (target / name).read_bytes().decode("latin-1")]
+    settings = yaml.safe_load((target / "README.md").read_text().split("---")[1])
+    assert (settings["title"], settings["sdk"]) == ('BERT: a "strange": name', "gradio")
+    assert (settings["app_file"], settings["sdk_version"]) == ("app.py", "6.31.0")
+    compile((target / "app.py").read_text(), "app.py", "exec")
+    lines = (target / "requirements.txt").read_text().splitlines()
+    assert {"torch", "transformers", "tokenizers", "safetensors", "numpy", "accelerate"} <= {
+        line.split("==")[0] for line in lines
+    }
+    opened = open_folder(str(target / "model"))
+    assert (opened.texts, opened.builtin, [step for step, _ in opened.checkpoints]) == (2, False, [10])

@@ -1,0 +1,35 @@
+"""Serve the page of each model folder and print the addresses, one a line; note every connection to another host.
+
+    python tests/programs/guarded_app.py NOTES FOLDER...
+
+NOTES is a file to which a line is added for whatever the process wants to connect to or look up outside 127.0.0.1.
+"""
+
+import sys
+import time
+
+
+def watch(notes: str) -> None:
+    """Add a line to ``notes`` for every other host."""
+
+    def hook(event: str, args: tuple) -> None:
+        if event in ("socket.connect", "socket.sendto", "socket.getaddrinfo", "socket.gethostbyname"):
+            address = args[1] if event in ("socket.connect", "socket.sendto") else args[0]
+            host = address[0] if isinstance(address, tuple) else address
+            if host not in ("127.0.0.1", "localhost", None):
+                with open(notes, "a") as file:
+                    file.write(f"{event} {address}\n")
+
+    sys.addaudithook(hook)
+
+
+if __name__ == "__main__":
+    watch(sys.argv[1])
+    from training.app import page
+    from training.app.folder import open_folder
+    from training.app.server import free_port
+
+    for folder in sys.argv[2:]:
+        print(page.launch(page.build(open_folder(folder)), free_port(0)), flush=True)
+    while True:
+        time.sleep(60)

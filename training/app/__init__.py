@@ -1,0 +1,1 @@
+"""The page on which a trained model is tried: ``python -m training app``."""

@@ -1,0 +1,301 @@
+"""Open the folder of a model for the page, which may come from somebody else.
+
+Nothing outside the folder is read, no code from it is executed, and nothing is fetched. The network is transformers'
+class or one of this project's own, chosen by the name in ``config.json``; weights are read from safetensors only.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import transformers
+from safetensors import SafetensorError, safe_open
+from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
+
+from tokenization.special_tokens import check_special_tokens
+from training.networks.configuration import check_fit
+from training.networks.initial_weights import NetworkClass, load_network
+from training.tasks.bilstm import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
+from training.tasks.ner.tagger import BertFeatureTagger
+from training.tasks.squad.settings import DEFAULTS, stored_lengths
+from training.tasks.squad.threshold import stored_threshold
+from training.tasks.squad.windows import check_lengths
+
+MASKED, NEXT_PIECE, NEXT_SENTENCE = "masked words", "next piece", "next sentence"
+CLASSES, ANSWERS, NAMES, CHOICE = "classification", "question answering", "names", "multiple choice"
+# The name in config.json: the class, and what its head can do.
+HEADS: dict[str, tuple[NetworkClass, tuple[str, ...]]] = {
+    "BertModel": (transformers.BertModel, ()),
+    "BertForPreTraining": (transformers.BertForPreTraining, (MASKED, NEXT_SENTENCE)),
+    "BertForMaskedLM": (transformers.BertForMaskedLM, (MASKED,)),
+    "BertForNextSentencePrediction": (transformers.BertForNextSentencePrediction, (NEXT_SENTENCE,)),
+    "BertForSequenceClassification": (transformers.BertForSequenceClassification, (CLASSES,)),
+    "BertForQuestionAnswering": (transformers.BertForQuestionAnswering, (ANSWERS,)),
+    "BertForTokenClassification": (transformers.BertForTokenClassification, (NAMES,)),
+    "BertForMultipleChoice": (transformers.BertForMultipleChoice, (CHOICE,)),
+    "BertFeatureTagger": (BertFeatureTagger, (NAMES,)),
+    "BertBiLSTMForTokenClassification": (BertBiLSTMForTokenClassification, (NAMES,)),
+    "BertBiLSTMForQuestionAnswering": (BertBiLSTMForQuestionAnswering, (ANSWERS,)),
+}
+SIZES = (
+    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
+    *("max_position_embeddings", "type_vocab_size"),
+)
+LARGEST_JSON = 64 * 2**20  # bytes; the largest tokenizer.json of a published BERT has 3 MB
+READ = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json", "run.json")
+CHECKPOINT = re.compile(r"checkpoint-(\d{1,12})")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A model that can be tried.
+
+    Attributes:
+        abilities: what its head can do, in the order in which the page shows it.
+        at_the_end: the class of a text is read from its last token (``--label_token last``).
+        texts: how many texts an example of classification has; None if the folder does not say.
+        checkpoints: (step, folder) of every checkpoint of its pre-training that the folder still has, in order.
+        builtin: it was trained on the documentation that Python installations carry.
+    """
+
+    folder: Path
+    name: str
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase = field(repr=False)
+    abilities: tuple[str, ...]
+    at_the_end: bool = False
+    texts: int | None = None
+    checkpoints: tuple[tuple[int, Path], ...] = ()
+    builtin: bool = False
+
+    @property
+    def longest(self) -> int:
+        """The largest number of pieces that the model reads at once, with the special tokens."""
+        return int(self.model.config.max_position_embeddings)
+
+
+def open_folder(name: str) -> Opened:
+    """The model, the tokenizer and the abilities of a folder.
+
+    Raises:
+        ValueError: it is not a folder with a BERT whose head the page knows, its config does not fit its tensors or
+            its tokenizer, a file leads out of the folder, or the weights are not safetensors.
+    """
+    folder = Path(name)
+    if not (folder / "config.json").is_file():
+        found = "it has no config.json" if folder.is_dir() else "there is no such folder"
+        raise ValueError(f"--model {name}: expected the folder of a model, with config.json and weights; {found}")
+    for file in READ:
+        check_inside(folder, folder / file)
+    architecture = _architecture(folder)
+    model = load_model(folder, architecture)
+    abilities, run = HEADS[architecture][1], _run(folder)
+    at_the_end = run.get("flags", {}).get("label_token") == "last" and abilities == (NAMES,)
+    if at_the_end:
+        abilities = (CLASSES,)
+    if model.config.is_decoder and MASKED in abilities:
+        abilities = (NEXT_PIECE,)
+    tokenizer = _tokenizer(folder)
+    check_special_tokens(tokenizer, masking=MASKED in abilities)
+    check_fit(cast("BertConfig", model.config), tokenizer, 4)
+    return Opened(
+        folder,
+        folder.resolve().name,
+        model,
+        tokenizer,
+        abilities,
+        at_the_end=at_the_end,
+        texts=run.get("texts_per_example") if run.get("texts_per_example") in (1, 2) else None,
+        checkpoints=tuple(_checkpoints(folder, run)) if {MASKED, NEXT_PIECE} & set(abilities) else (),
+        builtin=_is_builtin(run),
+    )
+
+
+def load_model(folder: Path, architecture: str | None = None) -> PreTrainedModel:
+    """The network of a folder in evaluation mode, with the weights of the attention among its outputs on demand.
+
+    Raises:
+        ValueError: as for ``open_folder``.
+    """
+    architecture = architecture or _architecture(folder)
+    shapes = _shapes(folder)
+    check_inside(folder, folder / "config.json")
+    sizes = _read_json(folder / "config.json")
+    _check_sizes(folder, sizes, shapes)
+    may_be_new = ("pooler.",) if architecture == "BertModel" else ()
+    try:
+        config = BertConfig.from_pretrained(str(folder), local_files_only=True)
+    except Exception as error:  # the library raises errors of many kinds for wrong values
+        raise ValueError(f"{folder / 'config.json'}: transformers refuses it ({str(error)[:300]})") from error
+    if ANSWERS in HEADS[architecture][1]:
+        _check_questions(folder, config)
+    # "eager" also keeps a name in config.json from choosing a kernel of the Hub.
+    options: dict[str, Any] = {"attn_implementation": "eager", "use_safetensors": True, "local_files_only": True}
+    try:
+        model = load_network(HEADS[architecture][0], str(folder), may_be_new, config=config, **options).model
+    except (OSError, TypeError, KeyError, RuntimeError) as error:
+        raise ValueError(f"{folder}: {architecture} cannot be made of config.json and weights ({error})") from error
+    return model.eval()
+
+
+def check_inside(folder: Path, path: Path) -> None:
+    """Raise ValueError if the path, when links are followed, leads out of the folder."""
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise ValueError(
+            f"{path}: is a link out of the model's folder, and nothing outside it is read; copy the folder with cp -rL"
+        )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    if path.stat().st_size > LARGEST_JSON:
+        raise ValueError(f"{path}: expected at most {LARGEST_JSON:,} bytes of JSON, got {path.stat().st_size:,}")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{path}: not JSON ({error}); copy or download the folder again") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: expected a JSON object, got {str(content)[:60]!r}")
+    return content
+
+
+def _architecture(folder: Path) -> str:
+    path = folder / "config.json"
+    config = _read_json(path)
+    if config.get("model_type") != "bert":
+        raise ValueError(f"{path}: expected model_type 'bert', got {str(config.get('model_type'))[:60]!r}")
+    names = config.get("architectures")
+    names = names if isinstance(names, list) else []
+    found = next((name for name in names if isinstance(name, str) and name in HEADS), None)
+    if found is None:
+        raise ValueError(
+            f"{path}: 'architectures' must name the network, one of {', '.join(HEADS)}; got {str(names)[:80]}"
+        )
+    if "quantization_config" in config:
+        raise ValueError(f"{path}: the weights are quantised; give a folder with the original weights")
+    sizes = _sizes(config)
+    for size, value in sizes.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{path}: {size} must be a positive whole number, got {str(value)[:60]!r}")
+    if sizes["hidden_size"] % sizes["num_attention_heads"]:
+        raise ValueError(
+            f"{path}: hidden_size {sizes['hidden_size']} cannot be divided among {sizes['num_attention_heads']} heads"
+        )
+    return found
+
+
+def _sizes(config: dict[str, Any]) -> dict[str, Any]:
+    return {size: config.get(size, getattr(BertConfig(), size)) for size in SIZES}
+
+
+def _shapes(folder: Path) -> dict[str, list[int]]:
+    """The shape of every tensor, from the headers of the weights."""
+    files, index = [SAFE_WEIGHTS_NAME], folder / SAFE_WEIGHTS_INDEX_NAME
+    if not (folder / SAFE_WEIGHTS_NAME).is_file() and index.is_file():
+        check_inside(folder, index)
+        parts = _read_json(index).get("weight_map")
+        if not isinstance(parts, dict) or not all(isinstance(part, str) for part in parts.values()):
+            raise ValueError(f"{index}: expected 'weight_map' with a file for every tensor")
+        files = sorted(set(parts.values()))
+    shapes: dict[str, list[int]] = {}
+    for file in files:
+        check_inside(folder, folder / file)
+        if not (folder / file).is_file():
+            raise ValueError(
+                f"{folder}: expected weights in {SAFE_WEIGHTS_NAME}, found no {file}; python -m training convert makes "
+                "such a folder of older files"
+            )
+        try:
+            with safe_open(folder / file, framework="pt") as tensors:
+                shapes |= {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118
+        except SafetensorError as error:
+            raise ValueError(f"{folder / file}: cannot be read ({error}); copy or download it again") from error
+    return shapes
+
+
+def _check_sizes(folder: Path, config: dict[str, Any], shapes: dict[str, list[int]]) -> None:
+    """Compare layers and vocabulary with the tensors before memory is taken for what a config merely claims."""
+    sizes = _sizes(config)
+    found = {int(match[1]) for name in shapes if (match := re.search(r"\bencoder\.layer\.(\d{1,6})\.", name))}
+    if len(found) != sizes["num_hidden_layers"]:
+        raise ValueError(
+            f"{folder}: config.json claims {sizes['num_hidden_layers']:,} layers, the weights have {len(found)}; "
+            "take both from the same folder"
+        )
+    expected = {
+        "word": [sizes["vocab_size"], sizes["hidden_size"]],
+        "position": [sizes["max_position_embeddings"], sizes["hidden_size"]],
+        "token_type": [sizes["type_vocab_size"], sizes["hidden_size"]],
+    }
+    for kind, shape in expected.items():
+        for name in shapes:
+            if name.endswith(f"embeddings.{kind}_embeddings.weight") and shapes[name] != shape:
+                raise ValueError(
+                    f"{folder}: by config.json {name} has the shape {shape}, in the weights it is {shapes[name]}; "
+                    "take both from the same folder"
+                )
+    dense = [shape for name, shape in shapes.items() if name.endswith("layer.0.intermediate.dense.weight")]
+    if dense and dense[0] != [sizes["intermediate_size"], sizes["hidden_size"]]:
+        raise ValueError(
+            f"{folder}: by config.json intermediate_size is {sizes['intermediate_size']:,}, in the weights it is "
+            f"{dense[0][0]:,}; take both from the same folder"
+        )
+
+
+def _check_questions(folder: Path, config: BertConfig) -> None:
+    """Check the settings of question answering, which ``run_squad.py`` stores in the config."""
+    stored = getattr(config, "question_answering", {})
+    fitting = isinstance(stored, dict) and all(type(value) is int and value > 0 for value in stored.values())
+    if not fitting or not {*stored} <= {*DEFAULTS} or stored.get("max_seq_length", 1) > config.max_position_embeddings:
+        raise ValueError(
+            f"{folder / 'config.json'}: 'question_answering' must hold positive whole numbers for "
+            f"{', '.join(DEFAULTS)}, with a length of at most {config.max_position_embeddings}; got {str(stored)[:120]}"
+        )
+    threshold = stored_threshold(config)
+    if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
+        raise ValueError(f"{folder / 'config.json'}: the threshold must be a number, got {str(threshold)[:60]!r}")
+    lengths = stored_lengths(config)
+    check_lengths(lengths["max_seq_length"], lengths["doc_stride"], lengths["max_query_length"])
+
+
+def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    # Given by name, because a path in tokenizer_config.json would be read otherwise, wherever it leads.
+    files = {"tokenizer_file": folder / "tokenizer.json", "vocab_file": folder / "vocab.txt"}
+    given = {name: str(path) if path.is_file() else None for name, path in files.items()}
+    if not any(given.values()):
+        raise ValueError(f"{folder}: expected tokenizer.json or vocab.txt, found neither")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(
+            str(folder), trust_remote_code=False, local_files_only=True, use_fast=True, **given
+        )
+    except Exception as error:  # the library raises bare Exception for a damaged tokenizer.json
+        raise ValueError(f"{folder}: its tokenizer cannot be opened ({str(error)[:300]})") from error
+    if not tokenizer.is_fast:
+        raise ValueError(f"{folder}: expected a fast tokenizer, for its character offsets; got {type(tokenizer)}")
+    return tokenizer
+
+
+def _run(folder: Path) -> dict[str, Any]:
+    path = folder / "run.json"
+    run = _read_json(path) if path.is_file() else {}
+    return run | {"flags": run["flags"] if isinstance(run.get("flags"), dict) else {}}
+
+
+def _is_builtin(facts: dict[str, Any]) -> bool:
+    """Whether a run of this project was trained on the documentation that Python installations carry."""
+    flags = facts["flags"]
+    given = [flags.get(name) for name in ("train_file", "data_dir", "dataset_name", "task_name")]
+    found = bool(flags) and all(not value or str(value).startswith("builtin_") for value in given)
+    return bool(facts.get("builtin_data", found))
+
+
+def _checkpoints(folder: Path, facts: dict[str, Any]) -> Iterator[tuple[int, Path]]:
+    """Every complete checkpoint before the final step; those that are links out of the folder are left out."""
+    steps = sorted((int(match[1]), path) for path in folder.iterdir() if (match := CHECKPOINT.fullmatch(path.name)))
+    for step, path in steps:
+        inside = path.resolve().is_relative_to(folder.resolve()) and step != facts.get("total_steps")
+        if inside and (path / "config.json").is_file() and (path / SAFE_WEIGHTS_NAME).is_file():
+            yield step, path
