@@ -21,7 +21,7 @@ from training.networks.configuration import check_fit
 from training.networks.initial_weights import NetworkClass, load_network
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
 from training.tasks.ner.tagger import BertFeatureTagger
-from training.tasks.squad.settings import DEFAULTS, stored_lengths
+from training.tasks.squad.settings import DEFAULTS, stored_settings
 from training.tasks.squad.threshold import stored_threshold
 from training.tasks.squad.windows import check_lengths
 
@@ -257,7 +257,7 @@ def _check_questions(folder: Path, config: BertConfig) -> None:
     threshold = stored_threshold(config)
     if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
         raise ValueError(f"{folder / 'config.json'}: the threshold must be a number, got {str(threshold)[:60]!r}")
-    lengths = stored_lengths(config)
+    lengths = stored_settings(config)
     check_lengths(lengths["max_seq_length"], lengths["doc_stride"], lengths["max_query_length"])
 
 

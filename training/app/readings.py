@@ -16,7 +16,7 @@ from training.app.folder import MASKED, NEXT_PIECE, Opened, load_model
 from training.engine.batches import Features
 from training.engine.predict import predict_alone
 from training.pretraining.segments import IS_NEXT
-from training.tasks.classification.last_token import read_at_the_end
+from training.tasks.classification.last_token import with_logits_at_the_end
 from training.tasks.ner.metrics import entities
 from training.tasks.ner.tagged_text import Sentence, Split, build_rows, find_tags
 from training.tasks.squad.questions import Question
@@ -295,7 +295,7 @@ def classify(opened: Opened, text: str, second: str | None = None) -> list[Guess
     names = label_names(opened)
     logits = _outputs(opened.model, [_row(opened, *texts)], opened.tokenizer.pad_token_id)["logits"]
     if opened.at_the_end:
-        logits = torch.from_numpy(read_at_the_end({"logits": [logits[0].numpy()]})["logits"])
+        logits = torch.from_numpy(with_logits_at_the_end({"logits": [logits[0].numpy()]})["logits"])
     shares = _probabilities(logits)[0]
     if is_regression(opened):
         return [Guess(names[0], float(logits[0, 0]))]
