@@ -262,7 +262,7 @@ def _check_questions(folder: Path, config: BertConfig) -> None:
 
 
 def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    # Given by name, because a path in tokenizer_config.json would be read otherwise, wherever it leads.
+    # Given by name, so that a path in tokenizer_config.json has no effect, whatever the library's version makes of it.
     files = {"tokenizer_file": folder / "tokenizer.json", "vocab_file": folder / "vocab.txt"}
     given = {name: str(path) if path.is_file() else None for name, path in files.items()}
     if not any(given.values()):
