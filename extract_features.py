@@ -31,7 +31,7 @@ from tqdm import tqdm
 from transformers import AutoTokenizer
 
 import modeling_bert_repro
-from training.engine.run import report_errors
+from training.engine.errors import report_errors
 from training.flags.feature_extraction import FeatureArguments
 from training.flags.parsing import parse_arguments
 from training.networks.configuration import check_fit, checkpoint_config

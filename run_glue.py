@@ -30,9 +30,12 @@ from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedT
 
 import modeling_bert_repro
 from training.engine.batches import Features
+from training.engine.errors import report_errors
 from training.engine.finished import already_finished
+from training.engine.launch import start_run
+from training.engine.output_folder import check_output_dir
 from training.engine.predict import predict
-from training.engine.run import Run, check_output_dir, report_errors, start_run
+from training.engine.run import Run
 from training.flags.fine_tuning import GlueArguments
 from training.flags.parsing import parse_arguments
 from training.networks.configuration import config_labels, load_config
@@ -41,7 +44,7 @@ from training.tasks.classification import labelled_texts, submission
 from training.tasks.classification.last_token import check_classes, read_at_the_end, with_labels_at_the_end
 from training.tasks.classification.scores import prefix, score, score_by_category
 from training.tasks.classification.sources import load_data
-from training.tasks.fine_tuning import build_model, encoder_class, fine_tune, finish, save_folder
+from training.tasks.fine_tuning import build_model, choose_encoder, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
 from training.tasks.task_data import record_origin, with_labels
 
@@ -99,7 +102,7 @@ def build_network(
     """
     args, may_be_new = run.args, ("classifier.", "bert.pooler.", "lstm.")
     if args.bilstm_on_top:
-        encoder = encoder_class(args, modeling_bert_repro.BertModel)
+        encoder = choose_encoder(args, modeling_bert_repro.BertModel)
         return build_model(
             run,
             BertBiLSTMForTokenClassification,

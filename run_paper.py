@@ -22,7 +22,7 @@ judge its claims by a rule that training/paper/verdicts.py states. docs/paper.md
 import sys
 from pathlib import Path
 
-from training.engine.run import report_errors
+from training.engine.errors import report_errors
 from training.flags.parsing import parse_arguments
 from training.paper.cost import costs, dry_run, measure_speed
 from training.paper.data import checksums_of, find_tasks, find_text, prepare, scale_of

@@ -30,13 +30,16 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tokenization.bert_tokenizer import write_vocab
 from tokenization.train_wordpiece import train_wordpiece
-from training.engine.checkpoint import Origin, TrainingState, resume, save_checkpoint, save_model_folder
+from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
 from training.engine.divergence import explain_divergence
+from training.engine.errors import report_errors
 from training.engine.finished import already_finished
 from training.engine.invariance import verify_invariance
+from training.engine.launch import start_run
 from training.engine.loop import Step, training_steps
 from training.engine.optimizer import create_optimizer, linear_schedule
-from training.engine.run import Run, report_errors, start_run
+from training.engine.run import Run
+from training.engine.state import Origin, TrainingState
 from training.engine.throughput import Throughput
 from training.flags.parsing import parse_arguments
 from training.flags.phases import Phase, phase_at, phases_in_words

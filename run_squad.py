@@ -35,14 +35,17 @@ from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedT
 
 import modeling_bert_repro
 from training.engine.batches import Features
+from training.engine.errors import report_errors
 from training.engine.finished import already_finished
+from training.engine.launch import start_run
+from training.engine.output_folder import check_output_dir
 from training.engine.predict import predict
-from training.engine.run import Run, check_output_dir, report_errors, start_run
+from training.engine.run import Run
 from training.flags.fine_tuning import SquadArguments
 from training.flags.parsing import parse_arguments
 from training.networks.configuration import load_config
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering
-from training.tasks.fine_tuning import build_model, encoder_class, fine_tune, finish, save_folder
+from training.tasks.fine_tuning import build_model, choose_encoder, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
 from training.tasks.squad.answers import Answers, aligner, find_answers
 from training.tasks.squad.page import write_page
@@ -117,7 +120,7 @@ def build_network(
         return build_model(
             run, modeling_bert_repro.BertForQuestionAnswering, config, checkpoint_config, may_be_new, training
         )
-    encoder = encoder_class(run.args, modeling_bert_repro.BertModel)
+    encoder = choose_encoder(run.args, modeling_bert_repro.BertModel)
     return build_model(
         run, BertBiLSTMForQuestionAnswering, config, checkpoint_config, may_be_new, training, encoder_class=encoder
     )

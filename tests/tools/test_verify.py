@@ -13,14 +13,14 @@ import pytest
 from tests.helpers import short_runs
 from tests.helpers.repository import ROOT
 from tests.helpers.squad_examples import squad_content
-from training.engine.run import report_errors
+from training.engine.errors import report_errors
 from training.files.atomic import write_json
 from training.files.hashing import HASHES, hashed_files, hashes_of, hashes_record
 from training.files.hub_upload import content_to_upload, files_to_upload
 from training.tools import figures, verify
 from training.tools.findings import DIFFERS, UNKNOWN, VERIFIED, Finding, run_check
 from training.tools.verify_files import tokenizer_hash
-from training.tools.verify_scores import is_close
+from training.tools.verify_scores import evaluation_flags, is_close
 
 ALTERED_BYTES = 100
 TEST_FILES = ("run_ner", "run_swag")  # the scripts that predict and score --test_file
@@ -325,6 +325,19 @@ def test_a_forged_score_is_found_by_the_weights(folder):
 @pytest.mark.parametrize("script", [name for name in short_runs.SCRIPTS if name != "run_glue"])
 def test_a_forged_score_of_every_script_is_found_by_the_weights(folder, script):
     check_the_weights(folder(script), script)
+
+
+def test_an_evaluation_gets_the_flags_that_decide_it():
+    """The precision is that of the run, which accelerate may have chosen; fp16 would need a GPU."""
+    flags = {"seed": 7, "mixed_precision": None, "max_seq_length": 64, "n_best_size": 20, "bilstm_on_top": True}
+    flags |= {"learning_rate": 0.5, "train_file": "train.json", "max_answer_length": None, "of_an_older_version": 1}
+    run = {"script": "run_squad.py", "flags": flags, "mixed_precision": "bf16"}
+    expected = ["--seed=7", "--mixed_precision=bf16", "--max_seq_length=64", "--bilstm_on_top=true"]
+    assert evaluation_flags(run) == expected
+    expected.remove("--mixed_precision=bf16")
+    assert evaluation_flags(run | {"mixed_precision": "fp16"}) == expected
+    older = {"script": "run_squad.py", "flags": flags | {"mixed_precision": "bf16"}}
+    assert "--mixed_precision=bf16" in evaluation_flags(older)
 
 
 def test_what_another_machine_may_change():
