@@ -26,7 +26,7 @@ A network that was pre-trained with --objective ltr needs --label_token last, an
 import sys
 
 import torch
-from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from training.engine.batches import Features
@@ -38,7 +38,8 @@ from training.engine.predict import predict
 from training.engine.run import Run
 from training.flags.fine_tuning import GlueArguments
 from training.flags.parsing import parse_arguments
-from training.networks.configuration import config_labels, load_config
+from training.networks.checkpoints import load_config, load_tokenizer
+from training.networks.configuration import config_labels
 from training.tasks.bilstm import BertBiLSTMForTokenClassification
 from training.tasks.classification import labelled_texts, submission
 from training.tasks.classification.last_token import check_classes, read_at_the_end, with_labels_at_the_end
@@ -55,7 +56,7 @@ def main(argv: list[str] | None = None) -> None:
     if already_finished(args):
         return
     check_output_dir(args)
-    tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
+    tokenizer = load_tokenizer(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer, label_at_cls=args.label_token == "cls")
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args, config_labels(config))

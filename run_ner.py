@@ -32,7 +32,7 @@ Whole entities are scored, as by conlleval and seqeval; <split>_predictions.txt 
 import sys
 
 import torch
-from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from training.engine.batches import Features
@@ -44,7 +44,8 @@ from training.engine.predict import predict
 from training.engine.run import Run
 from training.flags.fine_tuning import NerArguments
 from training.flags.parsing import parse_arguments
-from training.networks.configuration import config_labels, load_config
+from training.networks.checkpoints import load_config, load_tokenizer
+from training.networks.configuration import config_labels
 from training.tasks.fine_tuning import (
     build_model,
     choose_encoder,
@@ -68,7 +69,7 @@ def main(argv: list[str] | None = None) -> None:
     if already_finished(args):
         return
     check_output_dir(args)
-    tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
+    tokenizer = load_tokenizer(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args, config_labels(config))

@@ -44,6 +44,7 @@ from training.engine.throughput import Throughput
 from training.flags.parsing import parse_arguments
 from training.flags.phases import Phase, phase_at, phases_in_words
 from training.flags.pretraining import PretrainingArguments
+from training.networks.checkpoints import load_tokenizer
 from training.pretraining import evaluation
 from training.pretraining.corpora import build_corpora
 from training.pretraining.corpus import Corpus
@@ -118,7 +119,7 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
     """The tokenizer of --tokenizer_name, or one with a vocabulary that is learnt from the text and kept."""
     args = run.args
     if args.tokenizer_name:
-        return AutoTokenizer.from_pretrained(args.tokenizer_name)
+        return load_tokenizer(args.tokenizer_name)
     case = "cased" if args.cased else "uncased"
     folder = run.output_dir / "corpus" / f"vocabulary-{args.vocab_size}-{case}-{text.checksum}"
     if not (folder / "vocab.txt").exists():  # it exists after an interruption, and on the other processes

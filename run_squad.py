@@ -31,7 +31,7 @@ import sys
 from pathlib import Path
 
 import torch
-from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from training.engine.batches import Features
@@ -43,7 +43,7 @@ from training.engine.predict import predict
 from training.engine.run import Run
 from training.flags.fine_tuning import SquadArguments
 from training.flags.parsing import parse_arguments
-from training.networks.configuration import load_config
+from training.networks.checkpoints import load_config, load_tokenizer
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering
 from training.tasks.fine_tuning import build_model, choose_encoder, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> None:
         return
     check_output_dir(args)
     check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
-    tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
+    tokenizer = load_tokenizer(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args)

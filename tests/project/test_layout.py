@@ -47,6 +47,10 @@ TESTED_ELSEWHERE = {
     "training/flags/pretraining.py": ("flags/test_flags.py",),
     "training/flags/scripts.py": ("flags/test_natures.py",),
     "training/flags/shared.py": ("flags/test_flags.py",),
+    "training/networks/configuration.py": (
+        "scripts/test_run_glue.py",
+        "scripts/test_run_pretraining.py",
+    ),
     "training/paper/picture.py": ("scripts/test_run_paper.py",),
     "training/paper/published.py": (
         "paper/test_plan.py",
