@@ -12,7 +12,9 @@ from training.flags.shared import SharedArguments
 class FineTuningArguments(SharedArguments):
     """The flags of all fine-tuning scripts."""
 
-    model_name_or_path: str | None = flag(None, "A pre-trained checkpoint: folder or Hub name.", CARD | START)
+    model_name_or_path: str | None = flag(
+        None, "A pre-trained checkpoint: folder or Hub name; also an old one.", CARD | START
+    )
     config_name: str | None = flag(None, "For random weights: a size, or a folder with config.json.", CARD | START)
     tokenizer_name: str | None = flag(None, "Folder or Hub name of the tokenizer; default: the model's.", START)
     dataset_name: str | None = flag(None, "A data set of the Hub.", DATA)

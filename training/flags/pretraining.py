@@ -48,7 +48,9 @@ class PretrainingArguments(SharedArguments):
         f"{'|'.join(CONFIG_SIZES)}, or a folder with config.json; the weights are new and random. Default: mini.",
         CARD | START,
     )
-    model_name_or_path: str | None = flag(None, "A checkpoint to train further: folder or Hub name.", CARD | START)
+    model_name_or_path: str | None = flag(
+        None, "A checkpoint to train further: folder or Hub name; also an old one.", CARD | START
+    )
     objective: Literal["mlm_nsp", "mlm", "ltr"] = flag(
         "mlm_nsp",
         "mlm_nsp: masked LM and next sentence prediction. mlm: masked LM alone. ltr: left-to-right LM.",

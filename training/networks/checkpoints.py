@@ -70,13 +70,14 @@ def checkpoint_config(name: str) -> BertConfig:
     return config
 
 
-def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(name: str | None) -> PreTrainedTokenizerBase:
     """The tokenizer of a checkpoint: a folder, a name on the Hub or an old one.
 
     Raises:
         ValueError: there is none; or the case of an old checkpoint's vocabulary is not certain.
         OSError: transformers finds no such folder or name.
     """
+    assert name is not None  # the flags of every script require one
     if is_old_checkpoint(name):
         files = find_old_files(name)
         tokenizer, notes, doubt = old_tokenizer(files.vocabulary, files.config.max_position_embeddings)

@@ -17,7 +17,7 @@ from training.networks.old_checkpoints import WEIGHT_FILES, find_old_files, is_o
 class NetworkClass(Protocol):
     """A class of networks, or one of transformers' Auto classes."""
 
-    def from_pretrained(self, pretrained_model_name_or_path: str | None, *args: Any, **kwargs: Any) -> Any:
+    def from_pretrained(self, pretrained_model_name_or_path: str, *args: Any, **kwargs: Any) -> Any:
         """The network, or what else the options ask for."""
         ...
 
@@ -51,9 +51,10 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
             the network has no place for, or its files are damaged.
     """
     options = {"dtype": torch.float32, "ignore_mismatched_sizes": True, "output_loading_info": True} | options
-    source: str | None = name
+    source: Any = name
     if is_old_checkpoint(name):
         old = read_old_checkpoint(name)
+        # The annotations of transformers say that a name is needed, but a config and tensors may take its place.
         source, options = None, {"config": old.config, "state_dict": old.tensors} | options
     try:
         model, info = cls.from_pretrained(source, **options)

@@ -12,7 +12,8 @@ from training.engine.finished import changed_flags, read_results
 from training.files.atomic import write_json
 from training.flags.parsing import parse_arguments
 from training.flags.scripts import SCRIPTS
-from training.networks.initial_weights import WEIGHT_FILES, weights_sha256
+from training.networks.initial_weights import weights_sha256
+from training.networks.old_checkpoints import WEIGHT_FILES
 from training.paper.plan import CELLS, Cell, Plan
 from training.tasks.seeds import planned_runs
 

@@ -139,7 +139,9 @@ def main(argv: list[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--model", required=True, help="The folder or the Hub name of a fine-tuned model.")
+    parser.add_argument(
+        "--model", required=True, help="The folder or the Hub name of a fine-tuned model; also an old one."
+    )
     parser.add_argument("--question", required=True, nargs="+", help="One or more questions, each in quotes.")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--context", help="The text that contains the answer.")
