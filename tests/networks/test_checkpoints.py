@@ -1,7 +1,10 @@
 """training/networks/checkpoints.py: where a left-to-right network is accepted, and old checkpoints straight away."""
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,6 +27,7 @@ from tests.helpers.old_checkpoints import (
     state_and_config,
     write_sentence_transformers,
 )
+from tests.helpers.repository import ROOT
 from training.engine.errors import report_errors
 from training.files.hashing import sha256
 from training.networks.checkpoints import check_model_name, checkpoint_config, load_config, load_tokenizer
@@ -209,7 +213,23 @@ def test_every_script_starts_from_an_old_checkpoint_and_resumes(tmp_path, pretra
         started(script, data, tmp_path / "run", old, *again)
 
 
-def test_a_series_of_runs_starts_from_google_s_files(tmp_path, data):
+@pytest.mark.slow
+def test_two_processes_start_from_an_old_checkpoint(tmp_path, pretrained, data):
+    """Each reads the files and writes none; the first one says what was found."""
+    old = aged(pretrained, tmp_path / "old")
+    flags = short_runs.flags("run_glue", data, tmp_path / "run", old)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "run_glue.py"]
+    environment = os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([*launcher, *flags], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(f"{old}: the tokenizer is lower-cased") == 1
+    facts = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert facts["processes"] == 2
+    assert facts["initial_weights"] == {"pytorch_model.bin": sha256(old / "pytorch_model.bin")}
+    assert sorted(path.name for path in old.iterdir()) == ["bert_config.json", "pytorch_model.bin", "vocab.txt"]
+
+
+def test_a_series_of_runs_starts_from_files_of_tensorflow(tmp_path, data):
     more = ("--max_seq_length", "12", "--seeds", "2")
     old = WRITTEN / "pretrained"
     short_runs.start("run_glue", short_runs.flags("run_glue", data, tmp_path / "runs", old, *more))

@@ -250,6 +250,9 @@ def test_data_files_of_two_checkpoints_are_refused(tmp_path):
     path.unlink()
     with pytest.raises(ValueError, match=r"data-00001-of-00003: not found; the checkpoint has 3 data files"):
         convert(read_old_checkpoint(folder))
+    shutil.copy(WRITTEN / "pretrained" / "bert_model.ckpt.data-00000-of-00001", folder)
+    with pytest.raises(ValueError, match=r"found those of several: .*data-00000-of-00001, .*data-00002-of-00003; move"):
+        convert(read_old_checkpoint(folder))
 
 
 @pytest.mark.parametrize(

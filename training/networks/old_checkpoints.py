@@ -124,7 +124,13 @@ def find_old_files(source: str | Path, config_file: str | Path | None = None) ->
     config = _read_config(source, folder, config_file)
     files = [weights]
     if weights.suffix == ".index":
-        files = [*sorted(folder.glob(f"{glob.escape(weights.stem)}.data-*")), weights]
+        data = sorted(folder.glob(f"{glob.escape(weights.stem)}.data-*"))
+        if len({path.name.rpartition("-of-")[2] for path in data}) > 1:
+            raise ValueError(
+                f"{weights}: expected the data files of one checkpoint, found those of several: {data[0].name}, "
+                f"{data[-1].name}; move away those that do not belong to it"
+            )
+        files = [*data, weights]
     has_vocabulary = any((folder / name).is_file() for name in ("vocab.txt", "tokenizer.json"))
     return OldFiles(files, config, folder if has_vocabulary else None)
 
@@ -291,7 +297,7 @@ def _read_pytorch(path: Path) -> tuple[dict[str, torch.Tensor], list[str]]:
             target = f"bert.{target}"
         if target in tensors:
             raise ValueError(f"{path}: two tensors have the same meaning: {target}, the second as {name}")
-        tensors[target] = tensor.float()
+        tensors[target] = tensor.to(torch.float32, copy=True)  # not a view of the file, which may change
     return tensors, left_out
 
 
