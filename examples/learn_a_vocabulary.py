@@ -7,7 +7,7 @@ import pydoc_data.topics
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1]))  # so that the checkout is found without being installed
 
 from transformers import AutoTokenizer
 

@@ -5,7 +5,8 @@ Config, arguments, outputs and tensor names are those of transformers' BERT, so 
 
 The code that makes this network faster is elsewhere. This file calls three functions of fast_path.py: ``choose_layout``
 decides which positions are computed (None, the default, means all), and ``choose_attention`` and ``choose_dropout`` may
-return faster functions. If fast_path.py, unpadding.py and fast_dropout.py are deleted, this file is the whole encoder.
+return faster functions. They are imported at the end of this file. If fast_path.py, unpadding.py and fast_dropout.py
+are deleted, this file is the whole encoder.
 
 This file is copied into saved checkpoints, so it may import only torch, transformers and the files beside it.
 """
@@ -31,44 +32,6 @@ if TYPE_CHECKING:
     from .fast_path import Layout
 
 AttentionFunction = Callable[..., tuple[Tensor, Tensor | None]]  # called like eager_attention_forward
-
-try:
-    from .fast_path import choose_attention, choose_dropout, choose_layout
-except ModuleNotFoundError as error:
-    # fast_path.py was deleted: stand-ins with the same signatures, which change nothing.
-    if error.name != f"{__package__}.fast_path":
-        raise  # fast_path.py exists, but a module that it imports does not
-
-    def choose_layout(
-        model: "BertModel",
-        inputs: Tensor,
-        attention_mask: Tensor | None,
-        unpad_inputs: UnpadInputs,
-        reads: "HeadReads | None",
-        options: dict[str, Any],
-    ) -> "Layout | None":
-        """Return None: all positions are computed."""
-        return None
-
-    def choose_attention(
-        attend: AttentionFunction, module: "BertSelfAttention", query: Tensor, layout: "Layout | None"
-    ) -> AttentionFunction:
-        """Return the attention function of the back-end unchanged."""
-        return attend
-
-    def choose_dropout(p: float, config: BertConfig) -> nn.Dropout:
-        """Return torch's dropout."""
-        return nn.Dropout(p)
-
-
-class HeadReads(NamedTuple):
-    """What a head reads from the encoder besides the pooled output, so that the fast path may skip the rest."""
-
-    labelled: Tensor | None = None  # (B, L) bool: positions with a label, which are computed even if they are padding
-    other_positions: bool = True  # whether the head reads the positions without a label as well
-
-
-POOLED_ONLY = HeadReads(other_positions=False)
 
 
 class BertEmbeddings(nn.Module):
@@ -291,6 +254,16 @@ class BertPooler(nn.Module):
         return torch.tanh(self.dense(hidden_states[:, 0]))
 
 
+class HeadReads(NamedTuple):
+    """What a head reads from the encoder besides the pooled output, so that the fast path may skip the rest."""
+
+    labelled: Tensor | None = None  # (B, L) bool: positions with a label, which are computed even if they are padding
+    other_positions: bool = True  # whether the head reads the positions without a label as well
+
+
+POOLED_ONLY = HeadReads(other_positions=False)
+
+
 def only_input(input_ids: Tensor | None, inputs_embeds: Tensor | None) -> Tensor:
     """Whichever of the two is given. Raises ValueError if both or neither are."""
     given = [values for values in (input_ids, inputs_embeds) if values is not None]
@@ -408,3 +381,35 @@ class BertModel(BertPreTrainedModel):
             last_hidden_state=hidden_states,  # (B, L, H)
             pooler_output=None if self.pooler is None else self.pooler(hidden_states),  # (B, H)
         )
+
+
+# The connection to the fast path. It is the last part of this file, so that the network is the first.
+
+try:
+    from .fast_path import choose_attention, choose_dropout, choose_layout
+except ModuleNotFoundError as error:
+    if error.name != f"{__package__}.fast_path":
+        raise  # fast_path.py exists, but a module that it imports does not
+
+    # fast_path.py was deleted: functions with the same signatures, which leave the network as it is.
+
+    def choose_layout(
+        model: "BertModel",
+        inputs: Tensor,
+        attention_mask: Tensor | None,
+        unpad_inputs: UnpadInputs,
+        reads: "HeadReads | None",
+        options: dict[str, Any],
+    ) -> "Layout | None":
+        """Return None: all positions are computed."""
+        return None
+
+    def choose_attention(
+        attend: AttentionFunction, module: "BertSelfAttention", query: Tensor, layout: "Layout | None"
+    ) -> AttentionFunction:
+        """Return the attention function of the back-end unchanged."""
+        return attend
+
+    def choose_dropout(p: float, config: BertConfig) -> nn.Dropout:
+        """Return torch's dropout."""
+        return nn.Dropout(p)

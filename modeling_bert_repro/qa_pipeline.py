@@ -104,6 +104,7 @@ class QuestionAnsweringPipeline(ChunkPipeline):
         return [] if isinstance(inputs, list) and not inputs else super().__call__(inputs, **options)
 
     def _setting(self, name: str, default: int) -> int:
+        """The value with which the model was fine-tuned, if its config has it."""
         return getattr(self.model.config, "question_answering", {}).get(name, default)
 
     def preprocess(
@@ -147,6 +148,7 @@ class QuestionAnsweringPipeline(ChunkPipeline):
             }
 
     def _encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """The ids of a text without [CLS] and [SEP], and for each of them its first character and the one after it."""
         # Special tokens are not recognised in the text: a "[SEP]" in it is tokenised as five ordinary characters.
         options = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
         coded = self.tokenizer(text, return_offsets_mapping=True, **options)
@@ -188,10 +190,12 @@ class QuestionAnsweringPipeline(ChunkPipeline):
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """The options that are not None; transformers merges those of the constructor with those of a call."""
     return {name: value for name, value in options.items() if value is not None}
 
 
 def _check(example: Any) -> tuple[str, str]:
+    """Question and context of an example. Raises ValueError if it is not a dict with these two strings."""
     if not isinstance(example, dict) or not {"question", "context"} <= set(example):
         raise ValueError(f"expected a dict with 'question' and 'context', got {example!r:.80}")
     for name in ("question", "context"):

@@ -146,8 +146,8 @@ def attend_unpadded(
     """Attention within each sequence, for the back-ends eager, sdpa and flash: (1, T, N, D), without the weights.
 
     - flash_attention_*: transformers' call with variable lengths.
-    - sdpa on a CPU: one call for each length, without a mask and without copies (1.3 to 2.8 times faster than
-      blocks, forward and backward).
+    - sdpa on a CPU: one call for each length, without a mask and without copies, which is faster than blocks
+      (docs/lab/performance.md).
     - sdpa on CUDA in half precision without attention dropout: torch's own kernel for variable lengths, which does
       not support dropout.
     - In all other cases: blocks of the longest length with a mask. Only the attention itself then computes padding.

@@ -144,6 +144,7 @@ def build_tokenizer(
 
 
 def _strings(nested: Any) -> Iterator[str]:
+    """All strings in a text, a pair or a list of either."""
     if isinstance(nested, str):
         yield nested
     elif isinstance(nested, list | tuple):
@@ -152,6 +153,7 @@ def _strings(nested: Any) -> Iterator[str]:
 
 
 def _check_ids(vocab: Mapping[str, int]) -> None:
+    """Raise ValueError unless the ids are 0, 1, 2 and so on, and every piece has at least one character."""
     if sorted(vocab.values()) != list(range(len(vocab))):
         raise ValueError(f"vocab: expected the ids 0 to {len(vocab) - 1}, each once")
     if "" in vocab:

@@ -39,6 +39,7 @@ def read_texts(files: Iterable[str | os.PathLike[str]], progress: bool = True) -
 
 
 def _check(path: Path) -> None:
+    """Raise ValueError if the file cannot be read for a reason that is known before it is opened."""
     if path.suffix != ".parquet" and kind_of(path) not in (".txt", ".jsonl"):
         raise ValueError(f"{str(path)[:200]}: expected a file named {FORMS}")
     if path.is_dir():
@@ -52,6 +53,7 @@ def _check(path: Path) -> None:
 
 
 def _line_texts(path: Path, advance: Callable[[int], object]) -> Iterator[str]:
+    """The texts of a .txt or .jsonl file; ``advance`` gets the bytes of the file that were read since its last call."""
     rows = kind_of(path) == ".jsonl"
     position = 0
     with path.open("rb") as raw:
@@ -64,6 +66,7 @@ def _line_texts(path: Path, advance: Callable[[int], object]) -> Iterator[str]:
 
 
 def _json_text(line: str, where: str) -> str:
+    """The field ``text`` of a line of JSON; ``where`` is the file and the line for error messages."""
     try:
         row = json.loads(line)
     except json.JSONDecodeError as error:
@@ -75,6 +78,7 @@ def _json_text(line: str, where: str) -> str:
 
 
 def _parquet_texts(path: Path, advance: Callable[[int], object]) -> Iterator[str]:
+    """The column ``text`` of a .parquet file, 1,024 rows at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

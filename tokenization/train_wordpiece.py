@@ -144,6 +144,7 @@ def _learn(
     limit_alphabet: int,
     progress: bool,
 ) -> list[str]:
+    """The pieces learnt from words and their counts, after the fixed ``rows`` of the layout."""
     characters: Counter[str] = Counter()
     for word, count in words.items():
         for character in word:

@@ -62,6 +62,7 @@ class BasicTokenizer:
         return words
 
     def _fold(self, word: str) -> str:
+        """The word without accents and in lower case, as far as the settings ask for it."""
         if self.strip_accents:
             word = _strip_accents(word)
         if self.do_lower_case:
@@ -99,6 +100,7 @@ class WordpieceTokenizer:
         return [piece for word in whitespace_tokenize(convert_to_unicode(text)) for piece in self._pieces(word)]
 
     def _pieces(self, word: str) -> list[str]:
+        """The pieces of one word, or only ``unk_token``."""
         if len(word) > self.max_input_chars_per_word:
             return [self.unk_token]
         pieces: list[str] = []
@@ -152,6 +154,7 @@ class FullTokenizer:
         return pieces
 
     def _parts(self, text: str) -> list[str]:
+        """The text, cut before and after each string of ``never_split``."""
         if not self.never_split:
             return [text]
         longest_first = sorted(self.never_split, key=len, reverse=True)
@@ -252,6 +255,7 @@ def _clean(text: str) -> str:
 
 
 def _strip_accents(word: str) -> str:
+    """Decompose the characters (NFD) and drop their non-spacing marks; YOUNGER characters stay as they are."""
     stripped = ""
     for young, run in itertools.groupby(word, YOUNGER.__contains__):
         part = "".join(run)
@@ -262,6 +266,7 @@ def _strip_accents(word: str) -> str:
 
 
 def _split_at_punctuation(word: str) -> list[str]:
+    """The parts of a word, in which each punctuation character stands alone: "don't" gives don ' t."""
     parts: list[str] = []
     new_part = True
     for char in word:
@@ -277,6 +282,7 @@ def _split_at_punctuation(word: str) -> list[str]:
 
 
 def _category(char: str) -> str:
+    """The Unicode category according to the library's tables (library_tables.py)."""
     return CHANGED.get(char) or ("Lo" if char in YOUNGER else unicodedata.category(char))
 
 

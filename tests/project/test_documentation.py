@@ -1,7 +1,8 @@
 """What the documentation names exists: links, files, functions, tests, flags and commands; and its code runs.
 
-Two conventions hold on every page of the documentation and in the headers of the scripts:
+Three conventions hold on every page of the documentation, and the last one also in the headers of the scripts:
 - ``training/engine/optimizer.py: create_optimizer`` names a function, class or constant of that file.
+- A link to a file of code has the file's name as its text, alone or as in ``optimizer.py: parameter_groups``.
 - A command that contains ... is a sketch: its flags must exist, but it need not be complete.
 
 tests/project/test_figures.py checks the figures; training/tools/figures.py explains how a figure names its record.
@@ -99,13 +100,25 @@ def missing_files(text: str) -> list[str]:
     return [name for name in named if not (ROOT / name).is_file()]
 
 
-def missing_names(text: str) -> list[str]:
-    return [
-        f"{file}: {name}"
-        for file, name in re.findall(r"`([\w/.]+\.py):\s(\w+)`", text)
-        if not (ROOT / file).is_file()
-        or not re.search(rf"^ *(def|class) {name}\b|^{name}\b.* = ", (ROOT / file).read_text(), re.MULTILINE)
+def missing_names(text: str, page: Path = ROOT / "README.md") -> list[str]:
+    """The names of functions, classes and constants that are not in the file named before them.
+
+    A link shows only the last part of the file's path; the page says which file it is.
+    """
+    linked = re.findall(r"\[`([\w.]+\.py)(?::\s(\w+))?`\]\(([^)\s]+)\)", text)
+    wrong = [
+        f"[{shown}: {name}]({target})"
+        for shown, name, target in linked
+        if Path(target).name != shown or (name and not defines(page.parent / target, name))
     ]
+    unlinked = re.findall(r"`([\w/.]+\.py):\s(\w+)`(?!\])", text)
+    return wrong + [f"{file}: {name}" for file, name in unlinked if not defines(ROOT / file, name)]
+
+
+def defines(file: Path, name: str) -> bool:
+    """Whether a Python file exists and defines a function, class or constant of this name."""
+    pattern = rf"^ *(def|class) {name}\b|^{name}\b.* = "
+    return file.is_file() and re.search(pattern, file.read_text(encoding="utf-8"), re.MULTILINE) is not None
 
 
 def missing_tests(text: str) -> list[str]:
@@ -184,7 +197,7 @@ def test_links_files_and_names_exist(path):
     text = text_of(path)
     assert not broken_links(text, path)
     assert not missing_files(text)
-    assert not missing_names(text)
+    assert not missing_names(text, path)
     assert not missing_tests(text)
 
 
@@ -228,6 +241,11 @@ def test_mistakes_are_noticed(capsys):
     assert missing_names("`training/engine/loop.py: training_steps` `training/engine/loop.py: nothing`") == [
         "training/engine/loop.py: nothing"
     ]
+    link = "[`loop.py: training_steps`](training/engine/loop.py)"
+    assert not missing_names(link + "[`loop.py`](training/engine/loop.py)")
+    for right, wrong in (("training_steps", "nothing"), ("loop.py:", "batches.py:"), ("/loop.py)", "/batches.py)")):
+        assert len(missing_names(link.replace(right, wrong))) == 1
+    assert not missing_names(link.replace("](", "](../"), ROOT / "docs" / "page.md")
     file = "tests/pretraining/test_masking.py"
     assert missing_tests(f"`{file} -k mask_mix` `{file} -k nothing`") == [f"{file} -k nothing"]
     assert unknown_flags("`--seed --max-steps --nothing` a -- b") == ["--nothing"]

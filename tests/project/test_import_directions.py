@@ -1,4 +1,4 @@
-"""Which part of the project may import which: the floors of the house in docs/architecture.md."""
+"""Which part of the project may import which: the table of docs/architecture.md."""
 
 import ast
 import re
@@ -17,7 +17,7 @@ FLAGS, FILES, RECORDS = "training.flags", "training.files", "training.records"
 ENGINE, NETWORKS = "training.engine", "training.networks"
 BUILTIN, PRETRAINING, TASKS = "training.builtin_data", "training.pretraining", "training.tasks"
 TOOLS = "training.tools"
-FLOORS = {
+LAYERS = {
     NETWORK: set(),
     TOKENIZATION: set(),
     FLAGS: set(),
@@ -48,7 +48,7 @@ def part_of(name: str) -> str | None:
     """The part of the project that a module belongs to, or None if it is not a module of the project."""
     if name.split(".")[0] in (*SCRIPTS, "tests", "examples", "benchmarks"):
         return "outside"
-    parts = [part for part in FLOORS if name == part or name.startswith(f"{part}.")]
+    parts = [part for part in LAYERS if name == part or name.startswith(f"{part}.")]
     return parts[0] if parts else "training" if name.split(".")[0] == "training" else None
 
 
@@ -57,30 +57,30 @@ def files_of(part: str) -> list[Path]:
     return sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
 
 
-@pytest.mark.parametrize("part", FLOORS)
-def test_a_part_imports_only_what_its_floor_allows(part):
-    """Every part may import ``training`` itself, outside its rooms, because it contains nothing but the version."""
+@pytest.mark.parametrize("part", LAYERS)
+def test_a_part_imports_only_what_its_layer_allows(part):
+    """Every part may import ``training`` itself, outside its packages, because it contains nothing but the version."""
     assert files_of(part)
-    allowed = {None, part, "training", *FLOORS[part]}
+    allowed = {None, part, "training", *LAYERS[part]}
     wrong = {(path.name, name) for path in files_of(part) for name in imported(path) if part_of(name) not in allowed}
     assert wrong == set()
 
 
-def test_architecture_lists_these_floors():
-    """The table of docs/architecture.md. There "all of ``training``" is every room but training.paper and its own."""
-    table = (ROOT / "docs/architecture.md").read_text().partition("<!-- floors -->\n")[2].partition("\n\n")[0]
+def test_architecture_lists_these_imports():
+    """The table of docs/architecture.md. "All of ``training``" is every package but training.paper and its own."""
+    table = (ROOT / "docs/architecture.md").read_text().partition("<!-- layers -->\n")[2].partition("\n\n")[0]
     listed = {}
     for row in table.splitlines()[2:]:
         part, _, imports = row.strip("| ").split(" | ")
         names = set(re.findall(r"`([\w.]+)`", imports))
-        rooms = {room for room in FLOORS if room.startswith("training.")} - {part.strip("`"), "training.paper"}
-        listed[part.strip("`")] = names - {"training"} | (rooms if "training" in names else set())
-    assert listed == FLOORS
+        packages = {name for name in LAYERS if name.startswith("training.")} - {part.strip("`"), "training.paper"}
+        listed[part.strip("`")] = names - {"training"} | (packages if "training" in names else set())
+    assert listed == LAYERS
 
 
-def test_every_file_of_training_is_in_a_room():
-    rooms = {path for part in FLOORS for path in files_of(part)}
-    assert set((ROOT / "training").rglob("*.py")) - rooms == {
+def test_every_file_of_training_is_in_a_package():
+    packages = {path for part in LAYERS for path in files_of(part)}
+    assert set((ROOT / "training").rglob("*.py")) - packages == {
         ROOT / "training" / "__init__.py",
         ROOT / "training" / "__main__.py",
     }

@@ -1,4 +1,4 @@
-"""The tests stand in rooms like those of the code, and the code that they share is in tests/helpers.
+"""The tests stand in folders like those of the code, and the code that they share is in tests/helpers.
 
 tests/engine has the tests of training/engine, tests/tokenization those of tokenization, and so on. tests/scripts has
 those of the scripts, and tests/project those of the documentation, the packages and the tests themselves. The programs
@@ -16,8 +16,8 @@ from tests.helpers.repository import ROOT
 TESTS = ROOT / "tests"
 FILES = sorted(TESTS.rglob("*.py"))
 HELPERS, PROGRAMS = TESTS / "helpers", TESTS / "programs"
-ROOMS_OF_THE_CODE = ("modeling_bert_repro", "tokenization", "benchmarks", "examples", "training")
-CODE = sorted([*ROOT.glob("*.py"), *(path for room in ROOMS_OF_THE_CODE for path in (ROOT / room).rglob("*.py"))])
+FOLDERS_OF_THE_CODE = ("modeling_bert_repro", "tokenization", "benchmarks", "examples", "training")
+CODE = sorted([*ROOT.glob("*.py"), *(path for room in FOLDERS_OF_THE_CODE for path in (ROOT / room).rglob("*.py"))])
 LONGEST_FILE, LONGEST_FUNCTION = 420, 60  # lines
 # The tests of training/X/Y.py are in tests/X/test_Y.py. Those of these modules are in other files: a table of flags or
 # of the paper's numbers, a part of one thing that other files test as a whole, or something that only a script shows.
@@ -150,9 +150,9 @@ def wrong_imports(path: Path) -> set[str]:
     }
 
 
-def test_every_room_of_the_code_has_its_room_of_tests():
-    """The rooms of ``training`` lie directly in tests."""
-    folders = [folder for room in ROOMS_OF_THE_CODE for folder in (ROOT / room, *(ROOT / room).rglob("*"))]
+def test_every_folder_of_the_code_has_its_folder_of_tests():
+    """The packages of ``training`` have their folders directly in tests."""
+    folders = [folder for room in FOLDERS_OF_THE_CODE for folder in (ROOT / room, *(ROOT / room).rglob("*"))]
     rooms = {folder.relative_to(ROOT) for folder in folders if any(folder.glob("*.py"))} - {Path("training")}
     expected = {Path(*room.parts[1:]) if room.parts[0] == "training" else room for room in rooms}
     found = {path.relative_to(TESTS).parent for path in FILES if has_tests(path)}
@@ -178,19 +178,19 @@ def test_every_module_has_its_test_file_or_names_another():
     assert {name for names in TESTED_ELSEWHERE.values() for name in names if not (TESTS / name).is_file()} == set()
 
 
-def test_the_architecture_names_every_room_of_tests():
+def test_the_architecture_names_every_folder_of_tests():
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     named, rooms = set(re.findall(r"`tests/(\w+)/`", page)), {path.parent.name for path in TESTS.glob("*/__init__.py")}
     assert rooms <= named
     assert all((TESTS / name).is_dir() for name in named)
 
 
-def test_no_test_stands_beside_the_rooms():
+def test_no_test_stands_beside_the_folders():
     assert list(TESTS.glob("test_*.py")) == []
 
 
 def test_every_folder_is_a_package():
-    """Files of one name in two rooms could not be collected otherwise, nor could the helpers be imported."""
+    """Files of one name in two folders could not be collected otherwise, nor could the helpers be imported."""
     assert {path.parent for path in FILES} == {path.parent for path in FILES if path.name == "__init__.py"}
 
 
@@ -203,10 +203,10 @@ def test_no_test_counts_the_folders_up_to_the_root():
 
 def test_files_beside_the_tests_have_tests_in_them():
     """A file without tests belongs in tests/helpers or tests/programs; a test there would never be collected."""
-    rooms_without_tests = {HELPERS, PROGRAMS}
-    without = {path.name for path in FILES if not has_tests(path) and not rooms_without_tests & set(path.parents)}
+    folders_without_tests = {HELPERS, PROGRAMS}
+    without = {path.name for path in FILES if not has_tests(path) and not folders_without_tests & set(path.parents)}
     assert without <= {"__init__.py", "conftest.py"}
-    hidden = [path for room in rooms_without_tests for path in room.rglob("*.py") if has_tests(path)]
+    hidden = [path for room in folders_without_tests for path in room.rglob("*.py") if has_tests(path)]
     assert hidden == []
 
 
