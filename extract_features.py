@@ -28,13 +28,13 @@ from pathlib import Path
 import torch
 import transformers
 from tqdm import tqdm
-from transformers import AutoTokenizer
 
 import modeling_bert_repro
-from training.engine.run import report_errors
+from training.engine.errors import report_errors
 from training.flags.feature_extraction import FeatureArguments
 from training.flags.parsing import parse_arguments
-from training.networks.configuration import check_fit, checkpoint_config
+from training.networks.checkpoints import checkpoint_config, load_tokenizer
+from training.networks.configuration import check_fit
 from training.networks.initial_weights import load_network
 from training.tasks import feature_extraction
 
@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> None:
         raise ValueError(f"--output_file {target}: expected a name that ends in .jsonl or .npz")
     if target.exists():
         raise ValueError(f"--output_file {target} exists; give another name, or delete it")
-    tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
+    tokenizer = load_tokenizer(args.tokenizer_name or args.model_name_or_path)
     config = checkpoint_config(args.model_name_or_path)
     check_fit(config, tokenizer, args.max_seq_length)
     layers = feature_extraction.parse_layers(args.layers, config.num_hidden_layers)

@@ -26,22 +26,26 @@ A network that was pre-trained with --objective ltr needs --label_token last, an
 import sys
 
 import torch
-from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from training.engine.batches import Features
+from training.engine.errors import report_errors
 from training.engine.finished import already_finished
+from training.engine.launch import start_run
+from training.engine.output_folder import check_output_dir
 from training.engine.predict import predict
-from training.engine.run import Run, check_output_dir, report_errors, start_run
+from training.engine.run import Run
 from training.flags.fine_tuning import GlueArguments
 from training.flags.parsing import parse_arguments
-from training.networks.configuration import config_labels, load_config
+from training.networks.checkpoints import load_config, load_tokenizer
+from training.networks.configuration import config_labels
 from training.tasks.bilstm import BertBiLSTMForTokenClassification
 from training.tasks.classification import labelled_texts, submission
 from training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
 from training.tasks.classification.scores import metric_prefix, score, score_by_category
 from training.tasks.classification.sources import load_data
-from training.tasks.fine_tuning import build_model, encoder_class, fine_tune, finish, save_folder
+from training.tasks.fine_tuning import build_model, choose_encoder, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
 from training.tasks.task_data import record_origin, with_labels
 
@@ -52,7 +56,7 @@ def main(argv: list[str] | None = None) -> None:
     if already_finished(args):
         return
     check_output_dir(args)
-    tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
+    tokenizer = load_tokenizer(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer, label_at_cls=args.label_token == "cls")
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args, config_labels(config))
@@ -99,7 +103,7 @@ def build_network(
     """
     args, may_be_new = run.args, ("classifier.", "bert.pooler.", "lstm.")
     if args.bilstm_on_top:
-        encoder = encoder_class(args, modeling_bert_repro.BertModel)
+        encoder = choose_encoder(args, modeling_bert_repro.BertModel)
         return build_model(
             run,
             BertBiLSTMForTokenClassification,

@@ -32,17 +32,28 @@ Whole entities are scored, as by conlleval and seqeval; <split>_predictions.txt 
 import sys
 
 import torch
-from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from training.engine.batches import Features
+from training.engine.errors import report_errors
 from training.engine.finished import already_finished
+from training.engine.launch import start_run
+from training.engine.output_folder import check_output_dir
 from training.engine.predict import predict
-from training.engine.run import Run, check_output_dir, report_errors, start_run
+from training.engine.run import Run
 from training.flags.fine_tuning import NerArguments
 from training.flags.parsing import parse_arguments
-from training.networks.configuration import config_labels, load_config
-from training.tasks.fine_tuning import build_model, encoder_class, fine_tune, finish, save_folder
+from training.networks.checkpoints import load_config, load_tokenizer
+from training.networks.configuration import config_labels
+from training.tasks.fine_tuning import (
+    build_model,
+    choose_encoder,
+    fine_tune,
+    finish,
+    predictions_of_splits,
+    save_folder,
+)
 from training.tasks.ner import tagged_text
 from training.tasks.ner.sources import NerData, load_data
 from training.tasks.ner.tagger import BertFeatureTagger
@@ -58,7 +69,7 @@ def main(argv: list[str] | None = None) -> None:
     if already_finished(args):
         return
     check_output_dir(args)
-    tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
+    tokenizer = load_tokenizer(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args, config_labels(config))
@@ -88,14 +99,10 @@ def run_one(
         return evaluate(run, model, data, rows, features, step, split) if split in features else ({}, None)
 
     tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric)
-    tags_by_split = {"validation": tuned.outcome}
-    if "test" in features:
-        results, tags_by_split["test"] = evaluated(tuned.model, tuned.results["train_steps"], "test")
-        tuned.results.update(results)
+    tags_by_split = predictions_of_splits(tuned, evaluated, features)
     if run.is_main:
         for split, tags in tags_by_split.items():
-            if tags:
-                tagged_text.write_predictions(run.output_dir / f"{split}_predictions.txt", data.splits[split], tags)
+            tagged_text.write_predictions(run.output_dir / f"{split}_predictions.txt", data.splits[split], tags)
     save_folder(run, tuned, tokenizer, "ner", data.name)
     finish(run, tuned)
     return tuned.results
@@ -115,7 +122,7 @@ def build_network(
         return build_model(
             run, modeling_bert_repro.BertForTokenClassification, config, checkpoint_config, may_be_new, training
         )
-    encoder = encoder_class(run.args, modeling_bert_repro.BertModel)
+    encoder = choose_encoder(run.args, modeling_bert_repro.BertModel)
     model, initial_weights = build_model(
         run, BertFeatureTagger, config, checkpoint_config, may_be_new, training, encoder_class=encoder
     )

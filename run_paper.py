@@ -23,7 +23,7 @@ import functools
 import sys
 from pathlib import Path
 
-from training.engine.run import report_errors
+from training.engine.errors import report_errors
 from training.files.atomic import write_json
 from training.flags.parsing import parse_arguments
 from training.paper.cost import costs, dry_run, measure_speed

@@ -30,17 +30,21 @@ from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tokenization.bert_tokenizer import write_vocab
 from tokenization.train_wordpiece import train_wordpiece
-from training.engine.checkpoint import Origin, TrainingState, resume, save_checkpoint, save_model_folder
+from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
 from training.engine.divergence import explain_divergence
+from training.engine.errors import report_errors
 from training.engine.finished import already_finished
 from training.engine.invariance import verify_invariance
+from training.engine.launch import start_run
 from training.engine.loop import Step, training_steps
 from training.engine.optimizer import create_optimizer, linear_schedule
-from training.engine.run import Run, report_errors, start_run
+from training.engine.run import Run
+from training.engine.state import Origin, TrainingState
 from training.engine.throughput import Throughput
 from training.flags.parsing import parse_arguments
 from training.flags.phases import Phase, phase_at, phases_in_words
 from training.flags.pretraining import PretrainingArguments
+from training.networks.checkpoints import load_tokenizer
 from training.pretraining import evaluation
 from training.pretraining.corpora import build_corpora
 from training.pretraining.corpus import Corpus
@@ -115,7 +119,7 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
     """The tokenizer of --tokenizer_name, or one with a vocabulary that is learnt from the text and kept."""
     args = run.args
     if args.tokenizer_name:
-        return AutoTokenizer.from_pretrained(args.tokenizer_name)
+        return load_tokenizer(args.tokenizer_name)
     case = "cased" if args.cased else "uncased"
     folder = run.output_dir / "corpus" / f"vocabulary-{args.vocab_size}-{case}-{text.checksum}"
     if not (folder / "vocab.txt").exists():  # it exists after an interruption, and on the other processes

@@ -31,18 +31,21 @@ import sys
 from pathlib import Path
 
 import torch
-from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from training.engine.batches import Features
+from training.engine.errors import report_errors
 from training.engine.finished import already_finished
+from training.engine.launch import start_run
+from training.engine.output_folder import check_output_dir
 from training.engine.predict import predict
-from training.engine.run import Run, check_output_dir, report_errors, start_run
+from training.engine.run import Run
 from training.flags.fine_tuning import SquadArguments
 from training.flags.parsing import parse_arguments
-from training.networks.configuration import load_config
+from training.networks.checkpoints import load_config, load_tokenizer
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering
-from training.tasks.fine_tuning import build_model, encoder_class, fine_tune, finish, save_folder
+from training.tasks.fine_tuning import build_model, choose_encoder, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
 from training.tasks.squad.answers import Answers, aligner, find_answers
 from training.tasks.squad.page import write_page
@@ -62,7 +65,7 @@ def main(argv: list[str] | None = None) -> None:
         return
     check_output_dir(args)
     check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
-    tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
+    tokenizer = load_tokenizer(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args)
@@ -117,7 +120,7 @@ def build_network(
         return build_model(
             run, modeling_bert_repro.BertForQuestionAnswering, config, checkpoint_config, may_be_new, training
         )
-    encoder = encoder_class(run.args, modeling_bert_repro.BertModel)
+    encoder = choose_encoder(run.args, modeling_bert_repro.BertModel)
     return build_model(
         run, BertBiLSTMForQuestionAnswering, config, checkpoint_config, may_be_new, training, encoder_class=encoder
     )

@@ -25,17 +25,20 @@ import sys
 
 import numpy as np
 import torch
-from transformers import AutoTokenizer, BertConfig, PreTrainedTokenizerBase
+from transformers import BertConfig, PreTrainedTokenizerBase
 
 import modeling_bert_repro
+from training.engine.errors import report_errors
 from training.engine.finished import already_finished
+from training.engine.launch import start_run
+from training.engine.output_folder import check_output_dir
 from training.engine.predict import predict
-from training.engine.run import Run, check_output_dir, report_errors, start_run
+from training.engine.run import Run
 from training.flags.fine_tuning import SwagArguments
 from training.flags.parsing import parse_arguments
-from training.networks.configuration import load_config
+from training.networks.checkpoints import load_config, load_tokenizer
 from training.tasks import swag
-from training.tasks.fine_tuning import build_model, fine_tune, finish, save_folder
+from training.tasks.fine_tuning import build_model, fine_tune, finish, predictions_of_splits, save_folder
 from training.tasks.seeds import run_all, series_of
 from training.tasks.task_data import record_origin, results_of, with_labels
 
@@ -46,7 +49,7 @@ def main(argv: list[str] | None = None) -> None:
     if already_finished(args):
         return
     check_output_dir(args)
-    tokenizer = AutoTokenizer.from_pretrained(args.tokenizer_name or args.model_name_or_path)
+    tokenizer = load_tokenizer(args.tokenizer_name or args.model_name_or_path)
     config = load_config(args, tokenizer, label_at_cls=True)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = swag.load_data(args)
@@ -74,14 +77,10 @@ def run_one(
         return evaluate(run, model, data, features, step, split) if split in features else ({}, None)
 
     tuned = fine_tune(run, model, origin, features.get("train"), evaluated, metric)
-    logits_by_split = {"validation": tuned.outcome}
-    if "test" in features:
-        results, logits_by_split["test"] = evaluated(tuned.model, tuned.results["train_steps"], "test")
-        tuned.results.update(results)
+    logits_by_split = predictions_of_splits(tuned, evaluated, features)
     if run.is_main:
         for split, logits in logits_by_split.items():
-            if logits is not None:
-                swag.write_predictions(run.output_dir / f"{split}_predictions.csv", data.splits[split], logits)
+            swag.write_predictions(run.output_dir / f"{split}_predictions.csv", data.splits[split], logits)
     save_folder(run, tuned, tokenizer, "swag", data.name)
     finish(run, tuned)
     return tuned.results

@@ -45,7 +45,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"python -m training: error: no command {name!r}; {hint}", file=sys.stderr)
         return 2
     # Imported here because it imports torch, which the list of commands does not need.
-    from training.engine.run import report_errors
+    from training.engine.errors import report_errors
 
     module = importlib.import_module(COMMANDS[name][0])
     sys.argv[0] = f"python -m training {name}"  # error messages begin with it

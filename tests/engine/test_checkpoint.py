@@ -12,16 +12,8 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR
 
 from modeling_bert_repro import BertForSequenceClassification
-from training.engine.checkpoint import (
-    UNKNOWN,
-    Origin,
-    TrainingState,
-    find_checkpoint,
-    load_checkpoint,
-    resume,
-    save_checkpoint,
-    save_model_folder,
-)
+from training.engine.checkpoint import find_checkpoint, load_checkpoint, resume, save_checkpoint, save_model_folder
+from training.engine.state import UNKNOWN, Origin, TrainingState
 from training.files import atomic
 from training.files.atomic import damage
 
@@ -230,7 +222,7 @@ def test_another_run_is_refused(make_run, new_state):
         load_checkpoint(run, folder, state)
     run.args.learning_rate = 5e-5
     run.args.gradient_accumulation_steps = 2
-    with pytest.raises(ValueError, match="global_batch_size 4 -> 8"):
+    with pytest.raises(ValueError, match="batches 4 -> 8"):
         load_checkpoint(run, folder, state)
 
 
@@ -254,6 +246,19 @@ def test_another_start_is_refused(make_run, new_state, name, message):
     assert load_checkpoint(run, folder, replace(state, origin=Origin(**{name: "xyz"}))) == 7
 
 
+def test_a_checkpoint_with_the_older_name_of_the_batches_is_read(make_run, new_state):
+    run, state = make_run(), new_state()
+    folder = save_checkpoint(run, 7, state)
+    saved = torch.load(folder / "training_state.pt", weights_only=True)
+    assert saved["batches"] == 4 and "global_batch_size" not in saved
+    saved["global_batch_size"] = saved.pop("batches")
+    torch.save(saved, folder / "training_state.pt")
+    assert load_checkpoint(run, folder, state) == 7
+    run.args.gradient_accumulation_steps = 2
+    with pytest.raises(ValueError, match="batches 4 -> 8"):
+        load_checkpoint(run, folder, state)
+
+
 def test_other_data_and_phases_are_refused(make_run, new_state):
     """The values that are passed count; what else run.json says does not."""
     run, state = make_run(), new_state()
@@ -263,7 +268,7 @@ def test_other_data_and_phases_are_refused(make_run, new_state):
     assert load_checkpoint(run, folder, replace(state, origin=origin)) == 7
     with pytest.raises(ValueError, match="a run on other data; resume with the files that it was started with"):
         load_checkpoint(run, folder, replace(state, origin=replace(origin, data={"train": {"sha256": "xyz"}})))
-    with pytest.raises(ValueError, match="global_batch_size 9 steps of 4 x 128, 1 steps of 4 x 512 -> 4"):
+    with pytest.raises(ValueError, match="batches 9 steps of 4 x 128, 1 steps of 4 x 512 -> 4"):
         load_checkpoint(run, folder, replace(state, origin=replace(origin, phases=None)))
 
 

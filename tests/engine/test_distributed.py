@@ -16,8 +16,9 @@ from safetensors.torch import load_file
 
 import run_pretraining
 from tests.helpers.repository import ROOT
-from training.engine.checkpoint import UNKNOWN, TrainingState, resume
-from training.engine.run import PROCESS_COUNTS, check_launch
+from training.engine.checkpoint import resume
+from training.engine.launch import PROCESS_COUNTS, check_launch
+from training.engine.state import UNKNOWN, TrainingState
 
 TORCHRUN = ("-m", "torch.distributed.run")
 

@@ -11,7 +11,7 @@ import pytest
 from tests.helpers import short_runs
 from tests.helpers.repository import ROOT
 from training.engine import finished
-from training.engine.run import report_errors
+from training.engine.errors import report_errors
 
 AUTO = ("--resume_from_checkpoint", "auto")
 

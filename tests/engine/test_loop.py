@@ -11,9 +11,9 @@ from torch.optim.lr_scheduler import LambdaLR
 import modeling_bert_repro
 from tests.helpers.tiny_training import LabelledTokens
 from training.engine.batches import Features, step_batches
-from training.engine.checkpoint import UNKNOWN, TrainingState
 from training.engine.divergence import explain_divergence
 from training.engine.loop import step_counts, training_steps
+from training.engine.state import UNKNOWN, TrainingState
 from training.flags.phases import Phase
 from training.networks.configuration import prepare_for_training
 from training.networks.control import control_of, with_exact_losses

@@ -16,10 +16,11 @@ from modeling_bert_repro import BertForSequenceClassification
 from tests.helpers.repository import ROOT
 from training.engine import signals
 from training.engine.batches import Features, step_batches
-from training.engine.checkpoint import UNKNOWN, Totals, TrainingState, load_checkpoint, resume, save_checkpoint
+from training.engine.checkpoint import load_checkpoint, resume, save_checkpoint
+from training.engine.errors import report_errors
 from training.engine.loop import training_steps
-from training.engine.run import report_errors
 from training.engine.signals import STOPPED, StopSignals
+from training.engine.state import UNKNOWN, Totals, TrainingState
 from training.files.atomic import damage
 
 

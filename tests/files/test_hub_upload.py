@@ -288,9 +288,7 @@ def test_a_script_uploads_its_run(hub, tmp_path, pretrained, refused):
     file, folder = write(tmp_path, CONLL), tmp_path / "run"
     flags = ["--model_name_or_path", str(pretrained), "--train_file", file, "--validation_file", file]
     flags += ["--max_seq_length", "32", "--max_steps", "2", "--save_steps", "0", "--output_dir", str(folder)]
-    code = (
-        "import sys, run_ner; from training.engine.run import report_errors; print('rc', report_errors(run_ner.main))"
-    )
+    code = "import run_ner; from training.engine.errors import report_errors; print('rc', report_errors(run_ner.main))"
     hub.faults = [["POST", ".*/commit/main", 403, 9]] * refused
     said = "".join(online(hub, tmp_path, code, *flags, "--push_to_hub", "--hub_model_id", NAME))
     assert (folder / "all_results.json").is_file() and {path.name for path in folder.iterdir()} >= MODEL | CODE

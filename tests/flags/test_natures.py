@@ -58,4 +58,4 @@ def test_a_flag_has_one_nature_in_all_scripts():
 
 def test_a_redefined_flag_keeps_the_nature_of_its_base():
     assert natures(PretrainingArguments)["learning_rate"] == natures(SharedArguments)["learning_rate"] == FIXED | CARD
-    assert natures(PretrainingArguments)["max_eval_instances"] is Nature.NONE
+    assert natures(PretrainingArguments)["vocab_size"] is Nature.NONE

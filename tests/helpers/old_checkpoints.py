@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from transformers import BertConfig
 
 from tests.helpers.repository import ROOT
@@ -29,3 +30,43 @@ def saved_as(folder: Path, stored, name: str = "pytorch_model.bin") -> Path:
     for file in ("bert_config.json", "vocab.txt"):
         shutil.copy(WRITTEN / "pretrained" / file, folder)
     return folder
+
+
+def old_names(name: str) -> str:
+    """The name that pytorch-pretrained-bert under DataParallel gave to a tensor."""
+    ends = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
+    for now, then in ends.items():
+        name = name.replace(now, then)
+    return f"module.{name}"
+
+
+def nvidia_names(name: str) -> str:
+    """The name that NVIDIA's DeepLearningExamples gave to a tensor."""
+    for place in ("intermediate", "pooler", "transform"):
+        name = name.replace(f"{place}.dense.", f"{place}.dense_act.")
+    return name
+
+
+def write_sentence_transformers(folder: Path, encoder: dict[str, torch.Tensor], path: str = "0_Transformer") -> Path:
+    """A folder of sentence-transformers with the weights of a BertModel below ``path``."""
+    if path:
+        folder.mkdir(parents=True)
+    saved_as(folder / path, encoder)
+    modules = [
+        {"idx": 0, "path": path, "type": "sentence_transformers.models.Transformer"},
+        {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    return folder
+
+
+def aged(new: Path, target: Path) -> Path:
+    """The checkpoint ``new`` as it would have been saved in 2018: old names, bert_config.json, vocab.txt."""
+    target.mkdir()
+    weights = load_file(new / "model.safetensors")
+    torch.save({old_names(name): tensor for name, tensor in weights.items()}, target / "pytorch_model.bin")
+    config = json.loads((new / "config.json").read_text())
+    kept = {name: config[name] for name in BertConfig().to_dict() if name in config and name != "model_type"}
+    (target / "bert_config.json").write_text(json.dumps(kept))
+    shutil.copy(new / "vocab.txt", target)
+    return target

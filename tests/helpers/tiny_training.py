@@ -8,10 +8,11 @@ from torch.optim.lr_scheduler import LambdaLR
 from modeling_bert_repro import BertForPreTraining
 from tests.helpers.small_networks import NO_DROPOUT, small_config
 from training.engine.batches import step_batches
-from training.engine.checkpoint import UNKNOWN, TrainingState, resume, save_checkpoint, save_model_folder
+from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
 from training.engine.loop import training_steps
 from training.engine.optimizer import create_optimizer
 from training.engine.run import Run
+from training.engine.state import UNKNOWN, TrainingState
 
 LENGTH = 24
 SHARDED_STEPS = 4

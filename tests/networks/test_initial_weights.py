@@ -17,7 +17,7 @@ import modeling_bert_repro
 import run_pretraining
 from tests.helpers import short_runs
 from tests.helpers.repository import ROOT
-from training.engine.run import report_errors
+from training.engine.errors import report_errors
 from training.files.hashing import sha256
 from training.flags.parsing import parse_arguments
 from training.flags.pretraining import PretrainingArguments

@@ -29,10 +29,10 @@ from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tests.helpers.small_networks import NO_DROPOUT, small_config
 from tokenization import build_tokenizer
 from training.engine.batches import step_batches
-from training.engine.checkpoint import UNKNOWN, TrainingState
 from training.engine.loop import training_steps
 from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.run import Run
+from training.engine.state import UNKNOWN, TrainingState
 from training.flags.shared import SharedArguments
 from training.pretraining.build_corpus import build_corpus
 from training.pretraining.hashed_random import random_bits, uniform

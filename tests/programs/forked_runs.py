@@ -23,11 +23,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import run_pretraining
-from training.engine import checkpoint, loop, run
+from training.engine import checkpoint, launch, loop, run
+from training.engine.errors import report_errors
 
 # Both are made from the records after the training, and would take half of the time of so short a run.
 run_pretraining.draw_curves = run_pretraining.write_model_card = lambda *_, **__: None
-TRACED = {module.__file__ for module in (checkpoint, loop, run)}
+TRACED = {module.__file__ for module in (checkpoint, launch, loop, run)}
 
 
 class Lines:
@@ -76,7 +77,7 @@ def train(flags: list[str], folder: Path, workers: int, count: bool = False, fat
         if count or fatal:
             sys.settrace(lines.calls)
         more = ["--output_dir", str(folder), "--dataloader_num_workers", str(workers)]
-        status = run.report_errors(lambda: run_pretraining.main([*flags, *more]))
+        status = report_errors(lambda: run_pretraining.main([*flags, *more]))
         sys.settrace(None)
         folder.with_suffix(".lines").write_text(str(lines.passed))
         return status
@@ -106,7 +107,7 @@ def pair(flags: list[str]) -> None:
 
     def work(rank: int) -> int:
         os.environ.update(common | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
-        return run.report_errors(lambda: run_pretraining.main(flags))
+        return report_errors(lambda: run_pretraining.main(flags))
 
     children = [fork(lambda rank=rank: work(rank)) for rank in range(2)]
     assert [ended(child) for child in children] == [0, 0]

@@ -29,7 +29,12 @@ TESTED_ELSEWHERE = {
         "builtin_data/test_splits_and_labels.py",
     ),
     "training/engine/fsdp.py": ("engine/test_sharding.py",),
+    "training/engine/launch.py": ("engine/test_distributed.py",),
     "training/engine/signals.py": ("engine/test_stopping.py",),
+    "training/engine/state.py": (
+        "engine/test_checkpoint.py",
+        "engine/test_stopping.py",
+    ),
     "training/engine/versions.py": ("engine/test_run.py",),
     "training/files/tables.py": (
         "tasks/classification/test_malformed.py",
@@ -44,6 +49,10 @@ TESTED_ELSEWHERE = {
     "training/flags/pretraining.py": ("flags/test_flags.py",),
     "training/flags/scripts.py": ("flags/test_natures.py",),
     "training/flags/shared.py": ("flags/test_flags.py",),
+    "training/networks/configuration.py": (
+        "scripts/test_run_glue.py",
+        "scripts/test_run_pretraining.py",
+    ),
     "training/paper/experiments.py": (
         "paper/test_flags.py",
         "paper/test_plan.py",

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer
 
 import extract_features
 from tests.helpers.small_networks import save_checkpoint, small_config
-from training.engine.run import report_errors
+from training.engine.errors import report_errors
 from training.flags.feature_extraction import FeatureArguments
 from training.flags.parsing import parse_arguments
 from training.tasks.feature_extraction import Row, parse_layers, read_rows

@@ -19,7 +19,7 @@ from tests.helpers.records import events
 from tests.helpers.repository import ROOT
 from training.builtin_data import documentation
 from training.engine import checkpoint
-from training.engine.run import report_errors
+from training.engine.errors import report_errors
 from training.flags.fine_tuning import GlueArguments
 from training.flags.parsing import parse_arguments
 from training.records import curves

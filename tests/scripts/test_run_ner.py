@@ -16,7 +16,7 @@ from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import NO_DROPOUT, save_checkpoint, small_config
 from tests.helpers.tagged_text import CONLL, write
-from training.engine.run import report_errors
+from training.engine.errors import report_errors
 from training.flags.fine_tuning import NerArguments
 from training.flags.parsing import parse_arguments
 from training.tasks import fine_tuning

@@ -151,7 +151,7 @@ def test_one_run_has_two_phases_and_one_schedule(pretraining_flags, monkeypatch)
     assert rates == pytest.approx([0, 1 / 2, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
     assert json.loads((folder / "run.json").read_text())["phases"] == "4 steps of 8 x 16, 4 steps of 6 x 32"
     (folder / "all_results.json").unlink()  # Without this file the run is not finished.
-    with pytest.raises(ValueError, match=r"other settings \(global_batch_size 4 steps of 8 x 16, 4 steps of 6 x 32 ->"):
+    with pytest.raises(ValueError, match=r"other settings \(batches 4 steps of 8 x 16, 4 steps of 6 x 32 ->"):
         pretrain(pretraining_flags("phases", resume_from_checkpoint="auto", **(more | {"phases": "16:0.5:4,32:0.5:6"})))
 
 

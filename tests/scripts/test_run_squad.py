@@ -21,7 +21,7 @@ from tests.helpers.squad_examples import squad_content
 from tests.helpers.squad_runs import LENGTHS, flags
 from training.__main__ import main as run_command
 from training.builtin_data import documentation
-from training.engine.run import report_errors
+from training.engine.errors import report_errors
 from training.flags.fine_tuning import SquadArguments
 from training.flags.parsing import parse_arguments
 from training.tasks import fine_tuning

@@ -18,7 +18,7 @@ import run_swag
 from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import LEARNS_FAST, NO_DROPOUT, save_checkpoint, small_config
-from training.engine.run import report_errors
+from training.engine.errors import report_errors
 from training.flags.fine_tuning import SwagArguments
 from training.flags.parsing import parse_arguments
 from training.tasks import fine_tuning

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer, BertConfig
 
 from tests.helpers import short_runs
 from tokenization.fingerprint import tokenizer_sha256
-from training.engine.checkpoint import Origin
+from training.engine.state import Origin
 from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from training.flags.parsing import parse_arguments
 from training.tasks.seeds import series_of

@@ -9,7 +9,7 @@ from transformers import AutoTokenizer, BertConfig, BertForQuestionAnswering
 
 from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import small_config
-from training.engine.run import report_errors
+from training.engine.errors import report_errors
 from training.flags.fine_tuning import SquadArguments
 from training.tasks.squad.questions import Question
 from training.tasks.squad.settings import DEFAULTS, store_settings, stored_settings

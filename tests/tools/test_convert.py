@@ -11,8 +11,15 @@ import transformers
 from transformers import AutoTokenizer, pipeline
 
 import modeling_bert_repro
-from tests.helpers.old_checkpoints import WRITTEN, edit_config, saved_as, state_and_config
-from training.networks.configuration import check_model_name
+from tests.helpers.old_checkpoints import (
+    WRITTEN,
+    edit_config,
+    nvidia_names,
+    old_names,
+    saved_as,
+    state_and_config,
+    write_sentence_transformers,
+)
 from training.networks.old_checkpoints import read_old_checkpoint
 from training.tools.convert import convert, main
 
@@ -123,31 +130,12 @@ def test_incomplete_folders_are_refused(pretrained, damage, message):
         convert(read_old_checkpoint(pretrained))
 
 
-@pytest.mark.parametrize("source", ["pretrained", "pretrained/bert_model.ckpt", "version_1/bert_model.ckpt"])
-def test_the_scripts_name_the_command(source):
-    with pytest.raises(ValueError, match=rf"convert it with python -m training convert {WRITTEN / source} FOLDER"):
-        check_model_name(str(WRITTEN / source))
-
-
 def test_no_file_is_overwritten(tmp_path):
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "thesis.txt").write_text("work of years")
     with pytest.raises(ValueError, match="new is not an empty folder"):
         main([str(WRITTEN / "squad"), str(tmp_path / "new")])
     assert [path.name for path in tmp_path.rglob("*")] == ["new", "thesis.txt"]
-
-
-def old_names(name: str) -> str:
-    ends = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
-    for now, then in ends.items():
-        name = name.replace(now, then)
-    return f"module.{name}"
-
-
-def nvidia_names(name: str) -> str:
-    for place in ("intermediate", "pooler", "transform"):
-        name = name.replace(f"{place}.dense.", f"{place}.dense_act.")
-    return name
 
 
 def test_older_names_of_pytorch_are_converted(tmp_path):
@@ -180,17 +168,7 @@ def test_a_file_of_nvidia_in_half_precision_with_padded_rows_is_converted(tmp_pa
 def test_a_folder_of_sentence_transformers_is_converted(tmp_path, path):
     state, _ = state_and_config()
     encoder = {name.removeprefix("bert."): tensor for name, tensor in state.items() if name.startswith("bert.")}
-    saved_as(tmp_path / "st" / (path or "0_Transformer"), encoder)
-    if not path:
-        (tmp_path / "st" / "0_Transformer").rename(tmp_path / "flat")
-        (tmp_path / "st").rmdir()
-        (tmp_path / "flat").rename(tmp_path / "st")
-    modules = [
-        {"idx": 0, "path": path, "type": "sentence_transformers.models.Transformer"},
-        {"idx": 1, "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
-    ]
-    (tmp_path / "st" / "modules.json").write_text(json.dumps(modules))
-    converted = convert(read_old_checkpoint(tmp_path / "st"))
+    converted = convert(read_old_checkpoint(write_sentence_transformers(tmp_path / "st", encoder, path)))
     assert type(converted.model) is transformers.BertModel
     assert all(torch.equal(converted.model.state_dict()[name], tensor) for name, tensor in encoder.items())
 
@@ -222,20 +200,71 @@ def test_every_tensor_is_used_once(tmp_path, change, message):
         convert(read_old_checkpoint(saved_as(tmp_path / "old", state)))
 
 
+def test_the_rules_of_the_vocabulary_land_in_the_tokenizers_files(pretrained, tmp_path):
+    """Chinese: every ideograph is a word, unless the settings beside the vocabulary say otherwise."""
+    path = pretrained / "vocab.txt"
+    path.write_text(path.read_text().replace("\ni\n", "\n中\n").replace("\nj\n", "\n国\n"), encoding="utf-8")
+    main([str(pretrained), str(tmp_path / "new")])
+    normalizer = json.loads((tmp_path / "new" / "tokenizer.json").read_text())["normalizer"]
+    assert (normalizer["lowercase"], normalizer["handle_chinese_chars"]) == (True, True)
+    assert AutoTokenizer.from_pretrained(tmp_path / "new").tokenize("A中国") == ["a", "中", "国"]
+    stored = {"do_lower_case": False, "tokenize_chinese_chars": False, "strip_accents": True}
+    (pretrained / "tokenizer_config.json").write_text(json.dumps(stored))
+    main([str(pretrained), str(tmp_path / "other")])
+    normalizer = json.loads((tmp_path / "other" / "tokenizer.json").read_text())["normalizer"]
+    assert (normalizer["lowercase"], normalizer["handle_chinese_chars"]) == (False, False)
+    assert normalizer["strip_accents"] is True
+    assert AutoTokenizer.from_pretrained(tmp_path / "other").tokenize("中国 á") == ["[UNK]", "a"]
+
+
+def test_a_doubtful_case_is_a_warning(pretrained, capsys, tmp_path):
+    named = pretrained.rename(tmp_path / "cased_L-2_H-16_A-2")
+    main([str(named), str(tmp_path / "new")])
+    assert "warning: the name of" in capsys.readouterr().out
+    main([str(named), str(tmp_path / "cased"), "--do_lower_case", "false"])
+    assert "warning" not in capsys.readouterr().out
+    assert AutoTokenizer.from_pretrained(tmp_path / "cased").tokenize("Ab a") == ["[UNK]", "a"]
+
+
+def test_a_folder_of_this_project_is_converted(tmp_path):
+    """A finished folder, with our class in its config, becomes one of transformers' class with the same weights."""
+    state, config = state_and_config()
+    ours = modeling_bert_repro.BertForPreTraining(config)
+    ours.save_pretrained(tmp_path / "old")
+    shutil.copy(WRITTEN / "pretrained" / "vocab.txt", tmp_path / "old")
+    main([str(tmp_path / "old"), str(tmp_path / "new")])
+    assert "auto_map" not in json.loads((tmp_path / "new" / "config.json").read_text())
+    again = transformers.BertForPreTraining.from_pretrained(tmp_path / "new").state_dict()
+    assert again.keys() >= state.keys()
+    assert all(torch.equal(tensor, again[name]) for name, tensor in ours.state_dict().items())
+
+
+def test_data_files_of_two_checkpoints_are_refused(tmp_path):
+    """The second of the three files is that of another checkpoint of the same shapes."""
+    folder = tmp_path / "mixed"
+    shutil.copytree(WRITTEN / "several_files", folder)
+    path = folder / "bert_model.ckpt.data-00001-of-00003"
+    path.write_bytes(path.read_bytes()[::-1])
+    with pytest.raises(ValueError, match=r"data-00001-of-00003: damaged \(the checksum of .* differs\)"):
+        convert(read_old_checkpoint(folder))
+    path.unlink()
+    with pytest.raises(ValueError, match=r"data-00001-of-00003: not found; the checkpoint has 3 data files"):
+        convert(read_old_checkpoint(folder))
+    shutil.copy(WRITTEN / "pretrained" / "bert_model.ckpt.data-00000-of-00001", folder)
+    with pytest.raises(ValueError, match=r"found those of several: .*data-00000-of-00001, .*data-00002-of-00003; move"):
+        convert(read_old_checkpoint(folder))
+
+
 @pytest.mark.parametrize(
-    ("capitals", "asked", "expected"),
-    [(False, None, ["a", "##b"]), (True, None, ["A", "##b"]), (True, True, ["a", "##b"]), (False, False, ["[UNK]"])],
+    ("prepare", "message"),
+    [
+        (lambda folder: None, "no such file or folder, and no source.index beside it"),
+        (lambda folder: folder.mkdir(), r"expected model\.safetensors, .* found none"),
+        (lambda folder: folder.write_text("x"), "expected a folder, a TensorFlow checkpoint with an .index file, or"),
+    ],
 )
-def test_the_case_of_the_vocabulary(pretrained, capitals, asked, expected):
-    if capitals:
-        path = pretrained / "vocab.txt"
-        path.write_text(path.read_text().replace("\nj\n", "\nA\n"))
-    converted = convert(read_old_checkpoint(pretrained), do_lower_case=asked)
-    assert converted.tokenizer.tokenize("Ab") == expected
-    assert any(note.startswith("warning: these pieces can never occur") for note in converted.notes) == bool(asked)
-
-
-def test_a_lower_cased_multilingual_vocabulary_gets_a_warning(pretrained, monkeypatch):
-    monkeypatch.setattr("training.tools.convert.MULTILINGUAL", 10)
-    notes = convert(read_old_checkpoint(pretrained)).notes
-    assert any("recommends the cased multilingual model" in note for note in notes)
+def test_a_wrong_folder_is_one_clear_error(tmp_path, prepare, message):
+    prepare(tmp_path / "source")
+    with pytest.raises(ValueError, match=message):
+        main([str(tmp_path / "source"), str(tmp_path / "new")])
+    assert not (tmp_path / "new").exists()

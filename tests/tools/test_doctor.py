@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from transformers import BertTokenizer
 
+from training.engine.errors import report_errors
 from training.pretraining.build_corpus import build_corpus
 from training.records.curves import draw_curves
 from training.records.reference_curves import comparable, references, settings_of
@@ -183,6 +184,5 @@ def test_the_reference_is_drawn_and_a_reference_can_be_made(tmp_path, monkeypatc
 def test_mistakes_of_the_command_are_refused(tmp_path, capsys, content, message):
     if content:
         (tmp_path / "run.json").write_text(content)
-    with pytest.raises(SystemExit) as stop:
-        doctor.main([str(tmp_path)])
-    assert stop.value.code == 2 and message in capsys.readouterr().err
+    assert report_errors(lambda: doctor.main([str(tmp_path)])) == 2
+    assert message in capsys.readouterr().err

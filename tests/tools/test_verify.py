@@ -11,7 +11,7 @@ import pytest
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import content, edit, findings_of, wrong
 from tests.helpers.repository import ROOT
-from training.engine.run import report_errors
+from training.engine.errors import report_errors
 from training.files.atomic import write_json
 from training.files.hashing import HASHES
 from training.files.hub_upload import content_to_upload, files_to_upload

@@ -12,7 +12,7 @@ from tests.helpers.finished_folders import edit, findings_of, forge, wrong
 from training.files.atomic import write_json
 from training.tools import verify_scores
 from training.tools.findings import VERIFIED
-from training.tools.verify_scores import is_close
+from training.tools.verify_scores import evaluation_flags, is_close
 
 
 def test_the_metrics_of_the_predictions_are_all_computed_again(finished_runs):
@@ -92,6 +92,19 @@ def test_a_forged_score_is_found_by_the_weights(copy_of_run, monkeypatch):
 @pytest.mark.parametrize("script", [name for name in short_runs.SCRIPTS if name != "run_glue"])
 def test_a_forged_score_of_every_script_is_found_by_the_weights(copy_of_run, script, monkeypatch):
     check_the_weights(copy_of_run(script), script, monkeypatch)
+
+
+def test_an_evaluation_gets_the_flags_that_decide_it():
+    """The precision is that of the run, which accelerate may have chosen; fp16 would need a GPU."""
+    flags = {"seed": 7, "mixed_precision": None, "max_seq_length": 64, "n_best_size": 20, "bilstm_on_top": True}
+    flags |= {"learning_rate": 0.5, "train_file": "train.json", "max_answer_length": None, "of_an_older_version": 1}
+    run = {"script": "run_squad.py", "flags": flags, "mixed_precision": "bf16"}
+    expected = ["--seed=7", "--mixed_precision=bf16", "--max_seq_length=64", "--bilstm_on_top=true"]
+    assert evaluation_flags(run) == expected
+    expected.remove("--mixed_precision=bf16")
+    assert evaluation_flags(run | {"mixed_precision": "fp16"}) == expected
+    older = {"script": "run_squad.py", "flags": flags | {"mixed_precision": "bf16"}}
+    assert "--mixed_precision=bf16" in evaluation_flags(older)
 
 
 def test_what_another_machine_may_change():

@@ -10,19 +10,17 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from accelerate.utils import gather_object
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch.optim.lr_scheduler import LRScheduler
 from transformers import PreTrainedModel
 
 from training.engine.fsdp import full_optimizer_state, full_weights, is_sharded, load_full_state
 from training.engine.run import Run
+from training.engine.state import Origin, TrainingState
 from training.files import atomic
 from training.files.atomic import damage
 from training.files.hashing import checksums
@@ -37,61 +35,6 @@ STARTED_WITH = {
 }
 # Fields of config.json that do not change what a model computes (a prefix stands for all fields that begin with it).
 UNIMPORTANT = ("_", "transformers_version", "architectures", "auto_map", "dtype", "sparse_prediction", "use_cache")
-
-
-@dataclass(frozen=True)
-class Origin:
-    """What a run was started with besides its flags; a run that resumes from its checkpoint must have the same.
-
-    Attributes:
-        data: a description of the training and evaluation data, as in run.json; every "sha256" in it is compared.
-        initial_weights: file -> SHA-256 (``weights_sha256``); None for new weights.
-        phases: steps and batches of a pre-training in several phases, in words; None if all batches have the size
-            that the flags give.
-    """
-
-    data: Any = None
-    tokenizer_sha256: str | None = None
-    initial_weights: dict[str, str] | None = None
-    phases: str | None = None
-
-
-UNKNOWN = Origin()
-
-
-@dataclass
-class Totals:
-    """Sums over the steps of the run, including those before it was resumed.
-
-    Attributes:
-        steps: the number of these steps; less than those of the model if an older version wrote a checkpoint of them.
-        loss: the sum of the losses of the steps.
-        seconds: the time of the steps, without evaluations and checkpoints.
-    """
-
-    steps: int = 0
-    loss: float = 0.0
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True)
-class TrainingState:
-    """What the loop advances and a checkpoint preserves.
-
-    Attributes:
-        model, optimizer: prepared by Accelerate.
-        scheduler: not prepared by Accelerate; it counts optimiser steps.
-        total_steps: optimiser steps of the whole run.
-        origin: what the run was started with.
-        totals: sums over the steps done so far.
-    """
-
-    model: torch.nn.Module
-    optimizer: torch.optim.Optimizer
-    scheduler: LRScheduler
-    total_steps: int
-    origin: Origin
-    totals: Totals = field(default_factory=Totals)
 
 
 def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) -> Path:
@@ -109,7 +52,7 @@ def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) 
         saved = {
             "step": step,
             "total_steps": state.total_steps,
-            "global_batch_size": _batches_of(run, origin),
+            "batches": _batches_of(run, origin),
             "sharded": is_sharded(state.model),
             "flags": {name: getattr(run.args, name) for name in flags_with(FIXED) if hasattr(run.args, name)},
             "data_sha256": checksums(origin.data),
@@ -252,9 +195,11 @@ def _batches_of(run: Run[SharedArguments], origin: Origin) -> int | str:
 
 def _check_same_run(run: Run[SharedArguments], folder: Path, saved: dict, state: TrainingState) -> None:
     origin = state.origin
-    now = {"total_steps": state.total_steps, "global_batch_size": _batches_of(run, origin)}
+    now = {"total_steps": state.total_steps, "batches": _batches_of(run, origin)}
     now |= {name: getattr(run.args, name) for name in saved["flags"] if hasattr(run.args, name)}
-    then = {name: saved[name] for name in ("total_steps", "global_batch_size")} | saved["flags"]
+    # Older versions called the batches "global_batch_size".
+    batches = saved["batches"] if "batches" in saved else saved["global_batch_size"]
+    then = {"total_steps": saved["total_steps"], "batches": batches} | saved["flags"]
     changed = [f"{name} {then[name]} -> {now.get(name)}" for name in then if then[name] != now.get(name)]
     if changed:
         raise ValueError(

@@ -18,9 +18,9 @@ from torch import nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from training.engine.batches import TrainingData, step_batches
-from training.engine.checkpoint import UNKNOWN, TrainingState
 from training.engine.loop import training_steps
 from training.engine.run import Run
+from training.engine.state import UNKNOWN, TrainingState
 from training.flags.shared import SharedArguments
 
 SEQUENCES = 16

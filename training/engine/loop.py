@@ -17,10 +17,11 @@ from accelerate import Accelerator
 from accelerate.utils import gather_object
 
 from training.engine.batches import IGNORED, first_position
-from training.engine.checkpoint import TrainingState, save_checkpoint
+from training.engine.checkpoint import save_checkpoint
 from training.engine.divergence import Divergence, explain_divergence
 from training.engine.run import Run
 from training.engine.signals import STOPPED, StopSignals
+from training.engine.state import TrainingState
 from training.flags.shared import SharedArguments
 
 

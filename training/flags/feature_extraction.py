@@ -11,7 +11,7 @@ from training.flags.natures import flag
 class FeatureArguments:
     """The flags of extract_features.py."""
 
-    model_name_or_path: str = field(metadata={"help": "A checkpoint: folder or Hub name."})
+    model_name_or_path: str = field(metadata={"help": "A checkpoint: folder or Hub name; also an old one."})
     input_file: str = field(
         metadata={
             "help": "Text file (also .gz, .xz) with one input per line; ' ||| ' separates the two texts of a pair."

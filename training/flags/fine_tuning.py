@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from training.flags.checks import at_least, refuse_idle
-from training.flags.natures import AFTERWARDS, CARD, CHOICE, DATA, FIXED, FREE, SERIES, START, flag
+from training.flags.natures import AFTERWARDS, CARD, CHOICE, DATA, EVALUATION, FIXED, FREE, SERIES, START, flag
 from training.flags.shared import SharedArguments
 
 
@@ -12,7 +12,9 @@ from training.flags.shared import SharedArguments
 class FineTuningArguments(SharedArguments):
     """The flags of all fine-tuning scripts."""
 
-    model_name_or_path: str | None = flag(None, "A pre-trained checkpoint: folder or Hub name.", CARD | START)
+    model_name_or_path: str | None = flag(
+        None, "A pre-trained checkpoint: folder or Hub name; also an old one.", CARD | START
+    )
     config_name: str | None = flag(None, "For random weights: a size, or a folder with config.json.", CARD | START)
     tokenizer_name: str | None = flag(None, "Folder or Hub name of the tokenizer; default: the model's.", START)
     dataset_name: str | None = flag(None, "A data set of the Hub.", DATA)
@@ -20,7 +22,7 @@ class FineTuningArguments(SharedArguments):
     train_file: str | None = flag(None, "Your own training data.", DATA)
     validation_file: str | None = flag(None, "Your own validation data.", DATA)
     max_train_samples: int | None = flag(None, "Use only this many training examples, the first ones.", FIXED)
-    max_eval_samples: int | None = flag(None, "Use only this many validation examples, the first ones.")
+    max_eval_samples: int | None = flag(None, "Use only this many validation examples, the first ones.", EVALUATION)
     group_by_length: bool = flag(False, "Fill each optimiser step with examples of similar length.", FIXED)
     load_best_model_at_end: bool = flag(False, "Keep the weights of the best evaluation instead of the last.")
     metric_for_best_model: str | None = flag(
@@ -82,19 +84,23 @@ class GlueArguments(FineTuningArguments):
         None,
         "A task of GLUE: cola|sst2|mrpc|stsb|qqp|mnli|qnli|rte|wnli|ax; or one made from the documentation of this "
         "Python installation: builtin_pair (the default without data flags) or builtin_classification.",
-        FIXED | CARD | DATA,
+        FIXED | CARD | DATA | EVALUATION,
     )
     data_dir: str | None = flag(None, "Folder with the official files train.tsv, dev.tsv and test.tsv.", DATA)
     test_file: str | None = flag(None, "Your own data to predict.", AFTERWARDS)
     max_seq_length: int = flag(
-        128, "Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.", FIXED | CARD
+        128,
+        "Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.",
+        FIXED | CARD | EVALUATION,
     )
     label_token: Literal["cls", "last"] = flag(
         "cls",
         "Token from which the label is read; in a network that attends left to right only the last sees all.",
-        FIXED | CARD,
+        FIXED | CARD | EVALUATION,
     )
-    bilstm_on_top: bool = flag(False, "Put a new BiLSTM on top of BERT, and train both (paper, 5.1).", FIXED | CARD)
+    bilstm_on_top: bool = flag(
+        False, "Put a new BiLSTM on top of BERT, and train both (paper, 5.1).", FIXED | CARD | EVALUATION
+    )
     do_predict: bool = flag(False, "Write predictions for the test split.", AFTERWARDS)
     write_submission: bool = flag(
         False, "Write the predictions for the GLUE server; see python -m training submission.", AFTERWARDS
@@ -125,20 +131,31 @@ class GlueArguments(FineTuningArguments):
 class SquadArguments(FineTuningArguments):
     """The flags of run_squad.py."""
 
-    version_2_with_negative: bool = flag(False, "The data has questions without an answer (SQuAD 2.0).", FIXED | CARD)
-    max_seq_length: int = flag(384, "Tokens of a window: question, part of the context, special tokens.", FIXED | CARD)
-    doc_stride: int = flag(128, "Tokens from the start of one window to the start of the next.", FIXED | CARD)
-    max_query_length: int = flag(64, "Longest question in tokens; longer ones are cut.", FIXED)
-    max_answer_length: int = flag(30, "Longest answer, in tokens.")
-    n_best_size: int = flag(20, "Number of candidate answers kept per question.")
+    version_2_with_negative: bool = flag(
+        False, "The data has questions without an answer (SQuAD 2.0).", FIXED | CARD | EVALUATION
+    )
+    max_seq_length: int = flag(
+        384, "Tokens of a window: question, part of the context, special tokens.", FIXED | CARD | EVALUATION
+    )
+    doc_stride: int = flag(
+        128, "Tokens from the start of one window to the start of the next.", FIXED | CARD | EVALUATION
+    )
+    max_query_length: int = flag(64, "Longest question in tokens; longer ones are cut.", FIXED | EVALUATION)
+    max_answer_length: int = flag(30, "Longest answer, in tokens.", EVALUATION)
+    n_best_size: int = flag(20, "Number of candidate answers kept per question.", EVALUATION)
     null_score_diff_threshold: float | None = flag(
         None,
         "Give no answer if the score of no answer exceeds that of the best answer by more than this. Default: 0, or "
         "without training data the threshold that is stored with the model.",
+        EVALUATION,
     )
-    bilstm_on_top: bool = flag(False, "Put a new BiLSTM on top of BERT, and train both (paper, 5.1).", FIXED | CARD)
+    bilstm_on_top: bool = flag(
+        False, "Put a new BiLSTM on top of BERT, and train both (paper, 5.1).", FIXED | CARD | EVALUATION
+    )
     answer_alignment: Literal["offsets", "google"] = flag(
-        "offsets", "How tokens are mapped back to text: by character offsets, or as google-research/bert does it."
+        "offsets",
+        "How tokens are mapped back to text: by character offsets, or as google-research/bert does it.",
+        EVALUATION,
     )
     cache_dir: str | None = flag(None, "Folder for tokenised windows. Default: OUTPUT_DIR/features.", FREE)
     num_train_epochs: float = flag(2.0, "Passes over the training windows.")
@@ -164,14 +181,20 @@ class NerArguments(FineTuningArguments):
 
     test_file: str | None = flag(None, "Further data to predict; it is scored if it has tags.", AFTERWARDS)
     max_seq_length: int = flag(
-        512, "Length of a row in tokens: a sentence and as much of its document around it as fits.", FIXED | CARD
+        512,
+        "Length of a row in tokens: a sentence and as much of its document around it as fits.",
+        FIXED | CARD | EVALUATION,
     )
-    context: Literal["document", "sentence"] = flag("document", "What the model sees around a sentence.", FIXED | CARD)
-    mixed_tags: bool = flag(False, "Accept files in which some entities begin with B- and others with I-.", FIXED)
+    context: Literal["document", "sentence"] = flag(
+        "document", "What the model sees around a sentence.", FIXED | CARD | EVALUATION
+    )
+    mixed_tags: bool = flag(
+        False, "Accept files in which some entities begin with B- and others with I-.", FIXED | EVALUATION
+    )
     feature_based: TaggerLayers | None = flag(
-        None, "Freeze BERT; train a BiLSTM on these layers (paper, Table 7).", FIXED | CARD
+        None, "Freeze BERT; train a BiLSTM on these layers (paper, Table 7).", FIXED | CARD | EVALUATION
     )
-    lstm_size: int = flag(768, "Hidden units of that BiLSTM in each direction.", FIXED | CARD)
+    lstm_size: int = flag(768, "Hidden units of that BiLSTM in each direction.", FIXED | CARD | EVALUATION)
     per_device_train_batch_size: int = flag(
         8, "Rows per device in one forward pass; a row may contain several sentences."
     )
@@ -188,7 +211,9 @@ class SwagArguments(FineTuningArguments):
 
     test_file: str | None = flag(None, "Further data to predict; it is scored if it has labels.", AFTERWARDS)
     max_seq_length: int = flag(
-        128, "Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.", FIXED | CARD
+        128,
+        "Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.",
+        FIXED | CARD | EVALUATION,
     )
     per_device_train_batch_size: int = flag(16, "Examples, each with all its choices, per device in one forward pass.")
     learning_rate: float = flag(2e-5, "Peak learning rate (paper, section 4.4).")

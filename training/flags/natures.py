@@ -22,6 +22,8 @@ class Nature(enum.Flag):
         AFTERWARDS: concerns test data or uploads only; the scores that the report compares do not depend on it.
         SERIES: differs between the runs of a series, or describes the series.
         CHOICE: has an effect only if the best of several evaluations is chosen.
+        EVALUATION: decides, besides the data, how finished weights are evaluated; ``verify`` gives these flags when it
+            evaluates a folder again.
     """
 
     NONE = 0
@@ -34,17 +36,13 @@ class Nature(enum.Flag):
     AFTERWARDS = enum.auto()
     SERIES = enum.auto()
     CHOICE = enum.auto()
+    EVALUATION = enum.auto()
 
 
 # Imported one by one, so that the list of flags stays readable.
 FIXED, FREE, CARD, INSTANCE = Nature.FIXED, Nature.FREE, Nature.CARD, Nature.INSTANCE
-START, DATA, SERIES, CHOICE, AFTERWARDS = (
-    Nature.START,
-    Nature.DATA,
-    Nature.SERIES,
-    Nature.CHOICE,
-    Nature.AFTERWARDS,
-)
+START, DATA, SERIES, CHOICE = Nature.START, Nature.DATA, Nature.SERIES, Nature.CHOICE
+AFTERWARDS, EVALUATION = Nature.AFTERWARDS, Nature.EVALUATION
 
 
 class Dataclass(Protocol):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from training.flags.checks import at_least, in_unit_interval, refuse_idle
-from training.flags.natures import CARD, DATA, FIXED, FREE, INSTANCE, START, flag
+from training.flags.natures import CARD, DATA, EVALUATION, FIXED, FREE, INSTANCE, START, flag
 from training.flags.phases import phases_of
 from training.flags.shared import SharedArguments
 
@@ -37,7 +37,7 @@ class PretrainingArguments(SharedArguments):
     dataset_name: str | None = flag(None, "A data set of the Hub with a 'text' column and one document per row.", DATA)
     dataset_config_name: str | None = flag(None, "Configuration of that data set.", DATA)
     streaming: bool = flag(False, "Stream the data set instead of downloading it.")
-    max_train_documents: int | None = flag(None, "Use only this many documents, the first ones.", FIXED)
+    max_train_documents: int | None = flag(None, "Use only this many documents, the first ones.", FIXED | EVALUATION)
     tokenizer_name: str | None = flag(
         None, "Folder or Hub name of a tokenizer. Default: a vocabulary is learnt from the training text.", START
     )
@@ -48,33 +48,39 @@ class PretrainingArguments(SharedArguments):
         f"{'|'.join(CONFIG_SIZES)}, or a folder with config.json; the weights are new and random. Default: mini.",
         CARD | START,
     )
-    model_name_or_path: str | None = flag(None, "A checkpoint to train further: folder or Hub name.", CARD | START)
+    model_name_or_path: str | None = flag(
+        None, "A checkpoint to train further: folder or Hub name; also an old one.", CARD | START
+    )
     objective: Literal["mlm_nsp", "mlm", "ltr"] = flag(
         "mlm_nsp",
         "mlm_nsp: masked LM and next sentence prediction. mlm: masked LM alone. ltr: left-to-right LM.",
-        FIXED | CARD | INSTANCE,
+        FIXED | CARD | INSTANCE | EVALUATION,
     )
     max_seq_length: int | None = flag(
-        None, "Largest number of tokens of an instance. Default: 128.", FIXED | CARD | INSTANCE
+        None, "Largest number of tokens of an instance. Default: 128.", FIXED | CARD | INSTANCE | EVALUATION
     )
     phases: str | None = flag(
         None,
         "Lengths of instances, trained one after the other: LENGTH:SHARE[:BATCH[xACCUMULATION]],..., as in "
         "128:0.9:32,512:0.1:8x4.",
     )
-    mlm_probability: float = flag(0.15, "Share of the tokens to predict.", FIXED | CARD | INSTANCE)
-    mask_replace_prob: float = flag(0.8, "Share of the predicted tokens to replace with [MASK].", FIXED | INSTANCE)
+    mlm_probability: float = flag(0.15, "Share of the tokens to predict.", FIXED | CARD | INSTANCE | EVALUATION)
+    mask_replace_prob: float = flag(
+        0.8, "Share of the predicted tokens to replace with [MASK].", FIXED | INSTANCE | EVALUATION
+    )
     random_replace_prob: float = flag(
         0.1,
         "Share of the predicted tokens to replace with a random one; the remainder stay as they are.",
-        FIXED | INSTANCE,
+        FIXED | INSTANCE | EVALUATION,
     )
-    whole_word_mask: bool = flag(False, "Mask all pieces of a word together.", FIXED | CARD | INSTANCE)
-    short_seq_prob: float = flag(0.1, "Share of the instances with a random shorter length.", FIXED | INSTANCE)
+    whole_word_mask: bool = flag(False, "Mask all pieces of a word together.", FIXED | CARD | INSTANCE | EVALUATION)
+    short_seq_prob: float = flag(
+        0.1, "Share of the instances with a random shorter length.", FIXED | INSTANCE | EVALUATION
+    )
     max_predictions_per_seq: int | None = flag(
-        None, "Largest number of predicted tokens per instance.", FIXED | INSTANCE
+        None, "Largest number of predicted tokens per instance.", FIXED | INSTANCE | EVALUATION
     )
-    max_eval_instances: int = flag(2048, "Held-out instances per evaluation.")
+    max_eval_instances: int = flag(2048, "Held-out instances per evaluation.", EVALUATION)
     static_shapes: bool = flag(
         False,
         "Give all batches of a phase the same shape, for compilers that need it (meant for TPUs, not tested there).",

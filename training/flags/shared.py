@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from training.flags.checks import at_least, refuse_idle
-from training.flags.natures import AFTERWARDS, CARD, CHOICE, FIXED, FREE, SERIES, START, flag
+from training.flags.natures import AFTERWARDS, CARD, CHOICE, EVALUATION, FIXED, FREE, SERIES, START, flag
 
 
 @dataclass
@@ -17,13 +17,17 @@ class SharedArguments:
     output_dir: str = field(
         metadata={"help": "Folder of this run: its logs, its checkpoints and the finished model.", "nature": FREE}
     )
-    seed: int = flag(42, "Seed of the weights, the order of the data, the masks and dropout.", FIXED | CARD | SERIES)
+    seed: int = flag(
+        42, "Seed of the weights, the order of the data, the masks and dropout.", FIXED | CARD | SERIES | EVALUATION
+    )
     num_train_epochs: float = flag(
         3.0, "Passes over the training data; the last batch is filled up from the next pass.", CARD
     )
     max_steps: int = flag(-1, "Number of optimiser steps; if positive, it overrides --num_train_epochs.", CARD)
     per_device_train_batch_size: int = flag(32, "Sequences per device in one forward pass.", CARD)
-    per_device_eval_batch_size: int = flag(64, "Sequences per device in one forward pass of an evaluation.", FREE)
+    per_device_eval_batch_size: int = flag(
+        64, "Sequences per device in one forward pass of an evaluation.", FREE | EVALUATION
+    )
     gradient_accumulation_steps: int = flag(1, "Forward passes per optimiser step.", CARD)
     learning_rate: float = flag(5e-5, "Peak learning rate, reached after the warm-up.", FIXED | CARD)
     weight_decay: float = flag(0.01, "Decoupled weight decay; biases and LayerNorm are exempt.", FIXED | CARD)
@@ -37,7 +41,9 @@ class SharedArguments:
     )
     max_grad_norm: float = flag(1.0, "Global gradient norm to clip to; 0: no clipping.", FIXED | CARD)
     mixed_precision: Literal["no", "bf16", "fp16"] | None = flag(
-        None, "Type of autocast. Default: what accelerate launch was configured with, otherwise 'no' (float32)."
+        None,
+        "Type of autocast. Default: what accelerate launch was configured with, otherwise 'no' (float32).",
+        EVALUATION,
     )
     logging_steps: int = flag(50, "Number of steps between two training records.", FREE)
     eval_steps: int = flag(0, "Number of steps between two evaluations; 0: evaluate once per epoch.", CHOICE)
@@ -49,13 +55,13 @@ class SharedArguments:
     torch_compile: bool = flag(False, "Compile the model with torch.compile.")
     gradient_checkpointing: bool = flag(False, "Recompute layers in the backward pass to save memory.")
     model_impl: Literal["repro", "transformers"] = flag(
-        "repro", "The network: that of this project, or that of transformers as a control.", FIXED | START
+        "repro", "The network: that of this project, or that of transformers as a control.", FIXED | START | EVALUATION
     )
     unpad_inputs: Literal["auto", "true", "false"] = flag(
         "auto",
         "auto: skip padding when it is over a tenth of the batch. true: whenever there is any. false: compute it. "
         "Unless it is 'false', the loss of answer spans excludes padding as well.",
-        FIXED,
+        FIXED | EVALUATION,
     )
     fast_dropout: bool = flag(True, "On a CPU, draw fewer random numbers for dropout than torch does.", FIXED)
     push_to_hub: bool = flag(

@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig, BertConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BertConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization.special_tokens import check_special_tokens
-from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from training.flags.pretraining import CONFIG_SIZES
 from training.flags.shared import SharedArguments
 
@@ -37,54 +36,6 @@ def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:
             f"--config_name {config_name}: expected one of {', '.join(CONFIG_SIZES)}, or a folder with config.json"
         )
     return BertConfig.from_pretrained(config_name, **fields)
-
-
-def load_config(
-    args: GlueArguments | SquadArguments | NerArguments | SwagArguments,
-    tokenizer: PreTrainedTokenizerBase,
-    label_at_cls: bool = False,
-) -> BertConfig:
-    """The configuration that the flags of a fine-tuning script ask for, checked against tokenizer and length.
-
-    Args:
-        label_at_cls: the label is predicted from [CLS], the first token, which a left-to-right network cannot do.
-
-    Raises:
-        ValueError: the model is not a BERT, or does not fit the tokenizer, the length or ``label_at_cls``.
-    """
-    if args.config_name:
-        config = bert_config(args.config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
-    else:
-        assert args.model_name_or_path is not None  # this flag or --config_name is required
-        config = checkpoint_config(args.model_name_or_path)
-    if label_at_cls and config.is_decoder:
-        raise ValueError(
-            "the model attends left to right (is_decoder in its config): [CLS], from which the label is read, comes "
-            "first and sees no other token; use a model pre-trained with --objective mlm_nsp or mlm, or run_glue.py "
-            "with --label_token last"
-        )
-    check_fit(config, tokenizer, args.max_seq_length)
-    return config
-
-
-def check_model_name(name: str) -> None:
-    """Raise ValueError if `--model_name_or_path` can only be a folder, and that folder contains no model."""
-    folder = Path(name)
-    hub_name = len(folder.parts) <= 2 and not folder.is_absolute() and folder.parts[:1] not in ((), ("..",))
-    if not (folder / "config.json").is_file() and (folder.exists() or not hub_name):
-        found = "it has no config.json" if folder.is_dir() else "there is no such folder"
-        if (folder / "bert_config.json").is_file() or folder.is_file() or Path(f"{name}.index").is_file():
-            found = f"convert it with python -m training convert {name} FOLDER, and give that folder"
-        raise ValueError(f"--model_name_or_path {name}: expected a folder with a model, or a name on the Hub; {found}")
-
-
-def checkpoint_config(name: str) -> BertConfig:
-    """The configuration of a checkpoint: a folder or a name on the Hub; ValueError if it is not a BERT."""
-    check_model_name(name)
-    config = AutoConfig.from_pretrained(name)
-    if not isinstance(config, BertConfig):
-        raise ValueError(f"{name}: expected a BERT checkpoint, got model_type {config.model_type!r}")
-    return config
 
 
 def set_switches(config: PretrainedConfig, args: SharedArguments) -> None:

@@ -8,18 +8,10 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from safetensors import SafetensorError
 from transformers import PreTrainedModel
-from transformers.utils import (
-    SAFE_WEIGHTS_INDEX_NAME,
-    SAFE_WEIGHTS_NAME,
-    WEIGHTS_INDEX_NAME,
-    WEIGHTS_NAME,
-    cached_file,
-)
+from transformers.utils import cached_file
 
 from training.files.hashing import sha256
-
-# The names are in the order in which transformers looks for them. An index lists the files of a sharded checkpoint.
-WEIGHT_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHTS_INDEX_NAME)
+from training.networks.old_checkpoints import WEIGHT_FILES, find_old_files, is_old_checkpoint, read_old_checkpoint
 
 
 class NetworkClass(Protocol):
@@ -50,7 +42,7 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
     Here only heads may be new. Only heads and layers above the network's last may be left out.
 
     Args:
-        name: a folder, or a name on the Hub.
+        name: a folder, a name on the Hub, or an old checkpoint.
         may_be_new: prefixes of the names of weights that may be newly initialised.
         options: passed to ``from_pretrained``.
 
@@ -59,8 +51,13 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
             the network has no place for, or its files are damaged.
     """
     options = {"dtype": torch.float32, "ignore_mismatched_sizes": True, "output_loading_info": True} | options
+    source: Any = name
+    if is_old_checkpoint(name):
+        old = read_old_checkpoint(name)
+        # The annotations of transformers say that a name is needed, but a config and tensors may take its place.
+        source, options = None, {"config": old.config, "state_dict": old.tensors} | options
     try:
-        model, info = cls.from_pretrained(name, **options)
+        model, info = cls.from_pretrained(source, **options)
     except SafetensorError as error:
         raise ValueError(f"{name}: its weights cannot be read ({error}); copy or download them again") from error
     absent = set(info["missing_keys"])
@@ -87,7 +84,7 @@ def _is_needed(key: str, num_layers: int) -> bool:
 
 
 def weights_sha256(name: str, **options: Any) -> dict[str, str]:
-    """The SHA-256 of each file of weights in a checkpoint: a folder, or a name on the Hub that has been downloaded.
+    """The SHA-256 of each file of weights in a checkpoint: a folder, a downloaded name on the Hub, or an old one.
 
     Args:
         options: for ``cached_file``; with ``local_files_only`` the Hub is not asked for a newer version.
@@ -95,6 +92,8 @@ def weights_sha256(name: str, **options: Any) -> dict[str, str]:
     Raises:
         ValueError: the checkpoint has no file with weights.
     """
+    if is_old_checkpoint(name):
+        return {path.name: sha256(path) for path in find_old_files(name).weights}
     for file in WEIGHT_FILES:
         try:
             path = _cached(name, file, **options)

@@ -1,19 +1,22 @@
 """BERT checkpoints in older forms, read into transformers' names: TensorFlow 1, and pickled files of PyTorch.
 
 Every tensor of a source is used exactly once or is known to be no weight of the network; any other tensor is an error.
+``python -m training convert`` writes them as a folder of today; the scripts read them straight away if it is certain
+what they hold (``is_old_checkpoint``, and ``training/networks/checkpoints.py`` for config and tokenizer).
 """
 
+import glob
 import json
-import pickle
 import re
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import BertConfig
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_INDEX_NAME, WEIGHTS_NAME
 
 from training.files.tensorflow_checkpoint import TensorFlowCheckpoint
 
@@ -45,11 +48,28 @@ PYTORCH_NAMES = (
     (r"\.dense_act\.", ".dense."),  # NVIDIA's DeepLearningExamples
 )
 PYTORCH_OTHERS = r"(bert\.)?embeddings\.position_ids"  # a buffer of older versions of transformers
+UNKNOWN_TO_TRANSFORMERS = (r"^module\.", r"\.dense_act\.")  # it does know gamma, beta and position_ids
 CONFIG_NAMES = ("config.json", "bert_config.json")
+# An index lists the files of a sharded checkpoint. The names are in the order in which transformers looks for them.
+WEIGHT_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHTS_INDEX_NAME)
 PICKLES = (".bin", ".pt", ".pth")
 FIRST_VERSION = (
     "A single .ckpt file without an .index is of the first version of TensorFlow's format, which is not supported"
 )
+
+
+class OldFiles(NamedTuple):
+    """Which files a source consists of.
+
+    Attributes:
+        weights: the files that hold the weights; for TensorFlow, the index is the last one.
+        config: the config of the source; ``architectures`` is None if the source does not name a class.
+        vocabulary: the folder with the vocabulary or the tokenizer; None if there is none.
+    """
+
+    weights: list[Path]
+    config: BertConfig
+    vocabulary: Path | None
 
 
 class OldCheckpoint(NamedTuple):
@@ -57,10 +77,10 @@ class OldCheckpoint(NamedTuple):
 
     Attributes:
         tensors: transformers' names -> float32 tensors, with the prefix ``bert.`` for the encoder.
-        config: the config of the source; ``architectures`` is None if the source does not name a class.
-        vocabulary: the folder with the vocabulary or the tokenizer; None if there is none.
+        config: as in ``OldFiles``, with as many pieces as the tensors have rows.
+        vocabulary, weights: as in ``OldFiles``.
         left_out: the names of tensors that are no weights of the network, such as those of the optimiser.
-        weights: the files that held the weights.
+        notes: what the user should read, one sentence each.
     """
 
     tensors: dict[str, torch.Tensor]
@@ -68,6 +88,51 @@ class OldCheckpoint(NamedTuple):
     vocabulary: Path | None
     left_out: list[str]
     weights: list[Path]
+    notes: list[str]
+
+
+def is_old_checkpoint(name: str | Path) -> bool:
+    """Whether ``name`` is a file or folder that ``read_old_checkpoint`` is for, because transformers cannot read it.
+
+    A folder that transformers opens, and a name on the Hub, are none. A folder with ``pytorch_model.bin`` and
+    ``config.json`` is one only if its tensors have names that transformers does not know, or cannot be read.
+    """
+    source = Path(name)
+    if source.is_file():
+        return True
+    if source.with_name(f"{source.name}.index").is_file():
+        return True
+    there = [file for file in (*WEIGHT_FILES, *CONFIG_NAMES, "modules.json") if (source / file).is_file()]
+    if "config.json" not in there:
+        return bool(there) or any(source.glob("*.index"))
+    if not set(there) & set(WEIGHT_FILES):
+        return any(source.glob("*.index"))
+    if "pytorch_model.bin" not in there or set(there) & set(WEIGHT_FILES) != {"pytorch_model.bin"}:
+        return False
+    try:
+        stored = _load(source / "pytorch_model.bin")
+    except ValueError:
+        return True  # then ``read_old_checkpoint`` says what is wrong with it
+    return any(re.search(pattern, key) for key in stored for pattern in UNKNOWN_TO_TRANSFORMERS)
+
+
+def find_old_files(source: str | Path, config_file: str | Path | None = None) -> OldFiles:
+    """The files of a checkpoint. Arguments and errors are those of ``read_old_checkpoint``; no tensor is read."""
+    source = Path(source)
+    weights = _find_weights(source)
+    folder = weights.parent
+    config = _read_config(source, folder, config_file)
+    files = [weights]
+    if weights.suffix == ".index":
+        data = sorted(folder.glob(f"{glob.escape(weights.stem)}.data-*"))
+        if len({path.name.rpartition("-of-")[2] for path in data}) > 1:
+            raise ValueError(
+                f"{weights}: expected the data files of one checkpoint, found those of several: {data[0].name}, "
+                f"{data[-1].name}; move away those that do not belong to it"
+            )
+        files = [*data, weights]
+    has_vocabulary = any((folder / name).is_file() for name in ("vocab.txt", "tokenizer.json"))
+    return OldFiles(files, config, folder if has_vocabulary else None)
 
 
 def read_old_checkpoint(source: str | Path, config_file: str | Path | None = None) -> OldCheckpoint:
@@ -83,23 +148,21 @@ def read_old_checkpoint(source: str | Path, config_file: str | Path | None = Non
         ValueError: the source is none of these or not complete, a file is damaged, or a tensor has an unknown name.
         OSError: a file cannot be read.
     """
-    source = Path(source)
-    weights = _find_weights(source)
-    folder = weights.parent
-    config = _read_config(source, folder, config_file)
-    if weights.suffix == ".index":
-        tensors, left_out = _read_tensorflow(weights)
-        files = [*sorted(folder.glob(f"{weights.stem}.data-*")), weights]
-    else:
-        tensors, left_out = _read_pytorch(weights)
-        files = [weights]
-    has_vocabulary = any((folder / name).is_file() for name in ("vocab.txt", "tokenizer.json"))
-    return OldCheckpoint(tensors, config, folder if has_vocabulary else None, left_out, files)
+    weights, config, vocabulary = find_old_files(source, config_file)
+    read = _read_tensorflow if weights[-1].suffix == ".index" else _read_pytorch
+    tensors, left_out = read(weights[-1])
+    notes = []
+    rows = tensors.get("bert.embeddings.word_embeddings.weight")
+    # Some programs pad the rows of the embeddings to a multiple of 8 and keep the smaller number in the config.
+    if rows is not None and 0 < len(rows) - config.vocab_size < 128:
+        notes.append(f"vocab_size is {len(rows)}, the rows of the embeddings; the config said {config.vocab_size}")
+        config.vocab_size = len(rows)
+    return OldCheckpoint(tensors, config, vocabulary, left_out, weights, notes)
 
 
 def _find_weights(source: Path) -> Path:
     """The file with the weights; for TensorFlow, the index."""
-    if source.is_file() and source.suffix in PICKLES:
+    if source.is_file() and source.suffix in (*PICKLES, ".safetensors"):
         return source
     index = source if source.suffix == ".index" else source.with_name(f"{source.name}.index")
     if index.is_file():
@@ -112,15 +175,17 @@ def _find_weights(source: Path) -> Path:
     if not source.is_dir():
         raise ValueError(f"{source}: no such file or folder, and no {source.name}.index beside it")
     folder = _transformer_folder(source)
-    for name in ("model.safetensors", "pytorch_model.bin"):
-        if (folder / name).is_file():
-            return folder / name
-    indices = sorted(folder.glob("*.index"))
-    if len(indices) == 1:
-        return indices[0]
-    if indices:
-        prefixes = ", ".join(path.stem for path in indices)
-        found = f"{len(indices)}: {prefixes}; give the path of one of them, such as {folder / indices[0].stem}"
+    weights = [folder / name for name in ("model.safetensors", "pytorch_model.bin") if (folder / name).is_file()][:1]
+    weights += sorted(folder.glob("*.index"))
+    if len(weights) == 1:
+        return weights[0]
+    if weights:
+        paths = [path.with_suffix("") if path.suffix == ".index" else path for path in weights]
+        names = ", ".join(path.name for path in paths)
+        found = (
+            f"{len(paths)}: {names}; give the path of one of them, such as {paths[0]}, or convert it with "
+            f"python -m training convert {paths[0]} FOLDER"
+        )
     else:
         found = f"none. {FIRST_VERSION}" if list(folder.glob("*.ckpt")) else "none"
     raise ValueError(
@@ -152,7 +217,10 @@ def _read_config(source: Path, folder: Path, config_file: str | Path | None) -> 
         paths = [folder / name for name in CONFIG_NAMES if (folder / name).is_file()]
         if not paths:
             expected = " or ".join(CONFIG_NAMES)
-            raise ValueError(f"{source}: expected {expected} in {folder}, found neither; give --config_file FILE")
+            raise ValueError(
+                f"{source}: expected {expected} in {folder}, found neither; give --config_file FILE to "
+                "python -m training convert"
+            )
         path = paths[0]
     fields = _read_json(path)
     if not isinstance(fields, dict):
@@ -229,15 +297,20 @@ def _read_pytorch(path: Path) -> tuple[dict[str, torch.Tensor], list[str]]:
             target = f"bert.{target}"
         if target in tensors:
             raise ValueError(f"{path}: two tensors have the same meaning: {target}, the second as {name}")
-        tensors[target] = tensor.float()
+        tensors[target] = tensor.to(torch.float32, copy=True)  # not a view of the file, which may change
     return tensors, left_out
 
 
 def _load(path: Path) -> Mapping[str, Any]:
     """The tensors of a file by name. A pickle is read with ``weights_only``: it cannot execute code."""
     try:
-        stored = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
+        if path.suffix == ".safetensors":
+            stored: Any = load_file(path)
+        else:  # files of before torch 1.6 are no zip files
+            stored = torch.load(path, "cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except OSError:
+        raise
+    except Exception as error:  # the bytes of a damaged pickle can raise anything
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{path}: expected a file with nothing but tensors; it cannot be read ({reason})") from None
     if isinstance(stored, Mapping) and isinstance(stored.get("model"), Mapping):  # NVIDIA: model, optimizer, ...

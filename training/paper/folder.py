@@ -9,7 +9,8 @@ from pathlib import Path
 
 from training.engine.finished import changed_flags, read_results
 from training.files.atomic import write_json
-from training.networks.initial_weights import WEIGHT_FILES, weights_sha256
+from training.networks.initial_weights import weights_sha256
+from training.networks.old_checkpoints import WEIGHT_FILES
 from training.paper.places import CELLS, PLAN
 from training.paper.plan import Cell, Plan
 from training.tasks.seeds import planned_runs

@@ -120,7 +120,7 @@ class Plan(Outline):
     """
 
     cells: tuple[Cell, ...]
-    network: dict[str, float]
+    network: dict[str, Any]
 
     @property
     def sizes(self) -> list[Size]:

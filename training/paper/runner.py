@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from training.engine.run import report_errors
+from training.engine.errors import report_errors
 from training.engine.signals import STOPPED, StopSignals
 from training.paper.folder import check_finished_cells, is_finished
 from training.paper.places import CELLS

@@ -1,7 +1,7 @@
 """The three scales: the networks, the text and the settings of training, which all tables of a scale share."""
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from training.paper.command_line import Flags
 from training.paper.published import LADDER
@@ -53,7 +53,7 @@ class Scale:
     deep: Size
     deeper: Size
     ladder: dict[str, Size]
-    network: dict[str, float]
+    network: dict[str, Any]
     phases: str
     vocab_size: int
     pretraining: Flags
@@ -78,7 +78,11 @@ def ladder(*sizes: tuple[int, int, int]) -> dict[str, Size]:
 # Little text is read, and not often: without dropout, with initial weights that suit narrow networks (0.02 was chosen
 # for 768 units) and with short sequences first, a network learns from it what these tables vary.
 # docs/paper.md has the measurements.
-SMALL_NETWORKS = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "initializer_range": 0.05}
+SMALL_NETWORKS: dict[str, Any] = {
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "initializer_range": 0.05,
+}
 BUILTIN = Scale(
     name="builtin",
     data="builtin",

@@ -8,6 +8,7 @@ from typing import Any
 from accelerate.utils import gather_object
 from transformers import PreTrainedTokenizerBase
 
+from training.engine.errors import is_for_the_user
 from training.engine.run import Run
 from training.flags.pretraining import PretrainingArguments
 from training.pretraining.build_corpus import build_corpus, encode_part
@@ -64,13 +65,16 @@ def _run_together(run: Run[PretrainingArguments], work: Callable[[], None]) -> N
     Raises:
         ValueError: on the main process, with the first failure.
         SystemExit: on the other processes.
+        Exception: on the process with an error that is no message for the user.
     """
-    failure = None
+    failure: ValueError | OSError | None = None
     try:
         work()
     except (ValueError, OSError) as error:
-        failure = str(error)
-    failures = [message for message in gather_object([failure]) if message is not None]
+        failure = error
+    failures = [message for message in gather_object([failure and str(failure)]) if message is not None]
+    if failure is not None and not is_for_the_user(failure):
+        raise failure
     if failures and run.is_main:
         raise ValueError(failures[0])
     if failures:

@@ -3,7 +3,8 @@
 from training.engine.checkpoint import named_checkpoint
 from training.flags.phases import phases_of
 from training.flags.pretraining import PretrainingArguments
-from training.networks.configuration import bert_config, check_length, check_model_name
+from training.networks.checkpoints import check_model_name
+from training.networks.configuration import bert_config, check_length
 from training.pretraining.build_corpus import check_text
 
 

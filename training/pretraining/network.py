@@ -5,10 +5,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from tokenization.special_tokens import check_special_tokens
 from training.engine.run import Run
 from training.flags.pretraining import PretrainingArguments
+from training.networks.checkpoints import checkpoint_config
 from training.networks.configuration import (
     bert_config,
     check_fit,
-    checkpoint_config,
     prepare_for_training,
     set_switches,
 )

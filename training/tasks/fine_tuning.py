@@ -1,7 +1,7 @@
 """The parts that all fine-tuning scripts share: building the network, training with evaluations, saving the folder."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
@@ -10,10 +10,11 @@ from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedToken
 from tokenization.bert_tokenizer import write_vocab
 from training.engine.batches import Features, evaluation_due, step_batches, steps_for
 from training.engine.best import Best
-from training.engine.checkpoint import Origin, TrainingState, resume, save_checkpoint, save_model_folder
+from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
 from training.engine.loop import training_steps
 from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.run import Run
+from training.engine.state import Origin, TrainingState
 from training.flags.fine_tuning import FineTuningArguments
 from training.networks.configuration import config_labels, prepare_for_training, set_switches
 from training.networks.control import control_of
@@ -43,7 +44,7 @@ def build_model(
     checkpoint_config: BertConfig,
     may_be_new: tuple[str, ...],
     training: bool,
-    **class_arguments: Any,
+    encoder_class: type[PreTrainedModel] | None = None,
 ) -> tuple[PreTrainedModel, dict[str, str] | None]:
     """The network that the flags ask for, and the hashes of its initial weights.
 
@@ -54,7 +55,8 @@ def build_model(
         checkpoint_config: the config of the checkpoint.
         may_be_new: prefixes of weights that may be newly initialised.
         training: whether there is training data.
-        class_arguments: further arguments of ``cls``.
+        encoder_class: the encoder inside ``cls`` if ``cls`` is a network that only this project has, see
+            ``choose_encoder``; None if ``cls`` is a class of ``modeling_bert_repro``, which transformers has as well.
 
     Returns:
         The network, and file -> SHA-256 of the checkpoint's weights; None if all weights are new.
@@ -64,6 +66,7 @@ def build_model(
     """
     args, why, names = run.args, "", config_labels(checkpoint_config)
     initial_weights = None
+    class_arguments = {} if encoder_class is None else {"encoder_class": encoder_class}
     config = copy.deepcopy(config)  # saving changes it, and the other runs of a series start from the same one
     vars(config).pop("auto_map", None)  # it describes the checkpoint's code; a saved model writes its own
     if args.config_name:
@@ -87,7 +90,7 @@ def build_model(
     if new and not training:
         raise ValueError(f"newly initialised: {', '.join(new)}; without training data the model cannot be evaluated")
     run.say(f"newly initialised: {', '.join(new)}{why}" if new else "the head is the checkpoint's")
-    if cls.__module__.startswith("modeling_bert_repro"):
+    if encoder_class is None:
         if args.model_impl == "transformers":
             # The control gets the same new weights as well; transformers would draw others.
             model = control_of(model, spans_over_padding=args.unpad_inputs == "false")
@@ -97,7 +100,7 @@ def build_model(
     return model, initial_weights
 
 
-def encoder_class(args: FineTuningArguments, ours: type[PreTrainedModel]) -> type[PreTrainedModel]:
+def choose_encoder(args: FineTuningArguments, ours: type[PreTrainedModel]) -> type[PreTrainedModel]:
     """The encoder of a network that only this project has: our ``BertModel``, or transformers' for the control."""
     return BertModel if args.model_impl == "transformers" else ours
 
@@ -159,6 +162,26 @@ def fine_tune(
             _, outcome = evaluate(model, best.step)
     results = results | _speed(state.totals.seconds, state.totals.steps * size) | {"train_steps": last}
     return Tuned(model, results, outcome, bool(train), best)
+
+
+def predictions_of_splits(
+    tuned: Tuned[Outcome | None],
+    evaluate: Callable[[torch.nn.Module, int, str], tuple[dict, Outcome | None]],
+    splits: Iterable[str],
+) -> dict[str, Outcome]:
+    """The predictions for the validation and the test split, where there are such splits.
+
+    The test split is predicted here, once, by the finished model; its scores are added to ``tuned.results``.
+
+    Args:
+        evaluate: (prepared model, optimiser steps done, split) -> results and predictions.
+        splits: the names of the splits.
+    """
+    found = {"validation": tuned.outcome}
+    if "test" in splits:
+        results, found["test"] = evaluate(tuned.model, tuned.results["train_steps"], "test")
+        tuned.results.update(results)
+    return {split: outcome for split, outcome in found.items() if outcome is not None}
 
 
 def _evaluated(

@@ -13,8 +13,8 @@ from typing import Literal, Protocol
 from transformers import BertConfig, PreTrainedTokenizerBase
 
 from tokenization.fingerprint import tokenizer_sha256
-from training.engine.checkpoint import Origin
 from training.engine.run import Run
+from training.engine.state import Origin
 from training.flags.fine_tuning import FineTuningArguments
 
 ProblemType = Literal["regression", "single_label_classification"]

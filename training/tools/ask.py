@@ -18,13 +18,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from transformers import AutoModelForQuestionAnswering, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForQuestionAnswering,
+    BertForQuestionAnswering,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from tokenization.compressed_files import read_text
 from tokenization.special_tokens import check_special_tokens
 from training.engine.batches import Features
 from training.engine.predict import predict_alone
+from training.networks.checkpoints import load_tokenizer
 from training.networks.initial_weights import load_network
+from training.networks.old_checkpoints import is_old_checkpoint
 from training.tasks.squad.answers import Answers, find_answers
 from training.tasks.squad.questions import Question
 from training.tasks.squad.settings import stored_settings
@@ -104,13 +111,15 @@ def read_contexts(path: str | Path) -> list[str]:
 
 
 def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Model and tokenizer from a folder or the Hub.
+    """Model and tokenizer from a folder, the Hub or an old checkpoint.
 
     Raises ValueError if they cannot be loaded or the checkpoint has no head for question answering.
     """
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name)
-        model, new, _ = load_network(AutoModelForQuestionAnswering, name, ("qa_outputs.",))
+        tokenizer = load_tokenizer(name)
+        # An old checkpoint is always a BERT, and transformers' Auto class opens nothing without a folder.
+        cls = BertForQuestionAnswering if is_old_checkpoint(name) else AutoModelForQuestionAnswering
+        model, new, _ = load_network(cls, name, ("qa_outputs.",))
     except OSError as error:
         raise ValueError(f"--model {name}: cannot be opened ({str(error).splitlines()[0]})") from error
     if new:
@@ -130,7 +139,9 @@ def main(argv: list[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("--model", required=True, help="The folder or the Hub name of a fine-tuned model.")
+    parser.add_argument(
+        "--model", required=True, help="The folder or the Hub name of a fine-tuned model; also an old one."
+    )
     parser.add_argument("--question", required=True, nargs="+", help="One or more questions, each in quotes.")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--context", help="The text that contains the answer.")

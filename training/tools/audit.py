@@ -367,7 +367,7 @@ def _print_measurements(instances: PretrainingInstances, tokenizer: PreTrainedTo
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Print the measurements; a mistake of the user's ends the command with status 2 and one line on stderr."""
+    """Print the measurements."""
     parser = argparse.ArgumentParser(
         prog="python -m training audit",
         description=__doc__,
@@ -375,11 +375,7 @@ def main(argv: list[str] | None = None) -> None:
         allow_abbrev=False,
     )
     add_run_arguments(parser)
-    arguments = parser.parse_args(argv)
-    try:
-        _print_audit(arguments)
-    except (ValueError, OSError) as error:
-        parser.exit(2, f"{parser.prog}: error: {error}\n")
+    _print_audit(parser.parse_args(argv))
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:

@@ -191,15 +191,12 @@ def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_sc
     parser.add_argument("--per_device_train_batch_size", type=int, default=8, help="as in run_pretraining.py (8)")
     parser.add_argument("--gradient_accumulation_steps", type=int, default=1, help="as in run_pretraining.py (1)")
     arguments = parser.parse_args(argv[:separator])
-    try:
-        if not arguments.hours > 0:
-            raise ValueError(f"--hours is {arguments.hours}; expected above 0")
-        if arguments.vocab_size < 16:
-            raise ValueError(f"--vocab_size is {arguments.vocab_size}; expected at least 16")
-        phases = phases_of(vars(arguments))
-        launched = functools.partial(run_script, launcher=shlex.split(arguments.launcher))
-        script_flags = argv[separator + 1 :]
-        records, results, facts = timed_run(arguments.config_name, arguments.vocab_size, phases, script_flags, launched)
-        print(plan_text(arguments.hours, phases, records, results, facts))
-    except (ValueError, OSError) as error:
-        parser.exit(2, f"{parser.prog}: error: {error}\n")
+    if not arguments.hours > 0:
+        raise ValueError(f"--hours is {arguments.hours}; expected above 0")
+    if arguments.vocab_size < 16:
+        raise ValueError(f"--vocab_size is {arguments.vocab_size}; expected at least 16")
+    phases = phases_of(vars(arguments))
+    launched = functools.partial(run_script, launcher=shlex.split(arguments.launcher))
+    script_flags = argv[separator + 1 :]
+    records, results, facts = timed_run(arguments.config_name, arguments.vocab_size, phases, script_flags, launched)
+    print(plan_text(arguments.hours, phases, records, results, facts))

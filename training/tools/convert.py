@@ -12,19 +12,19 @@ beside the vocabulary; if none is stored, it is cased if pieces of the vocabular
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 import transformers
-from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from tokenization import build_tokenizer, load_vocab, write_vocab
+from tokenization import write_vocab
 from training.files.atomic import new_folder
 from training.files.hashing import sha256
 from training.networks.configuration import check_fit
 from training.networks.old_checkpoints import OldCheckpoint, read_old_checkpoint
+from training.networks.old_vocabularies import old_tokenizer
 
 CLASSIFIERS = {
     "sequence": "BertForSequenceClassification",
@@ -39,9 +39,7 @@ CLASSES_BY_HEADS = {
     frozenset({"qa_outputs"}): "BertForQuestionAnswering",
     frozenset({"classifier"}): CLASSIFIERS["sequence"],
 }
-TOKENIZER = "tokenizer.json"
 WITHOUT_POOLER = ("BertForMaskedLM", "BertForQuestionAnswering", "BertForTokenClassification")
-MULTILINGUAL = 100_000  # pieces; Google's multilingual vocabularies have 105,879 and 119,547
 
 
 class Converted(NamedTuple):
@@ -77,9 +75,7 @@ def convert(
         ValueError: tensors are missing, not known, or of another shape than the config says; or there is no vocabulary,
             or it does not fit.
     """
-    notes: list[str] = []
-    config, tensors = old.config, dict(old.tensors)
-    _fit_vocabulary_size(config, tensors, notes)
+    config, tensors, notes = old.config, dict(old.tensors), list(old.notes)
     class_name = find_class(tensors, config, head)
     if "classifier.weight" in tensors and class_name != "BertForMultipleChoice":
         labels = len(tensors["classifier.weight"])
@@ -94,10 +90,8 @@ def convert(
         tensors = {name.removeprefix("bert."): tensor for name, tensor in tensors.items()}
     model = getattr(transformers, class_name)(config)
     _load(model, tensors)
-    if vocab_file is None and do_lower_case is None and old.vocabulary and (old.vocabulary / TOKENIZER).is_file():
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(old.vocabulary)
-    else:
-        tokenizer = _tokenizer_of_vocabulary(old.vocabulary, config, vocab_file, do_lower_case, notes)
+    tokenizer, remarks, doubt = old_tokenizer(old.vocabulary, config.max_position_embeddings, vocab_file, do_lower_case)
+    notes += remarks + ([f"warning: {doubt}; --do_lower_case true or false decides it"] if doubt else [])
     check_fit(config, tokenizer, config.max_position_embeddings)
     return Converted(model, tokenizer, len(tensors), notes)
 
@@ -126,14 +120,6 @@ def find_class(tensors: dict[str, torch.Tensor], config: BertConfig, head: str |
     return stated if stated in CLASSIFIERS.values() else class_name
 
 
-def _fit_vocabulary_size(config: BertConfig, tensors: dict[str, torch.Tensor], notes: list[str]) -> None:
-    """Some programs pad the rows of the embeddings to a multiple of 8 and keep the smaller number in the config."""
-    rows = tensors.get("bert.embeddings.word_embeddings.weight")
-    if rows is not None and 0 < len(rows) - config.vocab_size < 128:
-        notes.append(f"vocab_size is {len(rows)}, the rows of the embeddings; the config said {config.vocab_size}")
-        config.vocab_size = len(rows)
-
-
 def _load(model: PreTrainedModel, tensors: dict[str, torch.Tensor]) -> None:
     """Put the tensors into the network. Raises ValueError unless each has exactly one place of its shape."""
     own = model.state_dict()
@@ -153,49 +139,6 @@ def _load(model: PreTrainedModel, tensors: dict[str, torch.Tensor]) -> None:
         raise ValueError(f"the tensors do not fit the config: {'; '.join(problems[:5])}{more}")
     model.load_state_dict(tensors, strict=False)  # tied weights may be missing
     model.tie_weights()
-
-
-def _tokenizer_of_vocabulary(
-    folder: Path | None,
-    config: BertConfig,
-    vocab_file: str | Path | None,
-    do_lower_case: bool | None,
-    notes: list[str],
-) -> PreTrainedTokenizerBase:
-    """The tokenizer of a vocabulary, and notes about its case.
-
-    Args:
-        folder: the folder with the vocabulary, if no ``vocab_file`` is given.
-    """
-    if vocab_file is not None:
-        path = Path(vocab_file)
-    elif folder is None:
-        raise ValueError("no vocab.txt beside the weights; give --vocab_file FILE")
-    elif (folder / TOKENIZER).is_file():
-        raise ValueError(f"--do_lower_case cannot change {folder / TOKENIZER}; give --vocab_file as well")
-    else:
-        path = folder / "vocab.txt"
-    settings = {}
-    settings_file = path.parent / "tokenizer_config.json"
-    if settings_file.is_file():
-        stored = json.loads(settings_file.read_text(encoding="utf-8"))
-        names = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
-        settings = {name: stored[name] for name in names if name in stored}
-    if do_lower_case is not None:
-        settings["do_lower_case"] = do_lower_case
-    vocabulary = load_vocab(path)
-    capitals = [piece for piece in vocabulary if piece != piece.lower() and not piece.startswith("[")]
-    settings.setdefault("do_lower_case", not capitals)
-    case = "lower-cased" if settings["do_lower_case"] else "cased"
-    notes.append(f"the tokenizer is {case}; {len(capitals):,} of {len(vocabulary):,} pieces have capital letters")
-    if settings["do_lower_case"] and capitals:
-        notes.append("warning: these pieces can never occur; --do_lower_case false keeps the case")
-    if settings["do_lower_case"] and len(vocabulary) > MULTILINGUAL:
-        notes.append(
-            "warning: lower-casing also strips accents, which changes words of many languages; google-research/bert "
-            "recommends the cased multilingual model"
-        )
-    return build_tokenizer(vocabulary, model_max_length=config.max_position_embeddings, **settings)
 
 
 def save(converted: Converted, old: OldCheckpoint, out: Path) -> None:

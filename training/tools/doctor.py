@@ -215,13 +215,10 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--make_reference", metavar="NAME", help="store the curve of this run as a reference")
     arguments = parser.parse_args(argv)
     folder = arguments.folder
-    try:
-        facts = read_pretraining_facts(folder)
-        if arguments.make_reference:
-            make_reference(folder, arguments.make_reference)
-            return
-        corpus = Corpus.open(folder / "corpus" / "train", verify=False)
-        text = diagnosis(facts, read_events(folder / "metrics.jsonl"), corpus)
-        print(text or "the loss is below the unigram entropy, or there are too few steps yet to tell")
-    except (ValueError, OSError) as error:
-        parser.exit(2, f"{parser.prog}: error: {error}\n")
+    facts = read_pretraining_facts(folder)
+    if arguments.make_reference:
+        make_reference(folder, arguments.make_reference)
+        return
+    corpus = Corpus.open(folder / "corpus" / "train", verify=False)
+    text = diagnosis(facts, read_events(folder / "metrics.jsonl"), corpus)
+    print(text or "the loss is below the unigram entropy, or there are too few steps yet to tell")

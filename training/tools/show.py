@@ -112,8 +112,4 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--step", type=int, required=True, help="the optimiser step, counted from 1")
     parser.add_argument("--rank", type=int, help="print only the instances of this process, counted from 0")
     parser.add_argument("--limit", type=int, default=16, help="the largest number of instances to print (16)")
-    arguments = parser.parse_args(argv)
-    try:
-        _print_step(arguments)
-    except (ValueError, OSError) as error:
-        parser.exit(2, f"{parser.prog}: error: {error}\n")
+    _print_step(parser.parse_args(argv))

@@ -14,7 +14,7 @@ from training.paper.places import CELLS, RECORD
 from training.paper.plan import Outline, make_plan
 from training.paper.record import outline_of, plain_outline, results_of
 from training.paper.report import content, markdown
-from training.tools.findings import Finding, close, differs, read_json, short_text, unknown, verified
+from training.tools.findings import Finding, differs, nearly_equal, read_json, short_text, unknown, verified
 
 
 def check_record(folder: Path) -> Iterator[Finding]:
@@ -27,12 +27,12 @@ def check_record(folder: Path) -> Iterator[Finding]:
     yield from _outline(outline, record)
     numbers = content(outline, results_of(record["cells"]))
     report = read_json(folder / "report.json")
-    if close(report, numbers):
+    if nearly_equal(report, numbers):
         claims, contrasts = report["claims"], sum(len(claim["contrasts"]) for claim in report["claims"])
         reason = f"means, intervals and {len(claims)} verdicts on {contrasts} contrasts follow from {RECORD}"
         yield verified("report.json", reason)
     else:
-        wrong = [name for name in numbers if not close(report.get(name), numbers[name])]
+        wrong = [name for name in numbers if not nearly_equal(report.get(name), numbers[name])]
         yield differs("report.json", f"not what the results of the runs give: {', '.join(wrong or report)}")
     expected = markdown(outline, numbers, picture=(folder / "report.png").is_file())
     yield from _page(expected, (folder / "report.md").read_text(encoding="utf-8"), record)
@@ -72,7 +72,7 @@ def _means(cells: dict[str, Any]) -> Iterator[Finding]:
     for name, cell in series.items():
         for metric, mean in cell["results"].items():
             again = statistics.fmean(run["results"].get(metric) or 0.0 for run in cell["runs"])
-            if not close(mean, again):
+            if not nearly_equal(mean, again):
                 yield differs(f"{CELLS}/{name}", f"{metric} is {mean}, but its runs have the mean {again}")
     if series:
         yield verified("series", f"{len(series)} means were computed again from their runs")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from training.files.hashing import sha256
+from training.flags.natures import EVALUATION, natures
 from training.flags.scripts import SCRIPTS
 from training.tasks import swag
 from training.tasks.classification.metrics import accuracy
@@ -31,12 +32,6 @@ from training.tools.findings import Finding, differs, nearly_equal, read_json, s
 ROOT = Path(__file__).parents[2]
 MODEL_FILES = ("config.json", "model*.safetensors", "model.safetensors.index.json", "tokenizer.json",
                "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.txt")  # fmt: skip
-# The flags of an evaluation, besides the files. Of these only the ones that differ from their defaults are given.
-EVALUATION_FLAGS = ("seed", "per_device_eval_batch_size", "mixed_precision", "model_impl", "unpad_inputs",
-                    "max_seq_length", "max_eval_samples", "task_name", "label_token", "bilstm_on_top",
-                    "version_2_with_negative", "doc_stride", "max_query_length", "max_answer_length", "n_best_size",
-                    "null_score_diff_threshold", "answer_alignment", "context", "mixed_tags", "feature_based",
-                    "lstm_size")  # fmt: skip
 # Another processor, another number of threads or another version of torch rounds otherwise. A prediction that is
 # almost a tie may then change.
 LOSS_TOLERANCE, SCORE_TOLERANCE = 1e-3, 5e-3
@@ -252,26 +247,27 @@ def check_weights(folder: Path, run: dict, results: dict, data: list[Source]) ->
         start = metric_prefix(one.split) if run["script"] == "run_glue.py" else "eval_"
         there = "eval_mnli_m_" if start == "eval_mnli_mm_" else start
         paths = paths[:1] if run["script"] == "run_glue.py" else paths
-        yield from _close_scores(folder, run, results, [*_evaluation_flags(run), *paths], start, there)
+        yield from _close_scores(folder, run, results, [*evaluation_flags(run), *paths], start, there)
 
 
-def _evaluation_flags(run: dict) -> list[str]:
-    defaults = {one.name: one.default for one in fields(SCRIPTS[run["script"]])}
+def evaluation_flags(run: dict) -> list[str]:
+    """The flags of nature EVALUATION that differ from their defaults, as words of a command.
+
+    The precision is that of run.json, because it may come from accelerate's configuration instead of the flag. fp16 is
+    left out: it needs a GPU, and float32 gives the same scores up to rounding.
+    """
+    cls = SCRIPTS[run["script"]]
+    flags = run["flags"] | {"mixed_precision": run.get("mixed_precision") or run["flags"].get("mixed_precision")}
     given = []
-    for name in EVALUATION_FLAGS:
-        value = run["flags"].get(name)
-        if name in defaults and value is not None and value != defaults[name]:
-            given.append(f"--{name}={str(value).lower() if isinstance(value, bool) else value}")
-    if precision := run.get("mixed_precision"):
-        given = [*(word for word in given if "--mixed_precision" not in word), f"--mixed_precision={precision}"]
+    for one in fields(cls):
+        value = flags.get(one.name)
+        if natures(cls)[one.name] & EVALUATION and value not in (None, "fp16", one.default):
+            given.append(f"--{one.name}={str(value).lower() if isinstance(value, bool) else value}")
     return given
 
 
 def _pretraining_flags(run: dict, data: list[Source]) -> list[str]:
     """The flags of a run of one step whose learning rate is 0, because the script does not evaluate without one."""
-    names = ("objective", "mlm_probability", "mask_replace_prob", "random_replace_prob", "whole_word_mask",
-             "short_seq_prob", "max_predictions_per_seq", "max_eval_instances", "max_train_documents", "seed",
-             "model_impl", "per_device_eval_batch_size", "max_seq_length")  # fmt: skip
     flags, defaults = run["flags"], {one.name: one.default for one in fields(SCRIPTS[run["script"]])}
     given = [
         "--learning_rate=0",
@@ -280,10 +276,8 @@ def _pretraining_flags(run: dict, data: list[Source]) -> list[str]:
         "--max_steps=1",
         "--eval_steps=0",
         "--peak_tflops=1",
+        *evaluation_flags(run),
     ]
-    for name in names:
-        if flags.get(name) is not None and flags[name] != defaults[name]:
-            given.append(f"--{name}={str(flags[name]).lower() if isinstance(flags[name], bool) else flags[name]}")
     held_out = [str(one.path) for one in data if one.split == "validation"]
     if not held_out and flags.get("validation_split") != defaults["validation_split"]:
         given.append(f"--validation_split={flags['validation_split']}")

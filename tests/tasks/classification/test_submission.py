@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from training.engine.run import report_errors
+from training.engine.errors import report_errors
 from training.tasks.classification import submission
 
 # The spelling of the classes and the sizes of the test sets were copied by hand from the instructions of the server.

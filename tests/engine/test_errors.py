@@ -1,0 +1,98 @@
+"""training/engine/errors.py: exit statuses; the user's mistakes are one line, and other errors keep their traceback."""
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import modeling_bert_repro
+from tests.helpers.repository import ROOT
+from tokenization import load_vocab
+from training.engine.errors import OUR_MODULES, SCRIPTS, UNEXPECTED, is_for_the_user, report_errors
+from training.networks.configuration import bert_config
+
+
+@pytest.fixture
+def planted(tmp_path) -> Callable[..., Callable[[], None]]:
+    """A function that makes a function ``main`` with one statement, in a module of this name."""
+
+    def make(statement: str, module: str = "training.planted") -> Callable[[], None]:
+        path = tmp_path / "planted.py"
+        path.write_text(f"import json\n\n\ndef main():\n    {statement}\n")
+        spec = importlib.util.spec_from_file_location(module, path)
+        made = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(made)
+        return made.main
+
+    return make
+
+
+@pytest.mark.parametrize("module", OUR_MODULES)
+def test_a_users_mistake_is_one_line_and_status_2(planted, capsys, monkeypatch, module):
+    mistake = planted("raise ValueError(\n        'expected this, got that; do so'\n    )", f"{module}.planted")
+    monkeypatch.setattr(sys, "argv", ["run_x.py"])
+    assert report_errors(mistake) == 2
+    assert capsys.readouterr().err == "run_x.py: error: expected this, got that; do so\n"
+    monkeypatch.setenv("BERT_REPRO_TRACEBACK", "1")
+    assert report_errors(mistake) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_every_package_speaks_to_the_user(tmp_path, small_config):
+    (tmp_path / "vocab.txt").write_text("a\na\n")
+    mistakes = {
+        "training": lambda: bert_config("huge", 100),
+        "tokenization": lambda: load_vocab(tmp_path / "vocab.txt"),
+        "modeling_bert_repro": lambda: modeling_bert_repro.BertModel(small_config)(torch.ones(1, 10_000).long()),
+        "a message about another error": lambda: load_vocab(ROOT / "docs/images/demo.png"),
+        "the operating system": lambda: (tmp_path / "absent").read_text(),
+    }
+    for name, mistake in mistakes.items():
+        with pytest.raises((ValueError, OSError)) as caught:
+            mistake()
+        assert is_for_the_user(caught.value), name
+
+
+@pytest.mark.parametrize(
+    ("statement", "module"),
+    [
+        ("json.loads('{')", "training.planted"),  # a library raises it
+        ("int('x')", "training.planted"),  # an expression of ours
+        ("first, second = [1]", "tokenization.planted"),
+        ("raise ValueError('bad value')", "some_library"),
+        ("raise ValueError('bad value')", "training_of_somebody_else"),
+    ],
+)
+def test_other_value_errors_keep_their_traceback(planted, capsys, statement, module):
+    with pytest.raises(ValueError) as caught:
+        report_errors(planted(statement, module))
+    assert caught.value.__notes__ == [UNEXPECTED]
+    assert capsys.readouterr().err == ""  # Python prints the traceback and the note when the process ends
+
+
+def test_the_process_ends_with_the_traceback_the_note_and_status_1():
+    code = "import json; from training.engine.errors import report_errors; report_errors(lambda: json.loads('{'))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr and "json.decoder.JSONDecodeError" in done.stderr
+    assert done.stderr.endswith(f"{UNEXPECTED}\n")
+
+
+def test_an_error_of_the_program_keeps_its_traceback():
+    with pytest.raises(ZeroDivisionError):
+        report_errors(lambda: 1 / 0)
+
+
+def test_divergence_is_one_line_and_status_1(capsys):
+    def diverged():
+        raise FloatingPointError("step 3: the loss is nan")
+
+    assert report_errors(diverged) == 1
+    assert capsys.readouterr().err.endswith(": error: step 3: the loss is nan\n")
+
+
+def test_all_scripts_are_known():
+    assert {f"{name}.py" for name in SCRIPTS} == {path.name for path in ROOT.glob("*.py")} - {"setup.py"}

@@ -1,0 +1,72 @@
+"""How a script ends: its exit status, and which errors are one line for the user.
+
+The house rule is that a mistake of the user's is a ``ValueError`` which our own code raises, with a sentence that says
+what was expected, what came and what to do. Libraries and mistakes of ours also cause ValueErrors, such as
+``int("x")``, and their messages would send the user to look for something wrong in the input. ``is_for_the_user``
+tells the two apart by the place where the error came from. A class of its own for the user's mistakes would have to be
+defined three times, because neither ``tokenization`` nor the network may import ``training``; and each of some 300
+statements could forget it, whereas a library cannot raise an error from our lines.
+"""
+
+import linecache
+import os
+import sys
+import traceback
+from collections.abc import Callable
+
+import torch
+
+SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "run_paper", "extract_features")
+OUR_MODULES = ("training", "tokenization", "modeling_bert_repro", "__main__", *SCRIPTS)
+UNEXPECTED = (
+    "This is not one of the messages about flags and files, but an error that the program did not expect.\n"
+    "Please report it as an issue, with the command and all lines above."
+)
+
+
+def report_errors(main: Callable[[], None]) -> int:
+    """Run a script's ``main`` and return its exit status; if it is not 0, one line on stderr says why.
+
+    The status is 2 for a mistake of the user's (``is_for_the_user``), 1 if the training diverged
+    (FloatingPointError), and 130 for Ctrl-C outside of the training steps; during these, the process exits with
+    ``signals.STOPPED``. With ``BERT_REPRO_TRACEBACK=1`` the traceback is printed as well.
+
+    Raises:
+        Exception: any other error, so that Python prints its traceback and exits with status 1. To a ValueError, which
+            could be taken for a message about the input, a note is added that says it is none.
+    """
+    try:
+        main()
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
+    except (ValueError, OSError, FloatingPointError, KeyboardInterrupt) as error:
+        if isinstance(error, ValueError) and not is_for_the_user(error):
+            error.add_note(UNEXPECTED)
+            raise
+        if os.environ.get("BERT_REPRO_TRACEBACK") == "1":
+            traceback.print_exc()
+        if isinstance(error, KeyboardInterrupt):
+            text, status = "interrupted", 130
+        else:
+            text, status = f"error: {error}", 1 if isinstance(error, FloatingPointError) else 2
+        print(f"{os.path.basename(sys.argv[0])}: {text}", file=sys.stderr)
+        return status
+    return 0
+
+
+def is_for_the_user(error: Exception) -> bool:
+    """Whether the error is a message about the user's flags, files or folders.
+
+    An OSError always is: it names the file, or what is wrong with the disk or the network. A ValueError is one if a
+    ``raise`` statement of this project raised it, and not a library or an expression such as ``int("x")``.
+    """
+    if isinstance(error, OSError):
+        return True
+    place = error.__traceback__
+    if place is None or not isinstance(error, ValueError):
+        return False
+    while place.tb_next is not None:
+        place = place.tb_next
+    module = place.tb_frame.f_globals.get("__name__", "").partition(".")[0]
+    line = linecache.getline(place.tb_frame.f_code.co_filename, place.tb_lineno)
+    return module in OUR_MODULES and line.lstrip().startswith("raise ")

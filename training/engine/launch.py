@@ -1,0 +1,104 @@
+"""The start of a run: its processes, its seed, and the facts that run.json begins with."""
+
+import dataclasses
+import datetime
+import importlib.util
+import json
+import os
+import sys
+from typing import Any, TypeVar
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import DistributedType, InitProcessGroupKwargs, set_seed
+from transformers.utils import is_torch_xla_available, logging
+
+from training.engine.output_folder import check_output_dir
+from training.engine.run import Run
+from training.engine.versions import commit, device_name, versions
+from training.files.hub_upload import check_access
+from training.flags.shared import SharedArguments
+
+# Set by torchrun, MPI's launchers and Slurm's srun. The first one counts, because srun may have started torchrun.
+PROCESS_COUNTS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+
+Args = TypeVar("Args", bound=SharedArguments)
+
+
+def start_run(args: Args, script: str) -> Run[Args]:
+    """Check the output folder, start the processes, seed them, and gather the facts for ``run.json``.
+
+    Raises:
+        ValueError: the folder already holds a run and no resume was asked for, or a flag cannot be honoured
+            on this machine.
+    """
+    check_output_dir(args)
+    logging.set_verbosity_error()  # the scripts report new weights themselves, in one line
+    logging.disable_progress_bar()
+    if args.report_to == "tensorboard" and importlib.util.find_spec("tensorboard") is None:
+        raise ValueError("--report_to tensorboard needs the package tensorboard: pip install tensorboard")
+    if args.mixed_precision == "fp16" and not torch.cuda.is_available():
+        raise ValueError("--mixed_precision fp16 needs a GPU; on CPU use bf16 or no")
+    # Accelerate raises an error for this in some environments and ignores it in others.
+    if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("true", "1") and not torch.accelerator.is_available():
+        raise ValueError("FSDP was asked for, but there is no GPU; leave it out")
+    trackers = {} if args.report_to == "none" else {"log_with": args.report_to, "project_dir": args.output_dir}
+    run = Run(args, _accelerator(args, **trackers))
+    check_launch(run.accelerator)
+    if repository := args.hub_repository:
+        run.main_first(lambda: check_access(repository, args.hub_dry_run) if run.is_main else None)
+    if run.is_main:
+        run.output_dir.mkdir(parents=True, exist_ok=True)
+    if trackers:
+        run.accelerator.init_trackers("runs")
+    set_seed(args.seed)
+    run.facts = {
+        "script": script,
+        "flags": dataclasses.asdict(args),
+        "command": [os.path.basename(sys.argv[0]), *sys.argv[1:]],
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
+        "commit": commit(),
+        "device": device_name(run.device),
+        "processes": run.world_size,
+        "mixed_precision": run.accelerator.mixed_precision,
+        "initial_weights": None,  # the scripts record their hashes; new weights have no files
+    }
+    if (run.output_dir / "run.json").is_file():  # the run is resumed: keep what its earlier starts recorded
+        earlier = json.loads((run.output_dir / "run.json").read_text(encoding="utf-8"))
+        same = ("started", "command", "versions", "commit", "device", "processes")
+        run.unconfirmed = True
+        run.facts["earlier"] = [*earlier.pop("earlier", []), {name: earlier.get(name) for name in same}]
+    return run
+
+
+def _accelerator(args: SharedArguments, **trackers: Any) -> Accelerator:
+    # Without cpu=True, torchrun on a machine without a GPU would start several runs of one process each.
+    no_device = not (torch.accelerator.is_available() or is_torch_xla_available())
+    # The other processes wait while the main process builds a corpus; torch's limit is 10 minutes on GPUs.
+    patience = InitProcessGroupKwargs(timeout=datetime.timedelta(hours=6))
+    return Accelerator(cpu=no_device, mixed_precision=args.mixed_precision, kwargs_handlers=[patience], **trackers)
+
+
+def check_launch(accelerator: Accelerator) -> None:
+    """Refuse options of the launcher that Accelerate or this project would silently ignore.
+
+    Raises:
+        ValueError: there are fewer processes than requested; parallelism other than data parallelism and FSDP2 was
+            requested; or gradient accumulation was requested from the launcher.
+    """
+    asked = next((int(os.environ[name]) for name in PROCESS_COUNTS if name in os.environ), None)
+    # On a CPU, `accelerate launch --num_processes 2` starts one process, which sees these two variables.
+    alone = asked is None and "ACCELERATE_MIXED_PRECISION" in os.environ and "MASTER_PORT" in os.environ
+    if asked not in (None, accelerator.num_processes) or (alone and accelerator.num_processes == 1):
+        raise ValueError(
+            f"{asked or 'several'} processes were asked for, but each would train a model of its own; start them with "
+            "torchrun --nproc_per_node N SCRIPT ... (on a CPU accelerate launch starts only one)"
+        )
+    kind = accelerator.distributed_type
+    if kind == DistributedType.FSDP and not accelerator.is_fsdp2:
+        raise ValueError("FSDP version 1 is not supported; use accelerate launch --use_fsdp --fsdp_version 2")
+    if kind in (DistributedType.DEEPSPEED, DistributedType.MEGATRON_LM):
+        raise ValueError(f"{kind.value} is not supported; use data parallel processes or FSDP2")
+    if accelerator.gradient_accumulation_steps != 1:
+        raise ValueError("give --gradient_accumulation_steps to the script, after its name, not to the launcher")

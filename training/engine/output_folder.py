@@ -1,0 +1,36 @@
+"""The check of --output_dir before anything is written there."""
+
+from pathlib import Path
+
+from training.flags.shared import SharedArguments
+
+
+def check_output_dir(args: SharedArguments) -> None:
+    """Raise ValueError if --output_dir is a file, or holds something that this command would overwrite.
+
+    Without --resume_from_checkpoint, any file of a run or of a model is refused. With it, they are refused only if
+    run.json is missing, because then there is no run to continue.
+    """
+    folder = Path(args.output_dir)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"--output_dir {folder} is a file; give a folder")
+    names = (
+        "run.json",
+        "metrics.jsonl",
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "vocab.txt",
+        "README.md",
+    )
+    taken = [name for name in names if (folder / name).exists()]
+    if taken and not args.resume_from_checkpoint:
+        raise ValueError(
+            f"--output_dir {folder} already holds a run or a model ({taken[0]}); give another folder, "
+            "or --resume_from_checkpoint auto to continue that run"
+        )
+    if taken and not (folder / "run.json").is_file():
+        raise ValueError(
+            f"--output_dir {folder} holds {taken[0]} but no run.json, so there is no run to continue, and a new one "
+            "would overwrite what is there; give another folder"
+        )
