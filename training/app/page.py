@@ -25,7 +25,7 @@ LOOK_AT_ALL = "all pieces"
 
 def build(opened: Opened) -> gr.Blocks:
     """The page of a model."""
-    tabs: dict[str, tuple[str, Callable[[gr.Blocks, Opened], None]]] = {
+    tabs: dict[str, tuple[str, Callable[[Opened], None]]] = {
         MASKED: ("Masked words", _masked_words),
         NEXT_PIECE: ("Next piece", _next_piece),
         NEXT_SENTENCE: ("Next sentence", _next_sentence),
@@ -40,11 +40,11 @@ def build(opened: Opened) -> gr.Blocks:
             for name in opened.abilities:
                 title, fill = tabs[name]
                 with gr.Tab(title):
-                    fill(page, opened)
+                    fill(opened)
             with gr.Tab("Attention"):
-                _attention(page, opened)
+                _attention(opened)
             with gr.Tab("Pieces"):
-                _pieces(page, opened)
+                _pieces(opened)
     return page
 
 
@@ -126,25 +126,25 @@ def _columns() -> tuple[gr.Column, gr.Column]:
 # --- the heads of pre-training ---------------------------------------------------------------------------
 
 
-def _masked_words(page: gr.Blocks, opened: Opened) -> None:
+def _masked_words(opened: Opened) -> None:
     mask = opened.tokenizer.mask_token
     _explain(
         "Leave a gap in a sentence, and the model says which pieces of its vocabulary fit there. This is what it "
         "practised in pre-training."
     )
     example = f"Return the {mask} of the array." if opened.builtin else f"London is the {mask} of England."
-    _gap_tab(page, opened, f"Your sentence, with {mask} for a missing word", example, "Fill the gap")
+    _gap_tab(opened, f"Your sentence, with {mask} for a missing word", example, "Fill the gap")
 
 
-def _next_piece(page: gr.Blocks, opened: Opened) -> None:
+def _next_piece(opened: Opened) -> None:
     _explain(
         "This model reads from left to right only. It says which piece of its vocabulary comes next after your text."
     )
     example = "Return the sum of the" if opened.builtin else "London is the capital of"
-    _gap_tab(page, opened, "The beginning of a text", example, "Continue")
+    _gap_tab(opened, "The beginning of a text", example, "Continue")
 
 
-def _gap_tab(page: gr.Blocks, opened: Opened, label: str, example: str, button: str) -> None:
+def _gap_tab(opened: Opened, label: str, example: str, button: str) -> None:
     def guess(text: str) -> str:
         found = readings.masked_words(opened, text)
         return drawing.gaps(found, [f"Gap {number}" for number in range(1, len(found) + 1)])
@@ -171,12 +171,12 @@ def _gap_tab(page: gr.Blocks, opened: Opened, label: str, example: str, button: 
                 "guess was to each of them."
             )
         )
-        earlier, looked = _html(), _refusing(look_back)
-        for event in (page.load, asked.then):
-            event(looked, [box], earlier, js=CUT, show_progress="minimal", api_visibility="private")
+        looked = _refusing(look_back)
+        earlier = _html(looked(example))
+        asked.then(looked, [box], earlier, js=CUT, show_progress="minimal", api_visibility="private")
 
 
-def _next_sentence(page: gr.Blocks, opened: Opened) -> None:
+def _next_sentence(opened: Opened) -> None:
     _explain(
         "Write a sentence, and below it some that may follow. For each one the model says how probable it is that it "
         "comes next in the same text, rather than from another one."
@@ -196,7 +196,7 @@ def _next_sentence(page: gr.Blocks, opened: Opened) -> None:
 # --- fine-tuned heads ------------------------------------------------------------------------------------
 
 
-def _classification(page: gr.Blocks, opened: Opened) -> None:
+def _classification(opened: Opened) -> None:
     regression, pair = readings.is_regression(opened), opened.texts == 2
     what = "a score" if regression else "each of its labels, with a probability"
     _explain(f"The model reads {'two texts together' if pair else 'a text'} and gives {what}.")
@@ -219,7 +219,7 @@ def _classification(page: gr.Blocks, opened: Opened) -> None:
         _ask("Judge", boxes, judge, output)
 
 
-def _choice(page: gr.Blocks, opened: Opened) -> None:
+def _choice(opened: Opened) -> None:
     _explain("Write how something begins, and several ways in which it may go on. The model chooses one.")
     endings = "She begins to play.\nShe begins to swim.\nThe case plays her.\nIt is a very long river."
     left, right = _columns()
@@ -233,7 +233,7 @@ def _choice(page: gr.Blocks, opened: Opened) -> None:
         _ask("Choose", boxes, lambda a, b: drawing.bars(readings.choose(opened, a, b)), output)
 
 
-def _answers(page: gr.Blocks, opened: Opened) -> None:
+def _answers(opened: Opened) -> None:
     _explain(
         "Paste a text, or drop a text file, and ask about it. The model marks the part of the text that it takes for "
         "the answer; it cannot answer in words of its own."
@@ -261,7 +261,7 @@ def _read_file(path: str) -> tuple[Any, str]:
         return gr.skip(), drawing.notice(str(error))
 
 
-def _names(page: gr.Blocks, opened: Opened) -> None:
+def _names(opened: Opened) -> None:
     _explain("The model reads a text word by word and marks the names in it, each with its kind.")
     example = "Ada Lovelace grew up in London and wrote to Charles Babbage."
     if opened.builtin:
@@ -277,7 +277,7 @@ def _names(page: gr.Blocks, opened: Opened) -> None:
 # --- every model -----------------------------------------------------------------------------------------
 
 
-def _attention(page: gr.Blocks, opened: Opened) -> None:
+def _attention(opened: Opened) -> None:
     config = opened.model.config
     _explain(
         "In every layer, every head of the model lets each piece look at all others. The darker a field, the more the "
@@ -318,7 +318,7 @@ def _attention(page: gr.Blocks, opened: Opened) -> None:
         )  # fmt: skip
 
 
-def _pieces(page: gr.Blocks, opened: Opened) -> None:
+def _pieces(opened: Opened) -> None:
     _explain(
         "A model reads numbers, not letters. This is how a text becomes pieces of the vocabulary and then numbers."
     )
