@@ -52,6 +52,7 @@ def test_a_finished_cell_that_is_another_run_is_refused(tmp_path):
         (place / "run.json").write_text(json.dumps(facts))
         (place / "all_results.json").write_text("{}")
     (tmp_path / "cells" / series.name / "summary.json").write_text("{}")
+    (weights.parent / "config.json").write_text('{"model_type": "bert"}')
     check_finished_cells(tmp_path, plan)  # The weights have been deleted, which contradicts nothing.
     weights.write_bytes(b"weights")
     check_finished_cells(tmp_path, plan)
@@ -63,8 +64,8 @@ def test_a_finished_cell_that_is_another_run_is_refused(tmp_path):
         check_finished_cells(tmp_path, plan)
     weights.unlink()
     path = tmp_path / "cells" / pretraining.name / "run.json"
-    path.write_text(path.read_text().replace('"max_steps": 500', '"max_steps": 10'))
-    with pytest.raises(ValueError, match=rf"{names[0]} holds another run than the plan asks for \(max_steps 10 -> 500"):
+    path.write_text(path.read_text().replace('"max_steps": 1000', '"max_steps": 10'))
+    with pytest.raises(ValueError, match=rf"{names[0]} holds another run than the plan asks for \(max_steps 10 -> 1000"):
         check_finished_cells(tmp_path, plan)
     path.unlink()
     with pytest.raises(ValueError, match=r"run\.json: not found, but the run is finished"):

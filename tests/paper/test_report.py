@@ -47,7 +47,7 @@ def test_rows_have_the_sizes_of_our_networks(tmp_path):
     write_scores(tmp_path, plan)
     write_report_of(tmp_path, plan)
     text = (tmp_path / "report.md").read_text()
-    (first,) = [line for line in text.splitlines() if line.startswith("| 1 layer, 96 wide, 3 heads |") and "±" in line]
+    (first,) = [line for line in text.splitlines() if line.startswith("| 1 layer, 64 wide, 2 heads |") and "±" in line]
     assert first.endswith("| 3 layers, 768 wide, 12 heads | 5.84 | 77.9 | 79.8 | 88.4 |")
 
 

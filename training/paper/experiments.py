@@ -212,13 +212,13 @@ MNLI_OR_SMALLER = ("mnli", "sst2", "mrpc")
 PRETRAINING_TASKS = Experiment(
     table="5",
     published=TABLE_5,
-    steps={"builtin": 1200, "small": 2000, "paper": PAPERS_STEPS},
+    steps={"builtin": 1800, "small": 2000, "paper": PAPERS_STEPS},
     tasks={
         "builtin": (("pair",), ("kind",), ("qa",)),
         "small": (("mnli",), ("qnli",), ("mrpc",), ("sst2",), ("squad",)),
         "paper": (("mnli",), ("qnli",), ("mrpc",), ("sst2",), ("squad",)),
     },
-    builtin_examples=(2500, 1000),
+    builtin_examples=(4000, 1000),
     rows=_rows_of_table_5,
     columns=_tasks_and_loss,
     note=(
@@ -229,13 +229,13 @@ PRETRAINING_TASKS = Experiment(
 MODEL_SIZE = Experiment(
     table="6",
     published=TABLE_6,
-    steps={"builtin": 500, "small": 2000, "paper": PAPERS_STEPS},
+    steps={"builtin": 1000, "small": 2000, "paper": PAPERS_STEPS},
     tasks={
         "builtin": (("pair",), ("kind",)),
         "small": (("mnli",), ("mrpc",), ("sst2",)),
         "paper": (("mnli",), ("mrpc",), ("sst2",)),
     },
-    builtin_examples=(600, 500),
+    builtin_examples=(1000, 500),
     rows=_rows_of_table_6,
     columns=_perplexity_and_tasks,
     has_restarts=True,
@@ -254,7 +254,7 @@ FEATURES = Experiment(
 MASKING = Experiment(
     table="8",
     published=TABLE_8,
-    steps={"builtin": 500, "small": 2000, "paper": PAPERS_STEPS},
+    steps={"builtin": 1000, "small": 2000, "paper": PAPERS_STEPS},
     tasks={
         "builtin": (("kind",), ("code",)),
         "small": (MNLI_OR_SMALLER, ("conll", "code")),
@@ -269,7 +269,7 @@ TRAINING_STEPS = Experiment(
     published=FIGURE_5,
     steps={"builtin": 1500, "small": 4000, "paper": PAPERS_STEPS},
     tasks={"builtin": (("pair",), ("kind",)), "small": (MNLI_OR_SMALLER,), "paper": (("mnli",),)},
-    builtin_examples=(2000, 1000),
+    builtin_examples=(3000, 1000),
     rows=_rows_of_figure_5,
     columns=_tasks_at_checkpoints,
     keeps_checkpoints=True,
