@@ -65,7 +65,8 @@ def test_a_finished_cell_that_is_another_run_is_refused(tmp_path):
     weights.unlink()
     path = tmp_path / "cells" / pretraining.name / "run.json"
     path.write_text(path.read_text().replace('"max_steps": 1000', '"max_steps": 10'))
-    with pytest.raises(ValueError, match=rf"{names[0]} holds another run than the plan asks for \(max_steps 10 -> 1000"):
+    refusal = rf"{names[0]} holds another run than the plan asks for \(max_steps 10 -> 1000"
+    with pytest.raises(ValueError, match=refusal):
         check_finished_cells(tmp_path, plan)
     path.unlink()
     with pytest.raises(ValueError, match=r"run\.json: not found, but the run is finished"):
