@@ -22,10 +22,11 @@ def test_costs_follow_the_operations():
     # A layer costs 8 H^2 + 4 H I + 4 n H a token, the head 2 H^2 + 2 H V a prediction, the pooler 2 H^2 a sequence.
     # Training costs three times as much.
     # Two fifths of the steps have sequences of 32 tokens, the others of 64.
-    steps, batch = PRETRAINING_TASKS.steps["builtin"], 64
-    for name, share in (("bert", 0.15), ("ltr", 1.0)):
+    steps = PRETRAINING_TASKS.steps["builtin"]
+    for name, share, batches in (("bert", 0.15, (64, 64)), ("ltr", 1.0, (86, 82))):
         flops = 0.0
-        for length, sequences in ((32, 0.4 * steps * batch), (64, 0.6 * steps * batch)):
+        for length, steps_share, batch in zip((32, 64), (0.4, 0.6), batches, strict=True):
+            sequences = steps_share * steps * batch
             tokens, layer = sequences * length, 24 * 128**2 + 4 * length * 128
             head = share * tokens * (2 * 128**2 + 2 * 128 * 4096)
             flops += 3 * (2 * tokens * layer + head + sequences * 2 * 128**2)

@@ -36,6 +36,10 @@ def test_rows_differ_in_what_the_paper_varies():
     assert "--label_token" not in command(plan, "pair-no_nsp-seed-42")
     assert "--seeds 5" in command(plan_of("6"), "kind-l24_h1024_a16-seed-42")
     assert "--feature_based weighted_sum_all" in command(plan_of("7"), "code-weighted_sum_all-seed-42")
+    # A row reads equally many tokens in a step, with and without next sentence prediction.
+    assert "--phases 32:0.4:64,64:0.6:64" in command(plan, "pretrain-bert-seed-42")
+    for row in ("no_nsp", "ltr"):
+        assert "--phases 32:0.4:86,64:0.6:82" in command(plan, f"pretrain-{row}-seed-42")
     mix = command(plan_of("8"), "pretrain-mix_0_20_80-seed-42")
     assert "--mask_replace_prob 0 --random_replace_prob 0.8" in mix
     assert "--feature_based concat_last_four" in command(plan_of("8"), "code_features-mix_0_20_80-seed-42")

@@ -198,7 +198,9 @@ def pretraining_cell(
     flags: Flags = {"output_dir": f"{CELLS}/{name}", "resume_from_checkpoint": "auto", **text_flags}
     flags |= {"tokenizer_name": VOCABULARY, "config_name": f"{SIZES}/{pretraining.size.name}"}
     flags |= pretraining.flags
-    flags |= {"phases": scale.phases, "max_steps": steps, "save_steps": steps_between_checkpoints(steps)}
+    has_nsp = pretraining.flags.get("objective", "mlm_nsp") == "mlm_nsp"
+    phases = scale.phases if has_nsp else scale.phases_without_nsp
+    flags |= {"phases": phases, "max_steps": steps, "save_steps": steps_between_checkpoints(steps)}
     flags |= {"save_total_limit": 0 if experiment.keeps_checkpoints else 1}
     flags |= scale.pretraining
     flags |= {"seed": seed}

@@ -39,6 +39,8 @@ class Scale:
         ladder: the networks of Table 6, by the names of the paper's rows.
         network: the fields of the configuration in which all networks differ from BERT-Base, apart from their sizes.
         phases: the phases of pre-training, in the form of --phases.
+        phases_without_nsp: those of objectives without next sentence prediction. Their instances end with a whole
+            sentence and hold fewer tokens; with larger batches all rows of a table read equally many in a step.
         pretraining: the other flags of pre-training.
         restarts: the runs of fine-tuning for each pre-training of Table 6.
         features: the flags that, together with --feature_based, turn a tagging task into that of the feature-based
@@ -55,6 +57,7 @@ class Scale:
     ladder: dict[str, Size]
     network: dict[str, Any]
     phases: str
+    phases_without_nsp: str
     vocab_size: int
     pretraining: Flags
     restarts: int
@@ -92,6 +95,7 @@ BUILTIN = Scale(
     ladder=ladder((1, 64, 2), (2, 64, 1), (2, 64, 2), (4, 64, 2), (4, 96, 3), (8, 96, 3)),
     network=SMALL_NETWORKS,
     phases="32:0.4:64,64:0.6:64",
+    phases_without_nsp="32:0.4:86,64:0.6:82",
     vocab_size=4096,
     pretraining={"learning_rate": 1.5e-3, "warmup_steps": 0.1, "eval_steps": 0, "logging_steps": 50},
     restarts=5,
@@ -106,6 +110,7 @@ SMOKE = replace(
     deeper=Size(5, 32, 2),
     ladder=ladder((1, 24, 2), (2, 24, 1), (2, 24, 2), (3, 24, 2), (3, 32, 2), (4, 32, 2)),
     phases="32:1:4",
+    phases_without_nsp="32:1:5",
     vocab_size=600,
     pretraining=BUILTIN.pretraining
     | {"max_train_documents": 100, "validation_split": 0.2, "max_eval_instances": 16, "peak_tflops": 1},
@@ -121,6 +126,7 @@ SMALL = Scale(
     ladder=ladder((1, 192, 3), (2, 192, 1), (2, 192, 3), (4, 192, 3), (4, 256, 4), (8, 256, 4)),
     network=SMALL_NETWORKS,
     phases="128:1:32",
+    phases_without_nsp="128:1:36",
     vocab_size=8192,
     pretraining={"learning_rate": 1e-3, "warmup_steps": 0.1, "eval_steps": 0, "logging_steps": 50},
     restarts=5,
@@ -135,6 +141,7 @@ PAPER = Scale(
     ladder=ladder((3, 768, 12), (6, 768, 3), (6, 768, 12), (12, 768, 12), (12, 1024, 16), (24, 1024, 16)),
     network={},
     phases="128:0.9:32x8,512:0.1:8x32",
+    phases_without_nsp="128:0.9:32x8,512:0.1:8x32",  # the paper says nothing of larger batches
     vocab_size=30522,
     pretraining={
         "learning_rate": 1e-4,
