@@ -104,7 +104,8 @@ def classification_loss(logits: Tensor, labels: Tensor, problem_type: str, count
 
     Args:
         problem_type: one of these three.
-        count: the default is the number of elements of labels, and with class ids the number of labelled items.
+        count: the number by which the summed loss is divided. Default: ``labels.numel()``; for class ids, the number
+            of labels other than -100.
 
     Raises:
         ValueError: another problem_type was given, or the labels do not match the logits.

@@ -54,7 +54,7 @@ def test_a_request_that_is_too_large_is_refused_before_it_is_read(length):
     assert ask(Guard(page), host="localhost", transfer_encoding="chunked")[0] == 413
 
 
-def test_what_is_no_request_is_passed_on():
+def test_the_start_and_the_end_of_the_server_are_passed_on():
     seen = []
 
     async def app(scope, receive, send):
@@ -62,6 +62,20 @@ def test_what_is_no_request_is_passed_on():
 
     asyncio.run(Guard(app)({"type": "lifespan"}, None, None))
     assert seen == ["lifespan"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:7860", "evil.example"])
+def test_a_websocket_is_refused_whatever_host_it_names(host):
+    sent = []
+
+    async def app(scope, receive, send):
+        raise AssertionError("the websocket reached the page")
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(Guard(app)({"type": "websocket", "headers": [(b"host", host.encode())]}, None, send))
+    assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
 def test_a_port_that_is_taken_is_an_error_and_zero_finds_a_free_one():

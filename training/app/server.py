@@ -20,6 +20,7 @@ HEADERS = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 ]
+POLICY_VIOLATION = 1008  # the code with which a websocket is closed (RFC 6455)
 LOCAL = ("127.0.0.1", "localhost")
 
 
@@ -36,21 +37,28 @@ class Guard:
         self.hosts = hosts
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer one request, or pass it on."""
-        if scope["type"] != "http":
+        """Check one request and pass it on, or refuse it. Websockets are refused."""
+        if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
+        if scope["type"] != "http":  # The page opens no websocket, so one can only come from elsewhere.
+            await send({"type": "websocket.close", "code": POLICY_VIOLATION})
+            return
         headers = dict(scope["headers"])
-        host = headers.get(b"host", b"").decode("latin-1").rpartition(":")[0] or headers.get(b"host", b"").decode(
-            "latin-1"
-        )
         length = headers.get(b"content-length", b"0")
-        if self.hosts is not None and host not in self.hosts:
+        if self.hosts is not None and _host(headers) not in self.hosts:
             await _refuse(send, 421, "This page answers to 127.0.0.1 only.")
         elif not length.isdigit() or int(length) > LARGEST_REQUEST or b"transfer-encoding" in headers:
             await _refuse(send, 413, f"A request may have at most {LARGEST_REQUEST:,} bytes.")
         else:
             await self.app(scope, receive, _with_headers(send))
+
+
+def _host(headers: dict[bytes, bytes]) -> str:
+    """The name of the host that the request is for, without the port; "" if the request has none."""
+    address = headers.get(b"host", b"").decode("latin-1")
+    host, colon, _ = address.rpartition(":")
+    return host if colon else address
 
 
 def _with_headers(send: Send) -> Send:
