@@ -98,9 +98,11 @@ def pretrained_config(vocab) -> BertConfig:
 @pytest.fixture(scope="session")
 def pretrained(tmp_path_factory, tokenizer_folder, pretrained_config) -> Path:
     """A pre-training checkpoint without dropout, with its tokenizer."""
-    from tests.helpers.small_networks import save_checkpoint
+    from tests.helpers.small_networks import save_random_network
 
-    return save_checkpoint(tmp_path_factory.mktemp("pretrained"), tokenizer_folder, copy.deepcopy(pretrained_config))
+    return save_random_network(
+        tmp_path_factory.mktemp("pretrained"), tokenizer_folder, copy.deepcopy(pretrained_config)
+    )
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from training.app import drawing
-from training.app.readings import Guess, Name, Piece, Pieces, Reply, Stop
+from training.app.readings import CheckpointGuess, Guess, Piece, Pieces, Reply, TaggedSpan
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'><script>alert(2)</script>${alert(3)}{{value}}`&amp;\x00"
 
@@ -65,12 +65,12 @@ DRAWINGS = {
     "bars": lambda text: drawing.bars([Guess(text, 0.5), Guess("b", 0.5)]),
     "gaps": lambda text: drawing.gaps([[Guess(text, 0.5)], [Guess(text, 0.5)]], [text, text]),
     "stops": lambda text: drawing.stops(
-        [Stop(1, [[Guess(text, 0.5)]], [0.5]), Stop(None, [[Guess(text, 0.5)]], [0.5])], 3
+        [CheckpointGuess(1, [[Guess(text, 0.5)]], [0.5]), CheckpointGuess(None, [[Guess(text, 0.5)]], [0.5])], 3
     ),
     "score": lambda text: drawing.score(Guess(text, 1.0)),
     "reply": lambda text: drawing.reply(Reply(text, 0, len(text), [entry(text, 1.0)], None, None), text),
     "no answer": lambda text: drawing.reply(Reply("", 0, 0, [entry(text, 0.4), entry("", 0.6)], 3.0, 1.0), text),
-    "names": lambda text: drawing.names([Name(text, 0, 5, 0.5), Name("b", 6, 9, 0.5)], text),
+    "names": lambda text: drawing.names([TaggedSpan(text, 0, 5, 0.5), TaggedSpan("b", 6, 9, 0.5)], text),
     "no names": lambda text: drawing.names([], text),
     "steps": lambda text: drawing.steps(
         Pieces(text, [text], [Piece(text, 1, None, 0, 0), Piece(text, 2, 0, 0, 9)]), text
@@ -117,7 +117,7 @@ def test_the_answer_is_marked_where_it_stands():
 def test_the_final_row_is_the_last_and_left_out_checkpoints_are_counted():
     page = DRAWINGS["stops"]("king")
     assert page.index(">1<") < page.index(">final<") and "3 more checkpoints" in page
-    assert "more checkpoints" not in drawing.stops([Stop(None, [[Guess("a", 0.5)]], [0.5])], 0)
+    assert "more checkpoints" not in drawing.stops([CheckpointGuess(None, [[Guess("a", 0.5)]], [0.5])], 0)
 
 
 def test_a_picture_has_a_pixel_for_every_pair_of_pieces():

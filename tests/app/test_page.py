@@ -45,10 +45,10 @@ MODELS = {
 def models(tmp_path_factory, pretrained):
     """The folders of MODELS; the first has two checkpoints, the last two are hostile."""
     need_browser()
-    room = tmp_path_factory.mktemp("models")
+    folder = tmp_path_factory.mktemp("models")
     names = {name: name for name in MODELS} | {"hostile": "<img src=x onerror=window.hacked=4>"}
     folders = {
-        name: save_model(room / names[name], pretrained, head, run=run, **fields)
+        name: save_model(folder / names[name], pretrained, head, run=run, **fields)
         for name, (head, fields, run) in MODELS.items()
     }
     for step in (10, 20):

@@ -18,7 +18,7 @@ from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
 from tests.helpers.model_folders import save_model
 from tokenization.wordpiece import FullTokenizer
 from training.app import readings
-from training.app.folder import Opened, open_folder
+from training.app.folder import OpenedModel, open_folder
 from training.app.readings import CHARACTERS, Guess
 
 TEXT = "the old doctor opened a small red house"
@@ -29,12 +29,12 @@ MASKED = "the [MASK] doctor opened a [MASK] house ."
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory, pretrained):
     """A function: a head, and fields of its config -> its folder."""
-    room, made = tmp_path_factory.mktemp("heads"), {}
+    folder, made = tmp_path_factory.mktemp("heads"), {}
 
     def make(name, run=None, **fields):
         key = (name, str(run), str(fields))
         if key not in made:
-            made[key] = save_model(room / str(len(made)), pretrained, name, run=run, **fields)
+            made[key] = save_model(folder / str(len(made)), pretrained, name, run=run, **fields)
         return made[key]
 
     return make
@@ -44,7 +44,7 @@ def folders(tmp_path_factory, pretrained):
 def opened(request, folders):
     """A function: a head, and fields of its config -> an opened folder, with the class of the library."""
 
-    def make(name, run=None, **fields) -> Opened:
+    def make(name, run=None, **fields) -> OpenedModel:
         folder = folders(name, run, **fields)
         found = open_folder(str(folder))
         if request.param == "transformers":

@@ -1,4 +1,4 @@
-"""The finished folders that the tests of this room give to other packages."""
+"""The finished folders that the tests of this folder give to other packages."""
 
 import os
 import subprocess

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer, dynamic_module_utils
 from modeling_bert_repro import BertForMaskedLM, BertForSequenceClassification
 from tests.helpers.ecosystem import needed
 from tests.helpers.repository import ROOT
-from tests.helpers.small_networks import save_checkpoint, small_config
+from tests.helpers.small_networks import save_random_network, small_config
 
 EXAMPLES = ROOT / "examples"
 
@@ -21,7 +21,7 @@ EXAMPLES = ROOT / "examples"
 def folder(tmp_path, tokenizer_folder, vocab) -> Path:
     """A folder like those of `run_pretraining.py`, with a small network that was not trained."""
     config = small_config(vocab_size=len(vocab), num_hidden_layers=1, max_position_embeddings=128)
-    return save_checkpoint(tmp_path / "model", tokenizer_folder, config)
+    return save_random_network(tmp_path / "model", tokenizer_folder, config)
 
 
 def run_example(name: str, *arguments, monkeypatch, capsys) -> str:

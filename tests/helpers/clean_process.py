@@ -7,6 +7,7 @@ import atexit
 import functools
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.helpers.repository import ROOT
+
+LONGEST = 1000  # seconds to wait for an answer; clean_forks.py itself ends a fork that hangs after 900
 
 
 @functools.cache
@@ -60,6 +63,11 @@ def run_in_a_fork(code: str, arguments: Sequence[str | Path], folder: Path, with
     process = forks()
     process.stdin.write(json.dumps(request | {"home": str(folder / "home")}) + "\n")
     process.stdin.flush()
+    # An answer is one line, so nothing of it can be left in the buffer that select does not see.
+    if not select.select([process.stdout], [], [], LONGEST)[0]:
+        process.kill()
+        forks.cache_clear()
+        raise TimeoutError(f"tests/programs/clean_forks.py gave no answer in {LONGEST} seconds")
     answer = json.loads(process.stdout.readline())
     assert answer["status"] == 0, answer["printed"][-3000:]
     return answer["printed"]

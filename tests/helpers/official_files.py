@@ -95,15 +95,15 @@ def cell(task: str, column: str, row: int) -> str:
     return str(row) if column in ("index", "id") else "x"
 
 
-def flags(**given) -> SimpleNamespace:
+def glue_arguments(**given) -> SimpleNamespace:
     names = ("task_name", "data_dir", "train_file", "validation_file", "test_file", "dataset_name")
     names += ("dataset_config_name", "max_train_samples", "max_eval_samples")
     return SimpleNamespace(**(dict.fromkeys(names) | {"do_predict": False} | given))
 
 
-def message(**given) -> str:
+def glue_error(**given) -> str:
     with pytest.raises(ValueError) as caught:
-        load_data(flags(**given))
+        load_data(glue_arguments(**given))
     return str(caught.value)
 
 

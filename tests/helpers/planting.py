@@ -49,9 +49,9 @@ def run_on_a_copy(folder: Path, tests: Iterable[str], fault: Fault | None = None
     """
     for name in (*PACKAGES, "tests/helpers", "tests/programs"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    rooms = {parent for test in tests for parent in Path(test).parents} - {Path()}
+    test_folders = {parent for test in tests for parent in Path(test).parents} - {Path()}
     scripts = [path.name for path in ROOT.glob("*.py")]
-    more = ("pyproject.toml", "tests/conftest.py", *(room / "__init__.py" for room in rooms))
+    more = ("pyproject.toml", "tests/conftest.py", *(parent / "__init__.py" for parent in test_folders))
     for file in (*scripts, *more, *tests):
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, folder / file)

@@ -26,7 +26,7 @@ def small_config(**changes) -> BertConfig:
     return BertConfig(**(config | changes))
 
 
-def save_checkpoint(folder: Path, tokenizer_folder: Path, config: BertConfig) -> Path:
+def save_random_network(folder: Path, tokenizer_folder: Path, config: BertConfig) -> Path:
     """Save a pre-training network, which has the same random weights in every call, and a tokenizer."""
     shutil.copytree(tokenizer_folder, folder, dirs_exist_ok=True)
     torch.manual_seed(0)

@@ -3,7 +3,7 @@
 LENGTHS = ["--max_seq_length", "24", "--max_query_length", "8", "--doc_stride", "6"]
 
 
-def flags(checkpoint, files, output_dir, *more: str, negative: bool = False) -> list[str]:
+def squad_flags(checkpoint, files, output_dir, *more: str, negative: bool = False) -> list[str]:
     two = "2" if negative else ""
     return [
         *("--model_name_or_path", str(checkpoint), "--output_dir", str(output_dir), *LENGTHS),

@@ -52,15 +52,15 @@ CONLL_TAGS = [
 ]
 
 
-def flags(**given) -> SimpleNamespace:
+def ner_arguments(**given) -> SimpleNamespace:
     names = ("train_file", "validation_file", "test_file", "dataset_name", "dataset_config_name")
     names += ("max_train_samples", "max_eval_samples")
     return SimpleNamespace(**(dict.fromkeys(names) | {"mixed_tags": False} | given))
 
 
-def message(**given) -> str:
+def ner_error(**given) -> str:
     with pytest.raises(ValueError) as caught:
-        load_data(flags(**given))
+        load_data(ner_arguments(**given))
     return str(caught.value)
 
 

@@ -192,7 +192,7 @@ FAULTS = {
     # --- Segments and instances ---------------------------------------------------------------------------
     "the other document may be the same": Fault(
         file=SEGMENTS,
-        places="_spans",
+        places="_place_b_and_cut",
         correct="other >= chunks.document",
         faulty="0",
         tests=("tests/pretraining/test_segments.py",),
@@ -213,7 +213,7 @@ FAULTS = {
     ),
     "B runs into the next document": Fault(
         file=SEGMENTS,
-        places="_spans",
+        places="_place_b_and_cut",
         correct='np.minimum(np.searchsorted(offsets, offsets[start] + wanted, side="left"), other_end)',
         faulty='np.searchsorted(offsets, offsets[start] + wanted, side="left").clip(max=len(offsets) - 1)',
         tests=("tests/pretraining/test_segments.py",),
@@ -227,7 +227,7 @@ FAULTS = {
     ),
     "A is cut at its end only": Fault(
         file=SEGMENTS,
-        places="_spans",
+        places="_place_b_and_cut",
         correct="below(random_bits(bits, _CUT_A), a_end - a_start - a_length + 1)",
         faulty="0",
         tests=("tests/pretraining/test_segments.py",),

@@ -49,7 +49,7 @@ def test_a_process_is_started_with_its_gpu(count, monkeypatch, tmp_path):
     monkeypatch.setattr(runner, "run_cell", write_environment)
     monkeypatch.delenv(GPUS, raising=False)
     cells = plan_of("7").cells[:2]
-    running: list[runner.Running] = []
+    running: list[runner.RunningCell] = []
     with runner.threads_of(2):
         context = runner._context()
         assert context.get_start_method() == ("spawn" if count else "forkserver")

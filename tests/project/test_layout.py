@@ -17,7 +17,7 @@ TESTS = ROOT / "tests"
 FILES = sorted(TESTS.rglob("*.py"))
 HELPERS, PROGRAMS = TESTS / "helpers", TESTS / "programs"
 FOLDERS_OF_THE_CODE = ("modeling_bert_repro", "tokenization", "benchmarks", "examples", "training")
-CODE = sorted([*ROOT.glob("*.py"), *(path for room in FOLDERS_OF_THE_CODE for path in (ROOT / room).rglob("*.py"))])
+CODE = sorted([*ROOT.glob("*.py"), *(path for folder in FOLDERS_OF_THE_CODE for path in (ROOT / folder).rglob("*.py"))])
 LONGEST_FILE, LONGEST_FUNCTION = 420, 60  # lines
 # The tests of training/X/Y.py are in tests/X/test_Y.py. Those of these modules are in other files: a table of flags or
 # of the paper's numbers, a part of one thing that other files test as a whole, or something that only a script shows.
@@ -156,9 +156,9 @@ def wrong_imports(path: Path) -> set[str]:
 
 def test_every_folder_of_the_code_has_its_folder_of_tests():
     """The packages of ``training`` have their folders directly in tests."""
-    folders = [folder for room in FOLDERS_OF_THE_CODE for folder in (ROOT / room, *(ROOT / room).rglob("*"))]
-    rooms = {folder.relative_to(ROOT) for folder in folders if any(folder.glob("*.py"))} - {Path("training")}
-    expected = {Path(*room.parts[1:]) if room.parts[0] == "training" else room for room in rooms}
+    all_folders = [path for folder in FOLDERS_OF_THE_CODE for path in (ROOT / folder, *(ROOT / folder).rglob("*"))]
+    folders = {path.relative_to(ROOT) for path in all_folders if any(path.glob("*.py"))} - {Path("training")}
+    expected = {Path(*folder.parts[1:]) if folder.parts[0] == "training" else folder for folder in folders}
     found = {path.relative_to(TESTS).parent for path in FILES if has_tests(path)}
     assert found - expected == {Path("scripts"), Path("project"), Path("ecosystem")}
     assert expected - found == set()
@@ -168,8 +168,8 @@ def test_every_module_has_its_test_file_or_names_another():
     """So that the reader of a module finds its tests. A new module needs a file, or a row of TESTED_ELSEWHERE."""
     modules = {
         path.relative_to(ROOT).as_posix()
-        for room in ("training", "tokenization", "modeling_bert_repro")
-        for path in (ROOT / room).rglob("*.py")
+        for folder in ("training", "tokenization", "modeling_bert_repro")
+        for path in (ROOT / folder).rglob("*.py")
         if path.name != "__init__.py"
     }
     without = {
@@ -184,8 +184,9 @@ def test_every_module_has_its_test_file_or_names_another():
 
 def test_the_architecture_names_every_folder_of_tests():
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    named, rooms = set(re.findall(r"`tests/(\w+)/`", page)), {path.parent.name for path in TESTS.glob("*/__init__.py")}
-    assert rooms <= named
+    named = set(re.findall(r"`tests/(\w+)/`", page))
+    folders = {path.parent.name for path in TESTS.glob("*/__init__.py")}
+    assert folders <= named
     assert all((TESTS / name).is_dir() for name in named)
 
 
@@ -210,15 +211,15 @@ def test_files_beside_the_tests_have_tests_in_them():
     folders_without_tests = {HELPERS, PROGRAMS}
     without = {path.name for path in FILES if not has_tests(path) and not folders_without_tests & set(path.parents)}
     assert without <= {"__init__.py", "conftest.py"}
-    hidden = [path for room in folders_without_tests for path in room.rglob("*.py") if has_tests(path)]
+    hidden = [path for folder in folders_without_tests for path in folder.rglob("*.py") if has_tests(path)]
     assert hidden == []
 
 
 def test_programs_are_not_among_the_helpers():
     """A program is a file that does something when it is started; the helpers are imported only."""
 
-    def programs(room: Path) -> set[str]:
-        return {path.name for path in room.rglob("*.py") if 'if __name__ == "__main__":' in path.read_text("utf-8")}
+    def programs(folder: Path) -> set[str]:
+        return {path.name for path in folder.rglob("*.py") if 'if __name__ == "__main__":' in path.read_text("utf-8")}
 
     assert programs(HELPERS) == set()
     assert programs(PROGRAMS) == {path.name for path in PROGRAMS.rglob("*.py")} - {"__init__.py"}

@@ -11,7 +11,7 @@ from transformers.pipelines import PIPELINE_REGISTRY
 
 import run_squad
 from tests.helpers.repository import ROOT
-from tests.helpers.small_networks import save_checkpoint, small_config
+from tests.helpers.small_networks import save_random_network, small_config
 from tests.helpers.squad_examples import squad_content
 from training.__main__ import main as run_command
 
@@ -35,7 +35,7 @@ def here(tmp_path, tokenizer_folder, vocab, monkeypatch):
     """A current folder with the files and the model that the page names."""
     monkeypatch.chdir(tmp_path)
     config = small_config(vocab_size=len(vocab), num_hidden_layers=1, max_position_embeddings=512)
-    save_checkpoint(Path("runs/base"), tokenizer_folder, config)
+    save_random_network(Path("runs/base"), tokenizer_folder, config)
     for name, count in (("train", 9), ("dev", 7)):
         Path(f"{name}-v2.0.json").write_text(json.dumps(squad_content(count, True)))
     Path("contexts.txt").write_text("The doctor opened the house.\n\nThe river is old.\n")

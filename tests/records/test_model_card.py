@@ -119,7 +119,7 @@ def test_the_card_says_how_small_the_run_was(tmp_path, loss, verdict):
     (tmp_path / "metrics.jsonl").write_text('{"event": "corpus", "unigram_entropy": 6.4}\n')
     made = card(tmp_path, "pretraining", {**PRETRAINING, "eval_mlm_loss": loss})
     # 1,000 steps of 32 x 2 sequences on 2 processes are compared with 1,000,000 steps of 256.
-    assert "128,000 sequences of up to 64 pieces, 0.0005 times as many as the published models" in made.text
+    assert "128,000 sequences of up to 64 pieces, 0.05 % of the 256 million sequences of up to 512" in made.text
     assert verdict in made.text and "not measured" not in made.text
 
 

@@ -1,4 +1,4 @@
-"""The checkpoints, data and finished runs that several files of this room share."""
+"""The checkpoints, data and finished runs that several files of this folder share."""
 
 import json
 from pathlib import Path
@@ -6,16 +6,16 @@ from pathlib import Path
 import pytest
 
 import run_squad
-from tests.helpers.small_networks import LEARNS_FAST, save_checkpoint, small_config
+from tests.helpers.small_networks import LEARNS_FAST, save_random_network, small_config
 from tests.helpers.squad_examples import squad_content
-from tests.helpers.squad_runs import flags as squad_flags
+from tests.helpers.squad_runs import squad_flags
 
 
 @pytest.fixture(scope="session")
 def squad_checkpoint(tmp_path_factory, tokenizer_folder, vocab):
     """The folder of a pre-trained network of one layer, with random weights, and its tokenizer."""
     config = small_config(vocab_size=len(vocab), num_hidden_layers=1, max_position_embeddings=32, **LEARNS_FAST)
-    return save_checkpoint(tmp_path_factory.mktemp("checkpoint"), tokenizer_folder, config)
+    return save_random_network(tmp_path_factory.mktemp("checkpoint"), tokenizer_folder, config)
 
 
 @pytest.fixture(scope="session")

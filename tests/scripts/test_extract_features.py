@@ -13,7 +13,7 @@ import transformers
 from transformers import AutoTokenizer
 
 import extract_features
-from tests.helpers.small_networks import save_checkpoint, small_config
+from tests.helpers.small_networks import save_random_network, small_config
 from training.engine.errors import report_errors
 from training.flags.feature_extraction import FeatureArguments
 from training.flags.parsing import parse_arguments
@@ -25,7 +25,7 @@ TEXTS = "the old house .\n\nred ||| the blue river\n  garden [SEP] xyz \na ||| b
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory, tokenizer_folder, vocab):
     config = small_config(vocab_size=len(vocab), hidden_size=16, num_hidden_layers=5, max_position_embeddings=32)
-    return save_checkpoint(tmp_path_factory.mktemp("checkpoint"), tokenizer_folder, config)
+    return save_random_network(tmp_path_factory.mktemp("checkpoint"), tokenizer_folder, config)
 
 
 @pytest.fixture(scope="module")

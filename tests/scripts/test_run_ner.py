@@ -14,7 +14,7 @@ from transformers import AutoModelForTokenClassification, pipeline
 import run_ner
 from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
-from tests.helpers.small_networks import NO_DROPOUT, save_checkpoint, small_config
+from tests.helpers.small_networks import NO_DROPOUT, save_random_network, small_config
 from tests.helpers.tagged_text import CONLL, write
 from training.engine.errors import report_errors
 from training.flags.fine_tuning import NerArguments
@@ -36,7 +36,7 @@ def checkpoint(tmp_path_factory, tokenizer_folder, vocab):
     """A pre-trained network of four layers without dropout, and its tokenizer. Its weights are random."""
     sizes = {"num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 48, "max_position_embeddings": 40}
     config = small_config(vocab_size=len(vocab), **sizes, **NO_DROPOUT)
-    return save_checkpoint(tmp_path_factory.mktemp("checkpoint"), tokenizer_folder, config)
+    return save_random_network(tmp_path_factory.mktemp("checkpoint"), tokenizer_folder, config)
 
 
 def conll(seed: int, documents: int) -> str:

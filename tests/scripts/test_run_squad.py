@@ -18,7 +18,7 @@ import run_squad
 from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
 from tests.helpers.squad_examples import squad_content
-from tests.helpers.squad_runs import LENGTHS, flags
+from tests.helpers.squad_runs import LENGTHS, squad_flags
 from training.__main__ import main as run_command
 from training.builtin_data import documentation
 from training.engine.errors import report_errors
@@ -72,14 +72,14 @@ def test_it_learns_to_answer(squad_checkpoint, squad_files, tmp_path):
     (tmp_path / "easy.json").write_text(json.dumps(squad_content(12, longest=10)))
     more = ["--train_file", str(tmp_path / "easy.json"), "--validation_file", str(tmp_path / "easy.json")]
     more += ["--max_steps", "70", "--learning_rate", "5e-3", "--per_device_train_batch_size", "12"]
-    run_squad.main(flags(squad_checkpoint, squad_files, tmp_path / "run", *more, "--logging_steps", "150"))
+    run_squad.main(squad_flags(squad_checkpoint, squad_files, tmp_path / "run", *more, "--logging_steps", "150"))
     assert read(tmp_path / "run", "all_results.json")["eval_exact_match"] > 80
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(squad_checkpoint, squad_files, tmp_path, monkeypatch):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     saving = ["--save_steps", "2", "--max_steps", "5"]
-    run_squad.main(flags(squad_checkpoint, squad_files, whole, *saving))
+    run_squad.main(squad_flags(squad_checkpoint, squad_files, whole, *saving))
 
     def save_then_die(run, step, *rest):
         save(run, step, *rest)
@@ -88,10 +88,10 @@ def test_a_resumed_run_equals_an_uninterrupted_one(squad_checkpoint, squad_files
     save = fine_tuning.save_checkpoint
     monkeypatch.setattr(fine_tuning, "save_checkpoint", save_then_die)
     with pytest.raises(KeyboardInterrupt):
-        run_squad.main(flags(squad_checkpoint, squad_files, broken, *saving))
+        run_squad.main(squad_flags(squad_checkpoint, squad_files, broken, *saving))
     monkeypatch.undo()
     assert not (broken / "model.safetensors").exists()
-    run_squad.main(flags(squad_checkpoint, squad_files, broken, *saving, "--resume_from_checkpoint", "auto"))
+    run_squad.main(squad_flags(squad_checkpoint, squad_files, broken, *saving, "--resume_from_checkpoint", "auto"))
     for name in ("model.safetensors", "predictions.json", "nbest_predictions.json", "metrics.jsonl"):
         assert (broken / name).read_bytes() == (whole / name).read_bytes()
 
@@ -99,7 +99,9 @@ def test_a_resumed_run_equals_an_uninterrupted_one(squad_checkpoint, squad_files
 def test_the_answers_are_those_of_the_best_weights(squad_checkpoint, squad_files, tmp_path):
     """With this learning rate the network gets worse again, so the last evaluation and its answers are not kept."""
     more = ["--learning_rate", "3e-2", "--max_steps", "12", "--eval_steps", "2", "--load_best_model_at_end"]
-    run_squad.main(flags(squad_checkpoint, squad_files, tmp_path / "run", *more, "--early_stopping_patience", "2"))
+    run_squad.main(
+        squad_flags(squad_checkpoint, squad_files, tmp_path / "run", *more, "--early_stopping_patience", "2")
+    )
     results = read(tmp_path / "run", "all_results.json")
     scores = {event["step"]: event["eval_f1"] for event in events(tmp_path / "run", "eval")}
     assert results["best_step"] == max(scores, key=scores.get) == results["train_steps"] - 4 < 8
@@ -113,7 +115,9 @@ def test_the_answers_are_those_of_the_best_weights(squad_checkpoint, squad_files
     assert not list((tmp_path / "run").glob("checkpoint-*"))
     with pytest.raises(ValueError, match="expected one of eval_f1, eval_exact_match; got 'loss'"):
         run_squad.main(
-            flags(squad_checkpoint, squad_files, tmp_path / "no", "--metric_for_best_model", "loss", "--seeds", "2")
+            squad_flags(
+                squad_checkpoint, squad_files, tmp_path / "no", "--metric_for_best_model", "loss", "--seeds", "2"
+            )
         )
 
 
@@ -121,7 +125,9 @@ def test_a_series_of_runs_is_what_each_would_be_alone(squad_checkpoint, squad_fi
     """The windows are made once for all runs."""
     more = ["--group_by_length", "--learning_rate", "1e-3", "--null_score_diff_threshold", "-9"]
     run_squad.main(
-        flags(squad_checkpoint, squad_files, tmp_path / "all", *more, "--seeds", "2", "--seed", "7", negative=True)
+        squad_flags(
+            squad_checkpoint, squad_files, tmp_path / "all", *more, "--seeds", "2", "--seed", "7", negative=True
+        )
     )
     assert [path.name for path in sorted((tmp_path / "all").iterdir())] == [
         *("features", "seed-7", "seed-8", "summary.json")
@@ -133,11 +139,11 @@ def test_a_series_of_runs_is_what_each_would_be_alone(squad_checkpoint, squad_fi
     assert "best on eval_f1: seed-7" in capsys.readouterr().out
     monkeypatch.setattr(window_cache, "build_windows", None)
     cache = ["--cache_dir", str(tmp_path / "all" / "features"), "--seed", "8"]
-    run_squad.main(flags(squad_checkpoint, squad_files, tmp_path / "alone", *more, *cache, negative=True))
+    run_squad.main(squad_flags(squad_checkpoint, squad_files, tmp_path / "alone", *more, *cache, negative=True))
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("alone", "all/seed-8", "all/seed-7")]
     assert weights[0] == weights[1] != weights[2]
     plain = [word for word in more if word != "--group_by_length"]
-    run_squad.main(flags(squad_checkpoint, squad_files, tmp_path / "plain", *plain, *cache, negative=True))
+    run_squad.main(squad_flags(squad_checkpoint, squad_files, tmp_path / "plain", *plain, *cache, negative=True))
     assert (tmp_path / "plain" / "model.safetensors").read_bytes() != weights[0]
 
 
@@ -163,9 +169,11 @@ def still(squad_checkpoint, tmp_path_factory):
 
 @pytest.mark.slow
 def test_two_processes_do_the_work_of_one(still, squad_files, tmp_path):
-    argv = flags(still, squad_files, tmp_path / "one", "--learning_rate", "1e-3")
+    argv = squad_flags(still, squad_files, tmp_path / "one", "--learning_rate", "1e-3")
     run_squad.main(argv)
-    argv = flags(still, squad_files, tmp_path / "two", "--learning_rate", "1e-3", "--per_device_train_batch_size", "4")
+    argv = squad_flags(
+        still, squad_files, tmp_path / "two", "--learning_rate", "1e-3", "--per_device_train_batch_size", "4"
+    )
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", "2", str(ROOT / "run_squad.py")]
     environment = os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
     done = subprocess.run([*launcher, *argv], env=environment, capture_output=True, text=True)
@@ -191,7 +199,7 @@ def test_the_control_has_the_same_losses_and_answers(still, squad_files, tmp_pat
     ):
         folder = tmp_path / f"run{len(losses)}"
         size = ["--per_device_train_batch_size", "4" if "2" in more else "8"]
-        run_squad.main(flags(still, squad_files, folder, "--learning_rate", "1e-3", *size, *more))
+        run_squad.main(squad_flags(still, squad_files, folder, "--learning_rate", "1e-3", *size, *more))
         losses.append([event["loss"] for event in events(folder, "train")])
         answers.append(read(folder, "predictions.json"))
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
@@ -207,7 +215,7 @@ def test_a_classifier_gets_a_head_for_spans(squad_checkpoint, squad_files, tmp_p
     config.label2id = {name: number for number, name in enumerate(names)}
     modeling_bert_repro.BertForSequenceClassification(config).save_pretrained(tmp_path / "classifier")
     AutoTokenizer.from_pretrained(squad_checkpoint).save_pretrained(tmp_path / "classifier")
-    run_squad.main(flags(tmp_path / "classifier", squad_files, tmp_path / "run", "--max_steps", "1"))
+    run_squad.main(squad_flags(tmp_path / "classifier", squad_files, tmp_path / "run", "--max_steps", "1"))
     assert "newly initialised: qa_outputs.bias, qa_outputs.weight\n" in capsys.readouterr().out
     saved = BertConfig.from_pretrained(tmp_path / "run")
     assert (saved.id2label, saved.problem_type) == ({0: "LABEL_0", 1: "LABEL_1"}, None)
@@ -215,12 +223,12 @@ def test_a_classifier_gets_a_head_for_spans(squad_checkpoint, squad_files, tmp_p
 
 
 def test_the_fast_paths_are_on_and_can_be_switched_off(squad_checkpoint, squad_files, tmp_path, fast_paths):
-    run_squad.main(flags(squad_checkpoint, squad_files, tmp_path / "on", "--max_steps", "1"))
+    run_squad.main(squad_flags(squad_checkpoint, squad_files, tmp_path / "on", "--max_steps", "1"))
     assert fast_paths == {"unpadded", "dropout"}
     assert not {"unpad_inputs", "fast_dropout"} & set(read(tmp_path / "on", "config.json"))
     fast_paths.clear()
     run_squad.main(
-        flags(
+        squad_flags(
             squad_checkpoint,
             squad_files,
             tmp_path / "off",
@@ -238,7 +246,9 @@ def test_the_fast_paths_are_on_and_can_be_switched_off(squad_checkpoint, squad_f
 def test_a_control_says_nothing_of_code_that_its_folder_does_not_hold(squad_checkpoint, squad_files, tmp_path):
     assert "auto_map" in read(squad_checkpoint, "config.json")
     for name in ("repro", "transformers"):
-        run_squad.main(flags(squad_checkpoint, squad_files, tmp_path / name, "--max_steps", "1", "--model_impl", name))
+        run_squad.main(
+            squad_flags(squad_checkpoint, squad_files, tmp_path / name, "--max_steps", "1", "--model_impl", name)
+        )
     assert "auto_map" in read(tmp_path / "repro", "config.json")
     assert "auto_map" not in read(tmp_path / "transformers", "config.json")
     assert not list((tmp_path / "transformers").glob("*.py"))
@@ -254,7 +264,7 @@ def test_the_tokenizer_is_saved_without_truncation_and_padding(squad_checkpoint,
     assert before["truncation"] and before["padding"]
     for name in ("built", "read"):  # When windows are read from the cache, no call changes the tokenizer.
         more = ["--max_steps", "1", "--cache_dir", str(tmp_path / "cache")]
-        run_squad.main(flags(tmp_path / "start", squad_files, tmp_path / name, *more))
+        run_squad.main(squad_flags(tmp_path / "start", squad_files, tmp_path / name, *more))
         assert read(tmp_path / name, "tokenizer.json") == {**before, "truncation": None, "padding": None}
 
 
@@ -263,7 +273,7 @@ def test_a_second_run_reads_the_windows_of_the_first(
 ):
     cache = ["--cache_dir", str(finished_squad / "features"), "--eval_steps", "2"]
     monkeypatch.setattr(window_cache, "build_windows", None)
-    run_squad.main(flags(squad_checkpoint, squad_files, tmp_path / "run", *cache))
+    run_squad.main(squad_flags(squad_checkpoint, squad_files, tmp_path / "run", *cache))
     assert not (tmp_path / "run" / "features").exists()
     for name in ("model.safetensors", "predictions.json"):
         assert (tmp_path / "run" / name).read_bytes() == (finished_squad / name).read_bytes()
@@ -298,7 +308,7 @@ def test_alignment_is_googles_where_asked_for(finished_squad, tmp_path):
 
 
 def test_random_weights_are_a_baseline(squad_checkpoint, squad_files, tmp_path, capsys):
-    argv = flags(squad_checkpoint, squad_files, tmp_path / "run")[2:]
+    argv = squad_flags(squad_checkpoint, squad_files, tmp_path / "run")[2:]
     more = [
         "--config_name",
         str(squad_checkpoint),
@@ -368,7 +378,7 @@ MISTAKES = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_end_in_one_line_before_any_work(squad_checkpoint, squad_files, tmp_path, monkeypatch, capsys, name):
     more, message = MISTAKES[name]
-    argv = flags(squad_checkpoint, squad_files, tmp_path / "run", *more(squad_files))
+    argv = squad_flags(squad_checkpoint, squad_files, tmp_path / "run", *more(squad_files))
     monkeypatch.setattr("sys.argv", ["run_squad.py", *argv])
     assert report_errors(run_squad.main) == 2
     lines = capsys.readouterr().err.strip().splitlines()
@@ -382,10 +392,10 @@ def test_other_mistakes_are_refused(squad_checkpoint, squad_files, finished_squa
     with pytest.raises(ValueError, match="--train_file needs --validation_file"):
         run_squad.main([*model, *output, *LENGTHS, "--train_file", str(squad_files / "train.json")])
     with pytest.raises(ValueError, match="already holds a run"):
-        run_squad.main(flags(squad_checkpoint, squad_files, finished_squad))
+        run_squad.main(squad_flags(squad_checkpoint, squad_files, finished_squad))
     with pytest.raises(ValueError, match=r"newly initialised: qa_outputs\.bias, .*cannot be evaluated"):
         run_squad.main([*model, *output, *LENGTHS, "--validation_file", str(squad_files / "dev.json")])
-    argv = flags(squad_checkpoint, squad_files, tmp_path / "run")
+    argv = squad_flags(squad_checkpoint, squad_files, tmp_path / "run")
     run_squad.main([*argv, "--max_steps", "1"])  # A second run with correct flags may use the same folder.
     with pytest.raises(ValueError, match="--dataset_name nobody/none, split 'train': cannot be loaded"):
         run_squad.main([*model, *LENGTHS, "--dataset_name", "nobody/none", "--output_dir", str(tmp_path / "hub")])

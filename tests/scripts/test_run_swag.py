@@ -17,7 +17,7 @@ from transformers import AutoModelForMultipleChoice, AutoTokenizer
 import run_swag
 from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
-from tests.helpers.small_networks import LEARNS_FAST, NO_DROPOUT, save_checkpoint, small_config
+from tests.helpers.small_networks import LEARNS_FAST, NO_DROPOUT, save_random_network, small_config
 from training.engine.errors import report_errors
 from training.flags.fine_tuning import SwagArguments
 from training.flags.parsing import parse_arguments
@@ -37,7 +37,7 @@ def checkpoint(tmp_path_factory, tokenizer_folder, vocab):
     config = small_config(
         vocab_size=len(vocab), num_hidden_layers=1, max_position_embeddings=64, **LEARNS_FAST, **NO_DROPOUT
     )
-    return save_checkpoint(tmp_path_factory.mktemp("checkpoint"), tokenizer_folder, config)
+    return save_random_network(tmp_path_factory.mktemp("checkpoint"), tokenizer_folder, config)
 
 
 @pytest.fixture(scope="module")

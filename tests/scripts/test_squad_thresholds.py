@@ -8,7 +8,7 @@ import pytest
 import run_squad
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
 from tests.helpers.records import read
-from tests.helpers.squad_runs import LENGTHS, flags
+from tests.helpers.squad_runs import LENGTHS, squad_flags
 from training.__main__ import main as run_command
 from training.tasks.squad.questions import read_squad
 from training.tools import ask
@@ -19,7 +19,9 @@ pytestmark = pytest.mark.usefixtures("no_pictures")
 @pytest.fixture(scope="module")
 def finished_2(squad_checkpoint, squad_files, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "run2"
-    run_squad.main(flags(squad_checkpoint, squad_files, folder, "--null_score_diff_threshold", "0.05", negative=True))
+    run_squad.main(
+        squad_flags(squad_checkpoint, squad_files, folder, "--null_score_diff_threshold", "0.05", negative=True)
+    )
     return folder
 
 
@@ -125,7 +127,9 @@ def test_the_config_says_how_it_was_evaluated(finished_squad, finished_2, squad_
     assert config["question_answering"] == {**lengths, "n_best_size": 20}
     assert read(finished_squad, "config.json")["question_answering"] == config["question_answering"]
     assert "null_score_diff_threshold" not in read(finished_squad, "config.json")
-    run_squad.main(flags(finished_2, squad_files, tmp_path / "again", "--max_steps", "1", "--max_answer_length", "9"))
+    run_squad.main(
+        squad_flags(finished_2, squad_files, tmp_path / "again", "--max_steps", "1", "--max_answer_length", "9")
+    )
     config = read(tmp_path / "again", "config.json")
     assert "null_score_diff_threshold" not in config
     assert config["question_answering"]["max_answer_length"] == 9

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from PIL import Image
 
-from training.app.folder import Opened
-from training.app.readings import Guess, Name, Piece, Pieces, Reply, Stop
+from training.app.folder import OpenedModel
+from training.app.readings import CheckpointGuess, Guess, Piece, Pieces, Reply, TaggedSpan
 
 ACCENT = (37, 99, 235)  # the colour of bars and of attention, as in style.py
 COLOUR = ",".join(map(str, ACCENT))
@@ -60,7 +60,7 @@ def gaps(guesses: Sequence[Sequence[Guess]], names: Sequence[str]) -> str:
     return "".join(title + bars(column) for title, column in zip(titles, guesses))
 
 
-def stops(found: Sequence[Stop], left_out: int) -> str:
+def stops(found: Sequence[CheckpointGuess], left_out: int) -> str:
     """A table over the steps of the pre-training for every gap."""
     tables = []
     for gap in range(len(found[0].guesses)):
@@ -79,7 +79,7 @@ def stops(found: Sequence[Stop], left_out: int) -> str:
     return "".join(tables) + remark
 
 
-def _step(stop: Stop) -> str:
+def _step(stop: CheckpointGuess) -> str:
     return "final" if stop.step is None else f"{stop.step:,}"
 
 
@@ -128,7 +128,7 @@ def _odds(found: Reply) -> str:
     )
 
 
-def names(found: Sequence[Name], text: str) -> str:
+def names(found: Sequence[TaggedSpan], text: str) -> str:
     """The text with its names marked, and a table of them."""
     if not found:
         return f'<div class="text">{escape(text)}</div>' + hint("The model found no names in this text.")
@@ -251,7 +251,7 @@ def looks(tokens: Sequence[str], weights: np.ndarray, place: int) -> str:
 # --- the head of the page --------------------------------------------------------------------------------
 
 
-def header(opened: Opened) -> str:
+def header(opened: OpenedModel) -> str:
     """The name of the model and its size in words."""
     config = opened.model.config
     facts = [

@@ -51,7 +51,7 @@ CHECKPOINT = re.compile(r"checkpoint-(\d{1,12})")
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedModel:
     """A model that can be tried.
 
     Attributes:
@@ -78,7 +78,7 @@ class Opened:
         return int(self.model.config.max_position_embeddings)
 
 
-def open_folder(name: str) -> Opened:
+def open_folder(name: str) -> OpenedModel:
     """The model, the tokenizer and the abilities of a folder.
 
     Raises:
@@ -102,7 +102,7 @@ def open_folder(name: str) -> Opened:
     tokenizer = _tokenizer(folder)
     check_special_tokens(tokenizer, masking=MASKED in abilities)
     check_fit(cast("BertConfig", model.config), tokenizer, 4)
-    return Opened(
+    return OpenedModel(
         folder,
         folder.resolve().name,
         model,

@@ -13,7 +13,17 @@ import transformers
 from starlette.middleware import Middleware
 
 from training.app import drawing, readings
-from training.app.folder import ANSWERS, CHOICE, CLASSES, MASKED, NAMES, NEXT_PIECE, NEXT_SENTENCE, Opened, open_folder
+from training.app.folder import (
+    ANSWERS,
+    CHOICE,
+    CLASSES,
+    MASKED,
+    NAMES,
+    NEXT_PIECE,
+    NEXT_SENTENCE,
+    OpenedModel,
+    open_folder,
+)
 from training.app.server import LARGEST_REQUEST, LOCAL, Guard, free_port
 from training.app.style import CSS, MONO, SANS
 
@@ -23,9 +33,9 @@ CUT = f"(...values) => values.map(v => typeof v === 'string' ? v.slice(0, {2 * r
 LOOK_AT_ALL = "all pieces"
 
 
-def build(opened: Opened) -> gr.Blocks:
+def build(opened: OpenedModel) -> gr.Blocks:
     """The page of a model."""
-    tabs: dict[str, tuple[str, Callable[[Opened], None]]] = {
+    tabs: dict[str, tuple[str, Callable[[OpenedModel], None]]] = {
         MASKED: ("Masked words", _masked_words),
         NEXT_PIECE: ("Next piece", _next_piece),
         NEXT_SENTENCE: ("Next sentence", _next_sentence),
@@ -126,7 +136,7 @@ def _columns() -> tuple[gr.Column, gr.Column]:
 # --- the heads of pre-training ---------------------------------------------------------------------------
 
 
-def _masked_words(opened: Opened) -> None:
+def _masked_words(opened: OpenedModel) -> None:
     mask = opened.tokenizer.mask_token
     _explain(
         "Leave a gap in a sentence, and the model says which pieces of its vocabulary fit there. This is what it "
@@ -136,7 +146,7 @@ def _masked_words(opened: Opened) -> None:
     _gap_tab(opened, f"Your sentence, with {mask} for a missing word", example, "Fill the gap")
 
 
-def _next_piece(opened: Opened) -> None:
+def _next_piece(opened: OpenedModel) -> None:
     _explain(
         "This model reads from left to right only. It says which piece of its vocabulary comes next after your text."
     )
@@ -144,7 +154,7 @@ def _next_piece(opened: Opened) -> None:
     _gap_tab(opened, "The beginning of a text", example, "Continue")
 
 
-def _gap_tab(opened: Opened, label: str, example: str, button: str) -> None:
+def _gap_tab(opened: OpenedModel, label: str, example: str, button: str) -> None:
     def guess(text: str) -> str:
         found = readings.masked_words(opened, text)
         return drawing.gaps(found, [f"Gap {number}" for number in range(1, len(found) + 1)])
@@ -176,7 +186,7 @@ def _gap_tab(opened: Opened, label: str, example: str, button: str) -> None:
         asked.then(looked, [box], earlier, js=CUT, show_progress="minimal", api_visibility="private")
 
 
-def _next_sentence(opened: Opened) -> None:
+def _next_sentence(opened: OpenedModel) -> None:
     _explain(
         "Write a sentence, and below it some that may follow. For each one the model says how probable it is that it "
         "comes next in the same text, rather than from another one."
@@ -196,7 +206,7 @@ def _next_sentence(opened: Opened) -> None:
 # --- fine-tuned heads ------------------------------------------------------------------------------------
 
 
-def _classification(opened: Opened) -> None:
+def _classification(opened: OpenedModel) -> None:
     regression, pair = readings.is_regression(opened), opened.texts == 2
     what = "a score" if regression else "each of its labels, with a probability"
     _explain(f"The model reads {'two texts together' if pair else 'a text'} and gives {what}.")
@@ -219,7 +229,7 @@ def _classification(opened: Opened) -> None:
         _ask("Judge", boxes, judge, output)
 
 
-def _choice(opened: Opened) -> None:
+def _choice(opened: OpenedModel) -> None:
     _explain("Write how something begins, and several ways in which it may go on. The model chooses one.")
     endings = "She begins to play.\nShe begins to swim.\nThe case plays her.\nIt is a very long river."
     left, right = _columns()
@@ -233,7 +243,7 @@ def _choice(opened: Opened) -> None:
         _ask("Choose", boxes, lambda a, b: drawing.bars(readings.choose(opened, a, b)), output)
 
 
-def _answers(opened: Opened) -> None:
+def _answers(opened: OpenedModel) -> None:
     _explain(
         "Paste a text, or drop a text file, and ask about it. The model marks the part of the text that it takes for "
         "the answer; it cannot answer in words of its own."
@@ -261,7 +271,7 @@ def _read_file(path: str) -> tuple[Any, str]:
         return gr.skip(), drawing.notice(str(error))
 
 
-def _names(opened: Opened) -> None:
+def _names(opened: OpenedModel) -> None:
     _explain("The model reads a text word by word and marks the names in it, each with its kind.")
     example = "Ada Lovelace grew up in London and wrote to Charles Babbage."
     if opened.builtin:
@@ -277,7 +287,7 @@ def _names(opened: Opened) -> None:
 # --- every model -----------------------------------------------------------------------------------------
 
 
-def _attention(opened: Opened) -> None:
+def _attention(opened: OpenedModel) -> None:
     config = opened.model.config
     _explain(
         "In every layer, every head of the model lets each piece look at all others. The darker a field, the more the "
@@ -318,7 +328,7 @@ def _attention(opened: Opened) -> None:
         )  # fmt: skip
 
 
-def _pieces(opened: Opened) -> None:
+def _pieces(opened: OpenedModel) -> None:
     _explain(
         "A model reads numbers, not letters. This is how a text becomes pieces of the vocabulary and then numbers."
     )

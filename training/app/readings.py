@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from training.app.folder import MASKED, NEXT_PIECE, Opened, load_model
+from training.app.folder import MASKED, NEXT_PIECE, OpenedModel, load_model
 from training.engine.batches import Features
 from training.engine.predict import predict_alone
 from training.pretraining.segments import IS_NEXT
@@ -40,7 +40,7 @@ class Guess:
 
 
 @dataclass(frozen=True)
-class Stop:
+class CheckpointGuess:
     """What one checkpoint said: the best guesses for every gap, and the probability of the final model's guess."""
 
     step: int | None
@@ -66,7 +66,7 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Name:
+class TaggedSpan:
     """A tagged name with its place in the text; ``probability`` is the lowest of its words' tags."""
 
     kind: str
@@ -131,7 +131,7 @@ def decode_file(content: bytes) -> str:
         raise ValueError(f"The file is not UTF-8 text (byte {error.start + 1:,}); save it as plain text.") from error
 
 
-def _ids(opened: Opened, text: str, masks: bool = False) -> list[int]:
+def _ids(opened: OpenedModel, text: str, masks: bool = False) -> list[int]:
     """The ids of a text's pieces. A "[SEP]" in it is read as five characters, but with ``masks`` not a "[MASK]"."""
     tokenizer = opened.tokenizer
     parts = text.split(str(tokenizer.mask_token)) if masks else [text]
@@ -142,7 +142,7 @@ def _ids(opened: Opened, text: str, masks: bool = False) -> list[int]:
     return ids
 
 
-def _row(opened: Opened, *texts: str, masks: bool = False, closed: bool = True) -> dict[str, list[int]]:
+def _row(opened: OpenedModel, *texts: str, masks: bool = False, closed: bool = True) -> dict[str, list[int]]:
     """One row for the model, [CLS] A [SEP] B [SEP]; without the last [SEP] unless ``closed``."""
     cls, sep = opened.tokenizer.cls_token_id, opened.tokenizer.sep_token_id
     row = {"input_ids": [cls], "token_type_ids": [0]}
@@ -179,18 +179,18 @@ def _probabilities(logits: torch.Tensor) -> torch.Tensor:
 # --- pre-training ----------------------------------------------------------------------------------------
 
 
-def masked_words(opened: Opened, text: str, best: int = 8) -> list[list[Guess]]:
+def masked_words(opened: OpenedModel, text: str, best: int = 8) -> list[list[Guess]]:
     """The most probable pieces for every [MASK] of a text."""
     row, places = _gaps(opened, text)
     return _guesses(opened, _probable(opened, opened.model, row, places), best)
 
 
-def next_pieces(opened: Opened, text: str, best: int = 8) -> list[list[Guess]]:
+def next_pieces(opened: OpenedModel, text: str, best: int = 8) -> list[list[Guess]]:
     """The most probable pieces after the end of a text, as a list with one element."""
     return masked_words(opened, text, best)
 
 
-def along_the_way(opened: Opened, text: str, best: int = 3) -> list[Stop]:
+def along_the_way(opened: OpenedModel, text: str, best: int = 3) -> list[CheckpointGuess]:
     """What the checkpoints of the pre-training say about the same gaps, in their order, and then the final model.
 
     At most ``CHECKPOINTS`` are asked, spread evenly.
@@ -198,7 +198,7 @@ def along_the_way(opened: Opened, text: str, best: int = 3) -> list[Stop]:
     row, places = _gaps(opened, text)
     final = _probable(opened, opened.model, row, places)
     winners = final.argmax(-1)
-    stops = []
+    asked = []
     for step, folder in evenly(opened.checkpoints, CHECKPOINTS):
         model = load_model(folder)
         if (
@@ -206,11 +206,11 @@ def along_the_way(opened: Opened, text: str, best: int = 3) -> list[Stop]:
             or model.config.is_decoder != opened.model.config.is_decoder
         ):
             raise ValueError(f"{folder.name} is of another network than the final model; remove it from the folder.")
-        stops.append((step, _probable(opened, model, row, places)))
+        asked.append((step, _probable(opened, model, row, places)))
     every = torch.arange(len(places))
     return [
-        Stop(step, _guesses(opened, table, best), table[every, winners].tolist())
-        for step, table in [*stops, (None, final)]
+        CheckpointGuess(step, _guesses(opened, table, best), table[every, winners].tolist())
+        for step, table in [*asked, (None, final)]
     ]
 
 
@@ -221,7 +221,7 @@ def evenly(values: Sequence[Any], most: int) -> list[Any]:
     return [values[round(number * (len(values) - 1) / (most - 1))] for number in range(most)]
 
 
-def _gaps(opened: Opened, text: str) -> tuple[dict[str, list[int]], list[int]]:
+def _gaps(opened: OpenedModel, text: str) -> tuple[dict[str, list[int]], list[int]]:
     """The row of a text and the positions whose outputs are read: those of [MASK] or, left to right, the last one."""
     check_text(text, "The text")
     if NEXT_PIECE in opened.abilities:
@@ -237,14 +237,16 @@ def _gaps(opened: Opened, text: str) -> tuple[dict[str, list[int]], list[int]]:
     return row, places
 
 
-def _probable(opened: Opened, model: PreTrainedModel, row: dict[str, list[int]], places: list[int]) -> torch.Tensor:
+def _probable(
+    opened: OpenedModel, model: PreTrainedModel, row: dict[str, list[int]], places: list[int]
+) -> torch.Tensor:
     """The probabilities (gaps, V) of every piece."""
     outputs = _outputs(model, [row], opened.tokenizer.pad_token_id)
     logits = outputs["prediction_logits"] if "prediction_logits" in outputs else outputs["logits"]
     return _probabilities(logits[0, places])
 
 
-def _guesses(opened: Opened, table: torch.Tensor, best: int) -> list[list[Guess]]:
+def _guesses(opened: OpenedModel, table: torch.Tensor, best: int) -> list[list[Guess]]:
     values, ids = table.topk(min(best, table.shape[-1]))
     known = len(opened.tokenizer)  # the rows of the network may be more, for example rounded up to a multiple of 8
     texts = [
@@ -254,7 +256,7 @@ def _guesses(opened: Opened, table: torch.Tensor, best: int) -> list[list[Guess]
     return [[Guess(text, share) for text, share in zip(*pair)] for pair in zip(texts, values.tolist())]
 
 
-def next_sentence(opened: Opened, first: str, candidates: str) -> list[Guess]:
+def next_sentence(opened: OpenedModel, first: str, candidates: str) -> list[Guess]:
     """For each line of ``candidates`` the probability that it follows the first text, most probable first."""
     check_text(first, "The first sentence")
     lines = check_lines(candidates, "The sentences that may follow", 1)
@@ -270,19 +272,19 @@ def _ranked(texts: Sequence[str], shares: Sequence[float]) -> list[Guess]:
 # --- fine-tuned heads ------------------------------------------------------------------------------------
 
 
-def label_names(opened: Opened) -> list[str]:
+def label_names(opened: OpenedModel) -> list[str]:
     """The names of the classes, as the config has them."""
     config = opened.model.config
     names = cast("dict[int, str]", config.id2label)
     return [str(names.get(number, f"LABEL_{number}")) for number in range(cast("int", config.num_labels))]
 
 
-def is_regression(opened: Opened) -> bool:
+def is_regression(opened: OpenedModel) -> bool:
     """Whether the head gives one score instead of classes."""
     return opened.model.config.num_labels == 1
 
 
-def classify(opened: Opened, text: str, second: str | None = None) -> list[Guess]:
+def classify(opened: OpenedModel, text: str, second: str | None = None) -> list[Guess]:
     """The classes of a text or a pair with their probabilities, most probable first; or the score of a regression.
 
     In a multi-label problem, the probabilities are independent of each other.
@@ -304,7 +306,7 @@ def classify(opened: Opened, text: str, second: str | None = None) -> list[Guess
     return _ranked(names, shares.tolist())
 
 
-def choose(opened: Opened, context: str, endings: str) -> list[Guess]:
+def choose(opened: OpenedModel, context: str, endings: str) -> list[Guess]:
     """The endings, one on each line, with the probability that each is the right one."""
     check_text(context, "The beginning")
     lines = check_lines(endings, "The endings", 2)
@@ -316,7 +318,7 @@ def choose(opened: Opened, context: str, endings: str) -> list[Guess]:
     return _ranked(lines, _probabilities(logits)[0].tolist())
 
 
-def answer(opened: Opened, question: str, context: str) -> Reply:
+def answer(opened: OpenedModel, question: str, context: str) -> Reply:
     """The answer to a question about a context of any number of windows."""
     asked = Question("question", check_text(question, "The question"), check_text(context, "The text"))
     answers = ask(opened.model, opened.tokenizer, [asked])
@@ -327,7 +329,7 @@ def answer(opened: Opened, question: str, context: str) -> Reply:
     return Reply(text, best["start"], best["end"], entries, odds, threshold)
 
 
-def names_in(opened: Opened, text: str) -> list[Name]:
+def names_in(opened: OpenedModel, text: str) -> list[TaggedSpan]:
     """The names in a text, with their kinds; the words are those into which the tokenizer splits it first."""
     check_text(text, "The text")
     splits = opened.tokenizer.backend_tokenizer.pre_tokenizer
@@ -349,7 +351,7 @@ def names_in(opened: Opened, text: str) -> list[Name]:
         found = [(tag, place, place + 1) for place, tag in enumerate(tags) if tag != "O"]
     spans = [span for _, span in words]
     return [
-        Name(kind, spans[first][0], spans[after - 1][1], float(shares[first:after].min()))
+        TaggedSpan(kind, spans[first][0], spans[after - 1][1], float(shares[first:after].min()))
         for kind, first, after in found
     ]
 
@@ -357,7 +359,7 @@ def names_in(opened: Opened, text: str) -> list[Name]:
 # --- inside the model ------------------------------------------------------------------------------------
 
 
-def attention(opened: Opened, text: str, second: str | None, layer: int) -> tuple[list[str], np.ndarray]:
+def attention(opened: OpenedModel, text: str, second: str | None, layer: int) -> tuple[list[str], np.ndarray]:
     """The pieces (L) of a text or a pair, and the weights (N, L, L) of all heads of a layer, counted from 1.
 
     Row i of a head says how the piece i divides its attention among all pieces; it sums to 1.
@@ -380,7 +382,7 @@ def attention(opened: Opened, text: str, second: str | None, layer: int) -> tupl
     return list(opened.tokenizer.convert_ids_to_tokens(row["input_ids"])), weights.float().numpy()
 
 
-def pieces(opened: Opened, text: str) -> Pieces:
+def pieces(opened: OpenedModel, text: str) -> Pieces:
     """How a text becomes pieces, step by step."""
     check_text(text, "The text")
     backend = opened.tokenizer.backend_tokenizer

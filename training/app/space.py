@@ -14,7 +14,7 @@ from pathlib import Path
 
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from training.app.folder import Opened
+from training.app.folder import OpenedModel
 from training.files import atomic
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ serve(Path(__file__).parent / "model", NAME)
 MODEL_FILES = ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 
 
-def write_space(opened: Opened, target: str) -> None:
+def write_space(opened: OpenedModel, target: str) -> None:
     """Write the Space into a new folder.
 
     Raises:
@@ -107,7 +107,7 @@ def _copy_model(source: Path, target: Path) -> None:
             shutil.copyfile(source / name, target / name)
 
 
-def _write_facts(opened: Opened, target: Path) -> None:
+def _write_facts(opened: OpenedModel, target: Path) -> None:
     """Those facts of run.json that the page needs, without flags, paths and names of data."""
     facts: dict = {"flags": {"label_token": "last"} if opened.at_the_end else {}}
     if opened.texts:
@@ -116,7 +116,7 @@ def _write_facts(opened: Opened, target: Path) -> None:
     atomic.write_json(target / "run.json", facts)
 
 
-def _readme(opened: Opened) -> str:
+def _readme(opened: OpenedModel) -> str:
     title = json.dumps(f"BERT: {opened.name}", ensure_ascii=True)  # JSON strings are YAML strings
     python = f"{sys.version_info[0]}.{sys.version_info[1]}"
     return f"""---

@@ -11,8 +11,8 @@ protocol buffers of tensorflow/core/protobuf/tensor_bundle.proto. From the end o
     data blocks  keys in order, each without the beginning that it shares with the one before, and values
 
 Behind every block are 1 byte that says how the block is compressed, and 4 bytes with the checksum of the block and that
-byte. Checksums are CRC-32C, rotated and shifted by a constant ("masked"), because a CRC may be taken again of data that
-holds them. Every checksum is verified, and every length is compared with what the file holds before memory is used.
+byte. Checksums are CRC-32C, rotated and shifted by a constant ("masked"), because data that contains a CRC may itself
+be checksummed. Every checksum is verified, and every length is compared with what the file holds before memory is used.
 """
 
 import struct

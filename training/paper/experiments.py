@@ -81,8 +81,8 @@ class Experiment:
     Attributes:
         table: the value of --table.
         published: what the paper reports and claims.
-        steps: whose data -> the optimiser steps of each pre-training.
-        tasks: whose data -> the tasks of the columns.
+        steps: ``Scale.data`` -> the optimiser steps of each pre-training.
+        tasks: ``Scale.data`` -> the tasks of the columns.
         builtin_examples: how many examples of the built-in tasks are used for training and for validation, so that the
             table takes less than half an hour on two cores.
         rows: a scale -> the rows, in the order of the paper.
@@ -178,7 +178,7 @@ def _rows_of_table_6(scale: Scale) -> list[PlannedRow]:
 
 
 def _rows_of_table_7(scale: Scale) -> list[PlannedRow]:
-    bert = Pretraining("bert", scale.deeper)
+    bert = Pretraining("bert", scale.table_7_size)
     features: dict[str, Flags] = {choice: {"feature_based": choice} | scale.features for choice in CHOICES}
     return [
         PlannedRow("fine_tuned", bert, label="Fine-tuned"),
@@ -187,7 +187,7 @@ def _rows_of_table_7(scale: Scale) -> list[PlannedRow]:
 
 
 def _rows_of_table_8(scale: Scale) -> list[PlannedRow]:
-    return [PlannedRow(name, Pretraining(name, scale.deep, _mix(*shares))) for name, shares in MIXES.items()]
+    return [PlannedRow(name, Pretraining(name, scale.table_8_size, _mix(*shares))) for name, shares in MIXES.items()]
 
 
 def _mix(mask: int, same: int, random: int) -> Flags:

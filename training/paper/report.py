@@ -14,7 +14,7 @@ from training.files.atomic import write_json, write_text
 from training.paper.picture import draw
 from training.paper.plan import Outline
 from training.paper.record import UNIGRAM, Results, scores_of
-from training.paper.verdicts import LEARNT, Judged, Scores, judge, wide_level
+from training.paper.verdicts import LEARNT, JudgedContrast, Scores, judge, wide_level
 from training.tasks.student_t import mean_interval
 
 SCALES_IN_WORDS = {
@@ -126,7 +126,7 @@ def _pretrainings(outline: Outline, results: Results) -> dict[str, dict[str, flo
     return found
 
 
-def _contrast(judged: Judged) -> dict[str, Any]:
+def _contrast(judged: JudgedContrast) -> dict[str, Any]:
     lists = {"values": list(judged.values), "not_learnt": list(judged.not_learnt)}  # JSON has no tuples
     return dataclasses.asdict(judged) | lists
 

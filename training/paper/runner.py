@@ -7,8 +7,8 @@ a GPU that its parent has looked for; if there are several GPUs, each cell sees 
 
 A cell that was interrupted goes on from its checkpoint, because its command says ``--resume_from_checkpoint auto``.
 On SIGTERM or Ctrl-C all cells save a checkpoint, and the command ends with status 75. If the command itself was killed,
-its cells may still be running when it is given again: a child first waits for the lock of its cell, which ends with the
-process that holds it.
+its cells may still be running when it is given again: a child first waits for the lock of its cell, which the system
+releases when its holder exits.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ GPUS = "CUDA_VISIBLE_DEVICES"  # the names of the GPUs that a process sees
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
-class Running(NamedTuple):
+class RunningCell(NamedTuple):
     """A cell and its process.
 
     Attributes:
@@ -64,7 +64,7 @@ def run_cells(folder: Path, plan: Plan, jobs: int) -> None:
     """
     check_finished_cells(folder, plan)
     waiting = {cell.name: cell for cell in plan.cells if not is_finished(folder, cell)}
-    running: dict[str, Running] = {}
+    running: dict[str, RunningCell] = {}
     (folder / CELLS).mkdir(exist_ok=True)
     with threads_of(jobs), StopSignals() as signals:
         gpus = gpus_to_share()
@@ -78,7 +78,9 @@ def run_cells(folder: Path, plan: Plan, jobs: int) -> None:
                         running[cell.name] = _start(context, folder, waiting.pop(cell.name), jobs, gpu)
                 wait([one.process.sentinel for one in running.values()], timeout=1)
                 ended = [one for one in running.values() if one.process.exitcode is not None]
-                for one in ended if not signals.asked else []:
+                if signals.asked:
+                    break
+                for one in ended:
                     del running[one.cell.name]
                     _check_end(folder, one.cell, one.process.exitcode)
                     done = len(plan.cells) - len(waiting) - len(running)
@@ -178,13 +180,13 @@ def _context() -> Any:
     return context
 
 
-def _start(context: Any, folder: Path, cell: Cell, jobs: int, gpu: str | None) -> Running:
+def _start(context: Any, folder: Path, cell: Cell, jobs: int, gpu: str | None) -> RunningCell:
     print(f"--- {cell.name}", flush=True)
     arguments = (str(folder), cell.name, cell.script, cell.command, 1 if jobs > 1 else 0)
     process = context.Process(target=run_cell, args=arguments, name=cell.name)
     with environment({} if gpu is None else {GPUS: gpu}):  # a new process has it before it imports torch
         process.start()
-    return Running(cell, process, time.time(), gpu)
+    return RunningCell(cell, process, time.time(), gpu)
 
 
 def _check_end(folder: Path, cell: Cell, status: int) -> None:
@@ -199,7 +201,7 @@ def _check_end(folder: Path, cell: Cell, status: int) -> None:
     )
 
 
-def _stop(running: list[Running]) -> None:
+def _stop(running: list[RunningCell]) -> None:
     """End the processes; those that train save a checkpoint first."""
     for one in running:
         if one.process.exitcode is None:  # the number of a process that has ended may belong to another one

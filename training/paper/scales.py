@@ -34,8 +34,8 @@ class Scale:
     Attributes:
         data: whose text and tasks the runs read.
         size: the network of Table 5 and of Figure 5.
-        deep: the network of Table 8, which has at least four layers, because features are taken from four.
-        deeper: the network of Table 7, which has more than four layers, so that the last four are not all of them.
+        table_7_size: the network of Table 7, which has more than four layers, so that the last four are not all.
+        table_8_size: the network of Table 8, which has at least four layers, because features are taken from four.
         ladder: the networks of Table 6, by the names of the paper's rows.
         network: the fields of the configuration in which all networks differ from BERT-Base, apart from their sizes.
         phases: the phases of pre-training, in the form of --phases.
@@ -52,8 +52,8 @@ class Scale:
     name: str
     data: Literal["builtin", "small", "paper"]
     size: Size
-    deep: Size
-    deeper: Size
+    table_7_size: Size
+    table_8_size: Size
     ladder: dict[str, Size]
     network: dict[str, Any]
     phases: str
@@ -80,7 +80,7 @@ def ladder(*sizes: tuple[int, int, int]) -> dict[str, Size]:
 
 # Little text is read, and not often: without dropout, with initial weights that suit narrow networks (0.02 was chosen
 # for 768 units) and with short sequences first, a network learns from it what these tables vary.
-# docs/paper.md has the measurements.
+# docs/lab/log.md has the measurements (2026-11-22, "What lets a small network leave the plateau").
 SMALL_NETWORKS: dict[str, Any] = {
     "hidden_dropout_prob": 0.0,
     "attention_probs_dropout_prob": 0.0,
@@ -90,8 +90,8 @@ BUILTIN = Scale(
     name="builtin",
     data="builtin",
     size=Size(2, 128, 2),
-    deep=Size(4, 96, 3),
-    deeper=Size(6, 128, 2),
+    table_7_size=Size(6, 128, 2),
+    table_8_size=Size(4, 96, 3),
     ladder=ladder((1, 64, 2), (2, 64, 1), (2, 64, 2), (4, 64, 2), (4, 96, 3), (8, 96, 3)),
     network=SMALL_NETWORKS,
     phases="32:0.4:64,64:0.6:64",
@@ -106,8 +106,8 @@ SMOKE = replace(
     name="smoke",
     steps=5,
     size=Size(1, 32, 2),
-    deep=Size(4, 32, 2),
-    deeper=Size(5, 32, 2),
+    table_7_size=Size(5, 32, 2),
+    table_8_size=Size(4, 32, 2),
     ladder=ladder((1, 24, 2), (2, 24, 1), (2, 24, 2), (3, 24, 2), (3, 32, 2), (4, 32, 2)),
     phases="32:1:4",
     phases_without_nsp="32:1:5",
@@ -121,8 +121,8 @@ SMALL = Scale(
     name="small",
     data="small",
     size=Size(4, 256, 4),
-    deep=Size(4, 256, 4),
-    deeper=Size(6, 256, 4),
+    table_7_size=Size(6, 256, 4),
+    table_8_size=Size(4, 256, 4),
     ladder=ladder((1, 192, 3), (2, 192, 1), (2, 192, 3), (4, 192, 3), (4, 256, 4), (8, 256, 4)),
     network=SMALL_NETWORKS,
     phases="128:1:32",
@@ -136,8 +136,8 @@ PAPER = Scale(
     name="paper",
     data="paper",
     size=Size(12, 768, 12),
-    deep=Size(12, 768, 12),
-    deeper=Size(12, 768, 12),
+    table_7_size=Size(12, 768, 12),
+    table_8_size=Size(12, 768, 12),
     ladder=ladder((3, 768, 12), (6, 768, 3), (6, 768, 12), (12, 768, 12), (12, 1024, 16), (24, 1024, 16)),
     network={},
     phases="128:0.9:32x8,512:0.1:8x32",

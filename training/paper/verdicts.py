@@ -24,8 +24,8 @@ from training.paper.published import Claim, Contrast
 from training.tasks.student_t import LEVEL, mean_interval
 
 HOLDS, CONTRADICTED, UNDECIDED = "holds", "contradicted", "cannot be told at this scale"
-# Per cent, a margin: Column.constant is rounded and belongs to the whole development set. In a subset
-# (--max_eval_samples) the most frequent class may be a little more frequent.
+# A margin in per cent: Column.constant is rounded and computed on the full development set; on a subset
+# (--max_eval_samples) it may be higher.
 LEARNT = 2.0
 SAME = 1e-9  # scores that differ by no more than this are equal
 Scores = Mapping[tuple[str, str], Sequence[float]]  # (name of the row, key of the column) -> a score for each seed
@@ -64,7 +64,7 @@ class Summand(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedContrast:
     """A contrast on the columns of a table.
 
     Attributes:
@@ -72,8 +72,8 @@ class Judged:
         values: one number for each seed.
         interval: the 95 % interval of the mean, by which the contrast holds; None for fewer than two seeds.
         wide_interval: the interval by which it is contradicted, at the level 1 - 0.05/k for k contrasts.
-        not_learnt: the models, as in ``text``, that have not learnt their task; empty if the claim does not allow
-            equality, because then it does not matter.
+        not_learnt: the models (named as in ``text``) that have not learnt their task; filled only if the claim allows
+            equality.
     """
 
     text: str
@@ -90,7 +90,7 @@ def wide_level(number_of_contrasts: int) -> float:
     return 1 - (1 - LEVEL) / number_of_contrasts
 
 
-def judge(claim: Claim, columns: Sequence[Column], scores: Scores) -> tuple[str, list[Judged]]:
+def judge(claim: Claim, columns: Sequence[Column], scores: Scores) -> tuple[str, list[JudgedContrast]]:
     """The verdict on a claim, and the contrasts that it follows from.
 
     A claim about kinds of tasks that no column has cannot be told.
@@ -117,7 +117,9 @@ def _summands_by_task(contrast: Contrast, kinds: Sequence[str], columns: Sequenc
     return by_task
 
 
-def _judge_contrast(contrast: Contrast, summands: list[Summand], scores: Scores, number_of_contrasts: int) -> Judged:
+def _judge_contrast(
+    contrast: Contrast, summands: list[Summand], scores: Scores, number_of_contrasts: int
+) -> JudgedContrast:
     """One contrast of a claim that has ``number_of_contrasts`` of them."""
     by_summand = [scores[summand.row, summand.column.key] for summand in summands]
     values = [
@@ -135,7 +137,7 @@ def _judge_contrast(contrast: Contrast, summands: list[Summand], scores: Scores,
             verdict = HOLDS
         elif _outside(contrast, wide_interval) and len(not_learnt) < len(summands):
             verdict = CONTRADICTED
-    return Judged(
+    return JudgedContrast(
         text=_in_words(contrast, summands),
         values=tuple(values),
         mean=statistics.fmean(values),

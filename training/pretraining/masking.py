@@ -78,16 +78,16 @@ class MaskingRule(MaskSettings):
     continuation: np.ndarray
     replacements: np.ndarray
 
-    def num_predictions(self, maskable: np.ndarray | int) -> np.ndarray:
-        """How many of ``maskable`` tokens are predicted.
+    def num_predictions(self, num_maskable: np.ndarray | int) -> np.ndarray:
+        """How many tokens to predict out of ``num_maskable``.
 
         It is the share ``mlm_probability``, at least 1 if there are any, at most ``max_predictions_per_seq``.
         """
         # np.rint rounds halves to even, as Python's round in Google's create_pretraining_data.py does.
-        count = np.maximum(1, np.rint(np.multiply(maskable, self.mlm_probability)).astype(np.int64))
+        count = np.maximum(1, np.rint(np.multiply(num_maskable, self.mlm_probability)).astype(np.int64))
         if self.max_predictions_per_seq is not None:
             count = np.minimum(count, self.max_predictions_per_seq)
-        return np.minimum(count, maskable)
+        return np.minimum(count, num_maskable)
 
 
 def continuation_pieces(tokenizer: PreTrainedTokenizerBase) -> np.ndarray:

@@ -34,7 +34,7 @@ from training.pretraining.corpus import Corpus
 from training.pretraining.hashed_random import below, random_bits, uniform
 
 IS_NEXT, NOT_NEXT = 0, 1
-# Stretches let long and short documents advance together in arrays.
+# Stretches of at most 1,024 sentences bound the passes of the vectorised loop.
 _STRETCH_SENTENCES = 1024
 _BLOCK_SENTENCES = 1 << 20  # bounds the memory of planning
 _PILOT_SENTENCES = 200_000
@@ -107,7 +107,8 @@ class _Chunks(NamedTuple):
 def _stretches(corpus: Corpus, document: np.ndarray) -> _Stretches:
     """The stretches of the documents with the given numbers (D)."""
     first, end = corpus.documents[document], corpus.documents[document + 1]
-    counts = -(-(end - first) // _STRETCH_SENTENCES)
+    counts = -(-(end - first) // _STRETCH_SENTENCES)  # (D) stretches of each document, rounded up
+    # (N) the number of each stretch within its document: 0 .. count - 1 for every document, one after the other.
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     start = np.repeat(first, counts) + within * _STRETCH_SENTENCES
     return _Stretches(
@@ -117,7 +118,8 @@ def _stretches(corpus: Corpus, document: np.ndarray) -> _Stretches:
 
 def _blocks(corpus: Corpus) -> Iterator[_Stretches]:
     """The stretches of the whole corpus, about ``_BLOCK_SENTENCES`` sentences at a time."""
-    marks = np.arange(0, corpus.num_sentences, _BLOCK_SENTENCES)
+    marks = np.arange(0, corpus.num_sentences, _BLOCK_SENTENCES)  # sentences near which blocks begin
+    # The first document that begins at each mark or after it; a document longer than a block gives equal bounds.
     bounds = np.unique(np.append(np.searchsorted(corpus.documents, marks), corpus.num_documents))
     for first, last in itertools.pairwise(bounds):
         yield _stretches(corpus, np.arange(first, last))
@@ -182,9 +184,9 @@ def _chunk_pairs(
 def label_balance(corpus: Corpus, seed: int, variants: int, capacity: int, short_seq_prob: float) -> LabelBalance:
     """The probabilities that make half of the labels IsNext.
 
-    All ``variants`` of the corpus, or of a sample of it when the corpus is large, are planned with several values of
-    ``is_next_prob``. The surplus of IsNext over NotNext grows with ``is_next_prob``, and its root between 1/2 and
-    3/4 is found with the method of false position.
+    Finds p in [1/2, 3/4] at which as many IsNext as NotNext are planned; if even 3/4 gives too few, also the share of
+    one-sentence chunks to keep. All ``variants`` of the corpus, or of a sample of it when the corpus is large, are
+    planned with several values of p. The excess of IsNext grows with p, so its root is found by false position.
 
     Raises:
         ValueError: the corpus has no pairs: it is a single document, or no document has two sentences.
@@ -207,22 +209,27 @@ def label_balance(corpus: Corpus, seed: int, variants: int, capacity: int, short
         drawn_not_next = chunks.not_next & ~chunks.forced
         return int((~chunks.not_next).sum() - drawn_not_next.sum()), int(chunks.forced.sum())
 
-    high, (free_surplus, forced) = _MAX_IS_NEXT, surplus(_MAX_IS_NEXT)
+    def excess(is_next_prob: float) -> int:
+        """IsNext minus NotNext among all chunks; those of one sentence are NotNext."""
+        free_surplus, forced = surplus(is_next_prob)
+        return free_surplus - forced
+
+    low, high = 0.5, _MAX_IS_NEXT
+    free_surplus, forced = surplus(high)
     if free_surplus < forced:
         return LabelBalance(high, max(free_surplus, 0) / forced)
-    low, surplus_high = 0.5, free_surplus - forced
-    free_surplus, forced = surplus(low)
-    surplus_low = free_surplus - forced
-    for _ in range(4):  # the surplus is nearly linear in is_next_prob, so few iterations suffice
-        if surplus_low >= 0 or surplus_high <= 0:
+    excess_low = excess(low)
+    excess_high = free_surplus - forced
+    for _ in range(4):  # the excess is nearly linear in is_next_prob, so few iterations suffice
+        if excess_low >= 0 or excess_high <= 0:
             break
-        middle = low + (high - low) * surplus_low / (surplus_low - surplus_high)
-        free_surplus, forced = surplus(middle)
-        if free_surplus < forced:
-            low, surplus_low = middle, free_surplus - forced
+        middle = low + (high - low) * excess_low / (excess_low - excess_high)
+        excess_middle = excess(middle)
+        if excess_middle < 0:
+            low, excess_low = middle, excess_middle
         else:
-            high, surplus_high = middle, free_surplus - forced
-    return LabelBalance(low if -surplus_low < surplus_high else high, 1.0)
+            high, excess_high = middle, excess_middle
+    return LabelBalance(low if -excess_low < excess_high else high, 1.0)
 
 
 def plan_pairs(
@@ -243,11 +250,11 @@ def plan_pairs(
         chunks = _chunk_pairs(corpus, stretches, seed, variant, capacity, short_seq_prob, balance.is_next_prob)
         kept = ~chunks.forced | (uniform(random_bits(chunks.bits, _KEEP)) < balance.keep_forced_prob)
         left_out += int((~kept).sum())
-        plans.append(_spans(corpus, _Chunks._make(column[kept] for column in chunks), capacity))
+        plans.append(_place_b_and_cut(corpus, _Chunks._make(column[kept] for column in chunks), capacity))
     return _join_plans(plans, left_out)
 
 
-def _spans(corpus: Corpus, chunks: _Chunks, capacity: int) -> EpochPlan:
+def _place_b_and_cut(corpus: Corpus, chunks: _Chunks, capacity: int) -> EpochPlan:
     """Token spans of the chunks: B follows A or is drawn from another document, and both are cut to ``capacity``."""
     bits, offsets = chunks.bits, corpus.sentences
     a_start, a_end = offsets[chunks.first], offsets[chunks.split]

@@ -280,14 +280,14 @@ def limits(folder: Path, kind: str, run: dict, metrics: dict) -> str:
     if kind == "pretraining":
         if seen:
             length = run["flags"]["max_seq_length"]
-            share = seen / 256e6
+            share = format(100 * seen / 256e6, ".2g" if seen < 25e6 else ".0f")
             lines.append(
-                f"Scale: it has seen {seen:,} sequences of up to {length} pieces, {share:.2g} times as many as the "
-                f"published models, which have seen 256 million of up to 512 ({PAPER}). Do not expect their quality."
+                f"Scale: it has seen {seen:,} sequences of up to {length} pieces, {share} % of the 256 million "
+                f"sequences of up to 512 that the published models have seen ({PAPER}). Do not expect their quality."
             )
         lines += unigram_comparison(folder, metrics)
     elif only_evaluated(metrics):
-        lines.append("How the weights were trained, and on what, stands in the card of the model that they are from.")
+        lines.append("How the weights were trained, and on what: see the card of the source model.")
     else:
         lines.append("It was trained once, with one seed; on small data sets, results vary by points between seeds.")
         untested = "" if any(name.startswith("test_") for name in metrics) else " Nothing was measured on a test set."

@@ -231,7 +231,7 @@ def _comparison(fine_tuning: list[FinishedRun]) -> list[str]:
 
 def _list_of_runs(runs: list[FinishedRun]) -> list[str]:
     """The lines of the table of all runs; the runs of a series that have equal entries share a row."""
-    seconds_of: dict[tuple, Scores] = {}
+    seconds_of: dict[tuple, list[float | None]] = {}
     for run in runs:
         entries = (run.folder, run.results.get("train_steps", 0), run.facts["commit"], run.facts["device"])
         seconds_of.setdefault(entries, []).append(run.results.get("train_runtime", 0))

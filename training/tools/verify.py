@@ -153,10 +153,10 @@ def findings(folder: Path, given: list[Path], evaluate: bool = True) -> Iterator
                 raise ValueError("expected a JSON object")
         except FileNotFoundError:
             missing = differs if name == "run.json" else unknown
-            yield missing(name, "there is none, so that nothing else can be checked; is the run finished?")
+            yield missing(name, "missing, so nothing else can be checked; is the run finished?")
             return
         except MALFORMED as error:
-            yield differs(name, f"cannot be read ({short_text(str(error))}), so that nothing else can be checked")
+            yield differs(name, f"cannot be read ({short_text(str(error))}), so nothing else can be checked")
             return
     run, results = records
     if str(run.get("script")) not in SCRIPTS:

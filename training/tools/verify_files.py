@@ -116,7 +116,7 @@ def check_code(folder: Path, run: dict) -> Iterator[Finding]:
             continue
         content = content_at(then, installed[path.name])
         if content == path.read_bytes():
-            yield verified(path.name, f"as in commit {then} of this checkout; the installed package has another one")
+            yield verified(path.name, f"as in commit {then} of this checkout; the installed file differs")
         elif content is not None:
             yield differs(path.name, f"neither as in the installed package nor as in commit {then}")
         else:

@@ -211,15 +211,15 @@ def _prefix(split: str) -> str:
     return "eval_" if split == "validation" else f"{split}_"
 
 
-def _same_scores(start: str, scores: Mapping[str, Any], results: dict, source: str) -> Iterator[Finding]:
-    """Whether the results that begin with ``start`` are exactly these scores."""
+def _same_scores(prefix: str, scores: Mapping[str, Any], results: dict, source: str) -> Iterator[Finding]:
+    """Whether the results that begin with ``prefix`` are exactly these scores."""
     same = []
     for name, value in scores.items():
-        if start + name in results and nearly_equal(results[start + name], value):
-            same.append(start + name)
+        if prefix + name in results and nearly_equal(results[prefix + name], value):
+            same.append(prefix + name)
         else:
-            said = short_text(results.get(start + name))
-            yield differs(start + name, f"all_results.json says {said}, but {source} give {short_text(value)}")
+            said = short_text(results.get(prefix + name))
+            yield differs(prefix + name, f"all_results.json says {said}, but {source} give {short_text(value)}")
     if same:
         yield verified("scores from predictions", f"{', '.join(same)}: computed from {source}")
 
@@ -244,10 +244,11 @@ def check_weights(folder: Path, run: dict, results: dict, data: list[Source]) ->
     for one in needed:
         test = [other for other in data if other.split == "test" and other.path]
         paths = [f"--validation_file={one.path}", *(f"--test_file={other.path}" for other in test)]
-        start = metric_prefix(one.split) if run["script"] == "run_glue.py" else "eval_"
-        there = "eval_mnli_m_" if start == "eval_mnli_mm_" else start
+        recorded_prefix = metric_prefix(one.split) if run["script"] == "run_glue.py" else "eval_"
+        evaluated_prefix = "eval_mnli_m_" if recorded_prefix == "eval_mnli_mm_" else recorded_prefix
         paths = paths[:1] if run["script"] == "run_glue.py" else paths
-        yield from _close_scores(folder, run, results, [*evaluation_flags(run), *paths], start, there)
+        flags = [*evaluation_flags(run), *paths]
+        yield from _close_scores(folder, run, results, flags, recorded_prefix, evaluated_prefix)
 
 
 def evaluation_flags(run: dict) -> list[str]:
@@ -286,9 +287,14 @@ def _pretraining_flags(run: dict, data: list[Source]) -> list[str]:
 
 
 def _close_scores(
-    folder: Path, run: dict, results: dict, flags: list[str], start: str, there: str
+    folder: Path, run: dict, results: dict, flags: list[str], recorded_prefix: str, evaluated_prefix: str
 ) -> Iterator[Finding]:
-    """The results that begin with ``start``, against those of an evaluation, which begin with ``there``."""
+    """The recorded results, against those of an evaluation, whose names may have another prefix.
+
+    Args:
+        recorded_prefix: the beginning of the results' names in all_results.json.
+        evaluated_prefix: the beginning of their names in the evaluation.
+    """
     with tempfile.TemporaryDirectory() as place:
         evaluation = _evaluate(folder, run["script"], flags, Path(place))
     if isinstance(evaluation, Finding):
@@ -296,9 +302,11 @@ def _close_scores(
         return
     same = []
     for name, value in results.items():
-        if not name.startswith((start, "test_")):
+        if not name.startswith((recorded_prefix, "test_")):
             continue
-        again = evaluation.get(there + name.removeprefix(start) if name.startswith(start) else name, "")
+        has_prefix = name.startswith(recorded_prefix)
+        name_there = evaluated_prefix + name.removeprefix(recorded_prefix) if has_prefix else name
+        again = evaluation.get(name_there, "")
         if again == "":
             yield unknown(f"{name} from the weights", "the evaluation does not give it")
         elif is_close(name, value, again, run["script"]):

@@ -6,7 +6,7 @@ import lzma
 
 import pytest
 
-from tests.helpers.official_files import LAYOUTS, SPELLED, flags, message, own, write_task
+from tests.helpers.official_files import LAYOUTS, SPELLED, glue_arguments, glue_error, own, write_task
 from training.builtin_data import documentation
 from training.tasks.classification import glue, sources
 from training.tasks.classification.sources import load_data
@@ -36,7 +36,9 @@ def test_the_table_has_every_task_and_its_metrics():
 @pytest.mark.parametrize("task", LAYOUTS)
 def test_the_official_layout_of_every_task(tmp_path, task):
     folder = write_task(tmp_path / task, task)
-    data = load_data(flags(task_name=task, data_dir=str(folder), do_predict=True), THREE_WAY if task == "ax" else None)
+    data = load_data(
+        glue_arguments(task_name=task, data_dir=str(folder), do_predict=True), THREE_WAY if task == "ax" else None
+    )
     expected = {
         "mnli": {"train", "validation_matched", "validation_mismatched", "test_matched", "test_mismatched"},
         "ax": {"validation", "test"},
@@ -80,9 +82,9 @@ def test_files_may_be_packed_or_lie_in_the_official_sub_folder(tmp_path):
     packed.mkdir(parents=True)
     (packed / "train.tsv.xz").write_bytes(lzma.compress((plain / "train.tsv").read_bytes()))
     (packed / "dev.tsv.gz").write_bytes(gzip.compress((plain / "dev.tsv").read_bytes()))
-    expected = load_data(flags(task_name="sst2", data_dir=str(plain)))
+    expected = load_data(glue_arguments(task_name="sst2", data_dir=str(plain)))
     for folder in (packed, packed.parent):
-        found = load_data(flags(task_name="sst2", data_dir=str(folder)))
+        found = load_data(glue_arguments(task_name="sst2", data_dir=str(folder)))
         assert found.splits["train"].texts == expected.splits["train"].texts
         assert found.splits["validation"].labels == expected.splits["validation"].labels
 
@@ -109,19 +111,19 @@ def test_broken_rows_of_an_old_qqp_file_are_left_out_with_a_message(tmp_path):
     lines = (folder / "train.tsv").read_text(encoding="utf-8").split("\n")
     lines[100:101] = ["100\tx\tx\ta question", "", "with line breaks\tother\t0"]
     (folder / "train.tsv").write_text("\n".join(lines), encoding="utf-8")
-    data = load_data(flags(task_name="qqp", data_dir=str(folder)))
+    data = load_data(glue_arguments(task_name="qqp", data_dir=str(folder)))
     assert len(data.splits["train"]) == 3999
     assert data.facts()["splits"]["train"]["broken_lines_left_out"] == [101, 102, 103]
     assert "left out 3 broken lines: 101, 102, 103" in data.summary()
     lines[200:204] = ["x"] * 4  # More than one bad row in a thousand is refused.
     (folder / "train.tsv").write_text("\n".join(lines), encoding="utf-8")
-    assert "train.tsv:101: expected 6 columns" in message(task_name="qqp", data_dir=str(folder))
+    assert "train.tsv:101: expected 6 columns" in glue_error(task_name="qqp", data_dir=str(folder))
 
 
 def test_official_task_with_files_named_one_by_one(tmp_path):
     folder = write_task(tmp_path, "mnli")
     given = {"train_file": str(folder / "train.tsv"), "validation_file": str(folder / "dev_mismatched.tsv")}
-    data = load_data(flags(task_name="mnli", **given))
+    data = load_data(glue_arguments(task_name="mnli", **given))
     assert set(data.splits) == {"train", "validation_matched"}
 
 
@@ -130,11 +132,13 @@ def test_official_task_with_files_named_one_by_one(tmp_path):
 
 def test_diagnostics_in_the_folder_of_the_archive_and_without_its_second_file(tmp_path):
     folder = write_task(tmp_path / "diagnostic", "ax")
-    given = flags(task_name="ax", data_dir=str(tmp_path), do_predict=True)
+    given = glue_arguments(task_name="ax", data_dir=str(tmp_path), do_predict=True)
     assert load_data(given, THREE_WAY).to_predict == ["test"]
     (folder / "diagnostic.tsv").unlink()
     assert load_data(given, THREE_WAY).to_predict == ["validation"]
-    assert load_data(flags(task_name="rte", data_dir=str(write_task(tmp_path / "rte", "rte")))).to_predict == []
+    assert (
+        load_data(glue_arguments(task_name="rte", data_dir=str(write_task(tmp_path / "rte", "rte")))).to_predict == []
+    )
 
 
 def test_the_built_in_tasks_under_their_present_and_former_names(monkeypatch):
@@ -142,15 +146,15 @@ def test_the_built_in_tasks_under_their_present_and_former_names(monkeypatch):
     kinds = [{"sentence": "s", "label": kind} for kind in ("method", "class", "function")]
     monkeypatch.setattr(documentation, "pair_examples", lambda split: pairs)
     monkeypatch.setattr(documentation, "classification_examples", lambda split: kinds)
-    data = load_data(flags())
+    data = load_data(glue_arguments())
     assert (data.name, data.splits["train"].labels, set(data.splits)) == (
         "builtin_pair",
         [1, 0],
         {"train", "validation"},
     )
-    assert load_data(flags(task_name="builtin_classification")).splits["validation"].labels == [2, 0, 1]
-    assert load_data(flags(task_name="embedded_pair")).name == "builtin_pair"
-    assert load_data(flags(task_name="embedded_classification")).name == "builtin_classification"
+    assert load_data(glue_arguments(task_name="builtin_classification")).splits["validation"].labels == [2, 0, 1]
+    assert load_data(glue_arguments(task_name="embedded_pair")).name == "builtin_pair"
+    assert load_data(glue_arguments(task_name="embedded_classification")).name == "builtin_classification"
 
 
 def test_every_task_has_a_title():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.helpers.official_files import flags, write_task
+from tests.helpers.official_files import glue_arguments, write_task
 from tokenization import build_tokenizer
 from training.tasks.classification import glue, labelled_texts
 from training.tasks.classification.sources import load_data
@@ -31,7 +31,9 @@ THREE_WAY = ("entailment", "neutral", "contradiction")
 )
 def test_predictions_in_the_format_of_the_server(tmp_path, task, split, name, last):
     folder = write_task(tmp_path, task, rows=2)
-    data = load_data(flags(task_name=task, data_dir=str(folder), do_predict=True), THREE_WAY if task == "ax" else None)
+    data = load_data(
+        glue_arguments(task_name=task, data_dir=str(folder), do_predict=True), THREE_WAY if task == "ax" else None
+    )
     classes = len(data.task.labels or ["score"])
     logits = np.arange(2 * classes, dtype=float).reshape(2, classes) * 7 - 0.5
     path = labelled_texts.write_predictions(tmp_path, data, split, logits)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.official_files import flags, own, write_task
+from tests.helpers.official_files import glue_arguments, own, write_task
 from training.tasks.classification.sources import load_data
 
 ROWS = 30
@@ -113,7 +113,7 @@ def expected_jsonl(content: bytes) -> list[tuple]:
 
 
 def read(path: str) -> list[tuple]:
-    data = load_data(flags(train_file=path, validation_file=path))
+    data = load_data(glue_arguments(train_file=path, validation_file=path))
     examples = data.splits["train"]
     names = [data.task.labels[n] if data.task.labels else n for n in examples.labels]
     return list(zip(*examples.texts, names))
@@ -186,7 +186,7 @@ def test_200_damaged_official_files_are_read_or_refused(tmp_path):
             del broken[place:]
         path = own(tmp_path, bytes(broken), f"{seed}.tsv.gz" if packed else f"{seed}.tsv")
         try:
-            data = load_data(flags(task_name="sst2", train_file=path, validation_file=dev))
+            data = load_data(glue_arguments(task_name="sst2", train_file=path, validation_file=dev))
         except ValueError as error:
             assert f"/{seed}.tsv" in str(error)
             refused += 1

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.helpers.official_files import flags, write_task
+from tests.helpers.official_files import glue_arguments, write_task
 from training.tasks.classification import glue, labelled_texts, sources
 from training.tasks.classification.scores import score, score_by_category
 from training.tasks.classification.sources import load_data
@@ -35,7 +35,7 @@ def test_diagnostics_are_scored_by_category(tmp_path):
     """The scores are those of scikit-learn on the rows of a category. A category without rows has no score."""
     sklearn = pytest.importorskip("sklearn.metrics")
     folder = write_task(tmp_path, "ax", rows=40)
-    data = load_data(flags(task_name="ax", data_dir=str(folder)), THREE_WAY)
+    data = load_data(glue_arguments(task_name="ax", data_dir=str(folder)), THREE_WAY)
     logits = np.random.default_rng(0).normal(size=(40, 3)) + 2 * np.eye(3)[np.arange(40) % 3]
     expected = {}
     for number, name in enumerate(("lexical_semantics", "predicate_argument_structure", "logic", "knowledge"), 2):
@@ -51,5 +51,5 @@ def test_diagnostics_are_scored_by_category(tmp_path):
     assert len(found(first)) == 4  # Row 0 is in all categories.
     first.categories["Logic"] = [""]
     assert "matthews_correlation_logic" not in found(first)
-    other = load_data(flags(task_name="rte", data_dir=str(write_task(tmp_path / "rte", "rte"))))
+    other = load_data(glue_arguments(task_name="rte", data_dir=str(write_task(tmp_path / "rte", "rte"))))
     assert other.splits["validation"].categories == {}

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.helpers.official_files import flags, message, own, write_task
+from tests.helpers.official_files import glue_arguments, glue_error, own, write_task
 from training.tasks.classification import glue, labelled_texts
 from training.tasks.classification.sources import load_data
 
@@ -41,7 +41,7 @@ THREE_WAY = ("entailment", "neutral", "contradiction")
 )
 def test_malformed_tsv_is_refused_with_its_line(tmp_path, content, expected):
     path = own(tmp_path, content)
-    assert expected in message(task_name="sst2", train_file=path, validation_file=path)
+    assert expected in glue_error(task_name="sst2", train_file=path, validation_file=path)
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,11 @@ def test_malformed_tsv_is_refused_with_its_line(tmp_path, content, expected):
 def test_malformed_csv_is_refused_with_its_line(tmp_path, content, expected):
     path = own(tmp_path, content, "own.csv")
     if expected:
-        assert expected in message(train_file=path, validation_file=path)
+        assert expected in glue_error(train_file=path, validation_file=path)
     else:
-        assert load_data(flags(train_file=path, validation_file=path)).splits["train"].columns.texts == ("sentence",)
+        assert load_data(glue_arguments(train_file=path, validation_file=path)).splits["train"].columns.texts == (
+            "sentence",
+        )
 
 
 @pytest.mark.parametrize(
@@ -86,14 +88,14 @@ def test_malformed_csv_is_refused_with_its_line(tmp_path, content, expected):
 )  # fmt: skip
 def test_malformed_jsonl_is_refused_with_its_line(tmp_path, content, expected):
     path = own(tmp_path, content, "own.jsonl")
-    assert expected in message(train_file=path, validation_file=path)
+    assert expected in glue_error(train_file=path, validation_file=path)
 
 
 def test_a_score_out_of_range_is_refused(tmp_path):
     folder = write_task(tmp_path, "stsb")
     text = (folder / "dev.tsv").read_text(encoding="utf-8").replace("\t5.000", "\t5.001", 1)
     (folder / "dev.tsv").write_text(text, encoding="utf-8")
-    assert "dev.tsv:4: expected a number from 0 to 5 as label, got '5.001'" in message(
+    assert "dev.tsv:4: expected a number from 0 to 5 as label, got '5.001'" in glue_error(
         task_name="stsb", data_dir=str(folder)
     )
 
@@ -103,22 +105,24 @@ def test_damaged_compressed_files_are_refused(tmp_path):
     for name, packed in (("a.tsv.xz", lzma.compress(content)), ("a.tsv.gz", gzip.compress(content))):
         for broken in (packed[: len(packed) // 2], b"not packed at all", packed[:100] + b"\xff" * 50 + packed[150:]):
             path = own(tmp_path, broken, name)
-            error = message(task_name="sst2", train_file=path, validation_file=path)
+            error = glue_error(task_name="sst2", train_file=path, validation_file=path)
             assert re.search(rf"{name}:\d+: damaged \.{name[-2:]} file .*; download or pack it again", error), error
 
 
 def test_missing_and_unfit_files_are_refused(tmp_path):
     missing = str(tmp_path / "no.tsv")
-    assert f"{missing}: cannot be read: No such file or directory; check the path" == message(train_file=missing)
-    assert "cannot be read: Is a directory" in message(train_file=str(tmp_path / "d.tsv"), **_made(tmp_path / "d.tsv"))
-    assert "no.xlsx: expected a file named .tsv, .csv, .jsonl" in message(train_file=str(tmp_path / "no.xlsx"))
-    assert "no such folder" in message(task_name="rte", data_dir=str(tmp_path / "none"))
+    assert f"{missing}: cannot be read: No such file or directory; check the path" == glue_error(train_file=missing)
+    assert "cannot be read: Is a directory" in glue_error(
+        train_file=str(tmp_path / "d.tsv"), **_made(tmp_path / "d.tsv")
+    )
+    assert "no.xlsx: expected a file named .tsv, .csv, .jsonl" in glue_error(train_file=str(tmp_path / "no.xlsx"))
+    assert "no such folder" in glue_error(task_name="rte", data_dir=str(tmp_path / "none"))
     folder = write_task(tmp_path / "RTE", "rte")
     (folder / "dev.tsv").unlink()
-    error = message(task_name="rte", data_dir=str(folder))
+    error = glue_error(task_name="rte", data_dir=str(folder))
     assert "expected the official dev.tsv of RTE there" in error
     assert "it holds test.tsv, train.tsv" in error
-    assert "diagnostic-full.tsv, diagnostic.tsv of AX" in message(task_name="ax", data_dir=str(folder))
+    assert "diagnostic-full.tsv, diagnostic.tsv of AX" in glue_error(task_name="ax", data_dir=str(folder))
 
 
 def _made(folder: Path) -> dict:
@@ -127,14 +131,16 @@ def _made(folder: Path) -> dict:
 
 
 def test_sources_that_contradict_each_other_are_refused(tmp_path):
-    assert message(task_name="rte", data_dir="a", train_file="b").startswith("give only one of --data_dir and --train")
-    assert "--task_name: expected one of cola, sst2" in message(task_name="rtee")
-    assert "--data_dir needs --task_name" in message(data_dir="a")
-    assert "takes no data; drop --data_dir" in message(task_name="builtin_pair", data_dir="a")
+    assert glue_error(task_name="rte", data_dir="a", train_file="b").startswith(
+        "give only one of --data_dir and --train"
+    )
+    assert "--task_name: expected one of cola, sst2" in glue_error(task_name="rtee")
+    assert "--data_dir needs --task_name" in glue_error(data_dir="a")
+    assert "takes no data; drop --data_dir" in glue_error(task_name="builtin_pair", data_dir="a")
     path = own(tmp_path, "text\tlabel\na\t1\nb\t0\n")
-    assert "nothing to evaluate on; give --validation_file" in message(train_file=path)
-    assert "--do_predict: there is no test split" in message(train_file=path, validation_file=path, do_predict=True)
-    assert "AX has no training data" in message(task_name="ax", train_file=path)
+    assert "nothing to evaluate on; give --validation_file" in glue_error(train_file=path)
+    assert "--do_predict: there is no test split" in glue_error(train_file=path, validation_file=path, do_predict=True)
+    assert "AX has no training data" in glue_error(task_name="ax", train_file=path)
 
 
 # --- A user's own data -----------------------------------------------------------------------------------
@@ -161,33 +167,33 @@ def test_labels_of_a_test_file_are_not_read(tmp_path):
     rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
     train = own(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "own.jsonl")
     test = own(tmp_path, "".join(json.dumps(row | {"label": None}) + "\n" for row in rows), "test.jsonl")
-    data = load_data(flags(train_file=train, validation_file=train, test_file=test, do_predict=True))
+    data = load_data(glue_arguments(train_file=train, validation_file=train, test_file=test, do_predict=True))
     assert (data.splits["test"].texts, data.splits["test"].labels) == ((["a", "b"],), None)
-    data = load_data(flags(test_file=test, do_predict=True), model_labels=("x", "y"))
+    data = load_data(glue_arguments(test_file=test, do_predict=True), model_labels=("x", "y"))
     assert data.splits["test"].texts == (["a", "b"],)
 
 
 def test_label_names_of_a_users_own_data(tmp_path):
     rows = [{"text": "a", "label": "zebra"}, {"text": "b", "label": "ant"}, {"text": "c", "label": "zebra"}]
     path = own(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "own.jsonl")
-    data = load_data(flags(train_file=path, validation_file=path))
+    data = load_data(glue_arguments(train_file=path, validation_file=path))
     assert data.task.labels == ("ant", "zebra")
     assert data.splits["train"].labels == [1, 0, 1]
     assert data.task.metrics == ("accuracy",)
     # Numbers are sorted as numbers, JSON's true and false as words.
     rows = [{"text": "a", "label": n} for n in (10, 2, 10)]
     path = own(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "own.jsonl")
-    assert load_data(flags(train_file=path, validation_file=path)).task.labels == ("2", "10")
+    assert load_data(glue_arguments(train_file=path, validation_file=path)).task.labels == ("2", "10")
     rows = [{"text": "a", "label": n} for n in (True, False)]
     path = own(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "own.jsonl")
-    assert load_data(flags(train_file=path, validation_file=path)).task.labels == ("false", "true")
+    assert load_data(glue_arguments(train_file=path, validation_file=path)).task.labels == ("false", "true")
 
 
 def test_a_long_text_in_a_csv_is_read(tmp_path):
     """Python's reader refuses fields of more than 131,072 characters unless it is told otherwise."""
     text = "the old house " * 20_000
     path = own(tmp_path, f'text,label\n"{text}",a\nb,c\n', "own.csv")
-    data = load_data(flags(train_file=path, validation_file=path))
+    data = load_data(glue_arguments(train_file=path, validation_file=path))
     assert data.splits["train"].texts == ([text, "b"],)
 
 
@@ -195,14 +201,14 @@ def test_a_long_text_in_a_csv_is_read(tmp_path):
 def test_a_label_that_would_break_the_predictions_is_refused(tmp_path, label):
     """They are written as label names in a .tsv."""
     path = own(tmp_path, f'text,label\nx,a\ny,"{label}"\n', "own.csv")
-    assert "own.csv:3: expected a word or a number in 'label', without tabs" in message(
+    assert "own.csv:3: expected a word or a number in 'label', without tabs" in glue_error(
         train_file=path, validation_file=path
     )
 
 
 def test_scores_in_a_users_own_data_make_a_regression(tmp_path):
     path = own(tmp_path, 'text,label\n"a, quoted ""b""\nover two lines",1\nc,2.5\nd,-3e-1\n', "own.csv")
-    data = load_data(flags(train_file=path, validation_file=path))
+    data = load_data(glue_arguments(train_file=path, validation_file=path))
     assert data.problem_type == "regression"
     assert data.splits["train"].labels == [1.0, 2.5, -0.3]
     assert data.splits["train"].texts[0][0] == 'a, quoted "b"\nover two lines'
@@ -212,24 +218,24 @@ def test_scores_in_a_users_own_data_make_a_regression(tmp_path):
 def test_a_validation_label_that_training_lacks_is_refused(tmp_path):
     train = own(tmp_path, "text\tlabel\na\tx\nb\ty\n", "train.tsv")
     dev = own(tmp_path, "text\tlabel\na\tx\nb\tz\n", "dev.tsv")
-    assert "dev.tsv:3: expected a label out of x, y; got 'z'" in message(train_file=train, validation_file=dev)
+    assert "dev.tsv:3: expected a label out of x, y; got 'z'" in glue_error(train_file=train, validation_file=dev)
     dev = own(tmp_path, "body\tlabel\na\tx\n", "dev.tsv")
-    assert "dev.tsv:1: expected the columns 'text'" in message(train_file=train, validation_file=dev)
+    assert "dev.tsv:1: expected the columns 'text'" in glue_error(train_file=train, validation_file=dev)
 
 
 def test_a_file_to_predict_needs_no_labels(tmp_path):
     test = own(tmp_path, "id\ttext\nq1\ta\nq2\tb\n", "test.tsv")
-    data = load_data(flags(test_file=test), model_labels=("no", "yes"))
+    data = load_data(glue_arguments(test_file=test), model_labels=("no", "yes"))
     assert data.task.labels == ("no", "yes")
     path = labelled_texts.write_predictions(tmp_path, data, "test", np.array([[0.0, 1.0], [1.0, 0.0]]))
     assert path.read_text(encoding="utf-8") == "index\tprediction\nq1\tyes\nq2\tno\n"
-    assert "without training data the model's config must name the labels" in message(test_file=test)
+    assert "without training data the model's config must name the labels" in glue_error(test_file=test)
 
 
 def test_a_limit_takes_the_first_examples(tmp_path):
     folder = write_task(tmp_path, "rte")
     data = load_data(
-        flags(task_name="rte", data_dir=str(folder), max_train_samples=5, max_eval_samples=3, do_predict=True)
+        glue_arguments(task_name="rte", data_dir=str(folder), max_train_samples=5, max_eval_samples=3, do_predict=True)
     )
     assert [len(data.splits[split]) for split in ("train", "validation", "test")] == [5, 3, 24]
     assert data.splits["train"].texts[0][0] == '" he said was red number 0'
@@ -238,12 +244,12 @@ def test_a_limit_takes_the_first_examples(tmp_path):
 def test_a_trained_head_keeps_its_label_order(tmp_path):
     folder = write_task(tmp_path / "mnli", "mnli")
     order = ("contradiction", "entailment", "neutral")
-    data = load_data(flags(task_name="mnli", data_dir=str(folder)), model_labels=order)
+    data = load_data(glue_arguments(task_name="mnli", data_dir=str(folder)), model_labels=order)
     assert data.task.labels == order
     assert data.splits["train"].labels[:3] == [1, 2, 0]
     # Digits in the files still stand for the official classes.
     folder = write_task(tmp_path / "sst2", "sst2")
-    given = flags(task_name="sst2", data_dir=str(folder), do_predict=True)
+    given = glue_arguments(task_name="sst2", data_dir=str(folder), do_predict=True)
     data = load_data(given, model_labels=("positive", "negative"))
     assert data.splits["train"].labels[:2] == [1, 0]
     path = labelled_texts.write_predictions(tmp_path, data, "test", np.tile([1.0, 0.0], (24, 1)))
@@ -254,7 +260,7 @@ def test_a_trained_head_keeps_its_label_order(tmp_path):
 
 def test_diagnostics_need_a_model_that_knows_the_labels(tmp_path):
     folder = write_task(tmp_path, "ax")
-    assert "Give a model fine-tuned on MNLI" in message(task_name="ax", data_dir=str(folder))
+    assert "Give a model fine-tuned on MNLI" in glue_error(task_name="ax", data_dir=str(folder))
 
 
 # --- The Hub ---------------------------------------------------------------------------------------------
@@ -278,32 +284,34 @@ def test_glue_is_read_from_the_hub(monkeypatch):
     splits = {"train": columns, "validation_matched": columns, "validation_mismatched": columns}
     splits |= {"test_matched": hidden, "test_mismatched": hidden}
     asked = hub(monkeypatch, splits, list(THREE_WAY))
-    data = load_data(flags(task_name="mnli", do_predict=True), model_labels=("contradiction", "entailment", "neutral"))
+    data = load_data(
+        glue_arguments(task_name="mnli", do_predict=True), model_labels=("contradiction", "entailment", "neutral")
+    )
     assert asked == [("nyu-mll/glue", "mnli")]
     assert set(data.splits) == set(splits)
     assert data.splits["train"].labels == [1, 2, 0]
     assert data.splits["test_matched"].index == ["7", "8", "9"]
-    assert load_data(flags(task_name="mnli")).splits.keys() == set(list(splits)[:3])
+    assert load_data(glue_arguments(task_name="mnli")).splits.keys() == set(list(splits)[:3])
 
 
 def test_other_data_sets_of_the_hub(monkeypatch):
     columns = {"text": ["a", "b"], "label": [1, 0]}
     hub(monkeypatch, {"train": columns, "test": columns}, ["neg", "pos"])
-    data = load_data(flags(dataset_name="imdb"))
+    data = load_data(glue_arguments(dataset_name="imdb"))
     assert (data.task.labels, data.splits["train"].labels) == (("neg", "pos"), [1, 0])
     assert data.splits["validation"].facts["source"] == "imdb  test"
     hub(monkeypatch, {"train": columns | {"label": [1, -1]}, "validation": columns}, ["neg", "pos"])
-    assert "imdb  train row 1: expected a label out of neg, pos; got '-1'" in message(dataset_name="imdb")
+    assert "imdb  train row 1: expected a label out of neg, pos; got '-1'" in glue_error(dataset_name="imdb")
     hub(monkeypatch, {"train": {"a": ["x"], "b": ["y"], "c": ["z"], "label": [1]}})
-    assert "imdb  train: expected the columns" in message(dataset_name="imdb")
+    assert "imdb  train: expected the columns" in glue_error(dataset_name="imdb")
     hub(monkeypatch, {"extra": columns})
-    assert "expected the splits train, validation, test; got extra" in message(dataset_name="imdb")
+    assert "expected the splits train, validation, test; got extra" in glue_error(dataset_name="imdb")
 
 
 def test_a_copy_of_a_task_on_the_hub(monkeypatch):
     columns = {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": [1, 0]}
     asked = hub(monkeypatch, {"train": columns, "validation": columns}, ["entailment", "not_entailment"])
-    data = load_data(flags(task_name="rte", dataset_name="my/copy", dataset_config_name="v2"))
+    data = load_data(glue_arguments(task_name="rte", dataset_name="my/copy", dataset_config_name="v2"))
     assert asked == [("my/copy", "v2")]
     assert (data.name, data.splits["train"].labels) == ("rte", [1, 0])
 
@@ -316,12 +324,12 @@ def test_offline_hub_is_one_clear_error(monkeypatch, kind):
         raise kind("Couldn't reach the Hub")
 
     monkeypatch.setattr(datasets, "load_dataset", offline)
-    error = message(task_name="rte")
+    error = glue_error(task_name="rte")
     expected = "--dataset_name nyu-mll/glue, which --task_name rte reads by default: cannot be loaded (Couldn't reach"
     assert error.startswith(expected)
     assert "--data_dir FOLDER" in error
     monkeypatch.setitem(__import__("sys").modules, "datasets", None)
-    assert "pip install datasets" in message(task_name="rte")
+    assert "pip install datasets" in glue_error(task_name="rte")
 
 
 # --- Real files ------------------------------------------------------------------------------------------
@@ -338,7 +346,7 @@ REAL = Path(os.environ.get("BERT_REPRO_DATA", "/nonexistent")) / "glue"
      ("stsb", 5749, 1500, None, None)],
 )  # fmt: skip
 def test_the_real_files_have_their_published_sizes(task, train, dev, test, positive_dev):
-    data = load_data(flags(task_name=task, data_dir=str(REAL), do_predict=test is not None))
+    data = load_data(glue_arguments(task_name=task, data_dir=str(REAL), do_predict=test is not None))
     assert len(data.splits["train"]) == train
     assert len(data.splits["validation"]) == dev
     if test:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from tests.helpers.tagged_text import CONLL, CONLL_TAGS, CONLL_WORDS, message, tags, write
+from tests.helpers.tagged_text import CONLL, CONLL_TAGS, CONLL_WORDS, ner_error, tags, write
 from tokenization import build_tokenizer
 from training.tasks.ner import tagged_text
 from training.tasks.ner.tagged_text import read_conll
@@ -135,7 +135,7 @@ def test_mixed_tags_are_refused_or_read_as_conlleval_reads_them(tmp_path):
 )
 def test_what_is_wrong_is_named_with_its_place(tmp_path, text, expected):
     path = write(tmp_path, text)
-    assert message(train_file=path, validation_file=path).startswith(path + expected)
+    assert ner_error(train_file=path, validation_file=path).startswith(path + expected)
 
 
 def spoil(generator: random.Random, lines: list[str]) -> tuple[bytes, int | None]:
