@@ -29,26 +29,51 @@ def test_the_metrics_of_the_predictions_are_all_computed_again(finished_runs):
         assert all(any(re.search(rf"\b{name}\b", line) for line in lines) for name in names), lines
 
 
+ANSWER = (r'"q1": ".*?"', '"q1": "the answer"')
+TAG = (r"\t\S+\n", "\tB-MISC\n")
+
+
 @pytest.mark.parametrize(
-    ("script", "name", "old", "new"),
+    ("script", "name", "old", "new", "finding"),
     [
-        ("run_squad", "predictions.json", r'"q1": ".*?"', '"q1": "the answer"'),
-        ("run_squad", "span_predictions.json", r'"q1": ".*?"', '"q1": "the answer"'),
-        ("run_ner", "validation_predictions.txt", r"\t\S+\n", "\tB-MISC\n"),
-        ("run_ner", "test_predictions.txt", r"\t\S+\n", "\tB-MISC\n"),
-        ("run_ner", "validation_predictions.txt", r"^\S+", "Nobody"),
-        ("run_swag", "validation_predictions.csv", r"\n0,\d", "\n0,9"),
-        ("run_swag", "test_predictions.csv", r"\n0,.*", ""),
+        (
+            "run_squad",
+            "predictions.json",
+            *ANSWER,
+            r" predictions.json: question q1: not the best answer of",
+        ),
+        (
+            "run_squad",
+            "span_predictions.json",
+            *ANSWER,
+            r"span_predictions.json: question q1: not the best of",
+        ),
+        (
+            "run_ner",
+            "validation_predictions.txt",
+            *TAG,
+            r"eval_f1: .* validation_predictions.txt and \S+ give 0.1\b",
+        ),
+        ("run_ner", "test_predictions.txt", *TAG, r"test_f1: .* test_predictions.txt and \S+ give 0.1\b"),
+        (
+            "run_ner",
+            "validation_predictions.txt",
+            r"^\S+",
+            "Nobody",
+            "its words or tags are not those of .*run_ner",
+        ),
+        ("run_swag", "validation_predictions.csv", r"\n0,\d", "\n0,9", "not in the form that a run writes .IndexError"),
+        ("run_swag", "test_predictions.csv", r"\n0,.*", "", "its rows are not those of .*run_swag.csv"),
     ],
 )
-def test_edited_predictions_are_found(copy_of_run, script, name, old, new):
+def test_edited_predictions_are_found(copy_of_run, script, name, old, new, finding):
     place = copy_of_run(script)
     text = (place / name).read_text(encoding="utf-8")
     changed = re.sub(old, new, text, count=1)
     assert changed != text
     (place / name).write_text(changed, encoding="utf-8")
     forge(place)
-    assert wrong(place)
+    assert re.search(finding, "\n".join(wrong(place)))
 
 
 def test_a_forged_score_is_found_by_the_predictions(copy_of_run):
