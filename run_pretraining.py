@@ -52,10 +52,10 @@ from training.pretraining.early_checks import check_early
 from training.pretraining.instances import PretrainingInstances
 from training.pretraining.network import build_model
 from training.pretraining.phased_batches import instances_by_length, phase_batches, planned_phases
+from training.pretraining.plateau import log_diagnosis
 from training.pretraining.text import Text, checked_text
 from training.records.curves import draw_curves
 from training.records.model_card import write_model_card
-from training.tools import doctor
 
 # Only BertForPreTraining has a pooler, which would not be trained without next sentence prediction.
 CLASSES = {"mlm_nsp": BertForPreTraining, "mlm": BertForMaskedLM, "ltr": BertForMaskedLM}
@@ -103,12 +103,12 @@ def main(argv: list[str] | None = None) -> None:
             log_step(run, step, length, speed)
         if args.eval_steps and step.index % args.eval_steps == 0 and not last:
             evaluate(run, step.index, model, held_out, length, speed)
-            doctor.log_diagnosis(run, train_corpus)
+            log_diagnosis(run, train_corpus)
         if args.save_steps and step.index % args.save_steps == 0:
             save_checkpoint(run, step.index, state)
 
     results = evaluate(run, total_steps, model, held_out, phases[-1].length, speed)
-    doctor.log_diagnosis(run, train_corpus)
+    log_diagnosis(run, train_corpus)
     totals = state.totals
     mean_loss = totals.loss / totals.steps if totals.steps else float("nan")
     sums = {"train_loss": mean_loss, "train_runtime": totals.seconds, "train_steps": total_steps}

@@ -76,6 +76,7 @@ TESTED_ELSEWHERE = {
         "pretraining/test_build_corpus.py",
         "tokenization/test_special_tokens_in_text.py",
     ),
+    "training/pretraining/measurements.py": ("tools/test_audit.py",),
     "training/pretraining/network.py": (
         "networks/test_initial_weights.py",
         "scripts/test_run_pretraining.py",

@@ -7,7 +7,6 @@ DIR/corpus/train. For each length of instances a picture is written to DIR.
 """
 
 import argparse
-import hashlib
 import importlib.util
 import json
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from training.flags.scripts import flags_with
 from training.pretraining.corpus import Corpus
 from training.pretraining.instances import PretrainingInstances, instance_settings
 from training.pretraining.masking import continuation_pieces
+from training.pretraining.measurements import Measurement, repeated_documents, repeated_sentences
 from training.pretraining.segments import IS_NEXT, NOT_NEXT, EpochPlan
 from training.records.curves import BLUE, VERMILION, style_axis
 
@@ -36,15 +36,6 @@ _SAMPLE = 200_000  # the largest number of documents, sentences or instances tha
 
 
 # --- Auditing -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """What was measured: its name, the measurement in words, and whether the measurement is good."""
-
-    name: str
-    text: str
-    good: bool
 
 
 def audit(
@@ -126,31 +117,6 @@ def _corpus_measurements(corpus: Corpus, continuation: np.ndarray, unknown: int)
             pieces_per_word < 1.6,
         ),
     ]
-
-
-def repeated_documents(corpus: Corpus) -> float:
-    """The share of the documents that are copies of an earlier one."""
-    return repeated_share(corpus.tokens, corpus.sentences[corpus.documents], 1)
-
-
-def repeated_sentences(corpus: Corpus) -> float:
-    """The share of the sentences of 8 tokens or more that are copies of an earlier one."""
-    return repeated_share(corpus.tokens, corpus.sentences, 8)
-
-
-def repeated_share(tokens: np.ndarray, offsets: np.ndarray, shortest: int) -> float:
-    """The share of spans that equal an earlier one, among the first `_SAMPLE` spans.
-
-    Args:
-        offsets: span i consists of the tokens offsets[i] to offsets[i + 1] - 1.
-        shortest: spans of fewer tokens are ignored.
-    """
-    seen, count = set(), 0
-    for start, stop in zip(offsets[:_SAMPLE].tolist(), offsets[1 : _SAMPLE + 1].tolist()):
-        if stop - start >= shortest:
-            count += 1
-            seen.add(hashlib.blake2b(tokens[start:stop].tobytes(), digest_size=8).digest())
-    return 1 - len(seen) / count if count else 0.0
 
 
 def _pair_measurements(corpus: Corpus, plan: EpochPlan) -> list[Measurement]:
