@@ -37,7 +37,7 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 import modeling_bert_repro
 from training.engine.batches import Features
 from training.engine.errors import report_errors
-from training.engine.finished import already_finished
+from training.engine.finished import is_finished, report_finished
 from training.engine.launch import start_run
 from training.engine.output_folder import check_output_dir
 from training.engine.predict import predict
@@ -66,7 +66,8 @@ Tags = list[list[str]]
 def main(argv: list[str] | None = None) -> None:
     """Fine-tune as the flags say: one run, or a series of runs."""
     args = parse_arguments(NerArguments, argv)
-    if already_finished(args):
+    if is_finished(args):
+        report_finished(args)
         return
     check_output_dir(args)
     tokenizer = load_tokenizer(args.tokenizer_name or args.model_name_or_path)

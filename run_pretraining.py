@@ -33,7 +33,7 @@ from tokenization.train_wordpiece import train_wordpiece
 from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
 from training.engine.divergence import explain_divergence
 from training.engine.errors import report_errors
-from training.engine.finished import already_finished
+from training.engine.finished import is_finished, report_finished
 from training.engine.invariance import verify_invariance
 from training.engine.launch import start_run
 from training.engine.loop import Step, training_steps
@@ -64,7 +64,8 @@ CLASSES = {"mlm_nsp": BertForPreTraining, "mlm": BertForMaskedLM, "ltr": BertFor
 def main(argv: list[str] | None = None) -> None:
     """Pre-train as the flags say."""
     args = parse_arguments(PretrainingArguments, argv)
-    if already_finished(args):
+    if is_finished(args):
+        report_finished(args)
         return
     run = start_run(args, "run_pretraining.py")
 
