@@ -57,7 +57,7 @@ from training.records.curves import draw_curves
 from training.records.model_card import write_model_card
 from training.tools import doctor
 
-# Only BertForPreTraining has a pooler, which would not be trained without next sentence prediction.
+# Without next sentence prediction a pooler would stay untrained; BertForMaskedLM has none.
 CLASSES = {"mlm_nsp": BertForPreTraining, "mlm": BertForMaskedLM, "ltr": BertForMaskedLM}
 
 
@@ -96,7 +96,7 @@ def main(argv: list[str] | None = None) -> None:
 
     batches = phase_batches(run, phases, train, done)
     explain = partial(explain_divergence, phases=phases, folder=run.output_dir)
-    steps = training_steps(run, state, batches, done, explain, max_grad_norm=args.max_grad_norm)
+    steps = training_steps(run, state, batches, max_grad_norm=args.max_grad_norm, start_step=done, explain=explain)
     for step in speed.timed(steps):
         length = phase_at(phases, step.index).length
         last = step.index == total_steps

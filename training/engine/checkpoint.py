@@ -28,7 +28,7 @@ from training.flags.natures import FIXED
 from training.flags.scripts import flags_with
 from training.flags.shared import SharedArguments
 
-# Fields of ``Origin`` that are compared on resume -> how the error "... belongs to a run" ends if they differ.
+# Field of Origin -> the end of the error message "... belongs to a run" if it differs on resume.
 STARTED_WITH = {
     "tokenizer_sha256": "with another tokenizer; resume with the one that it was started with",
     "initial_weights": "from other weights; resume with the --model_name_or_path that it was started with",
@@ -229,7 +229,10 @@ def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model: Pre
     then, now = type(model.config).from_pretrained(folder).to_dict(), model.config.to_dict()
     names = [name for name in sorted(then.keys() & now.keys()) if then[name] != now[name]]
     if changed := [f"{name} {then[name]} -> {now[name]}" for name in names if not name.startswith(UNIMPORTANT)]:
-        raise ValueError(f"{folder} holds a model of another configuration ({', '.join(changed)}); resume with its own")
+        raise ValueError(
+            f"{folder} holds a model of another configuration ({', '.join(changed)}); resume with "
+            "the configuration it was saved with"
+        )
 
 
 def _cut_metrics(run: Run[SharedArguments], size: int) -> None:
@@ -242,8 +245,7 @@ def _cut_metrics(run: Run[SharedArguments], size: int) -> None:
 def _drop_old(run: Run[SharedArguments], step: int) -> None:
     """Delete the oldest checkpoints beyond the limit, and drafts of a process that was killed.
 
-    Checkpoints after ``step`` are not counted. They exist if the run resumed from an earlier one, because they were
-    damaged or the user named it.
+    Later checkpoints remain if they were damaged, or if the user named an earlier one; they are not counted.
     """
     for path in run.output_dir.glob("checkpoint-*.incomplete"):
         shutil.rmtree(path)

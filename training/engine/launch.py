@@ -39,7 +39,7 @@ def start_run(args: Args, script: str) -> Run[Args]:
         raise ValueError("--report_to tensorboard needs the package tensorboard: pip install tensorboard")
     if args.mixed_precision == "fp16" and not torch.cuda.is_available():
         raise ValueError("--mixed_precision fp16 needs a GPU; on CPU use bf16 or no")
-    # Accelerate raises an error for this in some environments and ignores it in others.
+    # Without a GPU, Accelerate refuses FSDP in some environments and ignores it in others.
     if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("true", "1") and not torch.accelerator.is_available():
         raise ValueError("FSDP was asked for, but there is no GPU; leave it out")
     trackers = {} if args.report_to == "none" else {"log_with": args.report_to, "project_dir": args.output_dir}

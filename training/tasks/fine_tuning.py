@@ -142,7 +142,7 @@ def fine_tune(
     best = Best(run, metric)
     batches = step_batches(train, run, done, total_steps) if train else []
     last, stopped_early = total_steps, False
-    for step in training_steps(run, state, batches, done, max_grad_norm=args.max_grad_norm):
+    for step in training_steps(run, state, batches, max_grad_norm=args.max_grad_norm, start_step=done):
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
             record = {"epoch": round(step.index * size / examples, 3), "loss": step.loss}
             run.log(event="train", step=step.index, **record, learning_rate=step.lr, grad_norm=step.grad_norm)
