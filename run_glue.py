@@ -45,7 +45,7 @@ from training.tasks.classification import labelled_texts, submission
 from training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
 from training.tasks.classification.scores import metric_prefix, score, score_by_category
 from training.tasks.classification.sources import load_data
-from training.tasks.fine_tuning import build_model, choose_encoder, fine_tune, finish, save_folder
+from training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
 from training.tasks.task_data import record_origin, with_labels
 
@@ -105,7 +105,7 @@ def build_network(
     args, may_be_new = run.args, ("classifier.", "bert.pooler.", "lstm.")
     if args.bilstm_on_top:
         encoder = choose_encoder(args, modeling_bert_repro.BertModel)
-        return build_model(
+        return build_task_network(
             run,
             BertBiLSTMForTokenClassification,
             config,
@@ -117,7 +117,7 @@ def build_network(
     cls: type[PreTrainedModel] = modeling_bert_repro.BertForSequenceClassification
     if args.label_token == "last":
         cls = modeling_bert_repro.BertForTokenClassification
-    return build_model(run, cls, config, checkpoint_config, may_be_new, training)
+    return build_task_network(run, cls, config, checkpoint_config, may_be_new, training)
 
 
 def predict_split(run: Run[GlueArguments], model: torch.nn.Module, rows: Features) -> dict:

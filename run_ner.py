@@ -47,7 +47,7 @@ from training.flags.parsing import parse_arguments
 from training.networks.checkpoints import load_config, load_tokenizer
 from training.networks.configuration import config_labels
 from training.tasks.fine_tuning import (
-    build_model,
+    build_task_network,
     choose_encoder,
     fine_tune,
     finish,
@@ -120,11 +120,11 @@ def build_network(
     if run.args.feature_based:
         config.feature_based, config.lstm_size = run.args.feature_based, run.args.lstm_size
     if not getattr(config, "feature_based", None):
-        return build_model(
+        return build_task_network(
             run, modeling_bert_repro.BertForTokenClassification, config, checkpoint_config, may_be_new, training
         )
     encoder = choose_encoder(run.args, modeling_bert_repro.BertModel)
-    model, initial_weights = build_model(
+    model, initial_weights = build_task_network(
         run, BertFeatureTagger, config, checkpoint_config, may_be_new, training, encoder_class=encoder
     )
     assert isinstance(model, BertFeatureTagger)

@@ -50,7 +50,7 @@ from training.pretraining.corpora import build_corpora
 from training.pretraining.corpus import Corpus
 from training.pretraining.early_checks import check_early
 from training.pretraining.instances import PretrainingInstances
-from training.pretraining.network import build_model
+from training.pretraining.network import build_pretraining_network
 from training.pretraining.phased_batches import instances_by_length, phase_batches, planned_phases
 from training.pretraining.text import Text, checked_text
 from training.records.curves import draw_curves
@@ -72,7 +72,7 @@ def main(argv: list[str] | None = None) -> None:
     check_early(args)
     text = checked_text(run)
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
-    model, initial_weights = build_model(run, CLASSES[args.objective], tokenizer)
+    model, initial_weights = build_pretraining_network(run, CLASSES[args.objective], tokenizer)
     train_corpus, eval_corpus = build_corpora(run, text, tokenizer)
     train = instances_by_length(args, train_corpus, tokenizer)
     held_out = instances_by_length(args, eval_corpus, tokenizer, held_out=True)

@@ -45,7 +45,7 @@ from training.flags.fine_tuning import SquadArguments
 from training.flags.parsing import parse_arguments
 from training.networks.checkpoints import load_config, load_tokenizer
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering
-from training.tasks.fine_tuning import build_model, choose_encoder, fine_tune, finish, save_folder
+from training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
 from training.tasks.squad.answers import Answers, aligner, find_answers
 from training.tasks.squad.page import write_page
@@ -118,11 +118,11 @@ def build_network(
     """
     may_be_new = ("qa_outputs.", "lstm.")
     if not run.args.bilstm_on_top:
-        return build_model(
+        return build_task_network(
             run, modeling_bert_repro.BertForQuestionAnswering, config, checkpoint_config, may_be_new, training
         )
     encoder = choose_encoder(run.args, modeling_bert_repro.BertModel)
-    return build_model(
+    return build_task_network(
         run, BertBiLSTMForQuestionAnswering, config, checkpoint_config, may_be_new, training, encoder_class=encoder
     )
 

@@ -15,9 +15,25 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from training.engine.batches import IGNORED
+from training.flags.shared import SharedArguments
+from training.networks.configuration import set_switches
 
 LABELS = ("labels", "next_sentence_label", "start_positions", "end_positions")
 Count = int | torch.Tensor
+
+
+def as_implementation(model: PreTrainedModel, args: SharedArguments) -> PreTrainedModel:
+    """The network that ``--model_impl`` asks for: this project's with its switches set, or the control.
+
+    The control has the same new weights as well; transformers would draw others.
+
+    Args:
+        model: an instance of one of this project's classes.
+    """
+    if args.model_impl == "transformers":
+        return control_of(model, spans_over_padding=args.unpad_inputs == "false")
+    set_switches(model.config, args)
+    return model
 
 
 def control_of(model: PreTrainedModel, spans_over_padding: bool = True) -> PreTrainedModel:
