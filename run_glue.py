@@ -80,7 +80,7 @@ def run_one(
     labelled = with_labels(config, data.label_names, data.problem_type)
     model, initial_weights = build_network(run, labelled, config, "train" in data.splits)
     origin = record_origin(run, data, tokenizer, initial_weights)
-    run.record(texts_per_example=data.texts_per_example)
+    run.add_facts(texts_per_example=data.texts_per_example)
 
     def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, None]:
         return evaluate(run, model, data, features, step), None

@@ -92,7 +92,7 @@ def run_one(
     run = start_run(args, "run_ner.py")
     model, initial_weights = build_network(run, with_labels(config, data.label_names), config, "train" in data.splits)
     origin = record_origin(run, data, tokenizer, initial_weights)
-    run.record(rows={split: len(part) for split, part in features.items()})
+    run.add_facts(rows={split: len(part) for split, part in features.items()})
     for line in tagged_text.remarks(rows, tokenizer):
         run.say(line)
 

@@ -33,7 +33,7 @@ from tokenization.train_wordpiece import train_wordpiece
 from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
 from training.engine.divergence import explain_divergence
 from training.engine.errors import report_errors
-from training.engine.finished import is_finished, report_finished
+from training.engine.finished import is_finished, report_finished, upload_finished
 from training.engine.invariance import verify_invariance
 from training.engine.launch import start_run
 from training.engine.loop import Step, training_steps
@@ -142,7 +142,7 @@ def record_origin(
     """Record and print what is trained on what; return the part that must be the same in a resumed run."""
     plan = phases_in_words(phases, run.world_size)
     tokenizer = train_corpus.manifest["key"]["tokenizer_sha256"]
-    run.record(
+    run.add_facts(
         data=text.sources,
         tokenizer_sha256=tokenizer,
         initial_weights=initial_weights,
@@ -152,7 +152,7 @@ def record_origin(
         total_steps=phases[-1].stop,
     )
     if run.args.phases:
-        run.record(phases=plan)
+        run.add_facts(phases=plan)
     run.say(
         f"{train_corpus.num_documents:,} documents, {train_corpus.num_tokens:,} tokens; {model.num_parameters():,} "
         f"parameters; {plan}"
@@ -185,7 +185,7 @@ def evaluate(
 
 
 def save_results(run: Run[PretrainingArguments], model: torch.nn.Module, text: Text, results: dict[str, float]) -> None:
-    """Write the finished folder: model, curves, model card and results."""
+    """Write the finished folder: model, curves, model card and results; upload it with --push_to_hub."""
     save_model_folder(run, model)
     if run.is_main:
         draw_curves(run.output_dir)
@@ -194,6 +194,8 @@ def save_results(run: Run[PretrainingArguments], model: torch.nn.Module, text: T
         )
     run.finish(results)
     run.say(f"finished: {run.output_dir}")
+    if run.is_main:
+        upload_finished(run.args)
 
 
 if __name__ == "__main__":

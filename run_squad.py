@@ -87,10 +87,10 @@ def run_one(
     windows = shared_windows(run, data.splits, tokenizer)
     features = {split: Features(part.columns(), tokenizer.pad_token_id) for split, part in windows.items()}
     origin = record_origin(run, data, tokenizer, initial_weights)
-    run.record(windows={split: len(rows) for split, rows in features.items()})
+    run.add_facts(windows={split: len(rows) for split, rows in features.items()})
     threshold, reason = threshold_of_evaluation(args.null_score_diff_threshold, config)
     if args.version_2_with_negative:
-        run.record(null_score_diff_threshold=threshold)
+        run.add_facts(null_score_diff_threshold=threshold)
         run.say(f"no-answer threshold: {threshold:g}, {reason}")
     questions = data.splits["validation"]
 

@@ -137,6 +137,8 @@ def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingStat
 def resume(run: Run[SharedArguments], state: TrainingState) -> int:
     """Load the checkpoint that was asked for, if there is one; return the number of optimiser steps already done.
 
+    When the checkpoint is accepted, or there is none, run.json is written.
+
     Raises:
         ValueError: see ``find_checkpoint`` and ``load_checkpoint``; or the processes find different checkpoints.
     """
@@ -149,11 +151,11 @@ def resume(run: Run[SharedArguments], state: TrainingState) -> int:
         )
     if folder:
         done = load_checkpoint(run, folder, state)
-        run.confirm()
+        run.write_facts()
         if run.is_main and run.args.resume_from_checkpoint == "auto":
             _drop_old(run, done)  # the process may have been killed before it deleted them
         return done
-    run.confirm()
+    run.write_facts()
     if run.args.resume_from_checkpoint:
         _cut_metrics(run, 0)  # stopped before the first checkpoint: all steps are repeated
     return 0

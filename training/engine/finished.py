@@ -42,8 +42,13 @@ def report_finished(args: SharedArguments) -> None:
     folder = Path(args.output_dir)
     if os.environ.get("RANK", "0") == "0":
         print(f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed", flush=True)
-        if args.hub_repository:
-            upload(folder, args.hub_repository, args.hub_private_repo, args.hub_dry_run, print)
+        upload_finished(args)
+
+
+def upload_finished(args: SharedArguments) -> None:
+    """Upload the folder of the finished run if ``--push_to_hub`` asks for it; only the main process calls this."""
+    if args.hub_repository:
+        upload(Path(args.output_dir), args.hub_repository, args.hub_private_repo, args.hub_dry_run, print)
 
 
 def changed_flags(then: dict[str, Any], args: SharedArguments) -> list[str]:

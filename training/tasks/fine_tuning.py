@@ -11,6 +11,7 @@ from tokenization.bert_tokenizer import write_vocab
 from training.engine.batches import Features, evaluation_due, step_batches, steps_for
 from training.engine.best import Best
 from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
+from training.engine.finished import upload_finished
 from training.engine.loop import training_steps
 from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.run import Run
@@ -137,7 +138,7 @@ def fine_tune(
         train = train.shuffled(args.seed, group=size if args.group_by_length else 0)
     examples = len(train) if train else 0
     total_steps = steps_for(args, size / examples) if train else 0
-    run.record(parameters=model.num_parameters(), total_steps=total_steps)
+    run.add_facts(parameters=model.num_parameters(), total_steps=total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
@@ -146,7 +147,7 @@ def fine_tune(
     if train:
         done = resume(run, state)
     else:
-        run.confirm()
+        run.write_facts()
     best = Best(run, metric)
     batches = step_batches(train, run, done, total_steps) if train else []
     last, stopped_early = total_steps, False
@@ -233,7 +234,9 @@ def save_folder(
 
 
 def finish(run: Run[FineTuningArguments], tuned: Tuned[Any]) -> None:
-    """Record the results, which ends the run, and remove the files that only a resumed run would need."""
+    """Record the results, which ends the run; remove what only a resumed run would need; upload with --push_to_hub."""
     run.finish(tuned.results)
     tuned.best.clear()
     run.say(f"finished: {run.output_dir}")
+    if run.is_main:
+        upload_finished(run.args)
