@@ -40,7 +40,7 @@ def seal(folder: Path) -> None:
 
 
 def test_a_recorded_table_is_verified(recorded):
-    assert verify.parts(recorded) == [recorded]
+    assert verify.runs_and_series_in(recorded) == [recorded]
     found = findings_of(recorded)
     assert [claim for verdict, claim in found if verdict == VERIFIED][-3:] == ["plan", "report.json", "report.md"]
     assert {claim for verdict, claim in found if verdict == UNKNOWN} == {"runs", "plan.json"}
