@@ -31,7 +31,7 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 import modeling_bert_repro
 from training.engine.batches import Features
 from training.engine.errors import report_errors
-from training.engine.finished import already_finished
+from training.engine.finished import is_finished, report_finished
 from training.engine.launch import start_run
 from training.engine.output_folder import check_output_dir
 from training.engine.predict import predict
@@ -45,7 +45,7 @@ from training.tasks.classification import labelled_texts, submission
 from training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
 from training.tasks.classification.scores import metric_prefix, score, score_by_category
 from training.tasks.classification.sources import load_data
-from training.tasks.fine_tuning import build_model, choose_encoder, fine_tune, finish, save_folder
+from training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
 from training.tasks.task_data import record_origin, with_labels
 
@@ -53,7 +53,8 @@ from training.tasks.task_data import record_origin, with_labels
 def main(argv: list[str] | None = None) -> None:
     """Fine-tune as the flags say: one run, or a series of runs."""
     args = parse_arguments(GlueArguments, argv)
-    if already_finished(args):
+    if is_finished(args):
+        report_finished(args)
         return
     check_output_dir(args)
     tokenizer = load_tokenizer(args.tokenizer_name or args.model_name_or_path)
@@ -79,7 +80,7 @@ def run_one(
     labelled = with_labels(config, data.label_names, data.problem_type)
     model, initial_weights = build_network(run, labelled, config, "train" in data.splits)
     origin = record_origin(run, data, tokenizer, initial_weights)
-    run.record(texts_per_example=data.texts_per_example)
+    run.add_facts(texts_per_example=data.texts_per_example)
 
     def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, None]:
         return evaluate(run, model, data, features, step), None
@@ -104,7 +105,7 @@ def build_network(
     args, may_be_new = run.args, ("classifier.", "bert.pooler.", "lstm.")
     if args.bilstm_on_top:
         encoder = choose_encoder(args, modeling_bert_repro.BertModel)
-        return build_model(
+        return build_task_network(
             run,
             BertBiLSTMForTokenClassification,
             config,
@@ -116,7 +117,7 @@ def build_network(
     cls: type[PreTrainedModel] = modeling_bert_repro.BertForSequenceClassification
     if args.label_token == "last":
         cls = modeling_bert_repro.BertForTokenClassification
-    return build_model(run, cls, config, checkpoint_config, may_be_new, training)
+    return build_task_network(run, cls, config, checkpoint_config, may_be_new, training)
 
 
 def predict_split(run: Run[GlueArguments], model: torch.nn.Module, rows: Features) -> dict:

@@ -37,7 +37,7 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 import modeling_bert_repro
 from training.engine.batches import Features
 from training.engine.errors import report_errors
-from training.engine.finished import already_finished
+from training.engine.finished import is_finished, report_finished
 from training.engine.launch import start_run
 from training.engine.output_folder import check_output_dir
 from training.engine.predict import predict
@@ -47,7 +47,7 @@ from training.flags.parsing import parse_arguments
 from training.networks.checkpoints import load_config, load_tokenizer
 from training.networks.configuration import config_labels
 from training.tasks.fine_tuning import (
-    build_model,
+    build_task_network,
     choose_encoder,
     fine_tune,
     finish,
@@ -66,7 +66,8 @@ Tags = list[list[str]]
 def main(argv: list[str] | None = None) -> None:
     """Fine-tune as the flags say: one run, or a series of runs."""
     args = parse_arguments(NerArguments, argv)
-    if already_finished(args):
+    if is_finished(args):
+        report_finished(args)
         return
     check_output_dir(args)
     tokenizer = load_tokenizer(args.tokenizer_name or args.model_name_or_path)
@@ -91,7 +92,7 @@ def run_one(
     run = start_run(args, "run_ner.py")
     model, initial_weights = build_network(run, with_labels(config, data.label_names), config, "train" in data.splits)
     origin = record_origin(run, data, tokenizer, initial_weights)
-    run.record(rows={split: len(part) for split, part in features.items()})
+    run.add_facts(rows={split: len(part) for split, part in features.items()})
     for line in tagged_text.remarks(rows, tokenizer):
         run.say(line)
 
@@ -119,11 +120,11 @@ def build_network(
     if run.args.feature_based:
         config.feature_based, config.lstm_size = run.args.feature_based, run.args.lstm_size
     if not getattr(config, "feature_based", None):
-        return build_model(
+        return build_task_network(
             run, modeling_bert_repro.BertForTokenClassification, config, checkpoint_config, may_be_new, training
         )
     encoder = choose_encoder(run.args, modeling_bert_repro.BertModel)
-    model, initial_weights = build_model(
+    model, initial_weights = build_task_network(
         run, BertFeatureTagger, config, checkpoint_config, may_be_new, training, encoder_class=encoder
     )
     assert isinstance(model, BertFeatureTagger)

@@ -33,7 +33,7 @@ from tokenization.train_wordpiece import train_wordpiece
 from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
 from training.engine.divergence import explain_divergence
 from training.engine.errors import report_errors
-from training.engine.finished import already_finished
+from training.engine.finished import is_finished, report_finished, upload_finished
 from training.engine.invariance import verify_invariance
 from training.engine.launch import start_run
 from training.engine.loop import Step, training_steps
@@ -50,28 +50,29 @@ from training.pretraining.corpora import build_corpora
 from training.pretraining.corpus import Corpus
 from training.pretraining.early_checks import check_early
 from training.pretraining.instances import PretrainingInstances
-from training.pretraining.network import build_model
+from training.pretraining.network import build_pretraining_network
 from training.pretraining.phased_batches import instances_by_length, phase_batches, planned_phases
 from training.pretraining.plateau import log_diagnosis
 from training.pretraining.text import Text, checked_text
 from training.records.curves import draw_curves
 from training.records.model_card import write_model_card
 
-# Only BertForPreTraining has a pooler, which would not be trained without next sentence prediction.
+# Without next sentence prediction a pooler would stay untrained; BertForMaskedLM has none.
 CLASSES = {"mlm_nsp": BertForPreTraining, "mlm": BertForMaskedLM, "ltr": BertForMaskedLM}
 
 
 def main(argv: list[str] | None = None) -> None:
     """Pre-train as the flags say."""
     args = parse_arguments(PretrainingArguments, argv)
-    if already_finished(args):
+    if is_finished(args):
+        report_finished(args)
         return
     run = start_run(args, "run_pretraining.py")
 
     check_early(args)
     text = checked_text(run)
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
-    model, initial_weights = build_model(run, CLASSES[args.objective], tokenizer)
+    model, initial_weights = build_pretraining_network(run, CLASSES[args.objective], tokenizer)
     train_corpus, eval_corpus = build_corpora(run, text, tokenizer)
     train = instances_by_length(args, train_corpus, tokenizer)
     held_out = instances_by_length(args, eval_corpus, tokenizer, held_out=True)
@@ -95,7 +96,7 @@ def main(argv: list[str] | None = None) -> None:
 
     batches = phase_batches(run, phases, train, done)
     explain = partial(explain_divergence, phases=phases, folder=run.output_dir)
-    steps = training_steps(run, state, batches, done, explain, max_grad_norm=args.max_grad_norm)
+    steps = training_steps(run, state, batches, max_grad_norm=args.max_grad_norm, start_step=done, explain=explain)
     for step in speed.timed(steps):
         length = phase_at(phases, step.index).length
         last = step.index == total_steps
@@ -141,7 +142,7 @@ def record_origin(
     """Record and print what is trained on what; return the part that must be the same in a resumed run."""
     plan = phases_in_words(phases, run.world_size)
     tokenizer = train_corpus.manifest["key"]["tokenizer_sha256"]
-    run.record(
+    run.add_facts(
         data=text.sources,
         tokenizer_sha256=tokenizer,
         initial_weights=initial_weights,
@@ -151,7 +152,7 @@ def record_origin(
         total_steps=phases[-1].stop,
     )
     if run.args.phases:
-        run.record(phases=plan)
+        run.add_facts(phases=plan)
     run.say(
         f"{train_corpus.num_documents:,} documents, {train_corpus.num_tokens:,} tokens; {model.num_parameters():,} "
         f"parameters; {plan}"
@@ -184,7 +185,7 @@ def evaluate(
 
 
 def save_results(run: Run[PretrainingArguments], model: torch.nn.Module, text: Text, results: dict[str, float]) -> None:
-    """Write the finished folder: model, curves, model card and results."""
+    """Write the finished folder: model, curves, model card and results; upload it with --push_to_hub."""
     save_model_folder(run, model)
     if run.is_main:
         draw_curves(run.output_dir)
@@ -193,6 +194,8 @@ def save_results(run: Run[PretrainingArguments], model: torch.nn.Module, text: T
         )
     run.finish(results)
     run.say(f"finished: {run.output_dir}")
+    if run.is_main:
+        upload_finished(run.args)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 import modeling_bert_repro
 from training.engine.batches import Features
 from training.engine.errors import report_errors
-from training.engine.finished import already_finished
+from training.engine.finished import is_finished, report_finished
 from training.engine.launch import start_run
 from training.engine.output_folder import check_output_dir
 from training.engine.predict import predict
@@ -45,7 +45,7 @@ from training.flags.fine_tuning import SquadArguments
 from training.flags.parsing import parse_arguments
 from training.networks.checkpoints import load_config, load_tokenizer
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering
-from training.tasks.fine_tuning import build_model, choose_encoder, fine_tune, finish, save_folder
+from training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
 from training.tasks.squad.answers import Answers, aligner, find_answers
 from training.tasks.squad.page import write_page
@@ -61,7 +61,8 @@ from training.tasks.task_data import record_origin, with_labels
 def main(argv: list[str] | None = None) -> None:
     """Fine-tune as the flags say: one run, or a series of runs."""
     args = parse_arguments(SquadArguments, argv)
-    if already_finished(args):
+    if is_finished(args):
+        report_finished(args)
         return
     check_output_dir(args)
     check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
@@ -86,10 +87,10 @@ def run_one(
     windows = shared_windows(run, data.splits, tokenizer)
     features = {split: Features(part.columns(), tokenizer.pad_token_id) for split, part in windows.items()}
     origin = record_origin(run, data, tokenizer, initial_weights)
-    run.record(windows={split: len(rows) for split, rows in features.items()})
+    run.add_facts(windows={split: len(rows) for split, rows in features.items()})
     threshold, reason = threshold_of_evaluation(args.null_score_diff_threshold, config)
     if args.version_2_with_negative:
-        run.record(null_score_diff_threshold=threshold)
+        run.add_facts(null_score_diff_threshold=threshold)
         run.say(f"no-answer threshold: {threshold:g}, {reason}")
     questions = data.splits["validation"]
 
@@ -117,11 +118,11 @@ def build_network(
     """
     may_be_new = ("qa_outputs.", "lstm.")
     if not run.args.bilstm_on_top:
-        return build_model(
+        return build_task_network(
             run, modeling_bert_repro.BertForQuestionAnswering, config, checkpoint_config, may_be_new, training
         )
     encoder = choose_encoder(run.args, modeling_bert_repro.BertModel)
-    return build_model(
+    return build_task_network(
         run, BertBiLSTMForQuestionAnswering, config, checkpoint_config, may_be_new, training, encoder_class=encoder
     )
 

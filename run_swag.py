@@ -29,7 +29,7 @@ from transformers import BertConfig, PreTrainedTokenizerBase
 
 import modeling_bert_repro
 from training.engine.errors import report_errors
-from training.engine.finished import already_finished
+from training.engine.finished import is_finished, report_finished
 from training.engine.launch import start_run
 from training.engine.output_folder import check_output_dir
 from training.engine.predict import predict
@@ -38,7 +38,7 @@ from training.flags.fine_tuning import SwagArguments
 from training.flags.parsing import parse_arguments
 from training.networks.checkpoints import load_config, load_tokenizer
 from training.tasks import swag
-from training.tasks.fine_tuning import build_model, fine_tune, finish, predictions_of_splits, save_folder
+from training.tasks.fine_tuning import build_task_network, fine_tune, finish, predictions_of_splits, save_folder
 from training.tasks.seeds import run_all, series_of
 from training.tasks.task_data import record_origin, results_of, with_labels
 
@@ -46,7 +46,8 @@ from training.tasks.task_data import record_origin, results_of, with_labels
 def main(argv: list[str] | None = None) -> None:
     """Fine-tune as the flags say: one run, or a series of runs."""
     args = parse_arguments(SwagArguments, argv)
-    if already_finished(args):
+    if is_finished(args):
+        report_finished(args)
         return
     check_output_dir(args)
     tokenizer = load_tokenizer(args.tokenizer_name or args.model_name_or_path)
@@ -70,7 +71,7 @@ def run_one(
     run = start_run(args, "run_swag.py")
     labelled = with_labels(config, data.label_names)
     cls, may_be_new = modeling_bert_repro.BertForMultipleChoice, ("classifier.", "bert.pooler.")
-    model, initial_weights = build_model(run, cls, labelled, config, may_be_new, "train" in data.splits)
+    model, initial_weights = build_task_network(run, cls, labelled, config, may_be_new, "train" in data.splits)
     origin = record_origin(run, data, tokenizer, initial_weights)
 
     def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, np.ndarray | None]:

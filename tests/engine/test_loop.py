@@ -32,7 +32,7 @@ def train(run, model, source, steps, start=0):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     batches = step_batches(source, run, start, steps)
     state = TrainingState(model, optimizer, constant_schedule(optimizer), steps, UNKNOWN)
-    return list(training_steps(run, state, batches, start, max_grad_norm=run.args.max_grad_norm))
+    return list(training_steps(run, state, batches, max_grad_norm=run.args.max_grad_norm, start_step=start))
 
 
 def new_model(config, cls=modeling_bert_repro.BertForPreTraining, dropout=0.0):
@@ -162,7 +162,7 @@ def test_a_gradient_that_is_not_finite_stops_before_the_update(make_run, small_c
     batches = step_batches(LabelledTokens(), run, 1, 2, 4, 2)
     state = TrainingState(model, optimizer, constant_schedule(optimizer), 4, UNKNOWN)
     with pytest.raises(FloatingPointError, match=r"the gradient norm (inf|nan)") as stop:
-        next(training_steps(run, state, batches, 3, explain, max_grad_norm=1.0))
+        next(training_steps(run, state, batches, max_grad_norm=1.0, start_step=3, explain=explain))
     assert torch.equal(before, model.bert.pooler.dense.weight)
     assert "positions 8 to 15 of the data of length 24 (each of them by itself has a finite loss)" in str(stop.value)
     assert f"python -m training show {run.output_dir} --step 4 prints them" in str(stop.value)

@@ -18,10 +18,12 @@ def test_records_are_one_object_a_line(make_run):
     ]
 
 
-def test_facts_are_added_to_those_of_run_json(make_run):
+def test_facts_are_gathered_and_written_to_run_json(make_run):
     run = make_run()
-    run.record(a=1, b=2)
-    run.record(b=3)
+    run.add_facts(a=1, b=2)
+    run.add_facts(b=3)
+    assert not (run.output_dir / "run.json").exists()  # A mistake found until then leaves the folder free.
+    run.write_facts()
     assert json.loads((run.output_dir / "run.json").read_text()) == {"a": 1, "b": 3}
 
 
@@ -57,3 +59,14 @@ def test_the_other_processes_exit_quietly_if_the_main_process_fails(make_run, mo
     assert run.main_first(lambda: "found") == "found"
     run.is_main = True
     assert run.main_first(lambda: "made") == "made"
+
+
+def test_work_of_the_main_process_only(make_run, monkeypatch):
+    run, calls, sent = make_run(), [], []
+    monkeypatch.setattr("training.engine.run.broadcast_object_list", lambda objects: sent.append(objects[0]))
+    run.only_main(lambda: calls.append("main"))
+    assert (calls, sent) == (["main"], [False])
+    run.is_main = False
+    monkeypatch.setattr("training.engine.run.broadcast_object_list", lambda objects: objects.__setitem__(0, False))
+    run.only_main(lambda: calls.append("other"))
+    assert calls == ["main"]

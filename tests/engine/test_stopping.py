@@ -40,7 +40,7 @@ def train(run, config, total=5, then=lambda index: None):
     state = prepared(config, total)
     done = resume(run, state)
     batches = step_batches(source(), run, done, total)
-    for step in training_steps(run, state, batches, done, max_grad_norm=1.0):
+    for step in training_steps(run, state, batches, max_grad_norm=1.0, start_step=done):
         run.log(event="train", step=step.index, loss=step.loss)
         then(step.index)
     return state.model.state_dict()
@@ -76,7 +76,7 @@ def test_the_totals_include_the_steps_before_the_stop(make_run, small_config, tm
     def steps(state, name, **more):
         run = make_run(output_dir=str(tmp_path / name), **more)
         done = resume(run, state)
-        return training_steps(run, state, step_batches(source(), run, done, 5), done, max_grad_norm=1.0)
+        return training_steps(run, state, step_batches(source(), run, done, 5), max_grad_norm=1.0, start_step=done)
 
     losses = [step.loss for step in steps(whole, "whole")]
     with pytest.raises(SystemExit):
@@ -100,7 +100,7 @@ def test_a_checkpoint_without_totals_begins_them_anew(make_run, small_config):
     resumed = prepared(small_config)
     assert load_checkpoint(run, folder, resumed) == 3
     assert resumed.totals == Totals()
-    steps = training_steps(run, resumed, step_batches(source(), run, 3, 5), 3, max_grad_norm=1.0)
+    steps = training_steps(run, resumed, step_batches(source(), run, 3, 5), max_grad_norm=1.0, start_step=3)
     losses = [step.loss for step in steps]
     assert (resumed.totals.steps, resumed.totals.loss) == (2, sum(losses))
 

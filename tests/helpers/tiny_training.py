@@ -67,7 +67,7 @@ def train_and_save(run: Run, optimizer_name: str, shard: bool) -> None:
     state = state_with_optimizer(optimizer_name, shard)
     done = resume(run, state)
     batches = step_batches(LabelledTokens(), run, done, SHARDED_STEPS)
-    for step in training_steps(run, state, batches, done, max_grad_norm=1.0):
+    for step in training_steps(run, state, batches, max_grad_norm=1.0, start_step=done):
         run.log(event="train", step=step.index, loss=step.loss, grad_norm=step.grad_norm)
         if step.index == 2:
             save_checkpoint(run, 2, state)

@@ -22,7 +22,7 @@ from training.files.hashing import sha256
 from training.flags.parsing import parse_arguments
 from training.flags.pretraining import PretrainingArguments
 from training.networks.initial_weights import load_network, weights_sha256
-from training.pretraining.network import build_model
+from training.pretraining.network import build_pretraining_network
 from training.tools import ask
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -69,7 +69,9 @@ def test_the_objective_decides_the_attention(
     given = short_runs.flags("run_pretraining", short_data, tmp_path / "run", model, "--objective", objective)
     run = make_run()
     run.args = parse_arguments(PretrainingArguments, [*given, "--model_impl", model_impl])
-    network, _ = build_model(run, modeling_bert_repro.BertForMaskedLM, AutoTokenizer.from_pretrained(pretrained))
+    network, _ = build_pretraining_network(
+        run, modeling_bert_repro.BertForMaskedLM, AutoTokenizer.from_pretrained(pretrained)
+    )
     assert sees_later_tokens(network) == (objective == "mlm")
     now, then = (
         ("left to right", "in both directions") if objective == "ltr" else ("in both directions", "left to right")

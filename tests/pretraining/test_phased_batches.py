@@ -47,7 +47,7 @@ def test_settings_and_flags_have_the_same_defaults():
 @pytest.mark.parametrize("static", [False, True])
 def test_static_shapes_never_change(pretrained, text_file, tmp_path, monkeypatch, static):
     """With --static_shapes, every module sees one shape only, although half of the instances are short."""
-    build, shapes = run_pretraining.build_model, {}
+    build, shapes = run_pretraining.build_pretraining_network, {}
 
     def note(name, module, inputs):
         if module.training:
@@ -59,7 +59,7 @@ def test_static_shapes_never_change(pretrained, text_file, tmp_path, monkeypatch
             module.register_forward_pre_hook(functools.partial(note, name))
         return model, initial_weights
 
-    monkeypatch.setattr(run_pretraining, "build_model", hooked)
+    monkeypatch.setattr(run_pretraining, "build_pretraining_network", hooked)
     flags = f"--output_dir {tmp_path / 'run'} --train_file {text_file} --model_name_or_path {pretrained} --max_steps 3 "
     flags += "--per_device_train_batch_size 8 --max_seq_length 48 --short_seq_prob 0.5 --validation_split 0.2 "
     run_pretraining.main([*flags.split(), *(["--static_shapes"] if static else [])])

@@ -152,7 +152,9 @@ def test_building_a_network_leaves_the_config_to_the_next_run():
     before = config.to_dict()
     args = SquadArguments(output_dir="x", config_name="mini", tokenizer_name="y")
     run = SimpleNamespace(args=args, say=print)
-    model, _ = fine_tuning.build_model(run, modeling_bert_repro.BertForQuestionAnswering, config, config, (), True)
+    model, _ = fine_tuning.build_task_network(
+        run, modeling_bert_repro.BertForQuestionAnswering, config, config, (), True
+    )
     model.config.question_answering = {}
     assert config.to_dict() == before
 

@@ -80,7 +80,7 @@ def test_the_same_content_for_training_and_validation_is_said_in_one_sentence(ta
     ]
     said, recorded = [], {}
     tokenizer, weights = AutoTokenizer.from_pretrained(tokenizer_folder), {"model.safetensors": "00"}
-    origin = record_origin(SimpleNamespace(say=said.append, record=recorded.update), data, tokenizer, weights)
+    origin = record_origin(SimpleNamespace(say=said.append, add_facts=recorded.update), data, tokenizer, weights)
     assert said == [data.summary(), *same_content_warnings(data)]
     assert recorded == {
         "data": data.facts(),

@@ -23,7 +23,7 @@ from training.flags.shared import SharedArguments
 # in modeling_bert_repro/losses.py, which training does not import.
 IGNORED = -100
 
-STRETCH = 50  # optimiser steps; longer stretches need less padding, but make the steps less random
+STEPS_SORTED_TOGETHER = 50  # more steps need less padding, but are less random
 
 Batch = TypeVar("Batch")
 
@@ -40,9 +40,9 @@ class Features:
     """Tokenised examples in memory.
 
     Args:
-        columns: ``input_ids`` and ``token_type_ids`` contain a sequence of ints for every row, and so may ``labels``,
-            with one label per token; other columns (``labels``, ``start_positions``, ...) contain one number per row.
-            All have the same length.
+        columns: name -> one entry per row. ``input_ids``, ``token_type_ids``: one sequence of ints per row. ``labels``:
+            a number per row, or a sequence with one label per token. Others (``start_positions``, ...): a number per
+            row.
         pad_token_id: the id that pads ``input_ids``.
         seed: seed of the order of the rows in ``batch``.
 
@@ -117,8 +117,8 @@ def group_by_length(
 ) -> np.ndarray:
     """Rearrange the order of an epoch so that rows of similar length share an optimiser step.
 
-    Stretches of ``STRETCH`` steps are sorted by length and cut into steps, and all steps of the epoch are shuffled.
-    Rows in a step shared with the previous or the next epoch are not moved.
+    The rows of every ``STEPS_SORTED_TOGETHER`` steps are sorted by length and cut into steps, and all steps of the
+    epoch are shuffled. Rows of steps that straddle two epochs stay in place.
 
     Args:
         order: (N,) the row numbers of a shuffled epoch.
@@ -128,22 +128,22 @@ def group_by_length(
     """
     head = min(-epoch * len(order) % size, len(order))  # completes the step that the last epoch began
     tail = len(order) - (len(order) - head) % size
-    starts = range(head, tail, STRETCH * size)
-    stretches = [order[start : min(start + STRETCH * size, tail)] for start in starts]
+    starts = range(head, tail, STEPS_SORTED_TOGETHER * size)
+    stretches = [order[start : min(start + STEPS_SORTED_TOGETHER * size, tail)] for start in starts]
     by_length = [rows[np.argsort(-lengths[rows], kind="stable")].reshape(-1, size) for rows in stretches]
     steps = rng.permutation(np.concatenate([order[:0].reshape(0, size), *by_length]))
     return np.concatenate([order[:head], steps.ravel(), order[tail:]])
 
 
-def steps_for(args: SharedArguments, epochs_per_step: float) -> int:
+def steps_for(args: SharedArguments, epoch_fraction: float) -> int:
     """Optimiser steps of the run: ``--max_steps``, or as many as ``--num_train_epochs`` need, rounded up.
 
     Args:
-        epochs_per_step: the share of the training data that a step takes.
+        epoch_fraction: the fraction of an epoch that one step takes.
     """
     if args.max_steps > 0:
         return args.max_steps
-    return max(1, math.ceil(args.num_train_epochs / epochs_per_step - 1e-9))
+    return max(1, math.ceil(args.num_train_epochs / epoch_fraction - 1e-9))
 
 
 def deal_batches(batches: Sequence[Batch], run: Run[SharedArguments]) -> list[tuple[Batch, bool]]:

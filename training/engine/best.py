@@ -92,7 +92,7 @@ class Best:
             folder = self._folder(step)
             with disk_errors_explained(self.run, folder.name), sealed_folder(folder) as draft:
                 self.run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
-            # If the run is interrupted and resumes, it needs the weights that were the best at its newest checkpoint.
+            # A resumed run restarts at its newest checkpoint and needs the best weights as of that step.
             by_then = [kept for kept in self._kept() if kept <= _newest_checkpoint(self.run.output_dir)]
             for kept in self._kept():
                 if kept not in (step, *by_then[-1:]):

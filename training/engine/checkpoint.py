@@ -28,7 +28,7 @@ from training.flags.natures import FIXED
 from training.flags.scripts import flags_with
 from training.flags.shared import SharedArguments
 
-# Fields of ``Origin`` that are compared on resume -> how the error "... belongs to a run" ends if they differ.
+# Field of Origin -> the end of the error message "... belongs to a run" if it differs on resume.
 STARTED_WITH = {
     "tokenizer_sha256": "with another tokenizer; resume with the one that it was started with",
     "initial_weights": "from other weights; resume with the --model_name_or_path that it was started with",
@@ -137,6 +137,8 @@ def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingStat
 def resume(run: Run[SharedArguments], state: TrainingState) -> int:
     """Load the checkpoint that was asked for, if there is one; return the number of optimiser steps already done.
 
+    When the checkpoint is accepted, or there is none, run.json is written.
+
     Raises:
         ValueError: see ``find_checkpoint`` and ``load_checkpoint``; or the processes find different checkpoints.
     """
@@ -149,11 +151,11 @@ def resume(run: Run[SharedArguments], state: TrainingState) -> int:
         )
     if folder:
         done = load_checkpoint(run, folder, state)
-        run.confirm()
+        run.write_facts()
         if run.is_main and run.args.resume_from_checkpoint == "auto":
             _drop_old(run, done)  # the process may have been killed before it deleted them
         return done
-    run.confirm()
+    run.write_facts()
     if run.args.resume_from_checkpoint:
         _cut_metrics(run, 0)  # stopped before the first checkpoint: all steps are repeated
     return 0
@@ -229,7 +231,10 @@ def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model: Pre
     then, now = type(model.config).from_pretrained(folder).to_dict(), model.config.to_dict()
     names = [name for name in sorted(then.keys() & now.keys()) if then[name] != now[name]]
     if changed := [f"{name} {then[name]} -> {now[name]}" for name in names if not name.startswith(UNIMPORTANT)]:
-        raise ValueError(f"{folder} holds a model of another configuration ({', '.join(changed)}); resume with its own")
+        raise ValueError(
+            f"{folder} holds a model of another configuration ({', '.join(changed)}); resume with "
+            "the configuration it was saved with"
+        )
 
 
 def _cut_metrics(run: Run[SharedArguments], size: int) -> None:
@@ -242,8 +247,7 @@ def _cut_metrics(run: Run[SharedArguments], size: int) -> None:
 def _drop_old(run: Run[SharedArguments], step: int) -> None:
     """Delete the oldest checkpoints beyond the limit, and drafts of a process that was killed.
 
-    Checkpoints after ``step`` are not counted. They exist if the run resumed from an earlier one, because they were
-    damaged or the user named it.
+    Later checkpoints remain if they were damaged, or if the user named an earlier one; they are not counted.
     """
     for path in run.output_dir.glob("checkpoint-*.incomplete"):
         shutil.rmtree(path)

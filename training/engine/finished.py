@@ -12,10 +12,8 @@ from training.flags.scripts import flags_with
 from training.flags.shared import SharedArguments
 
 
-def already_finished(args: SharedArguments) -> bool:
-    """Whether the run that ``--resume_from_checkpoint`` asks to resume is finished; if so, print a line.
-
-    No file of its folder is changed; with ``--push_to_hub`` the folder is uploaded.
+def is_finished(args: SharedArguments) -> bool:
+    """Whether the run that ``--resume_from_checkpoint`` asks to resume is finished, with these flags.
 
     Raises:
         ValueError: the finished run had other flags, or a checkpoint was named from which it would be trained again.
@@ -36,11 +34,21 @@ def already_finished(args: SharedArguments) -> bool:
             f"{folder} holds a finished run, which is not trained again from {args.resume_from_checkpoint}; give "
             "another --output_dir for that, or --resume_from_checkpoint auto"
         )
+    return True
+
+
+def report_finished(args: SharedArguments) -> None:
+    """Print, in one process, that the run is finished; with ``--push_to_hub`` upload its folder. No file is changed."""
+    folder = Path(args.output_dir)
     if os.environ.get("RANK", "0") == "0":
         print(f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed", flush=True)
-        if args.hub_repository:
-            upload(folder, args.hub_repository, args.hub_private_repo, args.hub_dry_run, print)
-    return True
+        upload_finished(args)
+
+
+def upload_finished(args: SharedArguments) -> None:
+    """Upload the folder of the finished run if ``--push_to_hub`` asks for it; only the main process calls this."""
+    if args.hub_repository:
+        upload(Path(args.output_dir), args.hub_repository, args.hub_private_repo, args.hub_dry_run, print)
 
 
 def changed_flags(then: dict[str, Any], args: SharedArguments) -> list[str]:

@@ -1,8 +1,9 @@
 """Check that the result of a step does not depend on how its batch is split: ``--verify_invariance``.
 
-The training loop computes one step of up to 16 sequences several times, with all processes and 1, 2, 4, ...
-micro-batches. The results are compared with a computation without the loop: the whole batch on one process, with the
-loss that the model's heads compute by default, ``backward``, and one step of the optimiser.
+The training loop computes one step of up to 16 sequences several times, with all processes and with every number of
+micro-batches that divides each process's sequences. The results are compared with a computation without the loop: the
+whole batch on one process, with the loss that the model's heads compute by default, ``backward``, and one step of the
+optimiser.
 
 All of these add up the same float32 terms in different orders, so their results differ by rounding only: by a relative
 1e-7 per addition, and most of these errors cancel. The usual mistake, to average the means of the micro-batches,

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -39,37 +40,43 @@ def start_run(args: Args, script: str) -> Run[Args]:
         raise ValueError("--report_to tensorboard needs the package tensorboard: pip install tensorboard")
     if args.mixed_precision == "fp16" and not torch.cuda.is_available():
         raise ValueError("--mixed_precision fp16 needs a GPU; on CPU use bf16 or no")
-    # Accelerate raises an error for this in some environments and ignores it in others.
+    # Without a GPU, Accelerate refuses FSDP in some environments and ignores it in others.
     if os.environ.get("ACCELERATE_USE_FSDP", "false").lower() in ("true", "1") and not torch.accelerator.is_available():
         raise ValueError("FSDP was asked for, but there is no GPU; leave it out")
     trackers = {} if args.report_to == "none" else {"log_with": args.report_to, "project_dir": args.output_dir}
-    run = Run(args, _accelerator(args, **trackers))
-    check_launch(run.accelerator)
+    accelerator = _accelerator(args, **trackers)
+    check_launch(accelerator)
+    run = Run(args, accelerator, _facts(args, script, accelerator))
     if repository := args.hub_repository:
-        run.main_first(lambda: check_access(repository, args.hub_dry_run) if run.is_main else None)
+        run.only_main(lambda: check_access(repository, args.hub_dry_run))
     if run.is_main:
         run.output_dir.mkdir(parents=True, exist_ok=True)
     if trackers:
         run.accelerator.init_trackers("runs")
     set_seed(args.seed)
-    run.facts = {
+    return run
+
+
+def _facts(args: SharedArguments, script: str, accelerator: Accelerator) -> dict[str, Any]:
+    """What is known at the start; of a resumed run also what its earlier starts wrote."""
+    facts: dict[str, Any] = {
         "script": script,
         "flags": dataclasses.asdict(args),
         "command": [os.path.basename(sys.argv[0]), *sys.argv[1:]],
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": versions(),
         "commit": commit(),
-        "device": device_name(run.device),
-        "processes": run.world_size,
-        "mixed_precision": run.accelerator.mixed_precision,
+        "device": device_name(accelerator.device),
+        "processes": accelerator.num_processes,
+        "mixed_precision": accelerator.mixed_precision,
         "initial_weights": None,  # the scripts record their hashes; new weights have no files
     }
-    if (run.output_dir / "run.json").is_file():  # the run is resumed: keep what its earlier starts recorded
-        earlier = json.loads((run.output_dir / "run.json").read_text(encoding="utf-8"))
+    written = Path(args.output_dir) / "run.json"
+    if written.is_file():  # the run is resumed
+        earlier = json.loads(written.read_text(encoding="utf-8"))
         same = ("started", "command", "versions", "commit", "device", "processes")
-        run.unconfirmed = True
-        run.facts["earlier"] = [*earlier.pop("earlier", []), {name: earlier.get(name) for name in same}]
-    return run
+        facts["earlier"] = [*earlier.pop("earlier", []), {name: earlier.get(name) for name in same}]
+    return facts
 
 
 def _accelerator(args: SharedArguments, **trackers: Any) -> Accelerator:

@@ -72,10 +72,10 @@ def training_steps(
     run: Run[SharedArguments],
     state: TrainingState,
     batches: Iterable[list[dict[str, torch.Tensor]]],
-    start_step: int = 0,
-    explain: Callable[[Divergence], str] = explain_divergence,
     *,
     max_grad_norm: float,
+    start_step: int = 0,
+    explain: Callable[[Divergence], str] = explain_divergence,
 ) -> Iterator[Step]:
     """Train, and yield once per optimiser step.
 
@@ -84,9 +84,9 @@ def training_steps(
             step that is yielded.
         batches: this process's micro-batches, one list per optimiser step. A generator (``step_batches``) is closed on
             a stop signal, so that its worker processes end.
+        max_grad_norm: the global norm to clip to; 0: no clipping.
         start_step: optimiser steps already done; the first one done here is ``start_step + 1``.
         explain: returns the message of the FloatingPointError.
-        max_grad_norm: gradients with a larger norm are scaled down to it; 0 means that they are not.
 
     Raises:
         FloatingPointError: the loss or the gradient is not finite; the weights are those of the step before.

@@ -17,7 +17,6 @@ from tqdm import tqdm
 
 from training.files.atomic import json_text, write_json
 from training.files.hashing import HASHES, hashes_of, hashes_record
-from training.files.hub_upload import upload
 from training.flags.shared import SharedArguments
 
 Result = TypeVar("Result")
@@ -34,12 +33,11 @@ class Run(Generic[Args_co]):
         is_main: whether this is the process that writes files and prints.
         rank: number of this process, from 0.
         world_size: number of processes.
-        facts: the content of run.json.
+        facts: the content of run.json, see ``write_facts``.
         saved_step: optimiser step of the last checkpoint written by this start; 0 before the first.
-        unconfirmed: True while it is not known whether the run fits its checkpoint; run.json is not rewritten then.
     """
 
-    def __init__(self, args: Args_co, accelerator: Accelerator):
+    def __init__(self, args: Args_co, accelerator: Accelerator, facts: dict[str, Any] | None = None):
         self.args = args
         self.seed = args.seed
         self.accelerator = accelerator
@@ -48,9 +46,8 @@ class Run(Generic[Args_co]):
         self.rank = accelerator.process_index
         self.world_size = accelerator.num_processes
         self.output_dir = Path(args.output_dir)
-        self.facts: dict = {}
+        self.facts = facts or {}
         self.saved_step = 0
-        self.unconfirmed = False
 
     @property
     def global_batch_size(self) -> int:
@@ -79,22 +76,19 @@ class Run(Generic[Args_co]):
         quiet = True if not self.is_main else None
         return tqdm(total=total, desc=desc, initial=initial, disable=quiet, dynamic_ncols=True)
 
-    def record(self, **facts: Any) -> None:
-        """Merge facts, such as hashes and counts of the data, into ``run.json``.
-
-        Once run.json exists, no new run may use the folder. Scripts therefore call this only after data and model have
-        been checked, so that a mistake in the flags can be corrected without another --output_dir. If the run is to be
-        resumed, nothing is written before ``confirm``, so that a start that is refused changes no file.
-        """
+    def add_facts(self, **facts: Any) -> None:
+        """Add facts for ``run.json``, such as hashes and counts of the data; ``write_facts`` writes them."""
         self.facts.update(facts)
-        if self.is_main and not self.unconfirmed:
-            write_json(self.output_dir / "run.json", self.facts)
 
-    def confirm(self) -> None:
-        """Write the run.json that ``record`` has held back; called when the run can be resumed."""
-        if self.unconfirmed:
-            self.unconfirmed = False
-            self.record()
+    def write_facts(self) -> None:
+        """Write ``run.json``, once, when training or evaluation begins.
+
+        Once run.json exists, no new run may use the folder. It is therefore written only after data and model have
+        been checked, so that a mistake in the flags can be corrected without another --output_dir. If the run is
+        resumed, its checkpoint has been accepted as well, so that a start that is refused changes no file.
+        """
+        if self.is_main:
+            write_json(self.output_dir / "run.json", self.facts)
 
     def main_first(self, work: Callable[[], Result]) -> Result:
         """Return ``work()``, called on the main process first and then on the others, which find the files it wrote.
@@ -112,13 +106,16 @@ class Run(Generic[Args_co]):
             raise SystemExit(2)
         return result if self.is_main else work()
 
+    def only_main(self, work: Callable[[], object]) -> None:
+        """Call ``work`` on the main process while the others wait. If it raises, they exit as in ``main_first``."""
+        self.main_first(lambda: work() if self.is_main else None)
+
     def finish(self, results: dict) -> None:
-        """Write ``all_results.json``, which marks a finished run, and upload the folder with --push_to_hub.
+        """Write ``all_results.json``, which marks a finished run.
 
         ``hashes.json`` is written before it, so that every finished run has one. Memory and trackers are released,
         because further runs may follow in this process (--seeds).
         """
-        args = self.args
         if self.is_main:
             last = {"all_results.json": hashlib.sha256(json_text(results).encode()).hexdigest()}
             write_json(self.output_dir / HASHES, hashes_record(hashes_of(self.output_dir) | last))
@@ -126,5 +123,3 @@ class Run(Generic[Args_co]):
         for tracker in self.accelerator.trackers:
             tracker.finish()
         self.accelerator.free_memory()
-        if self.is_main and args.hub_repository:
-            upload(self.output_dir, args.hub_repository, args.hub_private_repo, args.hub_dry_run, self.say)

@@ -32,7 +32,7 @@ class Totals:
     """Sums over the steps of the run, including those before it was resumed.
 
     Attributes:
-        steps: the number of these steps; less than those of the model if an older version wrote a checkpoint of them.
+        steps: steps counted here; fewer than the model has taken if it was resumed from a checkpoint without totals.
         loss: the sum of the losses of the steps.
         seconds: the time of the steps, without evaluations and checkpoints.
     """

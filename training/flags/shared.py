@@ -59,8 +59,8 @@ class SharedArguments:
     )
     unpad_inputs: Literal["auto", "true", "false"] = flag(
         "auto",
-        "auto: skip padding when it is over a tenth of the batch. true: whenever there is any. false: compute it. "
-        "Unless it is 'false', the loss of answer spans excludes padding as well.",
+        "auto: skip padding if over a tenth of the batch is padding; true: always skip it; false: compute it. auto and "
+        "true also leave padding out of the loss of question answering.",
         FIXED | EVALUATION,
     )
     fast_dropout: bool = flag(True, "On a CPU, draw fewer random numbers for dropout than torch does.", FIXED)

@@ -15,9 +15,25 @@ from transformers import PreTrainedModel
 from transformers.utils import ModelOutput
 
 from training.engine.batches import IGNORED
+from training.flags.shared import SharedArguments
+from training.networks.configuration import set_switches
 
 LABELS = ("labels", "next_sentence_label", "start_positions", "end_positions")
 Count = int | torch.Tensor
+
+
+def as_implementation(model: PreTrainedModel, args: SharedArguments) -> PreTrainedModel:
+    """The network that ``--model_impl`` asks for: this project's with its switches set, or the control.
+
+    The control has the same new weights as well; transformers would draw others.
+
+    Args:
+        model: an instance of one of this project's classes.
+    """
+    if args.model_impl == "transformers":
+        return control_of(model, spans_over_padding=args.unpad_inputs == "false")
+    set_switches(model.config, args)
+    return model
 
 
 def control_of(model: PreTrainedModel, spans_over_padding: bool = True) -> PreTrainedModel:
@@ -53,18 +69,18 @@ def with_exact_losses(model: PreTrainedModel, spans_over_padding: bool = True) -
         labels = {name: batch.pop(name) for name in LABELS if name in batch}
         outputs = stock_forward(**batch)
         if "start_positions" in labels:
-            count = _known(num_items_in_batch, lambda: len(labels["start_positions"]))
+            count = _divisor(num_items_in_batch, lambda: len(labels["start_positions"]))
             real = batch["attention_mask"].bool() | spans_over_padding
             start, end = (side.masked_fill(~real, -torch.inf) for side in (outputs.start_logits, outputs.end_logits))
             start_loss = _cross_entropy(start, labels["start_positions"], count)
             outputs.loss = (start_loss + _cross_entropy(end, labels["end_positions"], count)) / 2
         elif "labels" in labels:
             logits = outputs.prediction_logits if "prediction_logits" in outputs else outputs.logits
-            count = _known(num_items_in_batch, lambda: (labels["labels"] != IGNORED).sum())
+            count = _divisor(num_items_in_batch, lambda: (labels["labels"] != IGNORED).sum())
             outputs.loss = _loss(logits, labels["labels"], count)
             if "next_sentence_label" in labels:
                 outputs.mlm_loss = outputs.loss
-                count = _known(num_sequences_in_batch, lambda: len(labels["next_sentence_label"]))
+                count = _divisor(num_sequences_in_batch, lambda: len(labels["next_sentence_label"]))
                 outputs.nsp_loss = _cross_entropy(outputs.seq_relationship_logits, labels["next_sentence_label"], count)
                 outputs.loss = outputs.mlm_loss + outputs.nsp_loss
         return outputs
@@ -73,7 +89,7 @@ def with_exact_losses(model: PreTrainedModel, spans_over_padding: bool = True) -
     return model
 
 
-def _known(given: Count | None, own: Callable[[], Count]) -> torch.Tensor:
+def _divisor(given: Count | None, own: Callable[[], Count]) -> torch.Tensor:
     """The count to divide by: the one that is given, or else the batch's own; at least 1, so that 0 items give 0."""
     return torch.as_tensor(own() if given is None else given).clamp(min=1)
 

@@ -22,7 +22,7 @@ class NetworkClass(Protocol):
         ...
 
 
-class Loaded(NamedTuple):
+class LoadedNetwork(NamedTuple):
     """A loaded network.
 
     Attributes:
@@ -35,7 +35,7 @@ class Loaded(NamedTuple):
     absent: set[str]
 
 
-def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (), **options: Any) -> Loaded:
+def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (), **options: Any) -> LoadedNetwork:
     """The network ``cls`` with the weights of a checkpoint, in float32.
 
     transformers initialises at random whatever a checkpoint lacks, and leaves out what the network has no place for.
@@ -72,7 +72,7 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
             f"{name}: it holds {len(lost)} weights of the encoder that this network has no place for, such as "
             f"{lost[0]}; relative positions or adapters, say, compute something else. Give a checkpoint of plain BERT"
         )
-    return Loaded(model, new, absent)
+    return LoadedNetwork(model, new, absent)
 
 
 def _is_needed(key: str, num_layers: int) -> bool:

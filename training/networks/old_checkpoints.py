@@ -94,8 +94,8 @@ class OldCheckpoint(NamedTuple):
 def is_old_checkpoint(name: str | Path) -> bool:
     """Whether ``name`` is a file or folder that ``read_old_checkpoint`` is for, because transformers cannot read it.
 
-    A folder that transformers opens, and a name on the Hub, are none. A folder with ``pytorch_model.bin`` and
-    ``config.json`` is one only if its tensors have names that transformers does not know, or cannot be read.
+    A folder that transformers opens, and a name on the Hub, do not count as old. A folder with ``pytorch_model.bin``
+    and ``config.json`` counts as old only if its tensors have names that transformers does not know, or cannot be read.
     """
     source = Path(name)
     if source.is_file():

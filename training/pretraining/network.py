@@ -6,18 +6,13 @@ from tokenization.special_tokens import check_special_tokens
 from training.engine.run import Run
 from training.flags.pretraining import PretrainingArguments
 from training.networks.checkpoints import checkpoint_config
-from training.networks.configuration import (
-    bert_config,
-    check_fit,
-    prepare_for_training,
-    set_switches,
-)
-from training.networks.control import control_of
+from training.networks.configuration import bert_config, check_fit, prepare_for_training
+from training.networks.control import as_implementation
 from training.networks.initial_weights import load_network, weights_sha256
 from training.pretraining.masking import check_masking
 
 
-def build_model(
+def build_pretraining_network(
     run: Run[PretrainingArguments], cls: type[PreTrainedModel], tokenizer: PreTrainedTokenizerBase
 ) -> tuple[PreTrainedModel, dict[str, str] | None]:
     """The network with new weights, or with those of ``--model_name_or_path`` and their file -> SHA-256.
@@ -51,10 +46,8 @@ def build_model(
         config.is_decoder = left_to_right
         check_fit(config, tokenizer, args.max_seq_length)
         model = cls(config)
-    if args.model_impl == "transformers":
-        model = control_of(model)
-    else:
+    if args.model_impl == "repro":
         model.config.sparse_prediction = not args.static_shapes  # the number of labels differs from step to step
-        set_switches(model.config, args)
+    model = as_implementation(model, args)
     prepare_for_training(model, args)
     return model, initial_weights

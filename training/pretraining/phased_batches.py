@@ -43,11 +43,11 @@ def planned_phases(args: PretrainingArguments, train: dict[int, PretrainingInsta
         ValueError: a phase would have no step.
     """
     phases = phases_of(vars(args))
-    epochs_per_step = 1.0
+    epoch_fraction = 1.0
     if args.max_steps < 0:
         sizes = {phase: phase.size * phase.accumulation * world_size for phase in phases}
-        epochs_per_step = sum(phase.share * size / train[phase.length].epoch_size(0) for phase, size in sizes.items())
-    return with_steps(phases, steps_for(args, epochs_per_step))
+        epoch_fraction = sum(phase.share * size / train[phase.length].epoch_size(0) for phase, size in sizes.items())
+    return with_steps(phases, steps_for(args, epoch_fraction))
 
 
 def phase_batches(

@@ -109,7 +109,7 @@ def checked_text(run: Run[PretrainingArguments]) -> Text:
     """The text of the run, after the main process has checked that there is enough of it (``Text.check``)."""
     text = Text(run.args)
     run.say(f"text: {text.name}")
-    run.main_first(lambda: text.check() if run.is_main else None)
+    run.only_main(text.check)
     return text
 
 

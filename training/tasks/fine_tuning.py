@@ -11,14 +11,15 @@ from tokenization.bert_tokenizer import write_vocab
 from training.engine.batches import Features, evaluation_due, step_batches, steps_for
 from training.engine.best import Best
 from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
+from training.engine.finished import upload_finished
 from training.engine.loop import training_steps
 from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.run import Run
 from training.engine.state import Origin, TrainingState
 from training.flags.fine_tuning import FineTuningArguments
-from training.networks.configuration import config_labels, prepare_for_training, set_switches
-from training.networks.control import control_of
-from training.networks.initial_weights import load_network, weights_sha256
+from training.networks.configuration import config_labels, prepare_for_training
+from training.networks.control import as_implementation
+from training.networks.initial_weights import LoadedNetwork, load_network, weights_sha256
 from training.records.curves import draw_curves
 from training.records.model_card import write_model_card
 
@@ -37,7 +38,7 @@ class Tuned(NamedTuple, Generic[Outcome]):
     best: Best
 
 
-def build_model(
+def build_task_network(
     run: Run[FineTuningArguments],
     cls: type[PreTrainedModel],
     config: BertConfig,
@@ -64,8 +65,9 @@ def build_model(
     Raises:
         ValueError: as in ``load_network``; or weights are newly initialised and there is no training data.
     """
-    args, why, names = run.args, "", config_labels(checkpoint_config)
+    args = run.args
     initial_weights = None
+    replaced = ""
     class_arguments = {} if encoder_class is None else {"encoder_class": encoder_class}
     config = copy.deepcopy(config)  # saving changes it, and the other runs of a series start from the same one
     vars(config).pop("auto_map", None)  # it describes the checkpoint's code; a saved model writes its own
@@ -73,31 +75,38 @@ def build_model(
         model, new = cls(config, **class_arguments), ["all weights"]
     else:
         assert args.model_name_or_path is not None  # this flag or --config_name is required
-        model, new, absent = load_network(cls, args.model_name_or_path, may_be_new, config=config, **class_arguments)
+        loaded = load_network(cls, args.model_name_or_path, may_be_new, config=config, **class_arguments)
         initial_weights = weights_sha256(args.model_name_or_path, local_files_only=True)
-        classifier = getattr(model, "classifier", None)
-        kept = classifier if "classifier.weight" not in new else None
-        other_classes = names and set(names) != set(
-            config.label2id or {}
-        )  # the same number of classes, with other names
-        if isinstance(kept, torch.nn.Linear) and other_classes:
-            torch.nn.init.normal_(kept.weight, std=config.initializer_range)
-            torch.nn.init.zeros_(kept.bias)
-            new += ["classifier.bias", "classifier.weight"]
-        if "classifier.weight" in new and "classifier.weight" not in absent:
-            classes = names or [f"{checkpoint_config.num_labels} classes"]
-            why = f", in place of the checkpoint's head for {', '.join(classes)}"
+        replaced = _keep_or_replace_head(loaded, checkpoint_config)
+        model, new, _ = loaded
     if new and not training:
         raise ValueError(f"newly initialised: {', '.join(new)}; without training data the model cannot be evaluated")
-    run.say(f"newly initialised: {', '.join(new)}{why}" if new else "the head is the checkpoint's")
+    run.say(f"newly initialised: {', '.join(new)}{replaced}" if new else "the head is the checkpoint's")
     if encoder_class is None:
-        if args.model_impl == "transformers":
-            # The control gets the same new weights as well; transformers would draw others.
-            model = control_of(model, spans_over_padding=args.unpad_inputs == "false")
-        else:
-            set_switches(model.config, args)
+        model = as_implementation(model, args)
     prepare_for_training(model, args)
     return model, initial_weights
+
+
+def _keep_or_replace_head(loaded: LoadedNetwork, checkpoint_config: BertConfig) -> str:
+    """Draw the classifier of a loaded network anew if the checkpoint's is for other classes.
+
+    Returns:
+        For the printed line, what a new classifier replaces; "" if the checkpoint's is kept or it has none.
+    """
+    model, new, absent = loaded
+    names = config_labels(checkpoint_config)
+    # load_network replaces a head for another number of classes; here the number is the same, but the names differ.
+    other_classes = names and set(names) != set(model.config.label2id or {})
+    classifier = getattr(model, "classifier", None)
+    if isinstance(classifier, torch.nn.Linear) and "classifier.weight" not in new and other_classes:
+        torch.nn.init.normal_(classifier.weight, std=model.config.initializer_range)
+        torch.nn.init.zeros_(classifier.bias)
+        new += ["classifier.bias", "classifier.weight"]
+    if "classifier.weight" not in new or "classifier.weight" in absent:
+        return ""
+    classes = names or [f"{checkpoint_config.num_labels} classes"]
+    return f", in place of the checkpoint's head for {', '.join(classes)}"
 
 
 def choose_encoder(args: FineTuningArguments, ours: type[PreTrainedModel]) -> type[PreTrainedModel]:
@@ -129,7 +138,7 @@ def fine_tune(
         train = train.shuffled(args.seed, group=size if args.group_by_length else 0)
     examples = len(train) if train else 0
     total_steps = steps_for(args, size / examples) if train else 0
-    run.record(parameters=model.num_parameters(), total_steps=total_steps)
+    run.add_facts(parameters=model.num_parameters(), total_steps=total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
@@ -138,11 +147,11 @@ def fine_tune(
     if train:
         done = resume(run, state)
     else:
-        run.confirm()
+        run.write_facts()
     best = Best(run, metric)
     batches = step_batches(train, run, done, total_steps) if train else []
     last, stopped_early = total_steps, False
-    for step in training_steps(run, state, batches, done, max_grad_norm=args.max_grad_norm):
+    for step in training_steps(run, state, batches, max_grad_norm=args.max_grad_norm, start_step=done):
         if step.index % args.logging_steps == 0 or step.index in (1, total_steps):
             record = {"epoch": round(step.index * size / examples, 3), "loss": step.loss}
             run.log(event="train", step=step.index, **record, learning_rate=step.lr, grad_norm=step.grad_norm)
@@ -225,7 +234,9 @@ def save_folder(
 
 
 def finish(run: Run[FineTuningArguments], tuned: Tuned[Any]) -> None:
-    """Record the results, which ends the run, and remove the files that only a resumed run would need."""
+    """Record the results, which ends the run; remove what only a resumed run would need; upload with --push_to_hub."""
     run.finish(tuned.results)
     tuned.best.clear()
     run.say(f"finished: {run.output_dir}")
+    if run.is_main:
+        upload_finished(run.args)

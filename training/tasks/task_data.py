@@ -72,7 +72,7 @@ def record_origin(
         The part that must be the same in a resumed run.
     """
     origin = Origin(data.facts(), tokenizer_sha256(tokenizer), initial_weights)
-    run.record(data=origin.data, tokenizer_sha256=origin.tokenizer_sha256, initial_weights=origin.initial_weights)
+    run.add_facts(data=origin.data, tokenizer_sha256=origin.tokenizer_sha256, initial_weights=origin.initial_weights)
     for text in (data.summary(), *same_content_warnings(data)):
         run.say(text)
     return origin

@@ -158,7 +158,9 @@ def test_sources_that_contradict_each_other_are_refused(tmp_path):
     ],
 )
 def test_columns_of_a_users_own_data_are_found(header, texts, label):
-    task = glue.Task("custom", glue.OWN_TEXTS, glue.OWN_LABELS, None, ())
+    task = glue.Task(
+        folder="custom", text_columns=glue.OWN_TEXTS, label_columns=glue.OWN_LABELS, labels=None, metrics=()
+    )
     columns = labelled_texts.find_columns(task, header.split("\t"), labelled=True)
     assert (columns.texts, columns.label) == (texts, label)
 

@@ -6,7 +6,6 @@ inputs of the model, and ``scores`` computes the metrics.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -27,7 +26,7 @@ ENTAILMENT = ("entailment", "not_entailment")
 THREE_WAY = ("entailment", "neutral", "contradiction")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """A task: one row of ``GLUE_TASKS`` or ``BUILTIN_TASKS``.
 
@@ -67,44 +66,121 @@ class Task:
         return self.metrics[-1]
 
 
-def _task(
-    folder: str,
-    text_columns: tuple[tuple[str, ...], ...],
-    label_columns: tuple[str, ...],
-    labels: tuple[str, ...] | None,
-    metrics: tuple[str, ...],
-    files: dict[str, str] = PLAIN_FILES,
-    spellings: tuple[str, ...] = ("0", "1"),
-    **more: Any,
-) -> Task:
-    return Task(folder, text_columns, label_columns, labels, metrics, spellings, files, **more)
-
-
+NUMBERS = ("0", "1")  # how most files spell two classes
 ACCURACY, WITH_F1, CORRELATIONS = ("accuracy",), ("accuracy", "f1"), ("pearson", "spearmanr")
 # Label names and their order are those of nyu-mll/glue. Old copies of QQP contain questions with line breaks.
 GLUE_TASKS: dict[str, Task] = {
-    "cola": _task("CoLA", (("sentence",),), ("label",), ("unacceptable", "acceptable"),
-                  ("matthews_correlation",), header=COLA_HEADER),
-    "sst2": _task("SST-2", (("sentence",),), ("label",), ("negative", "positive"), ACCURACY),
-    "mrpc": _task("MRPC", (("#1 String", "#2 String"), PAIR), ("Quality", "label"),
-                  ("not_equivalent", "equivalent"), WITH_F1),
-    "stsb": _task("STS-B", (PAIR,), ("score", "label"), None, CORRELATIONS, spellings=(), score_range=(0, 5)),
-    "qqp": _task("QQP", (("question1", "question2"),), ("is_duplicate", "label"),
-                 ("not_duplicate", "duplicate"), WITH_F1, ragged_share=1e-3),
-    "mnli": _task("MNLI", (PAIR, PREMISE), ("gold_label", "label"), THREE_WAY, ACCURACY, MNLI_FILES, ()),
-    "qnli": _task("QNLI", (("question", "sentence"),), ("label",), ENTAILMENT, ACCURACY, spellings=()),
-    "rte": _task("RTE", (PAIR,), ("label",), ENTAILMENT, ACCURACY, spellings=()),
-    "wnli": _task("WNLI", (PAIR,), ("label",), ("not_entailment", "entailment"), ACCURACY),
-    "ax": _task("AX", (PAIR, ("Premise", "Hypothesis"), PREMISE), ("Label", "label"), THREE_WAY,
-                ("matthews_correlation",), AX_FILES, (), categories=AX_CATEGORIES),
-}  # fmt: skip
+    "cola": Task(
+        folder="CoLA",
+        text_columns=(("sentence",),),
+        label_columns=("label",),
+        labels=("unacceptable", "acceptable"),
+        spellings=NUMBERS,
+        metrics=("matthews_correlation",),
+        files=PLAIN_FILES,
+        header=COLA_HEADER,
+    ),
+    "sst2": Task(
+        folder="SST-2",
+        text_columns=(("sentence",),),
+        label_columns=("label",),
+        labels=("negative", "positive"),
+        spellings=NUMBERS,
+        metrics=ACCURACY,
+        files=PLAIN_FILES,
+    ),
+    "mrpc": Task(
+        folder="MRPC",
+        text_columns=(("#1 String", "#2 String"), PAIR),
+        label_columns=("Quality", "label"),
+        labels=("not_equivalent", "equivalent"),
+        spellings=NUMBERS,
+        metrics=WITH_F1,
+        files=PLAIN_FILES,
+    ),
+    "stsb": Task(
+        folder="STS-B",
+        text_columns=(PAIR,),
+        label_columns=("score", "label"),
+        labels=None,
+        metrics=CORRELATIONS,
+        files=PLAIN_FILES,
+        score_range=(0, 5),
+    ),
+    "qqp": Task(
+        folder="QQP",
+        text_columns=(("question1", "question2"),),
+        label_columns=("is_duplicate", "label"),
+        labels=("not_duplicate", "duplicate"),
+        spellings=NUMBERS,
+        metrics=WITH_F1,
+        files=PLAIN_FILES,
+        ragged_share=1e-3,
+    ),
+    "mnli": Task(
+        folder="MNLI",
+        text_columns=(PAIR, PREMISE),
+        label_columns=("gold_label", "label"),
+        labels=THREE_WAY,
+        metrics=ACCURACY,
+        files=MNLI_FILES,
+    ),
+    "qnli": Task(
+        folder="QNLI",
+        text_columns=(("question", "sentence"),),
+        label_columns=("label",),
+        labels=ENTAILMENT,
+        metrics=ACCURACY,
+        files=PLAIN_FILES,
+    ),
+    "rte": Task(
+        folder="RTE",
+        text_columns=(PAIR,),
+        label_columns=("label",),
+        labels=ENTAILMENT,
+        metrics=ACCURACY,
+        files=PLAIN_FILES,
+    ),
+    "wnli": Task(
+        folder="WNLI",
+        text_columns=(PAIR,),
+        label_columns=("label",),
+        labels=("not_entailment", "entailment"),
+        spellings=NUMBERS,
+        metrics=ACCURACY,
+        files=PLAIN_FILES,
+    ),
+    "ax": Task(
+        folder="AX",
+        text_columns=(PAIR, ("Premise", "Hypothesis"), PREMISE),
+        label_columns=("Label", "label"),
+        labels=THREE_WAY,
+        metrics=("matthews_correlation",),
+        files=AX_FILES,
+        categories=AX_CATEGORIES,
+    ),
+}
 BUILTIN_TASKS: dict[str, Task] = {
-    "builtin_pair": _task("builtin_pair", (PAIR,), ("label",), ("other_body", "own_body"), WITH_F1,
-                          title="pair task"),
-    "builtin_classification": _task("builtin_classification", (("sentence",),), ("label",),
-                                    ("class", "function", "method"), ACCURACY, spellings=(),
-                                    title="class, function or method"),
-}  # fmt: skip
+    "builtin_pair": Task(
+        folder="builtin_pair",
+        text_columns=(PAIR,),
+        label_columns=("label",),
+        labels=("other_body", "own_body"),
+        spellings=NUMBERS,
+        metrics=WITH_F1,
+        files=PLAIN_FILES,
+        title="pair task",
+    ),
+    "builtin_classification": Task(
+        folder="builtin_classification",
+        text_columns=(("sentence",),),
+        label_columns=("label",),
+        labels=("class", "function", "method"),
+        metrics=ACCURACY,
+        files=PLAIN_FILES,
+        title="class, function or method",
+    ),
+}
 # The former names of the built-in tasks: commands accept them, and older records contain them.
 FORMER_NAMES = {"embedded_pair": "builtin_pair", "embedded_classification": "builtin_classification"}
 

@@ -65,7 +65,11 @@ def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) 
         raise ValueError(f"--task_name {name} takes no data; drop {given[0]}")
     if args.data_dir and not name:
         raise ValueError("--data_dir needs --task_name: official files differ from task to task")
-    task = tasks[name] if name else Task("custom", OWN_TEXTS, OWN_LABELS, None, ())
+    task = (
+        tasks[name]
+        if name
+        else Task(folder="custom", text_columns=OWN_TEXTS, label_columns=OWN_LABELS, labels=None, metrics=())
+    )
     if name in BUILTIN_TASKS:
         read = {split: _builtin(name, split) for split in ("train", "validation")}
     elif files:

@@ -304,9 +304,9 @@ def get_final_text(predicted: str, words: str, tokenized: str) -> str:
     begin = tokenized.find(predicted)
     if begin < 0:
         return words
-    places = [place for place, char in enumerate(words) if char != " "]
-    letters = [place for place, char in enumerate(tokenized) if char != " "]
-    if len(places) != len(letters):
+    in_words = [index for index, char in enumerate(words) if char != " "]
+    in_tokenized = [index for index, char in enumerate(tokenized) if char != " "]
+    if len(in_words) != len(in_tokenized):
         return words
-    number = {place: letter for letter, place in enumerate(letters)}
-    return words[places[number[begin]] : places[number[begin + len(predicted) - 1]] + 1]
+    matching = dict(zip(in_tokenized, in_words))  # the n-th character that is no space -> the n-th one of the words
+    return words[matching[begin] : matching[begin + len(predicted) - 1] + 1]

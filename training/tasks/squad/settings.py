@@ -27,7 +27,7 @@ def store_settings(config: PretrainedConfig, args: SquadArguments, results: Mapp
 
 
 def stored_settings(config: PretrainedConfig) -> dict[str, int]:
-    """The stored settings; for a model without them ``DEFAULTS``, shortened to its position embeddings."""
+    """The stored settings; for a model without them ``DEFAULTS``, reduced to fit its position embeddings."""
     longest = min(DEFAULTS["max_seq_length"], config.max_position_embeddings)
     query = min(DEFAULTS["max_query_length"], longest // 4)
     stride = min(DEFAULTS["doc_stride"], max(1, (longest - query - 3) // 2))

@@ -15,9 +15,9 @@ stages:
 3. Read when the model is asked: ``stored_threshold`` for ``python -m training ask`` and for run_squad.py without
    training data. The question-answering pipeline of ``modeling_bert_repro`` reads the same field of the config by
    itself, since it imports nothing of ``training``.
-4. Applied by ``gives_no_answer`` to the answers of predictions.json, and by ``apply_threshold`` to scores. Which one is
-   applied: in a training ``--null_score_diff_threshold``, or 0 without the flag; if a model is only evaluated, the flag
-   or else the stored one (``threshold_of_evaluation``).
+4. Applied by ``gives_no_answer`` to the answers of predictions.json, and by ``apply_threshold`` to scores. Training:
+   the flag ``--null_score_diff_threshold``, else 0, which ``SquadArguments`` fills in. Evaluation only: the flag, else
+   the stored threshold, else 0 (``threshold_of_evaluation``).
 
 Both searches take, for each question id, a score from 0 to 1 of the answer before any threshold is applied. For a
 question that has no answer, the empty answer scores 1.
@@ -64,8 +64,8 @@ def find_best_threshold(
     """The search of the official script (``find_best_thresh`` of evaluate-v2.0.py), with its results.
 
     It starts with every answer empty and then raises the threshold: answers are admitted in rising order of null odds.
-    As in the official script, a question that would be right either way changes nothing, and among questions with
-    equal null odds the search may stop in the middle.
+    As in the official script, a question whose score is the same with and without its answer changes nothing, and among
+    questions with equal null odds the search may stop in the middle.
 
     Returns:
         The best average score over all thresholds, in per cent, and the lowest threshold that reaches it. If it is best
@@ -123,7 +123,7 @@ def threshold_of_evaluation(given: float | None, config: PretrainedConfig) -> tu
     """The threshold to apply, and where it is from, in words for the user.
 
     Args:
-        given: the value of ``--null_score_diff_threshold``; None for the one that is stored with the model.
+        given: the value of ``--null_score_diff_threshold``; None only if a model is evaluated without this flag.
         config: the config of the model.
     """
     if given is not None:
