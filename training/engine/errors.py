@@ -1,6 +1,6 @@
 """How a script ends: its exit status, and which errors are one line for the user.
 
-The house rule is that a mistake of the user's is a ``ValueError`` which our own code raises, with a sentence that says
+The rule is that a mistake of the user's is a ``ValueError`` which our own code raises, with a sentence that says
 what was expected, what came and what to do. Libraries and mistakes of ours also cause ValueErrors, such as
 ``int("x")``, and their messages would send the user to look for something wrong in the input. ``is_for_the_user``
 tells the two apart by the place where the error came from. A class of its own for the user's mistakes would have to be
