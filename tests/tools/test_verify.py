@@ -133,7 +133,7 @@ def test_a_series_and_its_summary(pretrained, run_data, tmp_path, capsys):
     (series / "seed-42" / "all_results.json").unlink()
     (series / "seed-42" / HASHES).unlink()
     assert status(str(series), "--skip_evaluation") == 0  # One of several runs may be unfinished.
-    assert "all_results.json: there is none" in capsys.readouterr().out
+    assert "all_results.json: missing" in capsys.readouterr().out
     shutil.rmtree(series / "seed-42")
     assert status(*words) == 0
     edit(series / "seed-43" / "all_results.json", '"eval_loss": 0', '"eval_loss": 1')
@@ -162,4 +162,4 @@ def test_a_wrong_figure_on_a_page_is_a_difference(monkeypatch, tmp_path, capsys)
     page = tmp_path / "results.md"
     page.write_text(text[: figure.start] + "1234.5" + text[figure.end :], encoding="utf-8")
     (line,) = wrong(page)
-    assert "1234.5" in line or "this is not what python" in line
+    assert "1234.5" in line or "this is not what `python benchmarks/tables.py" in line
