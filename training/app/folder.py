@@ -42,8 +42,13 @@ HEADS: dict[str, tuple[NetworkClass, tuple[str, ...]]] = {
     "BertBiLSTMForQuestionAnswering": (BertBiLSTMForQuestionAnswering, (ANSWERS,)),
 }
 SIZES = (
-    *("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"),
-    *("max_position_embeddings", "type_vocab_size"),
+    "vocab_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+    "max_position_embeddings",
+    "type_vocab_size",
 )
 LARGEST_JSON = 64 * 2**20  # bytes; the largest tokenizer.json of a published BERT has 3 MB
 READ = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json", "run.json")
