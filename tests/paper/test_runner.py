@@ -63,3 +63,17 @@ def test_a_process_is_started_with_its_gpu(count, monkeypatch, tmp_path):
     seen = [json.loads((tmp_path / f"{cell.name}.json").read_text()) for cell in cells]
     expected = ["0", "1"] if count else [None, None]
     assert seen == [{GPUS: gpu, "OMP_NUM_THREADS": "1"} for gpu in expected]
+
+
+@pytest.mark.parametrize("error", [EOFError(), ConnectionRefusedError(111, "Connection refused")])
+def test_a_server_that_was_killed_ends_the_command_with_one_line(error, monkeypatch, tmp_path):
+    """The server can be killed between a cell's request and its answer."""
+
+    def start(process):
+        raise error
+
+    context = runner._context()
+    monkeypatch.setattr(context.Process, "start", start)
+    cell = plan_of("7").cells[0]
+    with pytest.raises(ValueError, match=rf"{cell.name} could not be started \({type(error).__name__}.*same command"):
+        runner._start(context, tmp_path, cell, 2, None)

@@ -48,7 +48,8 @@ def test_a_smoke_run_makes_every_table(table, tmp_path):
 
 def processes_below(parent: int) -> dict[int, str]:
     """The number of each process that a process has started -> its command."""
-    listing = subprocess.run(["ps", "-axo", "pid=,ppid=,command="], capture_output=True, text=True, check=True).stdout
+    command = ["ps", "-axwwo", "pid=,ppid=,command="]  # ww: a line is never cut to the width of a terminal
+    listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     rows = [line.split(None, 2) for line in listing.splitlines()]
     return {int(pid): command[0] if command else "" for pid, ppid, *command in rows if int(ppid) == parent}
 

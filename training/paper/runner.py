@@ -185,7 +185,12 @@ def _start(context: Any, folder: Path, cell: Cell, jobs: int, gpu: str | None) -
     arguments = (str(folder), cell.name, cell.script, cell.command, 1 if jobs > 1 else 0)
     process = context.Process(target=run_cell, args=arguments, name=cell.name)
     with environment({} if gpu is None else {GPUS: gpu}):  # a new process has it before it imports torch
-        process.start()
+        try:
+            process.start()
+        except (OSError, EOFError) as error:  # EOFError: the server has ended before it told the number of the child
+            raise ValueError(
+                f"{cell.name} could not be started ({type(error).__name__}: {error}); give the same command again"
+            ) from error
     return RunningCell(cell, process, time.time(), gpu)
 
 
