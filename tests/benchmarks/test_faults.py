@@ -73,10 +73,10 @@ def test_rows_are_recorded_and_others_stay(tmp_path):
 @pytest.mark.parametrize(
     ("outcome", "expected"),
     [
-        ("seed != 7", ["  failed or skipped: test_some.py::test_stopped[7]", "  expected 50 faults, got 49"]),
+        ("seed != 7", ["failed or skipped: test_some.py::test_stopped[7]", "expected 50 faults, got 49"]),
         (
             "pytest.skip('no disk')",
-            ["  failed or skipped: test_some.py::test_stopped[49]", "  expected 50 faults, got 0"],
+            ["failed or skipped: test_some.py::test_stopped[49]", "expected 50 faults, got 0"],
         ),
     ],
 )
