@@ -12,6 +12,7 @@ from tests.helpers import short_runs
 from tests.helpers.repository import ROOT
 from training.engine import finished
 from training.engine.errors import report_errors
+from training.files import locks
 
 AUTO = ("--resume_from_checkpoint", "auto")
 
@@ -62,6 +63,7 @@ def test_a_refused_start_changes_no_file(pretrained, short_data, tmp_path, scrip
         ValueError, match=r"checkpoint-\d+ belongs to a run with other settings \(learning_rate .* -> 0\.5"
     ):
         short_runs.start(script, [*given, *AUTO, "--learning_rate", "0.5"])
+    locks.release_all()  # as the end of the process does
     assert content(folder) == before
     short_runs.start(script, [*given, *AUTO])
     facts = json.loads((folder / "run.json").read_text())

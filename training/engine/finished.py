@@ -2,10 +2,10 @@
 
 import dataclasses
 import json
-import os
 from pathlib import Path
 from typing import Any
 
+from training.engine.output_folder import is_main_process
 from training.files.hub_upload import upload
 from training.flags.natures import FREE
 from training.flags.scripts import flags_with
@@ -40,7 +40,7 @@ def is_finished(args: SharedArguments) -> bool:
 def report_finished(args: SharedArguments) -> None:
     """Print, in one process, that the run is finished; with ``--push_to_hub`` upload its folder. No file is changed."""
     folder = Path(args.output_dir)
-    if os.environ.get("RANK", "0") == "0":
+    if is_main_process():
         print(f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed", flush=True)
         upload_finished(args)
 
