@@ -77,6 +77,7 @@ def at_call(
     after: bool = False,
     pause: float = 0.0,
     rank: int = 0,
+    group: bool = False,
 ) -> None:
     """Send signals to the process at a call of a function or method.
 
@@ -87,11 +88,12 @@ def at_call(
         after: send them after the call instead of before it.
         pause: seconds to wait after each signal.
         rank: as in ``at_line``.
+        group: send them to the process group, as a terminal does.
     """
 
     def send() -> None:
         for number in numbers:
-            os.kill(os.getpid(), number)
+            os.kill(0 if group else os.getpid(), number)  # 0 stands for the group
             time.sleep(pause)
 
     _do_at_call(function, call, send, after, rank)
@@ -167,7 +169,10 @@ def _do_at_call(function: str, call: int, action: Callable[[], object], after: b
             action()
         return result
 
-    setattr(place, name, replaced)
+    # Other modules may have imported the function by its name.
+    users = [module for module in sys.modules.values() if vars(module).get(name) is original]
+    for user in (place, *users):
+        setattr(user, name, replaced)
 
 
 def failing(function: str, number: int) -> None:
