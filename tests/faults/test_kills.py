@@ -13,11 +13,9 @@ import pytest
 
 from tests.helpers.fault_campaign import faults
 from tests.helpers.fault_runs import run
-from tests.helpers.kills import Whole, draw_kill, whole_run
+from tests.helpers.kills import SAVE_STEPS, Whole, draw_kill, pretraining_flags, whole_run
 from tests.helpers.same_runs import check_same
-from tests.helpers.small_networks import small_config
 
-SAVE_STEPS = 3
 # The modules of whose lines one is drawn.
 ENGINE = [f"training.engine.{name}" for name in ("launch", "loop", "run", "batches", "state")]
 FILES = ["training.files.atomic", "training.files.hashing", "training.files.locks", "training.engine.checkpoint"]
@@ -59,15 +57,7 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory, text_file, tokenizer_folder, vocab) -> list[str]:
-    shape = tmp_path_factory.mktemp("shape")
-    small_config(vocab_size=len(vocab), hidden_size=16, num_hidden_layers=1, hidden_dropout_prob=0.2).save_pretrained(
-        shape
-    )
-    return (
-        f"--train_file {text_file} --max_train_documents 16 --validation_split 0.3 --tokenizer_name {tokenizer_folder} "
-        f"--config_name {shape} --max_steps 11 --learning_rate 1e-2 --logging_steps 1 --eval_steps 4 "
-        f"--save_steps {SAVE_STEPS} --save_total_limit 1 --peak_tflops 1"
-    ).split()
+    return pretraining_flags(tmp_path_factory.mktemp("shape"), text_file, tokenizer_folder, len(vocab))
 
 
 @pytest.fixture(scope="module")

@@ -93,10 +93,20 @@ def at_call(
 
     def send() -> None:
         for number in numbers:
-            os.kill(0 if group else os.getpid(), number)  # 0 stands for the group
+            send_to_group(number) if group else os.kill(os.getpid(), number)
             time.sleep(pause)
 
     _do_at_call(function, call, send, after, rank)
+
+
+def send_to_group(number: int) -> None:
+    """Send a signal to the process group from a process outside of it: workers tell their parent's signals apart."""
+    group, sender = os.getpgrp(), os.fork()
+    if not sender:
+        os.setpgid(0, 0)
+        os.killpg(group, number)
+        os._exit(0)
+    os.waitpid(sender, 0)
 
 
 def second_run(

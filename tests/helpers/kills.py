@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.helpers.fault_runs import run
+from tests.helpers.small_networks import small_config
 
+SAVE_STEPS = 3
 INJECTION = "tests.helpers.fault_injection"
 # Without it, each kill of a run with workers would take five seconds more.
 QUICK_ORPHANS = (f"{INJECTION}:quick_orphans", {})
@@ -26,6 +28,21 @@ class Whole(NamedTuple):
     folder: Path
     seconds: float
     lines: dict[str, int]
+
+
+def pretraining_flags(shape: Path, text_file: Path, tokenizer_folder: Path, vocab_size: int) -> list[str]:
+    """Flags of a pre-training of 11 steps with dropout, which is to be killed; the length and the batch are missing.
+
+    Args:
+        shape: the folder for a configuration, which is written.
+    """
+    config = small_config(vocab_size=vocab_size, hidden_size=16, num_hidden_layers=1, hidden_dropout_prob=0.2)
+    config.save_pretrained(shape)
+    return (
+        f"--train_file {text_file} --max_train_documents 16 --validation_split 0.3 --tokenizer_name {tokenizer_folder} "
+        f"--config_name {shape} --max_steps 11 --learning_rate 1e-2 --logging_steps 1 --eval_steps 4 "
+        f"--save_steps {SAVE_STEPS} --save_total_limit 1 --peak_tflops 1"
+    ).split()
 
 
 def whole_run(
