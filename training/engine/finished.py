@@ -2,10 +2,11 @@
 
 import dataclasses
 import json
-import os
+import shutil
 from pathlib import Path
 from typing import Any
 
+from training.engine.output_folder import is_main_process
 from training.files.hub_upload import upload
 from training.flags.natures import FREE
 from training.flags.scripts import flags_with
@@ -38,11 +39,21 @@ def is_finished(args: SharedArguments) -> bool:
 
 
 def report_finished(args: SharedArguments) -> None:
-    """Print, in one process, that the run is finished; with ``--push_to_hub`` upload its folder. No file is changed."""
+    """Print, in one process, that the run is finished; with ``--push_to_hub`` upload its folder.
+
+    No file is changed, unless the run was killed when it had only to remove the weights it kept for choosing the best.
+    """
     folder = Path(args.output_dir)
-    if os.environ.get("RANK", "0") == "0":
+    if is_main_process():
+        remove_kept_weights(folder)
         print(f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed", flush=True)
         upload_finished(args)
+
+
+def remove_kept_weights(folder: Path) -> None:
+    """Delete the weights of the best evaluation (``best.py``) from the folder of a finished run."""
+    for path in folder.glob("checkpoint-best-*"):
+        shutil.rmtree(path, ignore_errors=True)  # the folder may be read-only
 
 
 def upload_finished(args: SharedArguments) -> None:

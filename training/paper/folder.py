@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 
 from training.engine.finished import changed_flags, read_results
+from training.engine.output_folder import LOCK
 from training.files.atomic import write_json
 from training.networks.initial_weights import weights_sha256
 from training.networks.old_checkpoints import WEIGHT_FILES
@@ -35,7 +36,7 @@ def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
     }
     path = folder / PLAN
     if not path.is_file():
-        if folder.is_dir() and any(folder.iterdir()):
+        if folder.is_dir() and any(path.name != LOCK for path in folder.iterdir()):
             raise ValueError(f"--output_dir {folder}: expected an empty folder, or one with {PLAN}; give another")
         folder.mkdir(parents=True, exist_ok=True)
         write_json(path, content)

@@ -7,6 +7,7 @@ Text is streamed: the memory needed depends on the number of workers, not on the
 same for any number of workers, and whether or not the build was interrupted.
 """
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -21,6 +22,7 @@ from transformers import PreTrainedTokenizerBase
 
 from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
 from training.files.hashing import sha256
+from training.files.locks import held
 from training.pretraining.corpus import (
     FORMAT,
     Corpus,
@@ -85,19 +87,21 @@ def build_corpus(
     vocab_size = len(tokenizer)
     dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<i4")
     try:
-        writer = CorpusWriter(target, key, dtype)
-        try:
-            if processes > 1:
-                parts = parts_folder(target, processes, fingerprint_of(key))
-                _write(writer, joined_parts(parts, processes, writer.lines))
-            else:
-                remaining = itertools.islice(lines, writer.lines, None)
-                _write(writer, encoded_chunks(_chunks(remaining), tokenizer_json(tokenizer), num_workers))
-            if writer.tokens == 0:
-                raise ValueError("the source holds no text that the tokenizer turns into tokens")
-            writer.finish(_facts(sources, tokenizer), vocab_size)
-        finally:
-            writer.close()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        busy = f"{target}: another process is building this corpus; wait until it is done"
+        with held(target.with_name(f".{target.name}.lock"), busy):
+            if _is_occupied(target):  # by a process that has built it since the question above
+                return _reuse(target, key)
+            with contextlib.closing(CorpusWriter(target, key, dtype)) as writer:
+                if processes > 1:
+                    parts = parts_folder(target, processes, fingerprint_of(key))
+                    _write(writer, joined_parts(parts, processes, writer.lines))
+                else:
+                    remaining = itertools.islice(lines, writer.lines, None)
+                    _write(writer, encoded_chunks(_chunks(remaining), tokenizer_json(tokenizer), num_workers))
+                if writer.tokens == 0:
+                    raise ValueError("the source holds no text that the tokenizer turns into tokens")
+                writer.finish(_facts(sources, tokenizer), vocab_size)
     except OSError as error:
         raise disk_error(error, target) from error
     remove_parts(target)
@@ -184,7 +188,9 @@ def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
             f"{target}: holds a corpus made from other input (it differs in: {', '.join(differing)}); "
             "delete it or choose another folder"
         )
-    forget_progress(target)  # the build may have been killed just after it renamed the folder
+    # The build may have been killed just after it renamed the folder.
+    forget_progress(target)
+    remove_parts(target)
     return Corpus.open(target)
 
 
