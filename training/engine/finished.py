@@ -3,9 +3,11 @@
 import dataclasses
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
+from training.files.atomic import remove_folder
 from training.files.hub_upload import upload
 from training.flags.natures import FREE
 from training.flags.scripts import flags_with
@@ -38,11 +40,26 @@ def is_finished(args: SharedArguments) -> bool:
 
 
 def report_finished(args: SharedArguments) -> None:
-    """Print, in one process, that the run is finished; with ``--push_to_hub`` upload its folder. No file is changed."""
+    """Print, in one process, that the run is finished; with ``--push_to_hub`` upload its folder.
+
+    No file is changed; what an interrupted start had still to remove is removed.
+    """
     folder = Path(args.output_dir)
     if os.environ.get("RANK", "0") == "0":
+        remove_rest(folder)
         print(f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed", flush=True)
         upload_finished(args)
+
+
+def remove_rest(folder: Path) -> None:
+    """Remove what only an unfinished run needs from the folder of a finished one, and print the names.
+
+    A process that is killed after it has written ``all_results.json`` leaves these folders.
+    """
+    rest = [path for path in folder.iterdir() if re.fullmatch(r"checkpoint-best-\d+|.+\.incomplete", path.name)]
+    for path in sorted(rest):
+        print(f"{path}: removed, as the run is finished", flush=True)
+        remove_folder(path)
 
 
 def upload_finished(args: SharedArguments) -> None:

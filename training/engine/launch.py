@@ -17,6 +17,7 @@ from transformers.utils import is_torch_xla_available, logging
 from training.engine.output_folder import check_output_dir
 from training.engine.run import Run
 from training.engine.versions import commit, device_name, versions
+from training.files.atomic import make_folder
 from training.files.hub_upload import check_access
 from training.flags.shared import SharedArguments
 
@@ -50,7 +51,7 @@ def start_run(args: Args, script: str) -> Run[Args]:
     if repository := args.hub_repository:
         run.only_main(lambda: check_access(repository, args.hub_dry_run))
     if run.is_main:
-        run.output_dir.mkdir(parents=True, exist_ok=True)
+        make_folder(run.output_dir)
     if trackers:
         run.accelerator.init_trackers("runs")
     set_seed(args.seed)

@@ -1,5 +1,6 @@
 """The check of --output_dir before anything is written there."""
 
+import os
 from pathlib import Path
 
 from training.flags.shared import SharedArguments
@@ -12,8 +13,7 @@ def check_output_dir(args: SharedArguments) -> None:
     run.json is missing, because then there is no run to continue.
     """
     folder = Path(args.output_dir)
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"--output_dir {folder} is a file; give a folder")
+    check_place(folder)
     names = (
         "run.json",
         "metrics.jsonl",
@@ -34,3 +34,18 @@ def check_output_dir(args: SharedArguments) -> None:
             f"--output_dir {folder} holds {taken[0]} but no run.json, so there is no run to continue, and a new one "
             "would overwrite what is there; give another folder"
         )
+
+
+def check_place(folder: Path) -> None:
+    """Raise ValueError unless the folder can be made, or is there and files can be written into it."""
+    if folder.is_symlink() and not os.path.exists(folder):
+        raise ValueError(
+            f"--output_dir {folder} is a link to {os.readlink(folder)}, which is not there; make that folder, or give "
+            "another one"
+        )
+    there = next(place for place in (folder, *folder.absolute().parents) if os.path.lexists(place))
+    if not os.path.isdir(there):
+        what = "is a file" if there == folder else f"cannot be made, because {there} is a file"
+        raise ValueError(f"--output_dir {folder} {what}; give a folder")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise ValueError(f"--output_dir {folder}: you may not write into {there}; give another folder")

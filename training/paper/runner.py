@@ -28,6 +28,8 @@ import torch
 
 from training.engine.errors import report_errors
 from training.engine.signals import STOPPED, StopSignals
+from training.files.atomic import make_folder
+from training.files.disk_errors import explained
 from training.paper.folder import check_finished_cells, is_finished
 from training.paper.places import CELLS
 from training.paper.plan import Cell, Plan
@@ -65,7 +67,7 @@ def run_cells(folder: Path, plan: Plan, jobs: int) -> None:
     check_finished_cells(folder, plan)
     waiting = {cell.name: cell for cell in plan.cells if not is_finished(folder, cell)}
     running: dict[str, RunningCell] = {}
-    (folder / CELLS).mkdir(exist_ok=True)
+    make_folder(folder / CELLS)
     with threads_of(jobs), StopSignals() as signals:
         gpus = gpus_to_share()
         context = _context()
@@ -101,7 +103,9 @@ def only_one(folder: Path) -> Iterator[None]:
     Raises:
         ValueError: another process is in it.
     """
-    with open(folder / "lock", "w", encoding="utf-8") as file:
+    with explained(folder / "lock"):
+        file = open(folder / "lock", "w", encoding="utf-8")  # noqa: SIM115 - closed below
+    with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

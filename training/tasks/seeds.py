@@ -20,7 +20,7 @@ import torch
 from transformers.utils import is_torch_xla_available
 
 from training.engine.best import deciding_metric, goodness
-from training.engine.finished import changed_flags, read_results
+from training.engine.finished import changed_flags, read_results, remove_rest
 from training.files.atomic import write_json
 from training.flags.fine_tuning import FineTuningArguments
 from training.networks.initial_weights import weights_sha256
@@ -97,6 +97,8 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
     for number, (plan, results) in enumerate(zip(plans, earlier), 1):
         name = Path(plan.output_dir).name
         _say(f"--- run {number} of {len(plans)}: {name}{' is finished already' if results else ''}")
+        if results is not None and _is_main():
+            remove_rest(Path(plan.output_dir))
         if results is None:
             torch.compiler.reset()  # otherwise torch.compile gives up after several networks of the same class
             results = run_one(plan)

@@ -1,0 +1,204 @@
+"""The commands of this project that write files, and what must be true of these files when a command was broken off."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from tests.helpers import short_runs
+from tests.helpers.old_checkpoints import WRITTEN
+from training.files.atomic import damage
+from training.files.hashing import HASHES, hashes_of
+
+NAMES = (
+    "pre-training", "run_glue", "run_squad", "run_ner", "run_swag", "series", "vectors.jsonl", "vectors.npz",
+    "convert", "vocabulary", "report", "curves", "space",
+)  # fmt: skip
+UNFINISHED = re.compile(r"\.(tmp|incomplete|building|shares-[\w-]+)(/|$)")  # names that say that something is not whole
+TIMES = re.compile(r"^Started |^python run_|started|runtime|second|mfu|flops|command|resume_from_checkpoint")
+AUTO = ("--resume_from_checkpoint", "auto")
+STEPS = {"--max_steps 2": "--max_steps 4", "--save_steps 0": "--save_steps 1"}
+
+
+class Writer(NamedTuple):
+    """A command.
+
+    Attributes:
+        flags: its words; paths of what it writes are relative to the folder in which it is started.
+        again: the words that are added when it is started again.
+        earlier: makes what is in the folder before; gets the folder.
+        writes: what it writes, relative to the folder: "out" or more.
+        prepare: see ``run`` of tests/helpers/fault_runs.py.
+    """
+
+    script: str
+    flags: list[str]
+    again: tuple[str, ...] = ()
+    earlier: Callable[[Path], object] = lambda folder: None
+    prepare: tuple[tuple[str, dict], ...] = ()
+
+
+def _training(script: str, data: Path, model: Path, *more: str) -> Writer:
+    words = " ".join(short_runs.flags(script, data, Path("out"), model, *more))
+    for old, new in STEPS.items():
+        words = words.replace(old, new)
+    return Writer(script, [*words.split(), "--save_total_limit", "1"], AUTO)
+
+
+def writers(data: Path, model: Path, shape: Path, finished: Path) -> dict[str, Writer]:
+    """The commands by their names.
+
+    Args:
+        data: the files of ``short_runs.write_data``.
+        model: a pre-trained model.
+        shape: a folder with a small config.json.
+        finished: the output folder of a finished run.
+    """
+    text = data / "run_pretraining.txt"
+    pretraining = f"--output_dir out --train_file {text} --config_name {shape} --vocab_size 60 --max_steps 4"
+    pretraining += " --validation_split 0.3 --save_steps 1 --save_total_limit 1 --logging_steps 1 --eval_steps 2"
+    pretraining += " --per_device_train_batch_size 4 --max_seq_length 24 --peak_tflops 1"
+    best = ("--load_best_model_at_end", "--eval_steps", "1")
+    texts = [
+        "--model_name_or_path",
+        str(model),
+        "--input_file",
+        str(text),
+        "--max_seq_length",
+        "24",
+        "--layers",
+        "-1,-2",
+    ]
+
+    def earlier(folder: Path) -> None:
+        shutil.copytree(finished, folder / "finished")
+        (folder / "out").mkdir()
+        for name in ("report.md", "report.png"):
+            (folder / "out" / name).write_text("an earlier report")
+        (folder / "finished" / "training_curves.png").write_text("an earlier picture")
+
+    return {
+        "pre-training": Writer("run_pretraining", pretraining.split(), AUTO),
+        "run_glue": _training("run_glue", data, model, "--test_file", str(data / "run_glue.csv"), *best),
+        "run_squad": _training("run_squad", data, model),
+        "run_ner": _training("run_ner", data, model),
+        "run_swag": _training("run_swag", data, model),
+        "series": _training("run_glue", data, model, "--seeds", "2"),
+        "vectors.jsonl": Writer("extract_features", [*texts, "--output_file", "out/vectors.jsonl"]),
+        "vectors.npz": Writer("extract_features", [*texts, "--output_file", "out/vectors.npz"]),
+        "convert": Writer("training", ["convert", str(WRITTEN / "pretrained"), "out"]),
+        "vocabulary": Writer(
+            "tokenization.train_wordpiece",
+            ["--train_file", str(text), "--vocab_size", "60", "--output_dir", "out"],
+        ),
+        "report": Writer("training", ["report", "finished", "--output_dir", "out"], earlier=earlier),
+        "curves": Writer("training", ["curves", "finished"], earlier=earlier),
+        "space": Writer(
+            "training",
+            ["app", "--model", str(model), "--space", "out"],
+            prepare=(("tests.helpers.disk_faults:pretend_gradio", {}),),
+        ),
+    }
+
+
+# --- what is in a folder ---------------------------------------------------------------------------------
+
+
+def content(path: Path) -> Any:
+    """The content of a file, in a form in which two runs of one command can be compared value by value.
+
+    Of a record of hashes it is the names of the files; ``check_finished`` checks the hashes.
+    """
+    data = path.read_bytes()
+    if path.suffix == ".json":
+        read = json.loads(data)
+        return sorted(read["sha256"]) if isinstance(read, dict) and read.keys() & {"sha256"} else read
+    if path.suffix == ".jsonl":
+        return [json.loads(line) for line in data.decode().splitlines()]
+    if path.suffix == ".pt":
+        return _plain(torch.load(path, map_location="cpu", weights_only=True))
+    if path.suffix == ".md":
+        return [line for line in data.decode().splitlines() if not TIMES.search(line)]
+    return data
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def agrees(one: Any, other: Any, third: Any) -> bool:
+    """Whether ``third`` is as ``one`` and ``other``, of unbroken runs, wherever these two are equal, except for times.
+
+    ``other`` has the flag of a resumed run. A resumed run also records its earlier starts.
+    """
+    if isinstance(one, dict) and isinstance(third, dict):
+        known = {name: value for name, value in third.items() if name != "earlier"}
+        return known.keys() == one.keys() and all(
+            TIMES.search(str(name)) or agrees(one[name], other[name], known[name]) for name in one
+        )
+    if isinstance(one, list) and isinstance(third, list) and len(one) == len(other) == len(third):
+        return all(map(agrees, one, other, third))
+    return bool(third == one or third == other or (one != other and isinstance(third, float)))
+
+
+def files(folder: Path) -> dict[str, Path]:
+    """All files below a folder, by their names relative to it."""
+    return {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def folders(folder: Path) -> set[str]:
+    """All folders below a folder."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_dir()}
+
+
+def check_whole(folder: Path, earlier: dict[str, bytes], whole: list[Path]) -> None:
+    """Check that every file has its earlier content or its final one, unless its name says that it is unfinished.
+
+    Args:
+        folder: what a command left that was broken off.
+        earlier: the files before it, with their content.
+        whole: the folders of two unbroken runs.
+    """
+    for name, path in files(folder).items():
+        if UNFINISHED.search(name) or path.read_bytes() == earlier.get(name):
+            continue
+        if sealed := re.match(r"(.*/checkpoint-(best-)?\d+)/", name):
+            assert damage(folder / sealed[1]) is None, f"{name}: {damage(folder / sealed[1])}"
+        elif path.name == "metrics.jsonl":
+            one, other = (content(run / name) for run in whole)
+            lines = path.read_text().splitlines(keepends=True)
+            known = [json.loads(line) for line in lines if line.endswith("\n")]
+            assert agrees(one[: len(known)], other[: len(known)], known), f"{name} has other records"
+        else:
+            one, other = (content(run / name) for run in whole)
+            try:
+                found = content(path)
+            except (ValueError, RuntimeError) as error:
+                raise AssertionError(f"half of a file under its final name: {name} ({error})") from error
+            assert agrees(one, other, found), f"neither the earlier content nor the final one: {name}"
+    missing = [name for name in earlier if not (folder / name).exists()]
+    assert not missing, f"earlier files are gone: {missing}"
+
+
+def check_finished(folder: Path, whole: list[Path]) -> None:
+    """Check that the folder holds the files of an unbroken run, and no others."""
+    wanted, found = files(whole[0]), files(folder)
+    assert wanted.keys() == found.keys(), f"missing, or too many: {sorted(wanted.keys() ^ found.keys())}"
+    assert folders(whole[0]) == folders(folder), sorted(folders(whole[0]) ^ folders(folder))
+    for name, path in wanted.items():
+        one, other, third = content(path), content(whole[1] / name), content(found[name])
+        assert agrees(one, other, third), f"{name} differs from that of a run which was never stopped"
+        if name == f"out/{HASHES}":
+            hashes = json.loads(found[name].read_text())["sha256"]
+            now = hashes_of(found[name].parent)
+            assert hashes == now, f"{name} does not fit its folder"
+        elif path.name == "manifest.json" and "checkpoint-" in name:
+            assert damage(found[name].parent) is None
