@@ -40,7 +40,7 @@ from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.run import Run
 from training.engine.state import Origin, TrainingState
 from training.engine.throughput import Throughput
-from training.files.atomic import new_folder, remove_folder
+from training.files.atomic import make_folder, new_folder, remove_folder
 from training.flags.parsing import parse_arguments
 from training.flags.phases import Phase, phase_at, phases_in_words
 from training.flags.pretraining import PretrainingArguments
@@ -125,6 +125,7 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
     if not (folder / "vocab.txt").exists():  # it exists after an interruption, and on the other processes
         run.say(f"learning a vocabulary of {args.vocab_size:,} pieces")
         lines = (line for document in text.documents() for line in document)
+        make_folder(folder.parent)
         remove_folder(folder)  # earlier versions could leave a part of it
         with new_folder(folder) as draft:
             train_wordpiece(lines, args.vocab_size, output_dir=draft, do_lower_case=not args.cased)

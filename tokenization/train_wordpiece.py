@@ -234,7 +234,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--min_frequency", "--min-frequency", type=int, default=2)
     parser.add_argument("--limit_alphabet", "--limit-alphabet", type=int, default=1000)
     args = parser.parse_args(argv)
-    if (Path(args.output_dir) / "vocab.txt").exists():
+    if os.path.exists(Path(args.output_dir) / "vocab.txt"):  # a name that is too long is no error here
         parser.error(f"{args.output_dir} already holds a vocab.txt; name another folder")
     try:
         pieces = train_wordpiece(

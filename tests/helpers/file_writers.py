@@ -1,6 +1,7 @@
 """The commands of this project that write files, and what must be true of these files when a command was broken off."""
 
 import json
+import random
 import re
 import shutil
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from tests.helpers import short_runs
+from tests.helpers.fault_runs import Ended, run
 from tests.helpers.old_checkpoints import WRITTEN
 from training.files.atomic import damage
 from training.files.hashing import HASHES, hashes_of
@@ -19,7 +21,9 @@ NAMES = (
     "convert", "vocabulary", "report", "curves", "space",
 )  # fmt: skip
 UNFINISHED = re.compile(r"\.(tmp|incomplete|building|shares-[\w-]+)(/|$)")  # names that say that something is not whole
-TIMES = re.compile(r"^Started |^python run_|started|runtime|second|mfu|flops|command|resume_from_checkpoint")
+TIMES = re.compile(
+    r"^Started |^python run_|started|runtime|second|mfu|flops|metrics_bytes|command|resume_from_checkpoint"
+)
 AUTO = ("--resume_from_checkpoint", "auto")
 STEPS = {"--max_steps 2": "--max_steps 4", "--save_steps 0": "--save_steps 1"}
 
@@ -105,6 +109,24 @@ def writers(data: Path, model: Path, shape: Path, finished: Path) -> dict[str, W
     }
 
 
+class Unbroken(NamedTuple):
+    """Two unbroken runs of a command, which differ in times only.
+
+    Attributes:
+        earlier: the files that were there before, with their content.
+        moments: see ``Moments`` of tests/helpers/disk_faults.py.
+    """
+
+    writer: Writer
+    folders: list[Path]
+    earlier: dict[str, bytes]
+    moments: list[tuple[str, str, dict[str, int]]]
+
+    def start(self, folder: Path, prepare: list[tuple[str, dict]], again: bool = False) -> Ended:
+        flags = [*self.writer.flags, *(self.writer.again if again else ())]
+        return run(self.writer.script, flags, folder, prepare=[*self.writer.prepare, *prepare])
+
+
 # --- what is in a folder ---------------------------------------------------------------------------------
 
 
@@ -146,7 +168,7 @@ def agrees(one: Any, other: Any, third: Any) -> bool:
         )
     if isinstance(one, list) and isinstance(third, list) and len(one) == len(other) == len(third):
         return all(map(agrees, one, other, third))
-    return bool(third == one or third == other or (one != other and isinstance(third, float)))
+    return bool(third in (one, other) or (one != other and isinstance(third, float)))
 
 
 def files(folder: Path) -> dict[str, Path]:
@@ -202,3 +224,47 @@ def check_finished(folder: Path, whole: list[Path]) -> None:
             assert hashes == now, f"{name} does not fit its folder"
         elif path.name == "manifest.json" and "checkpoint-" in name:
             assert damage(found[name].parent) is None
+
+
+# --- a run that was broken off --------------------------------------------------------------------------
+
+
+def draw_moment(draw: random.Random, moments: list, possible: tuple[str, ...] | None = None) -> int:
+    """The number of a moment. All kinds of moments and of files are equally probable."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for number, (moment, path, _) in enumerate(moments):
+        if possible is None or moment in possible:
+            groups.setdefault((moment, re.sub(r"[0-9a-f]{32}|\d+", "#", path)), []).append(number)
+    return draw.choice(draw.choice(list(groups.values())))
+
+
+def draw_growth(draw: random.Random, moments: list[tuple[str, str, dict[str, int]]]) -> tuple[int, int]:
+    """The first moment of a draft that gets its final name later, and a size that one of its files exceeds."""
+    renamed = [(path, sizes) for moment, path, sizes in moments if moment == "rename" and any(sizes.values())]
+    draft, sizes = draw.choice(renamed)
+    unfinished = UNFINISHED.search(draft)
+    assert unfinished, f"{draft} is renamed, but its name does not say that it is unfinished"
+    named = draft[: unfinished.end(1)]
+    begun = next(number for number, (_, path, _) in enumerate(moments) if path.startswith(named))
+    return begun, draw.randrange(max(sizes.values()))
+
+
+def check_goes_on(unbroken: Unbroken, folder: Path) -> str:
+    """Start a command again that was broken off; return what it did."""
+    stood = {int(path.name[11:]) for path in folder.glob("out/checkpoint-*") if path.name[11:].isdigit()}
+    finished = (folder / "out" / "all_results.json").exists()
+    check_whole(folder, unbroken.earlier, unbroken.folders)
+    ended = unbroken.start(folder, [], again=True)
+    if ended.statuses == [2] and re.search("already holds|exists|is not an empty folder", ended.printed):
+        outcome = "refused, as the files are whole"
+    else:
+        assert ended.statuses == [0] and not ended.left_behind, ended.printed
+        outcome = "started anew"
+        if finished and unbroken.writer.again:
+            assert "this run is finished" in ended.printed
+            outcome = "had finished"
+        elif stood:
+            assert f"resuming from out/checkpoint-{max(stood)} " in ended.printed, (stood, ended.printed)
+            outcome = "resumed from the newest checkpoint"
+    check_finished(folder, unbroken.folders)
+    return outcome

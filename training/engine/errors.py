@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import torch
 
-from training.files.disk_errors import DiskError
+from training.files.disk_errors import DiskError, with_remedy
 
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "run_paper", "extract_features")
 RESUMING = SCRIPTS[:5]  # the scripts that have this flag
@@ -53,7 +53,8 @@ def report_errors(main: Callable[[], None]) -> int:
         if isinstance(error, KeyboardInterrupt):
             text, status = "interrupted", 130
         else:
-            text, status = f"error: {error}", 1 if isinstance(error, FloatingPointError) else 2
+            shown = with_remedy(error) if isinstance(error, OSError) else error
+            text, status = f"error: {shown}", 1 if isinstance(error, FloatingPointError) else 2
             if isinstance(error, DiskError) and script in RESUMING and AUTO not in " ".join(sys.argv):
                 text += f"; add {AUTO} to go on from the newest checkpoint"
         print(f"{os.path.basename(sys.argv[0])}: {text}", file=sys.stderr)

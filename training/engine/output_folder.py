@@ -38,7 +38,7 @@ def check_output_dir(args: SharedArguments) -> None:
 
 def check_place(folder: Path) -> None:
     """Raise ValueError unless the folder can be made, or is there and files can be written into it."""
-    if folder.is_symlink() and not os.path.exists(folder):
+    if os.path.islink(folder) and not os.path.exists(folder):
         raise ValueError(
             f"--output_dir {folder} is a link to {os.readlink(folder)}, which is not there; make that folder, or give "
             "another one"

@@ -70,6 +70,16 @@ def explained(
         raise DiskError(text, number) from error
 
 
+def with_remedy(error: OSError) -> str:
+    """The text of an error that is no DiskError, with what to do if reading a file that is there cannot cause it."""
+    if isinstance(error, DiskError) or error.errno not in (*OF_WRITING, errno.EIO, errno.ENAMETOOLONG):
+        return str(error)
+    remedy = (
+        REMEDIES[error.errno].replace(AGAIN, "give the same command again").replace(" (FREE bytes are free there)", "")
+    )
+    return f"{error}: {remedy}"
+
+
 def _is_of_the_disk(error: Exception, path: Path | None) -> bool:
     """Whether the error is one of writing ``path``, or anything below, beside or above it; None stands for any path."""
     if isinstance(error, OSError):
