@@ -30,7 +30,8 @@ REMEDIES = {
 OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 OF_TORCH = re.compile(r"inline_container|PytorchStreamWriter|basic_ios|^Parent directory .* does not exist")
 SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")  # NumPy's OSError has no number
-REASON = "(ERROR)"
+# What follows the path in the name of a draft (training/files/atomic.py), and in that of a file below the path.
+OF_A_DRAFT = re.compile(r"(\.[0-9a-f]{32})?(\.tmp|\.incomplete|\.old\.incomplete|\.building)?(/|$)")
 
 
 class DiskError(OSError):
@@ -81,7 +82,7 @@ def with_remedy(error: OSError) -> str:
 
 
 def _is_of_the_disk(error: Exception, path: Path | None) -> bool:
-    """Whether the error is one of writing ``path``, or anything below, beside or above it; None stands for any path."""
+    """Whether the error is one of writing ``path``, its draft, or what is below or above it; None is any path."""
     if isinstance(error, OSError):
         if error.errno in OF_WRITING:
             return True
@@ -90,7 +91,8 @@ def _is_of_the_disk(error: Exception, path: Path | None) -> bool:
         names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
         if path is None or not names:
             return True
-        return any(name.startswith(str(path)) or Path(name) in path.parents for name in names)
+        mine = [name.removeprefix(str(path)) for name in names if name.startswith(str(path))]
+        return any(map(OF_A_DRAFT.match, mine)) or any(Path(name) in path.parents for name in names)
     return _number(error) is not None or (isinstance(error, RuntimeError) and bool(OF_TORCH.search(str(error))))
 
 
