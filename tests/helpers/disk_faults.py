@@ -14,6 +14,7 @@ import io
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -46,6 +47,8 @@ class Moments:
     """
 
     def __init__(self, trace: str, at: Callable[..., None]):
+        if os.environ.get("RANK", "0") != "0":
+            return  # faults come to the first process
         self.root, self.process, self.at = os.getcwd(), os.getpid(), at
         self.seen: list[tuple[str, str, dict[str, int]]] = []
         self.write, self.fsync, self.close = os.write, os.fsync, os.close
@@ -65,7 +68,8 @@ class Moments:
 
     def name_of(self, descriptor: int) -> str | None:
         try:
-            return self.below(os.readlink(f"/proc/self/fd/{descriptor}"))
+            path = os.readlink(f"/proc/self/fd/{descriptor}")
+            return self.below(path) if path.startswith("/") else None  # otherwise a pipe
         except OSError:
             return None
 
@@ -182,3 +186,24 @@ def pretend_gradio() -> None:
     find, version = importlib.util.find_spec, importlib.metadata.version
     importlib.util.find_spec = lambda name, *more: find("json" if name == "gradio" else name, *more)
     importlib.metadata.version = lambda name: "6.31.0" if name == "gradio" else version(name)
+
+
+def finish_cells() -> None:
+    """run_paper.py finds all its cells finished, with scores that are made up, and a small built-in corpus."""
+    import run_paper
+    from tests.helpers.paper_plans import write_scores
+    from training.builtin_data import documentation
+
+    def run_cells(folder: Path, plan, jobs: int) -> None:
+        child = os.fork()  # because what a test writes is no moment
+        if child == 0:
+            shutil.rmtree(folder / "cells", ignore_errors=True)
+            write_scores(folder, plan)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+
+    def write_files(folder: Path, **more) -> None:
+        text = "".join(f"the old house number {number} by the river .\n\n" for number in range(9))
+        (folder / "corpus.txt").write_text(text)
+
+    run_paper.run_cells, documentation.write_files = run_cells, write_files

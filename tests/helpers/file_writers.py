@@ -18,7 +18,7 @@ from training.files.hashing import HASHES, hashes_of
 
 NAMES = (
     "pre-training", "run_glue", "run_squad", "run_ner", "run_swag", "series", "vectors.jsonl", "vectors.npz",
-    "convert", "vocabulary", "report", "curves", "space",
+    "convert", "vocabulary", "report", "curves", "space", "evaluation", "two processes", "run_paper",
 )  # fmt: skip
 UNFINISHED = re.compile(r"\.(tmp|incomplete|building|shares-[\w-]+)(/|$)")  # names that say that something is not whole
 TIMES = re.compile(
@@ -37,6 +37,7 @@ class Writer(NamedTuple):
         earlier: makes what is in the folder before; gets the folder.
         writes: what it writes, relative to the folder: "out" or more.
         prepare: see ``run`` of tests/helpers/fault_runs.py.
+        ranks: the number of processes; faults come to the first.
     """
 
     script: str
@@ -44,6 +45,7 @@ class Writer(NamedTuple):
     again: tuple[str, ...] = ()
     earlier: Callable[[Path], object] = lambda folder: None
     prepare: tuple[tuple[str, dict], ...] = ()
+    ranks: int = 1
 
 
 def _training(script: str, data: Path, model: Path, *more: str) -> Writer:
@@ -51,6 +53,12 @@ def _training(script: str, data: Path, model: Path, *more: str) -> Writer:
     for old, new in STEPS.items():
         words = words.replace(old, new)
     return Writer(script, [*words.split(), "--save_total_limit", "1"], AUTO)
+
+
+def _only_evaluation(data: Path, model: Path) -> list[str]:
+    words = short_runs.flags("run_glue", data, Path("out"), model)
+    at = words.index("--train_file")
+    return [*words[:at], *words[at + 2 :]]
 
 
 def writers(data: Path, model: Path, shape: Path, finished: Path) -> dict[str, Writer]:
@@ -106,6 +114,13 @@ def writers(data: Path, model: Path, shape: Path, finished: Path) -> dict[str, W
             ["app", "--model", str(model), "--space", "out"],
             prepare=(("tests.helpers.disk_faults:pretend_gradio", {}),),
         ),
+        "evaluation": Writer("run_glue", _only_evaluation(data, finished), AUTO),
+        "two processes": Writer("run_pretraining", pretraining.split(), AUTO, ranks=2),
+        "run_paper": Writer(
+            "run_paper",
+            ["--table", "5", "--smoke", "--seeds", "2", "--output_dir", "out"],
+            prepare=(("tests.helpers.disk_faults:finish_cells", {}),),
+        ),
     }
 
 
@@ -124,7 +139,8 @@ class Unbroken(NamedTuple):
 
     def start(self, folder: Path, prepare: list[tuple[str, dict]], again: bool = False) -> Ended:
         flags = [*self.writer.flags, *(self.writer.again if again else ())]
-        return run(self.writer.script, flags, folder, prepare=[*self.writer.prepare, *prepare])
+        prepare = [*self.writer.prepare, *prepare]
+        return run(self.writer.script, flags, folder, prepare=prepare, ranks=self.writer.ranks)
 
 
 # --- what is in a folder ---------------------------------------------------------------------------------
@@ -258,7 +274,7 @@ def check_goes_on(unbroken: Unbroken, folder: Path) -> str:
     if ended.statuses == [2] and re.search("already holds|exists|is not an empty folder", ended.printed):
         outcome = "refused, as the files are whole"
     else:
-        assert ended.statuses == [0] and not ended.left_behind, ended.printed
+        assert {*ended.statuses} == {0} and not ended.left_behind, ended.printed
         outcome = "started anew"
         if finished and unbroken.writer.again:
             assert "this run is finished" in ended.printed
