@@ -31,6 +31,7 @@ from tqdm import tqdm
 
 import modeling_bert_repro
 from training.engine.errors import report_errors
+from training.files.atomic import make_folder
 from training.files.locks import hold, release
 from training.flags.feature_extraction import FeatureArguments
 from training.flags.parsing import parse_arguments
@@ -60,7 +61,7 @@ def main(argv: list[str] | None = None) -> None:
     model_class = IMPLEMENTATIONS[args.model_impl].BertModel
     loaded = load_network(model_class, args.model_name_or_path, config=config, add_pooling_layer=False)
     model: torch.nn.Module = loaded.model
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     lock = target.with_name(f".{target.name}.lock")
     hold(lock, f"--output_file {target}: another process is writing it; give another name")
     device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")

@@ -16,7 +16,11 @@ from collections.abc import Callable
 
 import torch
 
+from training.files.disk_errors import DiskError, with_remedy
+
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "run_paper", "extract_features")
+RESUMING = SCRIPTS[:5]  # the scripts that have this flag
+AUTO = "--resume_from_checkpoint auto"
 OUR_MODULES = ("training", "tokenization", "modeling_bert_repro", "__main__", *SCRIPTS)
 UNEXPECTED = (
     "This is not one of the messages about flags and files, but an error that the program did not expect.\n"
@@ -35,6 +39,7 @@ def report_errors(main: Callable[[], None]) -> int:
         Exception: any other error, so that Python prints its traceback and exits with status 1. To a ValueError, which
             could be taken for a message about the input, a note is added that says it is none.
     """
+    script = os.path.basename(sys.argv[0]).removesuffix(".py")
     try:
         main()
         if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -48,7 +53,10 @@ def report_errors(main: Callable[[], None]) -> int:
         if isinstance(error, KeyboardInterrupt):
             text, status = "interrupted", 130
         else:
-            text, status = f"error: {error}", 1 if isinstance(error, FloatingPointError) else 2
+            shown = with_remedy(error) if isinstance(error, OSError) else error
+            text, status = f"error: {shown}", 1 if isinstance(error, FloatingPointError) else 2
+            if isinstance(error, DiskError) and script in RESUMING and AUTO not in " ".join(sys.argv):
+                text += f"; add {AUTO} to go on from the newest checkpoint"
         print(f"{os.path.basename(sys.argv[0])}: {text}", file=sys.stderr)
         return status
     return 0

@@ -16,7 +16,7 @@ from accelerate.utils import broadcast_object_list
 from tqdm import tqdm
 
 from training.engine.output_folder import unlock_output_dir
-from training.files.atomic import json_text, write_json
+from training.files.atomic import append_line, json_text, write_json
 from training.files.hashing import HASHES, hashes_of, hashes_record
 from training.flags.shared import SharedArguments
 
@@ -59,8 +59,7 @@ class Run(Generic[Args_co]):
     def log(self, **event: Any) -> None:
         """Append one record to ``metrics.jsonl`` and, if there is one, send its numbers to the tracker."""
         if self.is_main:
-            with open(self.output_dir / "metrics.jsonl", "a", encoding="utf-8") as file:
-                file.write(json.dumps(event) + "\n")
+            append_line(self.output_dir / "metrics.jsonl", json.dumps(event))
             if self.args.report_to != "none" and "step" in event:
                 numbers = {name: value for name, value in event.items() if isinstance(value, int | float)}
                 step = numbers.pop("step")

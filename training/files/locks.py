@@ -21,6 +21,8 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from training.files.disk_errors import explained
+
 # What flock says on a file system without locks.
 WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
@@ -37,11 +39,13 @@ def hold(path: Path, busy: str, wait: bool = False) -> None:
 
     Raises:
         ValueError: another process holds the lock.
+        DiskError: the lock file could not be made.
     """
     path = path.parent.resolve() / path.name
     while path not in _held:
         # Without O_NOFOLLOW, a link in a folder from elsewhere would choose which file is written.
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+        with explained(path):
+            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             if not _lock(file, path, wait):
                 holder = os.read(file, 200).decode(errors="replace").strip()

@@ -27,6 +27,7 @@ import torch
 from training.engine.errors import report_errors
 from training.engine.output_folder import lock_output_dir
 from training.engine.signals import STOPPED, StopSignals
+from training.files.atomic import make_folder
 from training.paper.folder import check_finished_cells, is_finished
 from training.paper.places import CELLS
 from training.paper.plan import Cell, Plan
@@ -64,7 +65,7 @@ def run_cells(folder: Path, plan: Plan, jobs: int) -> None:
     check_finished_cells(folder, plan)
     waiting = {cell.name: cell for cell in plan.cells if not is_finished(folder, cell)}
     running: dict[str, RunningCell] = {}
-    (folder / CELLS).mkdir(exist_ok=True)
+    make_folder(folder / CELLS)
     with threads_of(jobs), StopSignals() as signals:
         gpus = gpus_to_share()
         context = _context()

@@ -10,7 +10,6 @@ During the build the folder is called ``<name>.building`` and also holds progres
 killed continues. When everything is written, one rename gives the folder its final name.
 """
 
-import errno
 import hashlib
 import json
 import os
@@ -298,13 +297,3 @@ class CorpusWriter:
 def forget_progress(folder: Path) -> None:
     """Remove progress.json, which only an unfinished build needs, from the finished corpus in ``folder``."""
     (folder / "progress.json").unlink(missing_ok=True)
-
-
-def disk_error(error: OSError, folder: Path) -> OSError:
-    """An error that says what to do if ``error`` means that the disk is full; otherwise ``error`` itself."""
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-        return error
-    return OSError(
-        error.errno,
-        f"the disk filled up while {folder} was written; make room and run again: building continues where it stopped",
-    )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tokenization.compressed_files import DAMAGE, PACKED, damage_error, decoded_lines, kind_of, open_packed
+from training.files.disk_errors import explained
 
 _KINDS = (".txt", ".jsonl", ".parquet")
 
@@ -115,7 +116,8 @@ def _parquet_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
         try:
             if path.suffix in PACKED:
                 # Parquet is read from the end of the file, and each seek in a compressed stream unpacks it again.
-                shutil.copyfileobj(stream, unpacked)
+                with explained(Path(tempfile.gettempdir(), path.name), "set TMPDIR to another folder"):
+                    shutil.copyfileobj(stream, unpacked)
                 stream = unpacked
             table = pyarrow.parquet.ParquetFile(stream)
             names = table.schema_arrow.names

@@ -20,7 +20,7 @@ import torch
 from transformers.utils import is_torch_xla_available
 
 from training.engine.best import deciding_metric, goodness
-from training.engine.finished import changed_flags, read_results, remove_kept_weights
+from training.engine.finished import changed_flags, read_results, remove_rest
 from training.engine.output_folder import is_main_process, lock_output_dir, unlock_output_dir
 from training.files.atomic import write_json
 from training.flags.fine_tuning import FineTuningArguments
@@ -100,8 +100,8 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
     for number, (plan, results) in enumerate(zip(plans, earlier), 1):
         name = Path(plan.output_dir).name
         _say(f"--- run {number} of {len(plans)}: {name}{' is finished already' if results else ''}")
-        if results and is_main_process():
-            remove_kept_weights(Path(plan.output_dir))
+        if results is not None and is_main_process():
+            remove_rest(Path(plan.output_dir))
         if results is None:
             torch.compiler.reset()  # otherwise torch.compile gives up after several networks of the same class
             results = run_one(plan)
