@@ -11,8 +11,8 @@ widths:
   config.json keeps 0.1 for fine-tuning.
 - New weights have an initializer_range of 0.02 * sqrt(768 / hidden_size), so that the outputs of a layer have the
   variance that they have in BERT-Base: 0.02 at 768 units, 0.049 at 128. The saved config.json says what was used.
-- The peak learning rate is 0.256 / hidden_size, at most 0.002. For Adam, a rate in inverse proportion to the width suits
-  networks of all widths (Yang et al. 2022, "Tensor Programs V"). At 128 units it is the 0.002 of the trials; twice as
+- The peak learning rate is 0.256 / hidden_size, at most 0.002. With Adam, a rate in inverse proportion to the width
+  suits all widths (Yang et al. 2022, "Tensor Programs V"). At 128 units it is the 0.002 of the trials; twice as
   much was worse there.
 - Short sequences come first (``short_to_long``). Two fifths of the steps have 32 tokens, as in the trials.
 - 64 sequences a batch and a warm-up of a tenth of the steps, as in the trials.
