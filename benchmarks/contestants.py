@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-RUN_MLM_TEXTS = 1000  # datasets.map passes so many texts at a time to run_mlm.py's group_texts
+RUN_MLM_TEXTS = 1000  # datasets.map passes so many texts at a time to run_mlm's group_texts
 
 
 class Clock:
@@ -98,7 +98,7 @@ def ours(run: dict[str, Any], judge: Judge) -> None:
 
 
 def transformers_example(run: dict[str, Any], judge: Judge) -> None:
-    """What transformers' run_mlm.py does with a text file: its class, its packed blocks, its collator, its Trainer."""
+    """What transformers' run_mlm does with a text file: its class, its packed blocks, its collator, its Trainer."""
     from transformers import (
         AutoConfig,
         AutoModelForMaskedLM,
@@ -128,7 +128,7 @@ def transformers_example(run: dict[str, Any], judge: Judge) -> None:
 
 
 def packed_blocks(tokenizer: Any, texts: list[str], length: int) -> list[dict[str, list[int]]]:
-    """Blocks of ``length`` tokens, cut from the texts laid end to end, as run_mlm.py makes them by default.
+    """Blocks of ``length`` tokens, cut from the texts laid end to end, as run_mlm makes them by default.
 
     It takes 1,000 texts at a time and drops what is left of them.
     """

@@ -5,7 +5,7 @@
         --target 6.36 --steps 9000 --seconds 5000 --what "mini on Wikipedia"
     python benchmarks/speedrun.py --smoke                            # a minute, to see that everything works
 
-The contestants are run_pretraining.py with --recipe fast and with --recipe paper, and transformers' example run_mlm.py.
+The contestants are run_pretraining.py with --recipe fast and with --recipe paper, and transformers' example run_mlm.
 Each reads the same text with the same vocabulary, and one judge measures all of them: the masked-LM loss of their
 weights in transformers' own class, on the same held-out instances. The clock starts before the process of a run does,
 so that imports and the preparation of the data count, and stands still while the judge works.
