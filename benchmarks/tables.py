@@ -207,6 +207,23 @@ def times_of(record: dict, contestant: str) -> str:
     return f"{statistics.median(seconds):.0f} ({min(seconds):.0f} to {max(seconds):.0f})"
 
 
+def whole_runs(record: dict) -> str:
+    """The table of whole_runs.json."""
+    rows = []
+    for row in record["results"]:
+        seconds = [f"{statistics.median(row[f'{side}_seconds']):.1f}" for side in ("ours", "stock")]
+        ratios = [f"{row['ratio']:.2f}", "{:.2f} to {:.2f}".format(*row["ratio_range"]), str(row["ratio_target"])]
+        rows.append([row["run"], *seconds, *ratios, str(row["ours_mb"]), str(row["stock_mb"])])
+    heads = ("run", "ours, seconds", "Trainer, seconds", "times as fast", "range", "aim", "ours, MB", "Trainer, MB")
+    table = markdown(heads, rows)
+    for row in record["results"]:
+        if "parts" in row:
+            names = {"ours": "ours", "stock": "Trainer"}
+            parts = [[names[side], *(f"{value:.2f}" for value in row["parts"][side].values())] for side in names]
+            table += "\n" + markdown((f"{row['run']}, seconds", *row["parts"]["ours"]), parts)
+    return table
+
+
 TABLES: dict[str, Callable[[dict], str]] = {
     "step_cpu.json": steps,
     "step_cpu_bf16.json": steps,
@@ -218,6 +235,7 @@ TABLES: dict[str, Callable[[dict], str]] = {
     "lengths.json": real_tokens,
     "compatibility.json": compatibility,
     "speedrun.json": speedrun,
+    "whole_runs.json": whole_runs,
 }
 
 
