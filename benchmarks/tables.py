@@ -224,6 +224,16 @@ def whole_runs(record: dict) -> str:
     return table
 
 
+def faults(record: dict) -> str:
+    """The table of faults.json."""
+    rows = []
+    for row, found in record.items():
+        outcomes = [f"{count:,} {outcome}" for outcome, count in sorted(found["outcomes"].items(), key=lambda o: -o[1])]
+        outcomes += [f"{name}: {value}" for name, value in found["measured"].items()]
+        rows.append([row, "; ".join(outcomes).replace("|", r"\|"), f"{found['faults']:,}"])
+    return markdown(("fault", "what became of them", "number"), rows, 2)
+
+
 TABLES: dict[str, Callable[[dict], str]] = {
     "step_cpu.json": steps,
     "step_cpu_bf16.json": steps,
@@ -236,6 +246,7 @@ TABLES: dict[str, Callable[[dict], str]] = {
     "compatibility.json": compatibility,
     "speedrun.json": speedrun,
     "whole_runs.json": whole_runs,
+    "faults.json": faults,
 }
 
 

@@ -41,12 +41,16 @@ def work(request: dict[str, Any], environment: dict[str, str]) -> int:
     if not request["pictures"]:  # They are made from the records after the training and take half of a short run.
         run_pretraining.draw_curves = fine_tuning.draw_curves = lambda *_, **__: None
     sys.argv = request["argv"]
-    for name, arguments in request["prepare"]:
-        module, _, function = name.partition(":")
-        getattr(importlib.import_module(module), function)(**arguments)
     module = importlib.import_module("training.__main__" if sys.argv[0] == "training" else sys.argv[0])
+
+    def main() -> None:
+        for name, arguments in request["prepare"]:
+            prepared, _, function = name.partition(":")
+            getattr(importlib.import_module(prepared), function)(**arguments)
+        module.main()
+
     try:
-        return report_errors(module.main)
+        return report_errors(main)
     finally:
         sys.settrace(None)
         for call in AT_THE_END:
