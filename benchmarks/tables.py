@@ -168,7 +168,7 @@ def speedrun(records: dict) -> str:
         race = (
             f"{rules['config_name']}, {', '.join(rules['text'])}, {rules['pieces']:,} pieces, {rules['target']:g} nats"
         )
-        text = [record["date"][:10], record["what"], race, record["commit"]]
+        text = [record["date"][:10], record["what"].replace("|", r"\|"), race, record["commit"]]
         rows.append([*text, str(len(own)), *(times_of(record, name) for name in ("fast", "paper", "transformers"))])
     heads = (
         "date",

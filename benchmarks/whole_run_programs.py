@@ -198,7 +198,7 @@ def make_trainer(run: Run, network: Any, tokenizer: Any, data: Any, collator: An
         weight_decay=0.01,
         adam_epsilon=1e-6,
         warmup_steps=round(0.1 * steps),
-        eval_strategy="epoch" if metrics else "no",
+        eval_strategy="no",
         save_strategy="steps",
         save_steps=500,
         save_total_limit=2,

@@ -7,7 +7,7 @@
 
 Both sides are programs that a user would start: `python run_glue.py ...`, and a program of some lines around `datasets`
 and Trainer (whole_run_programs.py). They read the same files, begin with the same weights and have the same learning
-rate, batches, epochs, warm-up, evaluations and checkpoints. Every run is a process of its own; the sides take turns.
+rate, batches, epochs, warm-up and checkpoints; both evaluate once, after the training. Every run is a process of its own; the sides take turns.
 What counts is wall-clock time and the peak of the resident memory.
 
 - Training: MRPC, pairs in the number of RTE, 10,000 sentences of SST-2, 10,000 questions of SQuAD.
@@ -51,6 +51,7 @@ RESULTS = Path(__file__).parent / "results" / "whole_runs.json"
 MARKS = ("imports", "data", "network", "first step")
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 SEED = 42
+NEVER = "1000000000"  # steps between two evaluations, so that both sides evaluate once, after the training
 
 
 class Row(NamedTuple):
@@ -197,7 +198,16 @@ def commands(name: str, row: Row, data: Path, output: Path) -> dict[str, list[st
         flags += ["--doc_stride", str(row.length // 3), "--max_query_length", "16"]
     if row.train:
         flags += ["--per_device_train_batch_size", str(row.batch), "--num_train_epochs", str(row.epochs)]
-        flags += ["--learning_rate", str(row.rate), "--max_steps", str(row.max_steps), "--seed", str(SEED)]
+        flags += [
+            "--eval_steps",
+            NEVER,
+            "--learning_rate",
+            str(row.rate),
+            "--max_steps",
+            str(row.max_steps),
+            "--seed",
+            str(SEED),
+        ]
     if name == "cold start":
         run = shared | {"program": "own script", "output": str(output / "ours")}
         return {"ours": run | {"script": row.script, "flags": flags}, "stock": stock}

@@ -91,6 +91,7 @@ def test_both_sides_have_the_same_files_and_settings(name, tmp_path):
         names |= {"--train_file": "train", "--per_device_train_batch_size": "batch", "--num_train_epochs": "epochs"}
         names |= {"--learning_rate": "learning_rate", "--max_steps": "max_steps", "--seed": "seed"}
     assert {flag: flags[flag] for flag in names} == {flag: str(stock[key]) for flag, key in names.items()}
+    assert flags.get("--eval_steps") == (whole_runs.NEVER if row.train else None)  # The other side has "no".
     assert bool(stock["train"]) == row.train and ("--train_file" in flags) == row.train
 
 
