@@ -7,8 +7,8 @@
 
 Both sides are programs that a user would start: `python run_glue.py ...`, and a program of some lines around `datasets`
 and Trainer (whole_run_programs.py). They read the same files, begin with the same weights and have the same learning
-rate, batches, epochs, warm-up and checkpoints; both evaluate once, after the training. Every run is a process of its own; the sides take turns.
-What counts is wall-clock time and the peak of the resident memory.
+rate, batches, epochs, warm-up and checkpoints, and evaluate once, after the training. Every run is a process of its
+own; the sides take turns. What counts is wall-clock time and the peak of the resident memory.
 
 - Training: MRPC, pairs in the number of RTE, 10,000 sentences of SST-2, 10,000 questions of SQuAD.
 - Scoring only: the validation data of MRPC and of SQuAD.
