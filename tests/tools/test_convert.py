@@ -116,7 +116,7 @@ def test_a_config_that_does_not_fit_is_refused(pretrained, fields, message):
     [
         (lambda folder: (folder / "vocab.txt").unlink(), "no vocab.txt beside the weights; give --vocab_file"),
         (lambda folder: (folder / "bert_config.json").unlink(), "give --config_file FILE"),
-        (lambda folder: (folder / "bert_config.json").write_text("{"), "bert_config.json: not valid JSON"),
+        (lambda folder: (folder / "bert_config.json").write_text("{"), "bert_config.json:1: not valid JSON"),
         (
             lambda folder: shutil.copy(folder / "bert_model.ckpt.index", folder / "x.index"),
             "found 2: bert_model.ckpt, x",

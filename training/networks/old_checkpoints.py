@@ -6,7 +6,6 @@ what they hold (``is_old_checkpoint``, and ``training/networks/checkpoints.py`` 
 """
 
 import glob
-import json
 import re
 import zipfile
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from safetensors.torch import load_file
 from transformers import BertConfig
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_INDEX_NAME, WEIGHTS_NAME
 
+from training.files.json_files import read_json
 from training.files.tensorflow_checkpoint import TensorFlowCheckpoint
 
 # google-research/bert -> transformers, for the whole name. `kernel` is stored as (inputs, outputs) and is transposed.
@@ -197,7 +197,7 @@ def _transformer_folder(folder: Path) -> Path:
     """The folder of the network in a folder of sentence-transformers; other folders are returned as they are."""
     if not (folder / "modules.json").is_file():
         return folder
-    modules = _read_json(folder / "modules.json")
+    modules = read_json(folder / "modules.json")
     paths = []
     for module in modules if isinstance(modules, list) else []:
         if isinstance(module, dict) and str(module.get("type", "")).endswith(".Transformer"):
@@ -222,7 +222,7 @@ def _read_config(source: Path, folder: Path, config_file: str | Path | None) -> 
                 "python -m training convert"
             )
         path = paths[0]
-    fields = _read_json(path)
+    fields = read_json(path)
     if not isinstance(fields, dict):
         raise ValueError(f"{path}: expected a JSON object with the fields of a BERT config")
     if (kind := fields.pop("model_type", "bert")) != "bert":
@@ -234,13 +234,6 @@ def _read_config(source: Path, folder: Path, config_file: str | Path | None) -> 
     config = BertConfig(**{name: value for name, value in fields.items() if name in known and name != "dtype"})
     config.dtype = None  # everything becomes float32
     return config
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: not valid JSON ({error})") from None
 
 
 def _read_tensorflow(index: Path) -> tuple[dict[str, torch.Tensor], list[str]]:

@@ -1,6 +1,5 @@
 """The tokenizer of an old checkpoint: the case of its vocabulary, which the files often do not say."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,6 +7,7 @@ from typing import Any, NamedTuple
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from tokenization import build_tokenizer, load_vocab
+from training.files.json_files import read_json
 
 TOKENIZER = "tokenizer.json"
 SETTINGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
@@ -84,10 +84,7 @@ def _stored_settings(folder: Path) -> dict[str, Any]:
     path = folder / "tokenizer_config.json"
     if not path.is_file():
         return {}
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: not valid JSON ({error}); correct it, or delete it") from None
+    stored = read_json(path)
     if not isinstance(stored, dict):
         raise ValueError(f"{path}: expected a JSON object with the settings of a tokenizer; correct it, or delete it")
     return {name: stored[name] for name in SETTINGS if name in stored}

@@ -4,7 +4,6 @@ All facts are read from the run (`run.json`, `metrics.jsonl`, the results), so t
 and says how small the run was.
 """
 
-import json
 import math
 import re
 import shlex
@@ -14,6 +13,7 @@ from pathlib import Path
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from training.files.atomic import write_text
+from training.files.json_files import read_object
 from training.flags.natures import CARD
 from training.flags.phases import phases_of, with_steps
 from training.flags.scripts import flags_with
@@ -74,7 +74,7 @@ def write_model_card(
         raise ValueError(
             f"expected run.json in {folder}, found none: a model card is written from the records of a run"
         )
-    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    run = read_object(folder / "run.json")
     flags = run["flags"]
     model = flags.get("hub_model_id") if flags.get("push_to_hub") else str(folder)
     title = title or folder.resolve().name

@@ -13,12 +13,12 @@ command writes report.md and, if matplotlib is installed, report.png.
 
 import argparse
 import importlib.util
-import json
 import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from training.files.json_files import is_plain_name, read_object
 from training.records.curves import (
     BLUE,
     DPI,
@@ -102,8 +102,18 @@ def read_finished_runs(folder: str | Path) -> list[FinishedRun]:
     folder = Path(folder)
     if not (folder / "summary.json").is_file():
         return [read_finished_run(folder)]
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    return [replace(read_finished_run(folder / run["folder"]), folder=folder) for run in summary["runs"]]
+    summary = read_object(folder / "summary.json")
+    names = [run.get("folder") if isinstance(run, dict) else run for run in _list_in(summary, "runs")]
+    if wrong := [name for name in names if not is_plain_name(name)]:
+        raise ValueError(
+            f"{folder / 'summary.json'}: expected runs in folders beside it, got {str(wrong[0])[:80]!r}; give the "
+            "folders of the runs themselves"
+        )
+    return [replace(read_finished_run(folder / str(name)), folder=folder) for name in names]
+
+
+def _list_in(record: dict, name: str) -> list:
+    return record[name] if isinstance(record.get(name), list) else []
 
 
 def read_finished_run(folder: Path) -> FinishedRun:
@@ -123,8 +133,8 @@ def read_finished_run(folder: Path) -> FinishedRun:
 
 def _read_record(path: Path) -> dict:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return read_object(path)
+    except ValueError as error:
         raise ValueError(f"{path}: expected the records of a finished run ({error})") from error
 
 

@@ -13,12 +13,12 @@ best run are used. A file begins with ``index<tab>prediction`` and then has one 
 
 import argparse
 import io
-import json
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from training.files.json_files import is_plain_name, read_object
 from training.tasks.classification.glue import GLUE_TASKS, Task, server_name
 from training.tasks.classification.labelled_texts import NUMBER
 
@@ -133,7 +133,14 @@ def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for folder in map(Path, folders):
         if (folder / "summary.json").is_file():
-            folder = folder / json.loads((folder / "summary.json").read_text(encoding="utf-8"))["best"]["folder"]
+            best = read_object(folder / "summary.json").get("best")
+            name = best.get("folder") if isinstance(best, dict) else None
+            if not is_plain_name(name):
+                raise ValueError(
+                    f"{folder / 'summary.json'}: expected the name of a folder beside it in 'best', got "
+                    f"{str(name)[:80]!r}; give the folder of the run itself"
+                )
+            folder = folder / str(name)
         here = [folder / name for name in TEST_ROWS if (folder / name).is_file()]
         if not here:
             raise ValueError(f"{folder}: expected files such as CoLA.tsv; run_glue.py --write_submission makes them")
