@@ -27,7 +27,7 @@ def test_what_a_terminal_obeys_is_spelled_out(text, shown):
 
 @pytest.mark.parametrize(
     "text",
-    ["naïve Ärger", "中文", "한국어 ひらカナ", "עברית \u200f עם", "عربي\u200e", "👨\u200d👩\u200d👧🏽", "x\u0301"],
+    ["naïve Ärger", "中文", "한국어 ひらカナ", "עברית\u200f", "عربي\u200e", "👨\u200d👩\u200d👧🏽", "x\u0301"],
 )
 def test_text_of_all_scripts_stays(text):
     assert harmless(text) == text
