@@ -53,6 +53,11 @@ def largest() -> int:
     return int(text) << 20
 
 
+def largest_file() -> int:
+    """The largest number of bytes of a file that is read as a whole. Raises ValueError as ``largest`` does."""
+    return WHOLE_FILE * largest()
+
+
 @contextlib.contextmanager
 def open_packed(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a file as a binary stream of its content, unpacked if its name ends in .xz or .gz.
@@ -129,14 +134,14 @@ def read_text(path: str | os.PathLike[str]) -> str:
         ValueError: as ``numbered_lines`` does.
     """
     with open_packed(path) as stream:
-        most, blocks, size = WHOLE_FILE * largest(), [], 0
+        most, blocks, size = largest_file(), [], 0
         while block := stream.read(_BLOCK):  # to ask for more at once would allocate it
             blocks.append(block)
             size += len(block)
             if size > most:
                 raise ValueError(
-                    f"{path}: expected at most {most:,} bytes of text, got more; if they are what you want, set {LIMIT} "
-                    f"to more than {most // WHOLE_FILE >> 20}"
+                    f"{path}: expected at most {most:,} bytes of text, got more; if they are what you want, set "
+                    f"{LIMIT} to more than {most // WHOLE_FILE >> 20}"
                 )
     content = b"".join(blocks)
     try:
