@@ -18,6 +18,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tokenization.compressed_files import largest
 from training.files.json_files import is_plain_name, read_object
 from training.tasks.classification.glue import GLUE_TASKS, Task, server_name
 from training.tasks.classification.labelled_texts import NUMBER
@@ -109,6 +110,8 @@ def check(path: str | Path) -> dict[str, str | None]:
                     )
                 elif names.count(name) != 1:
                     problems[name] = f"{path}: expected {name} once, found it {names.count(name)} times"
+                elif archive.getinfo(name).file_size > largest():
+                    problems[name] = f"{path}/{name}: expected at most {largest():,} bytes"
                 else:
                     problems[name] = _problem_of_bytes(name, archive.read(name), f"{path}/{name}")
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # RuntimeError: encrypted
