@@ -34,6 +34,7 @@ from training.records.curves import (
     read_events,
     style_axis,
 )
+from training.records.markdown import plain
 from training.records.metrics import METRICS, percent_factor
 from training.tasks.classification.glue import title_of
 from training.tools.run_settings import compared_settings, initial_settings, with_differences
@@ -233,9 +234,9 @@ def tables(runs: list[FinishedRun]) -> str:
 def _comparison(fine_tuning: list[FinishedRun]) -> list[str]:
     """The lines of the table with a row for each task and metric, and a column for each start."""
     labels = start_labels_of(fine_tuning)
-    lines = [f"| task | metric, per cent | {' | '.join(labels)} |", f"|---|---|{'---:|' * len(labels)}"]
+    lines = [f"| task | metric, per cent | {' | '.join(map(plain, labels))} |", f"|---|---|{'---:|' * len(labels)}"]
     for (task, metric), scores in cells(fine_tuning).items():
-        lines.append(f"| {task} | {metric} | {' | '.join(cell_text(scores.get(label)) for label in labels)} |")
+        lines.append(f"| {plain(task)} | {metric} | {' | '.join(cell_text(scores.get(label)) for label in labels)} |")
     return lines
 
 
@@ -247,7 +248,7 @@ def _list_of_runs(runs: list[FinishedRun]) -> list[str]:
         seconds_of.setdefault(entries, []).append(run.results.get("train_runtime", 0))
     lines = ["| run | steps | seconds of training | commit | device |", "|---|---:|---:|---|---|"]
     for (folder, steps, commit, device), seconds in seconds_of.items():
-        lines.append(f"| {folder} | {steps:,} | {cell_text(seconds, 0)} | {commit} | {device} |")
+        lines.append(f"| {plain(folder)} | {steps:,} | {cell_text(seconds, 0)} | {plain(commit)} | {plain(device)} |")
     return lines
 
 
@@ -256,8 +257,8 @@ def pretraining_row(run: FinishedRun) -> str:
     results = run.results
     nsp = f"{100 * results['eval_nsp_accuracy']:.1f}" if "eval_nsp_accuracy" in results else ""
     return (
-        f"| {run.folder.name} | {results['eval_mlm_loss']:.3f} | {100 * results['eval_mlm_accuracy']:.1f} | {nsp} "
-        f"| {results['train_steps']:,} | {results['train_runtime']:,.0f} |"
+        f"| {plain(run.folder.name)} | {results['eval_mlm_loss']:.3f} | {100 * results['eval_mlm_accuracy']:.1f} "
+        f"| {nsp} | {results['train_steps']:,} | {results['train_runtime']:,.0f} |"
     )
 
 
