@@ -123,7 +123,7 @@ def read_finished_run(folder: Path) -> FinishedRun:
     flags, script = facts["flags"], facts["script"]
     if script not in {"run_pretraining.py", *FINE_TUNING}:
         known = ", ".join(["run_pretraining.py", *FINE_TUNING])
-        raise ValueError(f"{folder / 'run.json'}: expected a run of {known}; got one of {script}")
+        raise ValueError(f"{folder / 'run.json'}: expected a run of {known}; got one of {str(script)[:60]!r}")
     origin = flags.get("model_name_or_path")
     start_label = f"from {Path(origin).name}" if origin else "random weights"
     if flags.get("model_impl") == "transformers":
