@@ -1,7 +1,6 @@
 """Finished runs: what a folder with ``all_results.json`` holds, and what happens when its command is given again."""
 
 import dataclasses
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from training.engine.output_folder import is_main_process
 from training.files.atomic import remove_folder
 from training.files.hub_upload import upload
+from training.files.json_files import read_object
 from training.flags.natures import FREE
 from training.flags.scripts import flags_with
 from training.flags.shared import SharedArguments
@@ -26,7 +26,7 @@ def is_finished(args: SharedArguments) -> bool:
     other = f"give another --output_dir; with --model_name_or_path {folder} that run starts from these weights"
     if not (folder / "run.json").is_file():
         raise ValueError(f"{folder} holds a finished run but no run.json with its flags; {other}")
-    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    facts = read_object(folder / "run.json")
     if changed := changed_flags(facts["flags"], args):
         raise ValueError(
             f"{folder} holds a finished run with other flags ({', '.join(changed)}); give the same flags, or {other}"
@@ -88,7 +88,7 @@ def read_results(folder: Path) -> dict | None:
     if not path.is_file():
         return None
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_object(path)
     except ValueError as error:
         raise ValueError(
             f"{path}: damaged ({error}); delete it and give --resume_from_checkpoint auto to finish the run again"

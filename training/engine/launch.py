@@ -3,7 +3,6 @@
 import dataclasses
 import datetime
 import importlib.util
-import json
 import os
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from training.engine.output_folder import check_output_dir, lock_output_dir
 from training.engine.run import Run
 from training.engine.versions import commit, device_name, versions
 from training.files.hub_upload import check_access
+from training.files.json_files import read_object
 from training.flags.shared import SharedArguments
 
 # Set by torchrun, MPI's launchers and Slurm's srun. The first one counts, because srun may have started torchrun.
@@ -84,7 +84,7 @@ def _facts(args: SharedArguments, script: str, accelerator: Accelerator) -> dict
     }
     written = Path(args.output_dir) / "run.json"
     if written.is_file():  # the run is resumed
-        earlier = json.loads(written.read_text(encoding="utf-8"))
+        earlier = read_object(written)
         same = ("started", "command", "versions", "commit", "device", "processes")
         facts["earlier"] = [*earlier.pop("earlier", []), {name: earlier.get(name) for name in same}]
     return facts

@@ -31,6 +31,7 @@ from typing import Any
 
 from training.files.disk_errors import explained
 from training.files.hashing import sha256
+from training.files.json_files import is_plain_name, read_object
 
 
 def sync(path: Path) -> None:
@@ -234,10 +235,12 @@ def damage(folder: Path) -> str | None:
     if not manifest.is_file():
         return "it has no manifest.json, so it was not written completely"
     try:
-        expected = json.loads(manifest.read_text(encoding="utf-8"))["sha256"].items()
+        expected = read_object(manifest)["sha256"].items()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return f"its manifest.json cannot be read ({error})"
     for name, digest in expected:
+        if not is_plain_name(name):  # a path, such as ../../x, would be read to compare its hash
+            return f"its manifest.json names {str(name)[:80]!r}, which is no file of this folder"
         if not (folder / name).is_file():
             return f"{name} is missing"
         if sha256(folder / name) != digest:

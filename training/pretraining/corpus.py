@@ -22,6 +22,7 @@ from transformers import PreTrainedTokenizerBase
 from tokenization.fingerprint import tokenizer_sha256
 from training.files.atomic import sync, write_json
 from training.files.hashing import sha256
+from training.files.json_files import read_object
 
 FORMAT = 1  # increase it when the files or the rules of training/pretraining/sentences.py change
 _OFFSETS = np.dtype("<i8")
@@ -135,10 +136,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if not file.is_file():
         raise ValueError(f"{path}: not a finished corpus (no manifest.json); build it with build_corpus")
     try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
+        manifest = read_object(file)
         checksum = manifest.pop("manifest_sha256")
         intact = checksum == _manifest_checksum(manifest)
-    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, AttributeError, TypeError):
+    except (ValueError, KeyError, TypeError):
         intact = False
     if not intact:
         raise ValueError(f"{file}: damaged or edited by hand; delete {path} and build the corpus again")
@@ -203,7 +204,7 @@ class CorpusWriter:
         if not file.is_file():
             return None
         try:
-            progress = json.loads(file.read_text(encoding="utf-8"))
+            progress = read_object(file)
             checksum = progress.pop("progress_sha256")
             intact = checksum == _manifest_checksum(progress)
         except (ValueError, KeyError, AttributeError, TypeError):

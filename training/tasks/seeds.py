@@ -23,6 +23,7 @@ from training.engine.best import deciding_metric, goodness
 from training.engine.finished import changed_flags, read_results, remove_rest
 from training.engine.output_folder import is_main_process, lock_output_dir, unlock_output_dir
 from training.files.atomic import write_json
+from training.files.json_files import read_object
 from training.flags.fine_tuning import FineTuningArguments
 from training.networks.initial_weights import weights_sha256
 from training.tasks.student_t import mean_interval, t_test
@@ -112,7 +113,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
         summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], shared)
     if is_main_process():
         target = folder / "summary.json"
-        if not target.is_file() or json.loads(target.read_text(encoding="utf-8")) != summary:
+        if not target.is_file() or read_object(target) != summary:
             write_json(target, summary)
         print(table(summary), flush=True)
         unlock_output_dir(folder)
@@ -152,7 +153,7 @@ def results_of_finished(plan: FineTuningArguments, series: Series, weights: dict
     folder = Path(plan.output_dir)
     if not (folder / "run.json").is_file():
         return None
-    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    facts = read_object(folder / "run.json")
     changed = changed_flags(facts["flags"], plan)
     # A missing value counts as equal: older versions recorded no hash for a name on the Hub.
     changed += [name for name, value in _circumstances(plan, weights).items() if (facts.get(name) or value) != value]
@@ -260,7 +261,7 @@ def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Serie
     path = Path(folder) / "summary.json"
     if not path.is_file():
         raise ValueError(f"--compare_to {folder}: expected summary.json there, which --seeds and --paper write")
-    other = json.loads(path.read_text(encoding="utf-8"))
+    other = read_object(path)
     if other["validation"] != _validation(series):
         raise ValueError(f"--compare_to {folder}: it was evaluated on other data, so the runs cannot be compared")
     if not set(series.baselines) & set(other["baselines"]):
