@@ -5,7 +5,6 @@ The best weights are in ``checkpoint-best-<step>`` until the run has finished; t
 checkpoints.
 """
 
-import json
 import math
 import re
 import shutil
@@ -18,6 +17,7 @@ from training.engine.checkpoint import disk_errors_explained
 from training.engine.fsdp import full_weights, is_sharded, load_full_weights
 from training.engine.run import Run
 from training.files.atomic import damage, sealed_folder
+from training.files.records import explained, read_events
 from training.flags.fine_tuning import FineTuningArguments
 
 
@@ -36,10 +36,11 @@ class Best:
         self.evaluations: list[tuple[int, dict]] = []
         records = run.output_dir / "metrics.jsonl"
         if self.wanted and records.exists():
-            for event in map(json.loads, records.read_text(encoding="utf-8").splitlines()):
+            for event in read_events(records):
                 if event.pop("event") == "eval":
                     self.evaluations.append((event.pop("step"), event))
-            self._check_weights()
+            with explained(records):
+                self._check_weights()
 
     def add(self, step: int, results: dict, model: torch.nn.Module) -> bool:
         """Keep the weights if these results are the best so far; return whether to stop training early.

@@ -5,12 +5,15 @@ and renamed to ``checkpoint-<step>`` (``training/files/atomic.py``), so that a f
 contains ``config.json`` and ``model.safetensors``, which ``from_pretrained`` opens, and ``training_state.pt``.
 """
 
+import hashlib
 import os
+import pickle
 import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate.utils import gather_object
@@ -24,6 +27,7 @@ from training.engine.state import Origin, TrainingState
 from training.files import atomic
 from training.files.atomic import damage
 from training.files.hashing import checksums
+from training.files.records import read_events
 from training.flags.natures import FIXED
 from training.flags.scripts import flags_with
 from training.flags.shared import SharedArguments
@@ -33,6 +37,7 @@ STARTED_WITH = {
     "tokenizer_sha256": "with another tokenizer; resume with the one that it was started with",
     "initial_weights": "from other weights; resume with the --model_name_or_path that it was started with",
 }
+FILES = ("config.json", "model.safetensors", "training_state.pt")  # what a resumed run reads
 # Fields of config.json that do not change what a model computes (a prefix stands for all fields that begin with it).
 UNIMPORTANT = ("_", "transformers_version", "architectures", "auto_map", "dtype", "sparse_prediction", "use_cache")
 
@@ -58,6 +63,7 @@ def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) 
             "data_sha256": checksums(origin.data),
             **{name: getattr(origin, name) for name in STARTED_WITH},
             "metrics_bytes": _size(run.output_dir / "metrics.jsonl"),
+            "metrics_sha256": _metrics_sha256(run),
             "optimizer": moments,
             "scheduler": state.scheduler.state_dict(),
             "scaler": scaler.state_dict() if scaler else None,
@@ -86,7 +92,7 @@ def find_checkpoint(run: Run[SharedArguments]) -> Path | None:
     if asked != "auto":
         return named_checkpoint(asked)
     for folder in reversed(_checkpoints(run.output_dir)):
-        problem = damage(folder)
+        problem = damage(folder, FILES)
         if problem is None:
             return folder
         run.say(f"ignoring {folder.name}: {problem}")
@@ -95,7 +101,7 @@ def find_checkpoint(run: Run[SharedArguments]) -> Path | None:
 
 def named_checkpoint(folder: str) -> Path:
     """The folder that ``--resume_from_checkpoint`` names; ValueError if it is not a complete checkpoint."""
-    problem = damage(Path(folder))
+    problem = damage(Path(folder), FILES)
     if problem:
         raise ValueError(f"--resume_from_checkpoint {folder}: {problem}; give another, or 'auto'")
     return Path(folder)
@@ -108,10 +114,10 @@ def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingStat
         ValueError: the checkpoint was made with other flags or data, or contains another model.
     """
     model = state.model
-    saved = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
-    weights = load_file(folder / "model.safetensors")
+    saved, weights = _read_checkpoint(folder)
     _check_same_run(run, folder, saved, state)
     _check_same_model(folder, weights, run.accelerator.unwrap_model(model))
+    run.only_main(lambda: _check_metrics(run, folder, saved))
     if saved.get("sharded", False) != is_sharded(model):
         how = "without" if is_sharded(model) else "with"
         raise ValueError(f"{folder} was written by a run {how} FSDP; resume it {how} FSDP")
@@ -127,8 +133,6 @@ def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingStat
     if run.accelerator.scaler and saved["scaler"]:
         run.accelerator.scaler.load_state_dict(saved["scaler"])
     vars(state.totals).update(saved.get("totals", {}))  # older versions did not save any
-    if run.is_main and _size(run.output_dir / "metrics.jsonl") < saved["metrics_bytes"]:
-        run.say(f"{run.output_dir}/metrics.jsonl has lost records that were written before {folder.name}")
     _cut_metrics(run, saved["metrics_bytes"])
     run.say(f"resuming from {folder} after step {saved['step']}")
     return saved["step"]
@@ -235,6 +239,46 @@ def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model: Pre
             f"{folder} holds a model of another configuration ({', '.join(changed)}); resume with "
             "the configuration it was saved with"
         )
+
+
+def _read_checkpoint(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """The content of training_state.pt and of model.safetensors, whose checksums have been compared."""
+    try:
+        saved = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
+        weights = load_file(folder / "model.safetensors")
+        missing = [name for name in ("step", "total_steps", "flags", "optimizer", "metrics_bytes") if name not in saved]
+    except (pickle.UnpicklingError, SafetensorError, RuntimeError, EOFError, KeyError, TypeError, ValueError) as error:
+        reason = str(error).partition("\n")[0][:120]
+        raise ValueError(f"{folder}: not a checkpoint of this project ({reason}); give another") from error
+    if missing:
+        raise ValueError(f"{folder}: not a checkpoint of this project (it lacks {', '.join(missing)}); give another")
+    return saved, weights
+
+
+def _check_metrics(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> None:
+    """Say whether metrics.jsonl still has the records from before the checkpoint; the training needs none of them.
+
+    Raises:
+        ValueError: a line of it cannot be read, at which the run would fail when it draws its curves.
+    """
+    path = run.output_dir / "metrics.jsonl"
+    size, then = _size(path), saved["metrics_bytes"]
+    if size < then:
+        run.say(f"warning: {path} has lost records that were written before {folder.name}")
+        then = size
+    elif saved.get("metrics_sha256", _metrics_sha256(run, then)) != _metrics_sha256(run, then):  # older ones have none
+        run.say(f"warning: {path}: records that were written before {folder.name} have changed since; they are kept")
+    if path.exists():
+        read_events(path, then)
+
+
+def _metrics_sha256(run: Run[SharedArguments], size: int = -1) -> str:
+    """The SHA-256 of the first ``size`` bytes of metrics.jsonl, or of all of them."""
+    path = run.output_dir / "metrics.jsonl"
+    if not path.exists():
+        return hashlib.sha256().hexdigest()
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read(size)).hexdigest()
 
 
 def _cut_metrics(run: Run[SharedArguments], size: int) -> None:

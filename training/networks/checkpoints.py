@@ -10,10 +10,13 @@ from pathlib import Path
 
 from transformers import AutoConfig, AutoTokenizer, BertConfig, PreTrainedTokenizerBase
 
+from training.files.records import warn_of_changes
 from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from training.networks.configuration import bert_config, check_fit
 from training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
 from training.networks.old_vocabularies import old_tokenizer
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 
 
 def load_config(
@@ -64,7 +67,14 @@ def checkpoint_config(name: str) -> BertConfig:
         if (head := old.tensors.get("classifier.weight")) is not None:
             old.config.num_labels = len(head)
         return old.config
-    config = AutoConfig.from_pretrained(name)
+    warn_of_changes(Path(name), ("config.json",))
+    try:
+        config = AutoConfig.from_pretrained(name)
+    except OSError:
+        raise
+    except Exception as error:  # of the libraries, whatever a damaged file makes them stumble over
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        raise ValueError(f"{name}: its config.json cannot be used ({reason}); copy or download it again") from error
     if not isinstance(config, BertConfig):
         raise ValueError(f"{name}: expected a BERT checkpoint, got model_type {config.model_type!r}")
     return config
@@ -90,8 +100,11 @@ def load_tokenizer(name: str | None) -> PreTrainedTokenizerBase:
             for note in notes:
                 print(f"{name}: {note}", flush=True)
         return tokenizer
+    warn_of_changes(Path(name), TOKENIZER_FILES)
     try:
         return AutoTokenizer.from_pretrained(name)
-    except ValueError as error:  # of the libraries, for a folder without a tokenizer or with a damaged one
+    except OSError:
+        raise
+    except Exception as error:  # of the libraries, for a folder without a tokenizer or with a damaged one
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{name}: expected a folder or a name on the Hub with a tokenizer ({reason})") from error

@@ -21,6 +21,7 @@ from transformers import PreTrainedTokenizerBase
 
 from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
 from training.files.hashing import sha256
+from training.files.unchanged import UnchangedFiles
 from training.pretraining.corpus import (
     FORMAT,
     Corpus,
@@ -53,6 +54,7 @@ def build_corpus(
     need_pairs: bool = True,
     fingerprint: str | None = None,
     processes: int = 1,
+    unchanged: UnchangedFiles | None = None,
 ) -> Corpus:
     """Tokenise ``source`` into a corpus in ``output_dir``, or open the one that is already there.
 
@@ -68,6 +70,7 @@ def build_corpus(
         fingerprint: any text that changes when the documents do; needed for documents that are not in a list (a
             generator, a streamed data set).
         processes: how many processes called ``encode_part``; above 1, this call joins their parts.
+        unchanged: the files that the documents come from, if ``source`` yields documents.
 
     Raises:
         ValueError: the input cannot be read (see ``read_documents``), it has no pairs although they are needed, or
@@ -77,6 +80,7 @@ def build_corpus(
     target = Path(output_dir)
     if num_workers < 1:
         raise ValueError(f"num_workers is {num_workers}; expected at least 1")
+    files = unchanged or UnchangedFiles(check_files(source) if _are_files(source) else [])
     lines, sources, key = _open_source(source, fingerprint, tokenizer)
     if _is_occupied(target):
         return _reuse(target, key)
@@ -89,10 +93,10 @@ def build_corpus(
         try:
             if processes > 1:
                 parts = parts_folder(target, processes, fingerprint_of(key))
-                _write(writer, joined_parts(parts, processes, writer.lines))
+                _write(writer, joined_parts(parts, processes, writer.lines), files)
             else:
                 remaining = itertools.islice(lines, writer.lines, None)
-                _write(writer, encoded_chunks(_chunks(remaining), tokenizer_json(tokenizer), num_workers))
+                _write(writer, encoded_chunks(_chunks(remaining), tokenizer_json(tokenizer), num_workers), files)
             if writer.tokens == 0:
                 raise ValueError("the source holds no text that the tokenizer turns into tokens")
             writer.finish(_facts(sources, tokenizer), vocab_size)
@@ -114,6 +118,7 @@ def encode_part(
     *,
     need_pairs: bool = True,
     fingerprint: str | None = None,
+    unchanged: UnchangedFiles | None = None,
 ) -> None:
     """Encode the part of process ``rank`` of ``world_size``.
 
@@ -121,6 +126,7 @@ def encode_part(
     ``build_corpus``. Nothing is done if the corpus already exists.
     """
     target = Path(output_dir)
+    files = unchanged or UnchangedFiles(check_files(source) if _are_files(source) else [])
     lines, _, key = _open_source(source, fingerprint, tokenizer)
     if _is_occupied(target):
         return
@@ -128,7 +134,7 @@ def encode_part(
         lines = _with_pairs(lines, source)
     folder = parts_folder(target, world_size, fingerprint_of(key))
     try:
-        write_part(folder, _chunks(lines), tokenizer_json(tokenizer), rank, world_size, num_workers)
+        write_part(folder, _chunks(lines), tokenizer_json(tokenizer), rank, world_size, num_workers, files)
     except OSError as error:
         raise disk_error(error, folder) from error
 
@@ -162,13 +168,16 @@ def _chunks(lines: Iterator[str | None]) -> Iterator[list[str | None]]:
         yield chunk
 
 
-def _write(writer: CorpusWriter, chunks: Iterator[tuple[int, Encoded]]) -> None:
+def _write(writer: CorpusWriter, chunks: Iterator[tuple[int, Encoded]], files: UnchangedFiles) -> None:
+    """Append all chunks. Nothing is committed after a change of the files, so that no build continues from it."""
     committed = time.monotonic()
     for size, encoded in chunks:
         writer.append(encoded.tokens, encoded.lengths, encoded.ends, lines=size)
         if time.monotonic() - committed > COMMIT_SECONDS:
+            files.check()
             writer.commit()
             committed = time.monotonic()
+    files.check()
 
 
 def _reuse(target: Path, key: dict[str, Any]) -> Corpus:

@@ -52,10 +52,13 @@ class Corpus:
     def __init__(self, path: Path, manifest: dict[str, Any]):
         self.path = path
         self.manifest = manifest
-        self.tokens = _map_file(path / "tokens.bin", np.dtype(manifest["dtype"]))
-        self.sentences = _map_file(path / "sentences.bin", _OFFSETS)
-        self.documents = _map_file(path / "documents.bin", _OFFSETS)
-        self.unigrams = _map_file(path / "unigrams.bin", _OFFSETS)
+        dtypes = dict.fromkeys(("tokens", "sentences", "documents", "unigrams"), _OFFSETS)
+        dtypes["tokens"] = np.dtype(manifest["dtype"])
+        self._files = {name: open(path / f"{name}.bin", "rb") for name in dtypes}  # noqa: SIM115 - as long as the maps
+        self._states = {name: _state(file) for name, file in self._files.items()}
+        maps = {name: _map_file(self._files[name], dtype) for name, dtype in dtypes.items()}
+        self.tokens, self.sentences = maps["tokens"], maps["sentences"]
+        self.documents, self.unigrams = maps["documents"], maps["unigrams"]
 
     @classmethod
     def open(cls, path: str | Path, tokenizer: PreTrainedTokenizerBase | None = None, verify: bool = True) -> "Corpus":
@@ -89,7 +92,20 @@ class Corpus:
         return cls(path, manifest)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Corpus.open, (self.path, None, False)
+        return _opened_again, (self.path, self._states)
+
+    def check_unchanged(self) -> None:
+        """Raise ValueError if a file has been written to since the corpus was opened.
+
+        Memory maps show such a change at once, and the system ends the process when a file has become shorter than its
+        map. A corpus that is deleted or replaced does no harm, because the maps keep the old files.
+        """
+        for name, file in self._files.items():
+            if _state(file) != self._states[name]:
+                raise ValueError(
+                    f"{self.path / name}.bin: it was written to while this run read it; restore it or delete "
+                    f"{self.path}, and continue with --resume_from_checkpoint auto"
+                )
 
     @property
     def num_documents(self) -> int:
@@ -122,9 +138,23 @@ class Corpus:
         return float(-(share * np.log(share)).sum())
 
 
-def _map_file(path: Path, dtype: np.dtype) -> np.ndarray:
+def _opened_again(path: Path, states: dict[str, tuple[int, int]]) -> Corpus:
+    """The corpus in another process, which must find the files that the first one had opened."""
+    corpus = Corpus.open(path, verify=False)
+    if corpus._states != states:
+        raise ValueError(f"{path}: the corpus was changed or replaced while this run read it; start the run again")
+    return corpus
+
+
+def _map_file(file: IO[bytes], dtype: np.dtype) -> np.ndarray:
     # asarray, because every slice of a memmap is a new memmap, which takes longer than reading a sentence.
-    return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
+    return np.asarray(np.memmap(file, dtype=dtype, mode="r"))
+
+
+def _state(file: IO[bytes]) -> tuple[int, int]:
+    """The size of an open file and the time at which it was last written to."""
+    found = os.fstat(file.fileno())
+    return found.st_size, found.st_mtime_ns
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

@@ -20,8 +20,9 @@ import torch
 from transformers.utils import is_torch_xla_available
 
 from training.engine.best import deciding_metric, goodness
-from training.engine.finished import changed_flags, read_results
-from training.files.atomic import write_json
+from training.engine.finished import changed_flags, read_facts, read_results
+from training.files.atomic import json_text, write_json
+from training.files.records import RESULTS, explained, nearly_equal, read_record
 from training.flags.fine_tuning import FineTuningArguments
 from training.networks.initial_weights import weights_sha256
 from training.tasks.student_t import mean_interval, t_test
@@ -107,7 +108,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
         summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], shared)
     if _is_main():
         target = folder / "summary.json"
-        if not target.is_file() or json.loads(target.read_text(encoding="utf-8")) != summary:
+        if not target.is_file() or target.read_bytes() != json_text(summary).encode():
             write_json(target, summary)
         print(table(summary), flush=True)
     return summary
@@ -146,7 +147,12 @@ def results_of_finished(plan: FineTuningArguments, series: Series, weights: dict
     folder = Path(plan.output_dir)
     if not (folder / "run.json").is_file():
         return None
-    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    try:
+        facts = read_facts(folder)
+    except ValueError:
+        if (folder / RESULTS).is_file():
+            raise
+        return None  # the run continues from its checkpoint, which holds all that is needed, and writes run.json again
     changed = changed_flags(facts["flags"], plan)
     # A missing value counts as equal: older versions recorded no hash for a name on the Hub.
     changed += [name for name, value in _circumstances(plan, weights).items() if (facts.get(name) or value) != value]
@@ -254,7 +260,7 @@ def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Serie
     path = Path(folder) / "summary.json"
     if not path.is_file():
         raise ValueError(f"--compare_to {folder}: expected summary.json there, which --seeds and --paper write")
-    other = json.loads(path.read_text(encoding="utf-8"))
+    other = read_summary(Path(folder))
     if other["validation"] != _validation(series):
         raise ValueError(f"--compare_to {folder}: it was evaluated on other data, so the runs cannot be compared")
     if not set(series.baselines) & set(other["baselines"]):
@@ -274,6 +280,27 @@ def _validation(series: Series) -> dict:
     splits = [split for split in facts if split.startswith("validation")]
     names = ("examples", "sha256", "fingerprint")
     return {split: {name: facts[split].get(name) for name in names} for split in splits}
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """The content of ``summary.json`` in the folder of a series.
+
+    Raises:
+        ValueError: it is damaged, or it is not what the results of its runs give.
+    """
+    path = folder / "summary.json"
+    remedy = "delete it, and the command of the series writes it again"
+    with explained(path):
+        summary = read_record(path, remedy, needs=("runs", "settings", "metric", "baselines", "task"))
+        for run in summary["runs"]:
+            results = read_results(folder / Path(run["folder"]).name)
+            if results is not None and not nearly_equal(results, run["results"]):
+                raise ValueError(f"{path}: damaged or edited ({run['folder']} has other results); {remedy}")
+        series = Series(summary["task"], {"splits": {}}, summary["metric"], summary["baselines"])
+        again = summarise(summary["runs"], series)
+        if wrong := [name for name in ("settings", "best") if not nearly_equal(summary.get(name), again[name])]:
+            raise ValueError(f"{path}: damaged or edited ({' and '.join(wrong)} are not what its runs give); {remedy}")
+    return summary
 
 
 # --- the table -------------------------------------------------------------------------------------------

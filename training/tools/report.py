@@ -13,12 +13,12 @@ command writes report.md and, if matplotlib is installed, report.png.
 
 import argparse
 import importlib.util
-import json
 import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from training.files.records import RESULTS, read_events, read_record
 from training.records.curves import (
     BLUE,
     DPI,
@@ -31,11 +31,11 @@ from training.records.curves import (
     curve_of,
     draw_losses,
     new_figure,
-    read_events,
     style_axis,
 )
 from training.records.metrics import METRICS, percent_factor
 from training.tasks.classification.glue import title_of
+from training.tasks.seeds import read_summary
 from training.tools.run_settings import compared_settings, initial_settings, with_differences
 
 if TYPE_CHECKING:
@@ -102,13 +102,12 @@ def read_finished_runs(folder: str | Path) -> list[FinishedRun]:
     folder = Path(folder)
     if not (folder / "summary.json").is_file():
         return [read_finished_run(folder)]
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    return [replace(read_finished_run(folder / run["folder"]), folder=folder) for run in summary["runs"]]
+    return [replace(read_finished_run(folder / run["folder"]), folder=folder) for run in read_summary(folder)["runs"]]
 
 
 def read_finished_run(folder: Path) -> FinishedRun:
     """The run in a folder. Raises ValueError with the file if it is not finished or of another script."""
-    facts, results = _read_record(folder / "run.json"), _read_record(folder / "all_results.json")
+    facts, results = _read_record(folder / "run.json", "flags", "script"), _read_record(folder / RESULTS)
     flags, script = facts["flags"], facts["script"]
     if script not in {"run_pretraining.py", *FINE_TUNING}:
         known = ", ".join(["run_pretraining.py", *FINE_TUNING])
@@ -121,10 +120,10 @@ def read_finished_run(folder: Path) -> FinishedRun:
     return FinishedRun(folder, folder, task, start_label, facts, results)
 
 
-def _read_record(path: Path) -> dict:
+def _read_record(path: Path, *needs: str) -> dict:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return read_record(path, "copy the folder again", needs)
+    except OSError as error:
         raise ValueError(f"{path}: expected the records of a finished run ({error})") from error
 
 

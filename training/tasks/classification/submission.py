@@ -13,7 +13,6 @@ best run are used. A file begins with ``index<tab>prediction`` and then has one 
 
 import argparse
 import io
-import json
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from training.tasks.classification.glue import GLUE_TASKS, Task, server_name
 from training.tasks.classification.labelled_texts import NUMBER
+from training.tasks.seeds import read_summary
 
 # Rows of the official test files (Wang et al. 2018, Table 1; the archives of gluebenchmark.com).
 TEST_ROWS = {
@@ -133,7 +133,7 @@ def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for folder in map(Path, folders):
         if (folder / "summary.json").is_file():
-            folder = folder / json.loads((folder / "summary.json").read_text(encoding="utf-8"))["best"]["folder"]
+            folder = folder / read_summary(folder)["best"]["folder"]
         here = [folder / name for name in TEST_ROWS if (folder / name).is_file()]
         if not here:
             raise ValueError(f"{folder}: expected files such as CoLA.tsv; run_glue.py --write_submission makes them")
