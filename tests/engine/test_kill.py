@@ -37,6 +37,7 @@ def training_state(folder: Path) -> dict:
     (checkpoint,) = folder.glob("checkpoint-*")  # --save_total_limit is 1, and no draft is left.
     state = torch.load(checkpoint / "training_state.pt", weights_only=True)
     del state["totals"]["seconds"], state["metrics_bytes"]  # The records contain times, so their length differs.
+    del state["metrics_sha256"]
     return state
 
 

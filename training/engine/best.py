@@ -17,7 +17,7 @@ from training.engine.checkpoint import disk_errors_explained
 from training.engine.fsdp import full_weights, is_sharded, load_full_weights
 from training.engine.run import Run
 from training.files.atomic import damage, sealed_folder
-from training.files.records import explained, read_events
+from training.files.records import read_events
 from training.flags.fine_tuning import FineTuningArguments
 
 
@@ -39,8 +39,13 @@ class Best:
             for event in read_events(records):
                 if event.pop("event") == "eval":
                     self.evaluations.append((event.pop("step"), event))
-            with explained(records):
-                self._check_weights()
+                    if not isinstance(event.get(metric), int | float | None) or metric not in event:
+                        raise ValueError(
+                            f"{records}: expected a number as {metric} of step {self.evaluations[-1][0]}, by which the "
+                            "best weights are chosen; the file is damaged or edited, so resume without "
+                            "--load_best_model_at_end"
+                        )
+            self._check_weights()
 
     def add(self, step: int, results: dict, model: torch.nn.Module) -> bool:
         """Keep the weights if these results are the best so far; return whether to stop training early.

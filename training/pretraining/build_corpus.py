@@ -80,8 +80,7 @@ def build_corpus(
     target = Path(output_dir)
     if num_workers < 1:
         raise ValueError(f"num_workers is {num_workers}; expected at least 1")
-    files = unchanged or UnchangedFiles(check_files(source) if _are_files(source) else [])
-    lines, sources, key = _open_source(source, fingerprint, tokenizer)
+    lines, sources, key, files = _open_source(source, fingerprint, tokenizer, unchanged)
     if _is_occupied(target):
         return _reuse(target, key)
     if need_pairs:
@@ -126,8 +125,7 @@ def encode_part(
     ``build_corpus``. Nothing is done if the corpus already exists.
     """
     target = Path(output_dir)
-    files = unchanged or UnchangedFiles(check_files(source) if _are_files(source) else [])
-    lines, _, key = _open_source(source, fingerprint, tokenizer)
+    lines, _, key, files = _open_source(source, fingerprint, tokenizer, unchanged)
     if _is_occupied(target):
         return
     if need_pairs:
@@ -198,9 +196,9 @@ def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
 
 
 def _open_source(
-    source: Source, fingerprint: str | None, tokenizer: PreTrainedTokenizerBase
-) -> tuple[Iterator[str | None], list[dict[str, Any]], dict[str, Any]]:
-    """(lines of the source, its description for the manifest, key of the corpus).
+    source: Source, fingerprint: str | None, tokenizer: PreTrainedTokenizerBase, unchanged: UnchangedFiles | None
+) -> tuple[Iterator[str | None], list[dict[str, Any]], dict[str, Any], UnchangedFiles]:
+    """(lines of the source, its description for the manifest, key of the corpus, the files that must not change).
 
     A line is None at the end of a document, as in ``read_lines``.
     """
@@ -208,6 +206,7 @@ def _open_source(
         raise ValueError(f"expected a list of files or documents, got the single {source!r}; write [{source!r}]")
     if _are_files(source):
         files = check_files(source)
+        unchanged = unchanged or UnchangedFiles(files)
         described = [{"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)} for path in files]
         lines = read_lines(files)
     else:
@@ -222,7 +221,7 @@ def _open_source(
         "sources": [part["sha256"] for part in described],
         "tokenizer_sha256": tokenizer_sha256(tokenizer),
     }
-    return lines, described, key
+    return lines, described, key, unchanged or UnchangedFiles([])
 
 
 def _lines_of(documents: Iterable[list[str]]) -> Iterator[str | None]:

@@ -15,6 +15,7 @@ import fcntl
 import hashlib
 import json
 import os
+import weakref
 from pathlib import Path
 from typing import IO, Any
 
@@ -54,9 +55,14 @@ class Corpus:
         self.manifest = manifest
         dtypes = dict.fromkeys(("tokens", "sentences", "documents", "unigrams"), _OFFSETS)
         dtypes["tokens"] = np.dtype(manifest["dtype"])
-        self._files = {name: open(path / f"{name}.bin", "rb") for name in dtypes}  # noqa: SIM115 - as long as the maps
+        maps = {}
+        self._files: dict[str, int] = {}  # descriptors, which stay open as long as the maps
+        for name, dtype in dtypes.items():
+            with open(path / f"{name}.bin", "rb") as file:
+                maps[name] = _map_file(file, dtype)
+                self._files[name] = os.dup(file.fileno())
+            weakref.finalize(self, os.close, self._files[name])
         self._states = {name: _state(file) for name, file in self._files.items()}
-        maps = {name: _map_file(self._files[name], dtype) for name, dtype in dtypes.items()}
         self.tokens, self.sentences = maps["tokens"], maps["sentences"]
         self.documents, self.unigrams = maps["documents"], maps["unigrams"]
 
@@ -151,9 +157,9 @@ def _map_file(file: IO[bytes], dtype: np.dtype) -> np.ndarray:
     return np.asarray(np.memmap(file, dtype=dtype, mode="r"))
 
 
-def _state(file: IO[bytes]) -> tuple[int, int]:
+def _state(descriptor: int) -> tuple[int, int]:
     """The size of an open file and the time at which it was last written to."""
-    found = os.fstat(file.fileno())
+    found = os.fstat(descriptor)
     return found.st_size, found.st_mtime_ns
 
 
