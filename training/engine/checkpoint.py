@@ -21,6 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from transformers import PreTrainedModel
 
+from training.engine.errors import is_out_of_memory
 from training.engine.fsdp import full_optimizer_state, full_weights, is_sharded, load_full_state
 from training.engine.run import Run
 from training.engine.state import Origin, TrainingState
@@ -185,6 +186,8 @@ def disk_errors_explained(run: Run[SharedArguments], name: str) -> Iterator[None
     try:
         yield
     except (OSError, RuntimeError, SafetensorError) as error:  # torch.save raises RuntimeError on a full disk
+        if is_out_of_memory(error):
+            raise
         checkpoints = _checkpoints(run.output_dir)
         newest = checkpoints[-1].name if checkpoints else "none"
         free = shutil.disk_usage(run.output_dir).free
