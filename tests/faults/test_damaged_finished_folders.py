@@ -107,7 +107,7 @@ def command_of(name: str, folder: Path) -> list[str]:
     more = {
         "report": ["--output_dir", "out"],
         "show": ["--step", "1"],
-        "verify": [],
+        "verify": ["--skip_evaluation"],
         "extract_features": ["--output_file", "features.jsonl"],
     }
     if name == "ask":

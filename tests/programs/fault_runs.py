@@ -48,7 +48,8 @@ def work(request: dict[str, Any], environment: dict[str, str]) -> int:
         getattr(importlib.import_module(module), function)(**arguments)
     module = importlib.import_module("training.__main__" if sys.argv[0] == "training" else sys.argv[0])
     try:
-        return report_errors(module.main)
+        # `python -m training` reports errors by itself and returns the status.
+        return module.main() if sys.argv[0].startswith("training") else report_errors(module.main)
     finally:
         sys.settrace(None)
         for call in AT_THE_END:
