@@ -6,7 +6,7 @@ BIN := .venv/bin
 ECOSYSTEM := .venv-ecosystem
 DEMO_DIR ?= demo
 
-.PHONY: help install demo test test-slow test-kernels test-ecosystem lint bench report release
+.PHONY: help install demo test test-slow test-kernels test-ecosystem faults lint bench report release
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -45,6 +45,9 @@ $(ECOSYSTEM)/installed: .venv/installed
 	$(ECOSYSTEM)/bin/pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt \
 		-e '.[train,dev,ecosystem]'
 	touch $@
+
+faults: install ## the whole fault campaign; takes three hours and rewrites benchmarks/results/faults.json
+	$(BIN)/python benchmarks/faults.py
 
 lint: install ## check rules and format (ruff) and types (mypy)
 	$(BIN)/ruff check .

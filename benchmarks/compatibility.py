@@ -11,7 +11,6 @@ import argparse
 import importlib.metadata
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -88,19 +87,6 @@ def conflict(package: str) -> dict[str, Any]:
     return {"package": package, "version": metadata["version"], "requires": unmet}
 
 
-def write_page() -> None:
-    """Put the table of the record between the two comments of the page. The record is now as new as the code."""
-    from benchmarks import tables  # Not at the top: it would be among the files whose changes make the record old.
-
-    text = PAGE.read_text(encoding="utf-8")
-    pattern = r"(<!-- python benchmarks/tables\.py compatibility\.json -->\n).*?(<!-- end -->)"
-    table = tables.output([RESULTS.name])
-    text, count = re.subn(pattern, lambda match: match[1] + table + match[2], text, flags=re.DOTALL)
-    assert count == 1
-    text = re.sub(r" *<!-- stale: compatibility\.json -->\([^)]*\)", "", text)
-    PAGE.write_text(text, encoding="utf-8")
-
-
 def main() -> None:
     """The command."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
@@ -114,7 +100,11 @@ def main() -> None:
     record |= {"sources": {name: sha256(ROOT / name) for name in source_files("benchmarks/compatibility.py")}}
     record |= {"results": rows, "not_installed": conflicts}
     RESULTS.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    write_page()
+    from benchmarks.pages import (
+        put_table,
+    )  # Not at the top: it would be among the files whose changes make the record old.
+
+    put_table(PAGE, RESULTS.name)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def out_of_date(record: dict[str, Any]) -> list[str]:
             return ["no source files are recorded"]
         for name, then in part["sources"].items():
             path = ROOT / name
-            if not path.is_file():
+            if not path.exists():
                 reasons.append(f"{name} is gone")
             elif sha256(path) != then:
                 reasons.append(f"{name} has changed")
@@ -71,7 +71,10 @@ def out_of_date(record: dict[str, Any]) -> list[str]:
 
 
 def sha256(path: Path) -> str:
-    """The hash of a file, in hexadecimal."""
+    """The hash of a file, or of the names and contents of all Python files below a folder, in hexadecimal."""
+    if path.is_dir():
+        files = sorted(file.relative_to(path).as_posix() for file in path.rglob("*.py"))
+        return hashlib.sha256("".join(f"{sha256(path / name)} {name}\n" for name in files).encode()).hexdigest()
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

@@ -154,6 +154,16 @@ def compatibility(record: dict) -> str:
     return markdown(("package", "version", "what was tried", "result"), rows, 4)
 
 
+def faults(record: dict) -> str:
+    """The table of faults.json."""
+    rows = []
+    for row, found in record.items():
+        outcomes = [f"{count:,} {outcome}" for outcome, count in sorted(found["outcomes"].items(), key=lambda o: -o[1])]
+        outcomes += [f"{name}: {value}" for name, value in found["measured"].items()]
+        rows.append([row, "; ".join(outcomes).replace("|", r"\|"), f"{found['faults']:,}"])
+    return markdown(("fault", "what became of them", "number"), rows, 2)
+
+
 TABLES: dict[str, Callable[[dict], str]] = {
     "step_cpu.json": steps,
     "step_cpu_bf16.json": steps,
@@ -164,6 +174,7 @@ TABLES: dict[str, Callable[[dict], str]] = {
     "pretraining_data.json": data,
     "lengths.json": real_tokens,
     "compatibility.json": compatibility,
+    "faults.json": faults,
 }
 
 

@@ -36,11 +36,11 @@ PROGRAM = """
 import sys, pytest
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from benchmarks import compatibility, tables
+from benchmarks import compatibility, pages
 compatibility.TESTS = ["-p", "no:cacheprovider", "-c", {config!r}, {tests!r}]
 compatibility.RESULTS = Path({results!r})
 compatibility.conflict = lambda name: {{"package": name, "version": "1", "requires": ["torch<2, not 3"]}}
-compatibility.write_page = lambda: None
+pages.put_table = lambda page, name: None
 sys.argv = ["compatibility.py"]
 compatibility.main()
 """
@@ -79,14 +79,6 @@ def test_rows_of_a_suite(tmp_path):
 @pytest.mark.parametrize("outcome", ["False", "pytest.skip('no display')"])
 def test_a_failed_or_skipped_test_records_nothing(outcome, tmp_path):
     assert record_of(tmp_path, outcome) is None
-
-
-def test_the_page_gets_the_table_and_loses_its_note(tmp_path, monkeypatch):
-    monkeypatch.setattr(compatibility, "PAGE", tmp_path / "page.md")
-    begin, end = "# A\n\n<!-- python benchmarks/tables.py compatibility.json -->\n", "<!-- end -->\n\nRecord"
-    compatibility.PAGE.write_text(f"{begin}old\n{end} <!-- stale: compatibility.json -->(before the change).\n")
-    compatibility.write_page()
-    assert compatibility.PAGE.read_text() == f"{begin}{tables.output(['compatibility.json'])}{end}.\n"
 
 
 def report_of_pip(requirements: list[str]) -> str:

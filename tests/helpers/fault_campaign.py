@@ -28,6 +28,7 @@ ROWS = {
     "no network": 1,
     "a long run": 1,
 }
+LONG_RUN_SECONDS = 7200
 
 
 def faults(row: str, number: int) -> Callable[[Test], Test]:

@@ -43,13 +43,17 @@ def work(request: dict[str, Any], environment: dict[str, str]) -> int:
     if not request["pictures"]:  # They are made from the records after the training and take half of a short run.
         run_pretraining.draw_curves = fine_tuning.draw_curves = lambda *_, **__: None
     sys.argv = request["argv"]
-    for name, arguments in request["prepare"]:
-        module, _, function = name.partition(":")
-        getattr(importlib.import_module(module), function)(**arguments)
     module = importlib.import_module("training.__main__" if sys.argv[0] == "training" else sys.argv[0])
+
+    def main() -> Any:
+        for name, arguments in request["prepare"]:
+            prepared, _, function = name.partition(":")
+            getattr(importlib.import_module(prepared), function)(**arguments)
+        return module.main()
+
     try:
         # `python -m training` reports errors by itself and returns the status.
-        return module.main() if sys.argv[0].startswith("training") else report_errors(module.main)
+        return main() if request["argv"][0] == "training" else report_errors(main)
     finally:
         sys.settrace(None)
         for call in AT_THE_END:

@@ -1,8 +1,9 @@
 """The tests stand in folders like those of the code, and the code that they share is in tests/helpers.
 
 tests/engine has the tests of training/engine, tests/tokenization those of tokenization, and so on. tests/scripts has
-those of the scripts, tests/project those of the documentation, the packages and the tests themselves, and
-tests/ecosystem those with other people's packages. The programs that tests start are in tests/programs.
+those of the scripts, tests/project those of the documentation, the packages and the tests themselves, tests/ecosystem
+those with other people's packages, and tests/faults the campaign of faults. The programs that tests start are in
+tests/programs.
 """
 
 import ast
@@ -161,7 +162,7 @@ def test_every_folder_of_the_code_has_its_folder_of_tests():
     folders = {path.relative_to(ROOT) for path in all_folders if any(path.glob("*.py"))} - {Path("training")}
     expected = {Path(*folder.parts[1:]) if folder.parts[0] == "training" else folder for folder in folders}
     found = {path.relative_to(TESTS).parent for path in FILES if has_tests(path)}
-    assert found - expected == {Path("scripts"), Path("project"), Path("ecosystem")}
+    assert found - expected == {Path("scripts"), Path("project"), Path("ecosystem"), Path("faults")}
     assert expected - found == set()
 
 
