@@ -192,8 +192,13 @@ def _update(state: TrainingState, accelerator: Accelerator) -> bool:
 
     Such a step does not advance the schedule.
     """
+    scaler = accelerator.scaler
+    scale = scaler.get_scale() if scaler else None
     state.optimizer.step()
-    taken = not accelerator.optimizer_step_was_skipped
+    # A fused optimiser is also called for a step to skip, and leaves the weights as they are by itself. Accelerate takes
+    # this for a step that was done, but the scaler has halved its scale.
+    halved = scale is not None and scaler.get_scale() < scale
+    taken = not (halved or accelerator.optimizer_step_was_skipped)
     if taken:
         state.scheduler.step()
     state.optimizer.zero_grad(set_to_none=True)
