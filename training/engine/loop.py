@@ -195,8 +195,8 @@ def _update(state: TrainingState, accelerator: Accelerator) -> bool:
     scaler = accelerator.scaler
     scale = scaler.get_scale() if scaler else None
     state.optimizer.step()
-    # A fused optimiser is also called for a step to skip, and leaves the weights as they are by itself. Accelerate takes
-    # this for a step that was done, but the scaler has halved its scale.
+    # A fused optimiser is also called for a step to skip, and leaves the weights as they are by itself. Accelerate
+    # takes this for a step that was done, but the scaler has halved its scale.
     halved = scale is not None and scaler.get_scale() < scale
     taken = not (halved or accelerator.optimizer_step_was_skipped)
     if taken:
