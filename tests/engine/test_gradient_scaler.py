@@ -75,5 +75,5 @@ def test_gradients_that_no_scale_makes_finite_stop_the_run(make_run):
     model.bert.pooler.dense.bias.register_hook(lambda gradient: gradient * float("inf"))
     steps = training_steps(run, state, step_batches(LabelledTokens(), run, 0, 4), max_grad_norm=1.0)
     next(steps)
-    with pytest.raises(FloatingPointError, match="step 2: .* the weights are still those of step 1"):
+    with pytest.raises(FloatingPointError, match=r"step 2: .* the weights are still those of step 1"):
         next(steps)

@@ -16,7 +16,7 @@ from tests.helpers.fault_campaign import faults
 from tests.helpers.fault_runs import Ended, run
 
 AUTO = ("--resume_from_checkpoint", "auto")
-INJECTION = "tests.helpers.fault_injection:"
+INJECTION = "tests.helpers.world_faults:"
 STEPS = 6
 
 

@@ -1,27 +1,37 @@
 """Faults that tests/programs/fault_runs.py prepares in the process of a run, before its script starts."""
 
+import functools
 import importlib
+import json
+import multiprocessing
 import os
-import resource
-import shutil
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+
+import torch
+
+from training.engine.errors import report_errors
 
 AT_THE_END: list[Callable[[], object]] = []  # what fault_runs.py calls when the script has ended
 
 
-def at_line(modules: list[str], counted: str, fatal: int | None = None, number: int = signal.SIGKILL) -> None:
-    """Count the lines of these modules that this process executes, and send it a signal at one of them.
+def at_line(
+    modules: list[str], counted: str, fatal: int | None = None, number: int = signal.SIGKILL, rank: int = 0
+) -> None:
+    """Count the lines of these modules that a process executes, and send it a signal at one of them.
 
     Args:
         counted: file to which the number of executed lines is written when the script has ended.
         fatal: the number of the line before which the signal is sent; None to count only.
         number: the signal.
+        rank: the rank of the process; the other ranks do nothing.
     """
+    if not is_rank(rank):
+        return
     files = {importlib.import_module(module).__file__ for module in modules}
     process, passed = os.getpid(), 0
 
@@ -40,182 +50,166 @@ def at_line(modules: list[str], counted: str, fatal: int | None = None, number: 
     AT_THE_END.append(lambda: Path(counted).write_text(str(passed)))
 
 
-def named(place: str) -> tuple[object, str]:
-    """The object and the attribute that "package.module:Class.attribute" names."""
-    module, _, path = place.partition(":")
-    owner: object = importlib.import_module(module)
-    *classes, name = path.split(".")
-    for one in classes:
-        owner = getattr(owner, one)
-    return owner, name
-
-
-def at_call(place: str, number: int, action: str, arguments: dict[str, Any] | None = None) -> None:
-    """Do something before the call with this number, counted from 1, of a function.
+def count_lines(groups: dict[str, list[str]], counted: str, rank: int = 0) -> None:
+    """Write to the file ``counted``, as JSON, how many lines of each group of modules the process has executed.
 
     Args:
-        place: the function, as "package.module:Class.function".
-        action: another function, which is called with the arguments.
+        rank: as in ``at_line``.
     """
-    owner, name = named(place)
-    called, calls = getattr(owner, name), 0
+    if not is_rank(rank):
+        return
+    group_of = {importlib.import_module(module).__file__: name for name in groups for module in groups[name]}
+    process, passed = os.getpid(), dict.fromkeys(groups, 0)
 
-    def counted(*values, **options):
-        nonlocal calls
-        calls += 1
-        if calls == number:
-            getattr(*named(action))(**(arguments or {}))
-        return called(*values, **options)
+    def lines(frame, event, argument):
+        if event == "line" and os.getpid() == process:
+            passed[group_of[frame.f_code.co_filename]] += 1
+        return lines
 
-    setattr(owner, name, counted)
-
-
-def kill_this_process() -> None:
-    """End this process as `kill -9` does."""
-    os.kill(os.getpid(), signal.SIGKILL)
+    sys.settrace(lambda frame, event, argument: lines if frame.f_code.co_filename in group_of else None)
+    AT_THE_END.append(lambda: Path(counted).write_text(json.dumps(passed)))
 
 
-def change_file(path: str, how: str, other: str = "") -> None:
-    """Change a file, or a folder, as other people's programs do.
+def at_call(
+    function: str,
+    call: int,
+    numbers: Sequence[int] = (signal.SIGKILL,),
+    after: bool = False,
+    pause: float = 0.0,
+    rank: int = 0,
+    group: bool = False,
+) -> None:
+    """Send signals to the process at a call of a function or method.
 
     Args:
-        how: "appended", "truncated" and "flipped" write into the file; "replaced" puts the content of ``other`` in its
-            place; "deleted"; "touched" and "written again" leave the content as it is.
+        function: "package.module:function" or "package.module:Class.method".
+        call: the number of the call, from 1.
+        numbers: the signals, in order.
+        after: send them after the call instead of before it.
+        pause: seconds to wait after each signal.
+        rank: as in ``at_line``.
+        group: send them to the process group, as a terminal does.
     """
-    target = Path(path)
-    if how == "deleted":
-        shutil.rmtree(target) if target.is_dir() else target.unlink()
-    elif how == "replaced" and target.is_dir():
-        target.rename(f"{path}.old")
-        shutil.copytree(other, target)
-    elif how == "replaced":
-        Path(f"{path}.new").write_bytes(Path(other).read_bytes())
-        os.replace(f"{path}.new", path)
-    elif how == "written again":
-        target.write_bytes(target.read_bytes())
-    elif how == "touched":
-        os.utime(target, (1, 1))
-    else:
-        with open(target, "rb+") as file:
-            size = target.stat().st_size
-            file.seek(size if how == "appended" else size // 2)
-            {"appended": lambda: file.write(b"\nthe end .\n"), "flipped": lambda: file.write(b"\x01")}.get(
-                how, file.truncate
-            )()
+
+    def send() -> None:
+        for number in numbers:
+            send_to_group(number) if group else os.kill(os.getpid(), number)
+            time.sleep(pause)
+
+    _do_at_call(function, call, send, after, rank)
 
 
-def shift_clock(seconds: float) -> None:
-    """Set the clock of the system forward or, with a negative number, back; monotonic clocks go on."""
-    true_time = time.time
-    time.time = lambda: true_time() + seconds  # type: ignore[assignment]
+def send_to_group(number: int) -> None:
+    """Send a signal to the process group from a process outside of it: workers tell their parent's signals apart."""
+    group, sender = os.getpgrp(), os.fork()
+    if not sender:
+        os.setpgid(0, 0)
+        os.killpg(group, number)
+        os._exit(0)
+    os.waitpid(sender, 0)
 
 
-def need_memory() -> None:
-    """Let this process have no more memory than it has now, and ask for a gigabyte."""
-    import torch
+def second_run(
+    function: str, call: int, argv: list[str], report: str, after: bool = False, at_death: bool = False
+) -> None:
+    """Run a second script at a call of a function, in a process of its own, while the first one waits.
 
-    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (now, now))
-    torch.ones(1 << 28)
-
-
-def is_here(rank: int | None) -> bool:
-    """Whether this process has the given rank; True for None."""
-    return rank is None or int(os.environ.get("RANK", "0")) == rank
-
-
-def poison_gradients(steps: list[int], value: float, rank: int | None = None) -> None:
-    """Make one number of a gradient NaN or infinite in the steps of this start, before the processes exchange them."""
-    from training.engine import loop
-
-    original, calls = loop._forward_backward, 0
-
-    def poisoned(run, model, micro_batches, counts):
-        nonlocal calls
-        calls += 1
-        if calls not in steps or not is_here(rank):
-            return original(run, model, micro_batches, counts)
-        parameter = next(parameter for parameter in model.parameters() if parameter.requires_grad)
-
-        def spoil(gradient):
-            gradient = gradient.clone()
-            gradient.view(-1)[0] = value
-            return gradient
-
-        handle = parameter.register_hook(spoil)
+    Args:
+        function: as in ``at_call``, and so are ``call`` and ``after``.
+        argv: the second script and its flags.
+        report: file for the status and the output of the second script, as JSON.
+        at_death: run it not at that call, but when the first process has been killed there.
+    """
+    receiver, sender = os.pipe()
+    first, second = os.getpid(), os.fork()
+    if second:
+        os.close(receiver)
+        if at_death:
+            _do_at_call(function, call, lambda: os.kill(os.getpid(), signal.SIGKILL), after)
+        else:
+            _do_at_call(function, call, lambda: (os.write(sender, b"go"), os.waitpid(second, 0)), after)
+            AT_THE_END.append(lambda: os.close(sender))
+        return
+    os.close(sender)
+    if at_death:
+        group = os.getpgrp()
+        os.setpgid(0, 0)  # The group is killed when its rank has ended.
+        while os.getppid() == first:
+            time.sleep(0.01)
+        os.killpg(group, 0)  # This raises an error if the first process has left no other one behind.
+    elif not os.read(receiver, 2):
+        os._exit(0)
+    status = 1
+    with tempfile.TemporaryFile() as output:
         try:
-            return original(run, model, micro_batches, counts)
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
+            sys.argv = argv
+            status = report_errors(importlib.import_module(argv[0]).main)
         finally:
-            handle.remove()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            output.seek(0)
+            content = json.dumps({"status": status, "printed": output.read().decode()})
+            Path(f"{report}.tmp").write_text(content)
+            os.replace(f"{report}.tmp", report)
+            os._exit(0)
 
-    loop._forward_backward = poisoned
 
+def _do_at_call(function: str, call: int, action: Callable[[], object], after: bool, rank: int = 0) -> None:
+    """Do something once, before or after a call of a function. The arguments are those of ``at_call``."""
+    if not is_rank(rank):
+        return
+    module, _, path = function.partition(":")
+    *classes, name = path.split(".")
+    place = importlib.import_module(module)
+    for part in classes:
+        place = getattr(place, part)
+    original, calls, process = getattr(place, name), 0, os.getpid()
 
-def poison_labels(step: int, rows: list[int], value: float, micro: int = 0, rank: int | None = None) -> None:
-    """Make the labels of rows of a micro-batch NaN or infinite; the labels are scores of a regression."""
-    from training.engine import loop
-
-    original, calls = loop.step_counts, 0
-
-    def poisoned(micro_batches, accelerator):
+    @functools.wraps(original)
+    def replaced(*arguments, **keywords):
         nonlocal calls
         calls += 1
-        if calls == step and is_here(rank):
-            micro_batches[micro]["labels"][rows] = value
-        return original(micro_batches, accelerator)
+        due = calls == call and os.getpid() == process
+        if due and not after:
+            action()
+        result = original(*arguments, **keywords)
+        if due and after:
+            action()
+        return result
 
-    loop.step_counts = poisoned
-
-
-def poison_evaluation(network: str, field: str, rows: list[int], call: int = 1) -> None:
-    """Make outputs of a network NaN in its forward pass with this number among those without training."""
-    import modeling_bert_repro
-
-    owner = getattr(modeling_bert_repro, network)
-    original, calls = owner.forward, 0
-
-    def poisoned(self, *values, **options):
-        nonlocal calls
-        outputs = original(self, *values, **options)
-        if not self.training:
-            calls += 1
-            if calls == call:
-                outputs[field].data[rows] = float("nan")
-        return outputs
-
-    owner.forward = poisoned
+    # Other modules may have imported the function by its name.
+    users = [module for module in sys.modules.values() if vars(module).get(name) is original]
+    for user in (place, *users):
+        setattr(user, name, replaced)
 
 
-def keep_weights(path: str) -> None:
-    """Write the weights that the network has when the run finds that its step is not finite."""
-    from safetensors.torch import save_file
+def failing(function: str, number: int) -> None:
+    """Every call of this function raises the OSError with this number.
 
-    from training.engine import loop
+    Args:
+        function: "package.module:function".
+    """
+    module, _, name = function.partition(":")
 
-    original = loop._divergence
+    def fail(*_arguments, **_keywords):
+        raise OSError(number, os.strerror(number))
 
-    def kept(run, model, *rest):
-        weights = run.accelerator.unwrap_model(model).state_dict()
-        if run.is_main:
-            save_file({name: tensor.clone() for name, tensor in weights.items()}, path)
-        return original(run, model, *rest)
-
-    loop._divergence = kept
+    setattr(importlib.import_module(module), name, fail)
 
 
-def scale_gradients(scale: float) -> None:
-    """Give the run the gradient scaler that --mixed_precision fp16 has on a GPU; the numbers stay float32."""
-    import torch
+def is_rank(rank: int) -> bool:
+    """Whether this process has the rank."""
+    return int(os.environ.get("RANK", "0")) == rank
 
-    from training.engine import launch
 
-    class Scaled(launch.Accelerator):
-        def __init__(self, *values, **options):
-            super().__init__(*values, **options)
-            self.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+def quick_orphans() -> None:
+    """Processes that prepare batches look every 0.2 s, not every 5 s, whether their parent still lives."""
+    torch.utils.data._utils.worker.MP_STATUS_CHECK_INTERVAL = 0.2
 
-        def unscale_gradients(self, optimizer=None):
-            for one in self._optimizers if optimizer is None else [optimizer]:
-                self.scaler.unscale_(getattr(one, "optimizer", one))
 
-    launch.Accelerator = Scaled
+def forked_cells() -> None:
+    """Cells of run_paper.py are forks of its process, which saves each of them the imports, and not of a server."""
+    runner = importlib.import_module("training.paper.runner")
+    runner._context = lambda: multiprocessing.get_context("fork")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from training.files.hashing import HASHES, hashes_record, sha256
+from training.files.json_files import read_object
 
 RESULTS = "all_results.json"  # marks a finished run
 # What reading a record of unknown content may raise, because it is malformed or says something unexpected.
@@ -32,17 +33,12 @@ def read_record(path: Path, remedy: str, needs: Iterable[str] = ()) -> dict[str,
         ValueError: the file holds something else, or it is not the one that the finished run left.
         OSError: it cannot be read.
     """
-    problem = None
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(content, dict):
-            problem = f"expected a JSON object, got {str(content)[:40]!r}"
-        elif missing := [name for name in needs if name not in content]:
-            problem = f"it lacks {', '.join(missing)}"
-    except (ValueError, RecursionError) as error:
-        problem = str(error)
-    if problem:
-        raise ValueError(f"{path}: damaged or edited ({problem}); {remedy}")
+        content = read_object(path)
+        if missing := [name for name in needs if name not in content]:
+            raise ValueError(f"it lacks {', '.join(missing)}")
+    except ValueError as error:
+        raise ValueError(f"{path}: damaged or edited ({error}); {remedy}") from error
     check_unchanged(path)
     return content
 
@@ -73,10 +69,10 @@ def changed_since_finished(folder: Path, name: str) -> bool:
 
 def _finished_hashes(path: Path) -> dict[str, str]:
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_object(path)
         hashes = record["sha256"]
         intact = record == hashes_record(hashes) and isinstance(hashes, dict)
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         intact = False
     if not intact:
         raise ValueError(
