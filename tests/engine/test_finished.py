@@ -141,6 +141,7 @@ def test_a_folder_that_cannot_be_judged_is_refused(pretrained, short_data, tmp_p
         short_runs.start("run_glue", [*given, *AUTO])
     (folder / "all_results.json").write_text("{}")
     (folder / "run.json").unlink()
+    (folder / "hashes.json").unlink()
     with pytest.raises(ValueError, match=r"a finished run but no run\.json"):
         short_runs.start("run_glue", [*given, *AUTO])
 

@@ -326,3 +326,23 @@ def test_a_build_killed_at_any_line_of_its_end_encodes_nothing_again(tmp_path, t
     done = subprocess.run(driver, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 50
+
+
+@pytest.mark.parametrize("when", [1, 2])
+def test_text_that_changes_while_it_is_encoded_makes_no_corpus(tmp_path, tokenizer, monkeypatch, when):
+    """Neither at the end nor at a commit, from which the next start would continue."""
+    file = tmp_path / "text.txt"
+    file.write_text("One dog. Two dogs.\n\nA cat. Two cats.\n")
+    monkeypatch.setattr(corpus_module, "COMMIT_SECONDS", -1.0 if when == 1 else 100.0)
+    original = corpus_module.encoded_chunks
+
+    def changed(*values):
+        for part in original(*values):
+            with open(file, "a") as text:
+                text.write("\nA bird.\n")
+            yield part
+
+    monkeypatch.setattr(corpus_module, "encoded_chunks", changed)
+    with pytest.raises(ValueError, match=r"text\.txt: it was changed or replaced while it was being read"):
+        build_corpus([file], tokenizer, tmp_path / "c")
+    assert not (tmp_path / "c").exists() and not (tmp_path / "c.building" / "progress.json").exists()

@@ -262,7 +262,8 @@ def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, co
     ]:  # fmt: skip
         if change:
             (tmp_path / name).mkdir()
-            (tmp_path / name / "summary.json").write_text(json.dumps(ours | change), encoding="utf-8")
+            changed = {key: value for key, value in (ours | change).items() if key != "checksum"}
+            (tmp_path / name / "summary.json").write_text(json.dumps(changed), encoding="utf-8")
         given = ("--seeds=2", "--compare_to", str(tmp_path / name))
         with pytest.raises(ValueError, match=message):
             run(tmp_path / "new", pretrained, glue_files, "cola", *given, *QUICK)
@@ -270,8 +271,24 @@ def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, co
     assert not (tmp_path / "new").exists()
 
 
+def test_a_summary_with_a_flipped_digit_is_refused(tmp_path, pretrained, glue_files):
+    run(tmp_path / "ours", pretrained, glue_files, "mrpc", "--seeds=1", *QUICK)
+    path = tmp_path / "ours" / "summary.json"
+    summary = seeds.read_summary(tmp_path / "ours")
+    whole = path.read_text()
+    path.write_text(whole.replace('"seed": 42', '"seed": 43'))
+    with pytest.raises(ValueError, match=r"summary\.json: damaged or edited .*delete it, and the command"):
+        seeds.read_summary(tmp_path / "ours")
+    path.write_text(json.dumps(summary))  # as older versions wrote it
+    assert seeds.read_summary(tmp_path / "ours") == summary
+    path.unlink()
+    run(tmp_path / "ours", pretrained, glue_files, "mrpc", "--seeds=1", *QUICK)
+    assert path.read_text() == whole
+
+
 def test_only_what_both_sides_measured_is_compared(tmp_path, pretrained, glue_files):
     ours = run(tmp_path / "ours", pretrained, glue_files, "mrpc", "--seeds=1", *QUICK)
+    del ours["checksum"]
     for results in (ours["baselines"], ours["runs"][0]["results"]):
         del results["eval_f1"]  # A user's own data have no such score.
     (tmp_path / "ours" / "summary.json").write_text(json.dumps(ours), encoding="utf-8")
