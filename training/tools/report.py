@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from training.files.atomic import make_folder, write_text
 from training.files.json_files import is_plain_name, read_object
 from training.records.curves import (
     BLUE,
-    DPI,
     GREEN,
     GREY,
     INK,
@@ -32,6 +32,7 @@ from training.records.curves import (
     draw_losses,
     new_figure,
     read_events,
+    save_figure,
     style_axis,
 )
 from training.records.markdown import plain
@@ -279,7 +280,7 @@ def draw(runs: list[FinishedRun], path: Path) -> None:
     if bars:
         names = {f"from {pretrained.folder.name}": "after this pre-training"} if pretrained else {}
         draw_bars(axes[-1], bars, {label: names.get(label, label) for label in start_labels_of(fine_tuning)})
-    figure.savefig(path, dpi=DPI)
+    save_figure(figure, path)
 
 
 def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], names: dict[str, str]) -> None:
@@ -333,9 +334,9 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     runs = [run for folder in args.runs for run in read_finished_runs(folder)]
     output = Path(args.output_dir)
-    output.mkdir(parents=True, exist_ok=True)
+    make_folder(output)
     text = tables(runs)
-    (output / "report.md").write_text(text, encoding="utf-8")
+    write_text(output / "report.md", text)
     print(text)
     if importlib.util.find_spec("matplotlib"):
         draw(runs, output / "report.png")
