@@ -179,7 +179,8 @@ def test_texts_are_read_as_they_are_asked_for(tmp_path):
         for _ in range(400):
             file.write(b"the same short line of text again and again\n" * 2300)
     code = (
-        "import resource\n"
+        "import os, resource\n"
+        "os.environ['BERT_REPRO_LARGEST_MIB'] = '64'\n"  # Such a text looks like a bomb.
         "from tokenization.text_files import read_texts\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         f"n = sum(1 for _ in read_texts([{str(path)!r}]))\n"
