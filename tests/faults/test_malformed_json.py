@@ -1,0 +1,164 @@
+"""Malformed questions, answers, numbers and predictions: SQuAD's JSON, what `score` reads, and files for GLUE."""
+
+import io
+import json
+import math
+import random
+import zipfile
+from pathlib import Path
+
+from tests.helpers.fault_campaign import faults
+from tests.helpers.malformed import judged, parsed, require
+from tests.helpers.mutations import damaged_bytes, damaged_json, damaged_lines, damaged_table
+from tests.helpers.squad_examples import squad_content
+from training.tasks.classification import submission
+from training.tasks.squad.metrics import read_numbers, read_predictions
+from training.tasks.squad.questions import read_squad
+
+ROW = "malformed input"
+WHOLE = r"expected one JSON object|expected questions, got none|: lacks '|: expected an object with '|must be of type|whole zip file"
+
+
+def document(content: bytes, strict: bool = True) -> object:
+    """The JSON of a file; unless ``strict``, NaN is allowed, which no reader uses."""
+    text = content.decode("utf-8-sig")
+    if strict:
+        return parsed(text)
+
+    def fields(pairs):
+        require(len(dict(pairs)) == len(pairs), "a field twice")
+        return dict(pairs)
+
+    return json.loads(text, object_pairs_hook=fields)
+
+
+def damaged_document(draw: random.Random, tree: object) -> bytes:
+    """A document with a fault in its values or, sometimes, in its text."""
+    options = draw.choice([{}, {"indent": 1}, {"ensure_ascii": False}])
+    if draw.random() < 0.75:
+        return damaged_json(draw, tree, **options)
+    content = json.dumps(tree, **options).encode()
+    return damaged_bytes(draw, content) if draw.random() < 0.5 else damaged_lines(draw, content)
+
+
+def squad_oracle(content: bytes, negative: bool) -> list[tuple]:
+    """(id, question, context, answers, title) of every question."""
+    rows = []
+    for article in document(content, strict=False)["data"]:
+        title = article.get("title", "")
+        for paragraph in article["paragraphs"]:
+            for entry in paragraph["qas"]:
+                answers = tuple((answer["text"], answer["answer_start"]) for answer in entry["answers"])
+                row = (entry["id"], entry["question"], paragraph["context"], answers, title)
+                require(all(type(part) is str for part in (*row[:3], title)), "text")
+                "".join((*row[:3], title)).encode()
+                for text, start in answers:
+                    require(type(text) is str and type(start) is int and start >= 0 and text.strip(), "answer")
+                    require(row[2][start:].startswith(text), "place")
+                impossible = entry.get("is_impossible")
+                require(impossible is None or impossible is (not answers), "is_impossible")
+                require(answers or negative, "no answer")
+                rows.append(row)
+            require(isinstance(paragraph["qas"], list) and isinstance(paragraph["context"], str), "lists")
+        require(isinstance(article["paragraphs"], list) and isinstance(title, str), "lists")
+    require(rows and len({row[0] for row in rows}) == len(rows), "ids")
+    return rows
+
+
+def squad_rows(path: Path, negative: bool) -> list[tuple]:
+    return [(row.id, row.text, row.context, row.answers, row.title) for row in read_squad(path, negative)]
+
+
+def articles(draw: random.Random, negative: bool) -> dict:
+    """A document of three articles with questions."""
+    content = squad_content(9, negative)
+    paragraphs = content["data"][0]["paragraphs"]
+    if negative:
+        for paragraph in paragraphs:
+            for entry in paragraph["qas"]:
+                entry["is_impossible"] = not entry["answers"]
+    data = [{"title": f"Ärticle {at}", "paragraphs": paragraphs[at::3]} for at in range(3)]
+    return {"version": "v2.0" if negative else "1.1", "data": data[: draw.choice((1, 3))]}
+
+
+@faults(ROW, 300)
+def test_squad(seed, tmp_path, record_property):
+    draw = random.Random(seed)
+    negative = draw.random() < 0.5
+    content = damaged_document(draw, articles(draw, negative))
+    path = tmp_path / "questions.json"
+    path.write_bytes(content)
+    read, oracle = (lambda: squad_rows(path, negative)), (lambda: squad_oracle(content, negative))
+    record_property("outcome", judged(read, oracle, path.name, WHOLE))
+
+
+@faults(ROW, 80)
+def test_answers_and_odds(seed, tmp_path, record_property):
+    draw = random.Random(seed)
+    texts = draw.random() < 0.5
+    tree = {f"q{number}": f"answer {number}" if texts else number / 7 - 0.5 for number in range(8)}
+    content = damaged_document(draw, tree)
+    path = tmp_path / "predictions.json"
+    path.write_bytes(content)
+
+    def oracle():
+        found = document(content)
+        kinds = str if texts else int | float
+        require(isinstance(found, dict) and not any(isinstance(value, bool) for value in found.values()), "object")
+        require(all(isinstance(value, kinds) for value in found.values()), "values")
+        require(texts or all(math.isfinite(value) for value in found.values()), "numbers")
+        json.dumps(found, ensure_ascii=False).encode()
+        return found
+
+    read = read_predictions if texts else read_numbers
+    record_property("outcome", judged(lambda: read(path), oracle, path.name, WHOLE))
+
+
+@faults(ROW, 60)
+def test_files_for_the_glue_server(seed, tmp_path, record_property, monkeypatch):
+    """Whether a file may be submitted, alone or in a zip."""
+    draw = random.Random(seed)
+    monkeypatch.setattr(submission, "TEST_ROWS", {"CoLA.tsv": 9, "STS-B.tsv": 8, "RTE.tsv": 7})
+    spelled = {"CoLA.tsv": ["0", "1"], "STS-B.tsv": ["0.000", "2.5", "5.000"], "RTE.tsv": ["entailment", "not_entailment"]}
+    contents = {
+        name: "".join(
+            ["index\tprediction\n", *(f"{row}\t{spelled[name][row % 2]}\n" for row in range(rows))]
+        ).encode()
+        for name, rows in submission.TEST_ROWS.items()
+    }
+    name = draw.choice(sorted(contents))
+    damage = damaged_lines if draw.random() < 0.4 else lambda rng, content: damaged_table(rng, content, b"\t")
+    contents[name] = damage(draw, contents[name])
+    path = tmp_path / "submission.zip"
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for entry, content in contents.items():
+            archive.writestr(entry, content)
+    cut = draw.random() < 0.3
+    path.write_bytes(damaged_bytes(draw, buffer.getvalue()) if cut else buffer.getvalue())
+
+    def read():
+        problems = [text for text in submission.check(path).values() if text]
+        if problems:
+            raise ValueError(problems[0])
+        return True
+
+    def oracle():
+        with zipfile.ZipFile(path) as archive:
+            found = {entry: archive.read(entry) for entry in archive.namelist()}
+            require(sorted(archive.namelist()) == sorted(contents), "names")
+        for entry, rows in submission.TEST_ROWS.items():
+            lines = found[entry].decode().split("\n")
+            require(lines[0] == "index\tprediction" and len(lines) in (rows + 1, rows + 2), "rows")
+            require(lines[rows + 1 :] in ([], [""]), "end")
+            for number, line in enumerate(lines[1 : rows + 1]):
+                index, prediction = line.split("\t", 1)
+                require(index == str(number), "index")
+                if entry == "STS-B.tsv":
+                    require(prediction.isascii() and prediction == prediction.strip() and "_" not in prediction, "score")
+                    require(0 <= float(prediction) <= 5, "score")
+                else:
+                    require(prediction in spelled[entry], "label")
+        return True
+
+    record_property("outcome", judged(read, oracle, path.name, WHOLE + r"|missing|there is no|unexpected entry|expected \S+ once"))
