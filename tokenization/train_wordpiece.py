@@ -19,6 +19,7 @@ from pathlib import Path
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from tqdm import tqdm
 
+from .harmless_output import harmless_output
 from .text_files import FORMS, read_texts
 
 Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
@@ -190,6 +191,11 @@ def _repeat(usable: list[str], words: Counter[str], chunk: int = 10_000) -> Iter
 
 def main(argv: list[str] | None = None) -> None:
     """The command line: learn a vocabulary and save the tokenizer."""
+    with harmless_output():
+        _learn(argv)
+
+
+def _learn(argv: list[str] | None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tokenization.train_wordpiece",
         description="Learn a WordPiece vocabulary and save it as a tokenizer folder.",

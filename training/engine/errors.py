@@ -16,6 +16,8 @@ from collections.abc import Callable
 
 import torch
 
+from tokenization.harmless_output import harmless_output
+
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "run_paper", "extract_features")
 OUR_MODULES = ("training", "tokenization", "modeling_bert_repro", "__main__", *SCRIPTS)
 UNEXPECTED = (
@@ -31,11 +33,19 @@ def report_errors(main: Callable[[], None]) -> int:
     (FloatingPointError), and 130 for Ctrl-C outside of the training steps; during these, the process exits with
     ``signals.STOPPED``. With ``BERT_REPRO_TRACEBACK=1`` the traceback is printed as well.
 
+    What is printed, also by others, shows the characters that a terminal would obey (``HarmlessStream``).
+
     Raises:
         Exception: any other error, so that Python prints its traceback and exits with status 1. To a ValueError, which
             could be taken for a message about the input, a note is added that says it is none.
     """
+    with harmless_output():
+        return _status(main)
+
+
+def _status(main: Callable[[], None]) -> int:
     try:
+        _check_arguments()
         main()
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
@@ -52,6 +62,15 @@ def report_errors(main: Callable[[], None]) -> int:
         print(f"{os.path.basename(sys.argv[0])}: {text}", file=sys.stderr)
         return status
     return 0
+
+
+def _check_arguments() -> None:
+    """Refuse file names that are not UTF-8, because run.json and the other records could not name them."""
+    for word in sys.argv[1:]:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"the argument {word!r} is not UTF-8; rename the file or folder") from None
 
 
 def is_for_the_user(error: Exception) -> bool:

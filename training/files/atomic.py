@@ -147,7 +147,7 @@ def damage(folder: Path) -> str | None:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return f"its manifest.json cannot be read ({error})"
     for name, digest in expected:
-        if not is_plain_name(name):  # such as ../../secret, of which one could learn here whether it has this hash
+        if not is_plain_name(name):  # a path, such as ../../x, would be read to compare its hash
             return f"its manifest.json names {str(name)[:80]!r}, which is no file of this folder"
         if not (folder / name).is_file():
             return f"{name} is missing"

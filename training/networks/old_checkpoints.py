@@ -17,8 +17,9 @@ from safetensors.torch import load_file
 from transformers import BertConfig
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_INDEX_NAME, WEIGHTS_NAME
 
-from training.files.json_files import read_json
+from training.files.json_files import is_plain_name, read_json
 from training.files.tensorflow_checkpoint import TensorFlowCheckpoint
+from training.networks.claims import check_claims
 
 # google-research/bert -> transformers, for the whole name. `kernel` is stored as (inputs, outputs) and is transposed.
 LAYER = r"bert/encoder/layer_(\d+)"
@@ -204,6 +205,8 @@ def _transformer_folder(folder: Path) -> Path:
             paths.append(module.get("path"))
     if len(paths) != 1 or not isinstance(paths[0], str):
         raise ValueError(f"{folder}/modules.json: expected one module of type Transformer, found {len(paths)}")
+    if paths[0] and not is_plain_name(paths[0]):
+        raise ValueError(f"{folder}/modules.json: expected a folder beside it, got {paths[0][:80]!r}")
     return folder / paths[0]
 
 
@@ -225,8 +228,8 @@ def _read_config(source: Path, folder: Path, config_file: str | Path | None) -> 
     fields = read_json(path)
     if not isinstance(fields, dict):
         raise ValueError(f"{path}: expected a JSON object with the fields of a BERT config")
-    if (kind := fields.pop("model_type", "bert")) != "bert":
-        raise ValueError(f"{path}: expected a BERT config, got model_type {kind!r}")
+    check_claims(path, fields)
+    fields.pop("model_type", None)
     for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"):
         if not isinstance(fields.get(name), int) or fields[name] <= 0:
             raise ValueError(f"{path}: expected {name} to be a whole number above 0, got {fields.get(name)!r}")

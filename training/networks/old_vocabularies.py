@@ -54,7 +54,7 @@ def old_tokenizer(
     elif (folder / TOKENIZER).is_file():
         if do_lower_case is not None:
             raise ValueError(f"--do_lower_case cannot change {folder / TOKENIZER}; give --vocab_file as well")
-        return OldTokenizer(AutoTokenizer.from_pretrained(folder), [])
+        return OldTokenizer(AutoTokenizer.from_pretrained(folder, trust_remote_code=False), [])
     else:
         path = folder / "vocab.txt"
     settings = _stored_settings(path.parent)

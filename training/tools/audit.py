@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from training.engine.batches import IGNORED
 from training.files.json_files import read_object
 from training.flags.natures import INSTANCE
 from training.flags.phases import phases_of
 from training.flags.scripts import flags_with
+from training.networks.checkpoints import load_tokenizer
 from training.pretraining.corpus import Corpus
 from training.pretraining.instances import PretrainingInstances, instance_settings
 from training.pretraining.masking import continuation_pieces
@@ -305,7 +306,7 @@ def read_pretraining_facts(folder: Path) -> dict[str, Any]:
 
 def open_run(folder: Path, flags: dict[str, Any], length: int) -> tuple[PretrainingInstances, PreTrainedTokenizerBase]:
     """(training instances of `length` tokens, tokenizer) of the run in `folder`."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = load_tokenizer(str(folder))
     corpus = Corpus.open(folder / "corpus" / "train", tokenizer, verify=False)
     return PretrainingInstances(corpus, tokenizer, instance_settings(flags, length)), tokenizer
 
