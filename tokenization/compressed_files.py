@@ -126,8 +126,8 @@ def decoded_lines(
                 raise ValueError(f"{path}:{number}: holds a NUL byte: a binary file, or UTF-16; convert it to UTF-8")
             if number == 1 and "\n" not in text and "\r" in text.rstrip("\r"):
                 raise ValueError(
-                    f"{path}:1: expected lines that end in \\n, got a file in which they end in \\r, as on old Macintoshes; "
-                    "convert it"
+                    f"{path}:1: expected lines that end in \\n, got a file in which they end in \\r, as on old "
+                    "Macintoshes; convert it"
                 )
             yield number, text if keep_ends else text.removesuffix("\n").removesuffix("\r")
     except DAMAGE as error:
@@ -140,9 +140,11 @@ def read_text(path: str | os.PathLike[str]) -> str:
     Raises:
         ValueError: as ``numbered_lines`` does.
     """
+    most, content = WHOLE_FILE * largest(), bytearray()
     with open_packed(path) as stream:
-        most = WHOLE_FILE * largest()
-        content = stream.read(most + 1)
+        # In blocks, because read(most) would take that much memory before it sees that the file is small.
+        while len(content) <= most and (block := stream.read(_BLOCK)):
+            content += block
     if len(content) > most:
         raise ValueError(
             f"{path}: expected at most {most:,} bytes of text, got more; if they are what you want, set {LIMIT} to "

@@ -5,6 +5,7 @@ thousands of digits, which callers forget. Of two fields with one name it silent
 file could lose half of its rows.
 """
 
+import contextlib
 import json
 import json.scanner
 from typing import Any
@@ -72,8 +73,6 @@ def _place_of_doubled(text: str) -> int:
 
     decoder.parse_object = with_place
     decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]
-    try:
+    with contextlib.suppress(ValueError, RecursionError):
         decoder.decode(text)
-    except (ValueError, RecursionError):
-        pass
     return place

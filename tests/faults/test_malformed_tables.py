@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 import random
 import re
 from collections.abc import Callable
@@ -22,15 +23,15 @@ from tests.helpers.official_files import (
     write_task,
 )
 from tests.helpers.tagged_text import CONLL, ner_arguments
-from training.tasks.classification.sources import load_data, read_examples
 from training.tasks.classification.glue import GLUE_TASKS
 from training.tasks.classification.labelled_texts import encode_labels
+from training.tasks.classification.sources import load_data, read_examples
 from training.tasks.ner.sources import load_data as load_sentences
 from training.tasks.swag import read_swag
 
 ROW = "malformed input"
 WHOLE = r"got none|at least two labels|expected lines of a word and its tag, got an empty|all tags are O"
-NUMBER = r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
+NUMBER = r"(?a)[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?"
 
 
 def table_rows(content: bytes, header: list[str] | None = None) -> list[dict[str, str]]:
@@ -97,8 +98,11 @@ def glue_oracle(task: str, name: str, content: bytes) -> list[tuple]:
     official = [[column for column in layout if column in FIRST or (not pair and column == "sentence")]]
     official[0] += [column for column in layout if column in SECOND or (pair and column == "sentence")]
     # The same columns as other releases of the task call them.
-    official += {"mrpc": [["sentence1", "sentence2"]], "mnli": [["premise", "hypothesis"]],
-                 "ax": [["sentence1", "sentence2"], ["Premise", "Hypothesis"], ["premise", "hypothesis"]]}.get(task, [])
+    official += {
+        "mrpc": [["sentence1", "sentence2"]],
+        "mnli": [["premise", "hypothesis"]],
+        "ax": [["sentence1", "sentence2"], ["Premise", "Hypothesis"], ["premise", "hypothesis"]],
+    }.get(task, [])
     if task in ("mrpc", "ax"):
         official.sort(key=lambda names: [["#1 String", "#2 String"], ["sentence1", "sentence2"]].index(names)
                       if names in (["#1 String", "#2 String"], ["sentence1", "sentence2"]) else 9)  # fmt: skip
@@ -146,7 +150,16 @@ def test_official_files_of_glue(seed, tmp_path, record_property):
 # --- the user's own ---------------------------------------------------------------------------------------------------
 
 
-TEXTS = ["plain words", 'He said "yes", twice', '" an open mark', "a, b; c", "naïve\u2028façade", "", "it 's", "日本 語"]
+TEXTS = [
+    "plain words",
+    'He said "yes", twice',
+    '" an open mark',
+    "a, b; c",
+    "naïve\u2028façade",
+    "",
+    "it 's",
+    "日本 語",
+]
 ANSWERS = ["first line\nsecond", "with\r\nboth", "x" * 200, "'", "\\", "\ttab", "=1+1", "end\\"]
 
 
@@ -176,7 +189,10 @@ def own_oracle(rows: list[dict[str, Any]]) -> list[tuple]:
         require(str(answer) == str(answer).strip() and not {"\t", "\n"} & set(str(answer)), "label with spaces")
         require(answer != "", "empty label")
     labels = [str(row[-1]).lower() if isinstance(row[-1], bool) else str(row[-1]) for row in found]
-    scores = all(re.fullmatch(NUMBER, text) for text in labels) and not all(re.fullmatch(r"[-+]?\d+", t) for t in labels)
+    scores = all(re.fullmatch(NUMBER, text) for text in labels) and not all(
+        re.fullmatch(r"(?a)[-+]?\d+", t) for t in labels
+    )
+    require(not scores or all(math.isfinite(float(text)) for text in labels), "infinite")
     require(scores or len(set(labels)) > 1, "one label")
     return [(*row[:-1], float(text) if scores else text) for row, text in zip(found, labels)]
 
@@ -276,7 +292,7 @@ def test_swag(seed, tmp_path, record_property):
 
 def conll_oracle(content: bytes, mixed: bool) -> list[tuple[int, list[str], list[str]]]:
     """(number of the document, words, tags in BIO) of every sentence."""
-    groups, document, documents, open_ = [], 0, 0, False
+    groups, documents, open_ = [], 0, False
     lines = text_lines(content)
     kept = [line for line in lines if line.strip(" \t") and not re.match(r"[ \t]*-DOCSTART-([ \t]|$)", line)]
     require(kept, "no word")
@@ -320,8 +336,8 @@ def follows_a_scheme(rows: list[list[str]]) -> bool:
         pattern = r"(O |[SU](-\S+) |B(-\S+) (I\3 )*[EL]\3 )*"
         return all(re.fullmatch(pattern, "".join(f"{tag} " for tag in row)) for row in rows)
     pairs = [(before, tag) for row in rows for before, tag in zip(["O", *row], row) if tag != "O"]
-    bio = all(tag[0] == "B" or before[1:] == tag[1:] and before != "O" for before, tag in pairs)
-    iob1 = all(tag[0] == "I" or before[1:] == tag[1:] and before != "O" for before, tag in pairs)
+    bio = all(tag[0] == "B" or before[1:] == tag[1:] for before, tag in pairs)
+    iob1 = all(tag[0] == "I" or before[1:] == tag[1:] for before, tag in pairs)
     return bio or iob1
 
 
@@ -337,7 +353,11 @@ def test_named_entities(seed, tmp_path, record_property):
     content = CONLL.encode()
     if draw.random() < 0.5:  # the same tags as BIO
         content = content.replace(b"Anna NNP I-NP I-PER", b"Anna NNP I-NP B-PER")
-        content = re.sub(rb"(?<= O)\n((?:\S+ ){3})I-|(?<=\n\n)((?:\S+ ){3})I-", lambda m: (b"\n" + m[1] if m[1] else m[2]) + b"B-", content)
+        content = re.sub(
+            rb"(?<= O)\n((?:\S+ ){3})I-|(?<=\n\n)((?:\S+ ){3})I-",
+            lambda m: (b"\n" + m[1] if m[1] else m[2]) + b"B-",
+            content,
+        )
     if draw.random() < 0.3:
         content = content.replace(b" ", b"\t")
     kind, separator = draw.random(), b"\t" if b"\t" in content else b" "

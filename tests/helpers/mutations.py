@@ -163,7 +163,19 @@ def damaged_table(draw: random.Random, content: bytes, separator: bytes) -> byte
 
 RAW = "@raw@"  # stands in the tree for a text that json.dumps would not write
 TOKENS = ["null", "true", "false", "NaN", "-Infinity", "1e999", "-1", "0", "1.0", "0.5", "1e3", "7" * 5000]
-TOKENS += ["-" + "9" * 30, '""', '"x"', '"7"', "[]", "{}", "[[]]", '{"text": "x"}', "[null]", '"\\ud800"', "[" * 100_000]
+TOKENS += [
+    "-" + "9" * 30,
+    '""',
+    '"x"',
+    '"7"',
+    "[]",
+    "{}",
+    "[[]]",
+    '{"text": "x"}',
+    "[null]",
+    '"\\ud800"',
+    "[" * 100_000,
+]
 TOKENS += ["'x'", "undefined", "01", "+1", ".5", '"\\x"', '"\t"', '"\\u0000"', "{" * 3000]
 
 
@@ -247,8 +259,5 @@ def packed(draw: random.Random, content: bytes, suffix: str, whole: bool = False
     def pack(part: bytes) -> bytes:
         return gzip.compress(part, 1, mtime=0) if suffix == ".gz" else lzma.compress(part, preset=0)
 
-    if draw.randrange(2):
-        stream = pack(content[:place]) + pack(content[place:])
-    else:
-        stream = pack(content)
+    stream = pack(content[:place]) + pack(content[place:]) if draw.randrange(2) else pack(content)
     return stream if whole else damaged_bytes(draw, stream)

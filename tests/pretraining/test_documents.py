@@ -63,10 +63,18 @@ def test_every_kind_of_file_gives_the_same_documents(tmp_path):
         ("a.jsonl", b"[" * 100_000, r"a\.jsonl:1: not JSON"),
         ("a.jsonl", b"1" * 5000, r"a\.jsonl:1: not JSON"),
         ("a.jsonl", b'{"text": "lone \\ud800"}\n', r"a\.jsonl:1: lone surrogate at character 5"),
-        ("a.jsonl", b'{"text": "one", "text": "two"}\n', r"a\.jsonl:1: not JSON at column 1 \(the field 'text' occurs twice"),
+        (
+            "a.jsonl",
+            b'{"text": "one", "text": "two"}\n',
+            r"a\.jsonl:1: not JSON at column 1 \(the field 'text' occurs twice",
+        ),
         ("a.txt", b"fine\nh\0e\0l\0l\0o\0\n", r"a\.txt:2: holds a NUL byte: a binary file, or UTF-16; convert it"),
         ("a.jsonl", b'{"text": "one", "te\\u0078t": "two"}\n', r"a\.jsonl:1: not JSON .*'text' occurs twice"),
-        ("a.txt", b"one\rtwo\r\rthree\r", r"a\.txt:1: expected lines that end in .n, got a file in which they end in .r"),
+        (
+            "a.txt",
+            b"one\rtwo\r\rthree\r",
+            r"a\.txt:1: expected lines that end in .n, got a file in which they end in .r",
+        ),
         ("a.parquet", b"PAR1 nonsense", r"a\.parquet: not a readable parquet file"),
     ],
 )

@@ -216,7 +216,7 @@ def test_texts_are_read_as_they_are_asked_for(tmp_path):
         (
             "a.jsonl",
             b'{"text": "ok"}\n{"text": "\\ud800"}\n',
-            r"text 2: expected characters, got the lone surrogate '\\ud800' at 0",
+            r"a\.jsonl:2: lone surrogate at character 0; repair the text",
         ),
         ("a.parquet", b"PAR1 not really", r"a\.parquet: not a parquet file"),
         ("a.csv", b"a,b\n", r"a\.csv: expected a file named \.txt, \.jsonl"),
