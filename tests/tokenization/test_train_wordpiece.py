@@ -203,7 +203,7 @@ def test_texts_are_read_as_they_are_asked_for(tmp_path):
         ("a.txt.xz", b"plain text", r"a\.txt\.xz:1: damaged \.xz file"),
         ("a.txt.gz", gzip.compress(b"text\n" * 99, mtime=0)[:-9], r"a\.txt\.gz:\d+: damaged \.gz file"),
         ("a.txt.gz", b"plain text", r"a\.txt\.gz:1: damaged \.gz file"),
-        ("a.jsonl", b'{"text": "a"}\n{"text": \n', r"a\.jsonl:2: not JSON at column 10 .*; expected one object a line"),
+        ("a.jsonl", b'{"text": "a"}\n{"text": \n', r"a\.jsonl:2: not JSON at column 9 .*; expected one object a line"),
         ("a.jsonl", b'{"text": "a"}\n\n{"text": "b", "text": "c"}\n', r"a\.jsonl:3: not JSON .*'text' occurs twice"),
         ("a.jsonl", b'{"text": "a\\ud800"}\n', r"a\.jsonl:1: lone surrogate at character 1"),
         ("a.jsonl", b"\n", r"a\.jsonl: holds no text"),
