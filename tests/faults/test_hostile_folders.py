@@ -107,7 +107,7 @@ def climbing_zip(place: Place) -> tuple:
     with zipfile.ZipFile(place.folder / "in.zip", "w") as archive:
         archive.writestr(f"../{MARKER}", "x")
         archive.writestr(f"{place.folder}/{MARKER}", "x")
-    return "training", ["submission", "check", "in.zip"], "missing|expected CoLA.tsv once|unexpected entry"
+    return "training", ["submission", "check", "in.zip"], "expected CoLA.tsv once|unexpected entry"
 
 
 def modules(place: Place, path: str) -> tuple:
@@ -290,8 +290,8 @@ def windows(place: Place) -> tuple:
     ended = run(script, [*words, "--cache_dir", str(cache)], place.folder)
     assert ended.status == 0, ended.printed
     shutil.rmtree(place.folder / "out")
-    (path,) = set(cache.glob("windows-*-*.npz")) or set(cache.glob("windows-*.npz")) - {None} or {None}
-    np.savez(path, input_ids=np.array([Malice()], dtype=object), allow_pickle=True)
+    for path in cache.glob("windows-*.npz"):
+        np.savez(path, context_begin=np.array([Malice()], dtype=object), lengths=np.array([Malice()], dtype=object))
     return script, [*words, "--cache_dir", str(cache)], "ignoring:was damaged"
 
 
@@ -325,7 +325,7 @@ CODE = {
     "auto_map of a repository": lambda place: code(place, None, auto_map={"AutoConfig": "a/evil--evil.Evil"}),
     "own tokenizer": lambda place: code(
         place,
-        "tokenizer",
+        None,
         "tokenizer_config.json",
         tokenizer_class="Evil",
         auto_map={"AutoTokenizer": ["tokenizer.Evil", "tokenizer.Evil"]},
