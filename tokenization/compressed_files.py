@@ -5,12 +5,12 @@ is never read as if it were shorter. One kind of damage cannot be noticed: a fil
 streams is a complete file of fewer streams.
 
 A small file from a stranger must not be able to fill the memory or the disk. Therefore these limits hold, which
-BERT_REPRO_LARGEST_MIB raises (``largest``; 64 MiB unless it is set):
+BERT_REPRO_LARGEST_MIB raises (``largest``; 16 MiB unless it is set):
 
-- What is unpacked from a file may be larger than 64 MiB only up to ``RATIO`` times the size of the file. Text becomes
-  3 to 20 times smaller when it is packed.
-- A line may have at most 64 MiB, whether the file is packed or not.
-- A file that is read as a whole, such as one of JSON, may have at most ``WHOLE_FILE`` times 64 MiB.
+- After the first 16 MiB, what has been unpacked of a file may be at most ``RATIO`` times as large as what has been read
+  of it. Text becomes 3 to 20 times smaller when it is packed.
+- A line may have at most 16 MiB, whether the file is packed or not.
+- A file that is read as a whole, such as one of JSON, may have at most ``WHOLE_FILE`` times 16 MiB.
 - Unpacking an .xz file may need at most ``XZ_MEMORY`` bytes; the file itself says how many.
 """
 
@@ -28,9 +28,10 @@ from typing import IO, Any, cast
 PACKED = (".xz", ".gz")
 DAMAGE = (lzma.LZMAError, zlib.error, EOFError, gzip.BadGzipFile)
 _BLOCK = 1 << 20
+_PACKED_BLOCK = 1 << 16  # small beside the 16 MiB, even when it is unpacked to RATIO times its size
 LIMIT = "BERT_REPRO_LARGEST_MIB"
 RATIO = 100
-WHOLE_FILE = 16
+WHOLE_FILE = 64
 XZ_MEMORY = 1 << 29  # xz -9 needs 65 MiB
 
 
@@ -41,15 +42,20 @@ def kind_of(path: str | os.PathLike[str]) -> str:
 
 
 def largest() -> int:
-    """The largest number of bytes of a line, and those that any packed file may be unpacked to.
+    """The largest number of bytes of a line, and those that anything packed may be unpacked to.
 
     Raises:
         ValueError: BERT_REPRO_LARGEST_MIB is not a positive whole number.
     """
-    text = os.environ.get(LIMIT, "64")
+    text = os.environ.get(LIMIT, "16")
     if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise ValueError(f"{LIMIT} is {text!r}; expected a positive whole number of MiB, such as 64")
+        raise ValueError(f"{LIMIT} is {text!r}; expected a positive whole number of MiB, such as 16")
     return int(text) << 20
+
+
+def largest_file() -> int:
+    """The largest number of bytes of a file that is read as a whole. Raises ValueError as ``largest`` does."""
+    return WHOLE_FILE * largest()
 
 
 @contextlib.contextmanager
@@ -83,7 +89,7 @@ def unpack(path: str | os.PathLike[str], raw: IO[bytes]) -> IO[bytes]:
     if suffix not in PACKED:
         return raw
     source = _Xz(raw) if suffix == ".xz" else cast("io.RawIOBase", gzip.GzipFile(fileobj=raw, mode="rb"))
-    return io.BufferedReader(_Limited(path, source, os.fstat(raw.fileno()).st_size), _BLOCK)
+    return io.BufferedReader(_Limited(path, source, raw), _BLOCK)
 
 
 def damage_error(path: str | os.PathLike[str], error: Exception, line: int | None = None) -> ValueError:
@@ -140,16 +146,17 @@ def read_text(path: str | os.PathLike[str]) -> str:
     Raises:
         ValueError: as ``numbered_lines`` does.
     """
-    most, content = WHOLE_FILE * largest(), bytearray()
     with open_packed(path) as stream:
-        # In blocks, because read(most) would take that much memory before it sees that the file is small.
-        while len(content) <= most and (block := stream.read(_BLOCK)):
-            content += block
-    if len(content) > most:
-        raise ValueError(
-            f"{path}: expected at most {most:,} bytes of text, got more; if they are what you want, set {LIMIT} to "
-            f"more than {most // WHOLE_FILE >> 20}"
-        )
+        most, blocks, size = largest_file(), [], 0
+        while block := stream.read(_BLOCK):  # to ask for more at once would allocate it
+            blocks.append(block)
+            size += len(block)
+            if size > most:
+                raise ValueError(
+                    f"{path}: expected at most {most:,} bytes of text, got more; if they are what you want, set "
+                    f"{LIMIT} to more than {most // WHOLE_FILE >> 20}"
+                )
+    content = b"".join(blocks)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -166,12 +173,11 @@ def _not_utf8(where: str, error: UnicodeDecodeError, column: int) -> ValueError:
 
 
 class _Limited(io.RawIOBase):
-    """The unpacked content of a file, which must not be far larger than the file."""
+    """The unpacked content of a file, which must not be far larger than what was read of the file."""
 
-    def __init__(self, path: str | os.PathLike[str], source: io.RawIOBase, packed: int):
-        self.path, self.source, self.packed = path, source, packed
-        self.most = max(largest(), RATIO * packed)
-        self.count = 0
+    def __init__(self, path: str | os.PathLike[str], source: io.RawIOBase, raw: IO[bytes]):
+        self.path, self.source, self.raw = path, source, raw
+        self.most, self.count = largest(), 0
 
     def readable(self) -> bool:
         """True, as io.BufferedReader requires."""
@@ -181,11 +187,11 @@ class _Limited(io.RawIOBase):
         """Fill ``buffer`` and return the number of bytes, 0 at the end; ValueError beyond the limit."""
         count = self.source.readinto(buffer) or 0
         self.count += count
-        if self.count > self.most:
+        if self.count > self.most and self.count > RATIO * self.raw.tell():
             raise ValueError(
-                f"{self.path}: more than {self.most:,} bytes come out of a file of {self.packed:,}; text is never "
-                f"packed so densely, so nothing more is unpacked. If you trust the file, unpack it yourself, or set "
-                f"{LIMIT} to more than {largest() >> 20}"
+                f"{self.path}: {self.count:,} bytes came out of the first {self.raw.tell():,}; text is never packed so "
+                f"densely, so nothing more is unpacked. If you trust the file, unpack it yourself, or set {LIMIT} to "
+                f"more than {self.most >> 20}"
             )
         return count
 
@@ -211,13 +217,13 @@ class _Xz(io.RawIOBase):
             block = b""
             if self.decoder.eof:
                 block = self.decoder.unused_data.lstrip(b"\0")  # there may be padding after a stream
-                while not block and (more := self.raw.read(_BLOCK)):
+                while not block and (more := self.raw.read(_PACKED_BLOCK)):
                     block = more.lstrip(b"\0")
                 if not block:
                     return 0
                 self.decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
             elif self.decoder.needs_input:
-                block = self.raw.read(_BLOCK)
+                block = self.raw.read(_PACKED_BLOCK)
                 if not block:
                     raise EOFError("it ends in the middle of a stream")
             data = self.decoder.decompress(block, len(buffer))

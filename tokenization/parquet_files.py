@@ -2,7 +2,7 @@
 
 A Parquet file of a few kilobytes can stand for billions of rows, or for terabytes of text, because equal values are
 stored once. It is therefore refused by the rule for packed files (``tokenization/compressed_files.py``): more than
-64 MiB of text, or more rows than that, only up to 100 times the size of the file.
+16 MiB of text, or more rows than that, only up to 100 times the size of the file.
 """
 
 import os

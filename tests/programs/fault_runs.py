@@ -43,14 +43,17 @@ def work(request: dict[str, Any], environment: dict[str, str]) -> int:
     sys.argv = request["argv"]
     module = importlib.import_module("training.__main__" if sys.argv[0] == "training" else sys.argv[0])
 
+    status = 0
+
     def main() -> None:
+        nonlocal status
         for name, arguments in request["prepare"]:
             prepared, _, function = name.partition(":")
             getattr(importlib.import_module(prepared), function)(**arguments)
-        module.main()
+        status = module.main() or 0  # ``python -m training`` returns it
 
     try:
-        return report_errors(main)
+        return report_errors(main) or status
     finally:
         sys.settrace(None)
         for call in AT_THE_END:

@@ -191,13 +191,13 @@ def test_only_one_file_imports_the_libraries_that_unpack():
 
 @pytest.mark.parametrize("suffix", [".xz", ".gz"])
 def test_a_small_file_that_unpacks_to_a_large_one_is_refused(tmp_path, suffix, monkeypatch):
-    """The limit is 1 MiB here: 100 times the size of this file would be less."""
+    """The limit is 1 MiB here."""
     pack = lzma.compress if suffix == ".xz" else gzip.compress
     path = tmp_path / f"a.txt{suffix}"
     path.write_bytes(pack(b"word\n" * 400_000))
     assert sum(1 for _ in numbered_lines(path)) == 400_000
     monkeypatch.setenv("BERT_REPRO_LARGEST_MIB", "1")
-    with pytest.raises(ValueError, match=rf"a.txt{suffix}: more than 1,048,576 bytes come out of a file of"):
+    with pytest.raises(ValueError, match=rf"a.txt{suffix}: [0-9,]+ bytes came out of the first [0-9,]+;"):
         list(numbered_lines(path))
 
 
@@ -224,7 +224,7 @@ def test_a_file_that_is_read_as_a_whole_has_a_largest_size(tmp_path, monkeypatch
     monkeypatch.setenv("BERT_REPRO_LARGEST_MIB", "1")
     with open(tmp_path / "a.json", "wb") as file:
         file.truncate(1 << 40)  # a file with a hole, which takes no space
-    with pytest.raises(ValueError, match=r"a\.json: expected at most 16,777,216 bytes of text"):
+    with pytest.raises(ValueError, match=r"a\.json: expected at most 67,108,864 bytes of text"):
         read_text(tmp_path / "a.json")
 
 

@@ -24,7 +24,7 @@ def test_repeated_rows_are_refused(tmp_path, monkeypatch, texts):
     with pytest.raises(ValueError, match=r"bomb.parquet: expected at most 1,048,576 rows and bytes of text"):
         for _ in text_rows(path, path, size):
             pass
-    monkeypatch.setenv(LIMIT, "64")
+    monkeypatch.setenv(LIMIT, "32")
     assert sum(1 for _ in text_rows(path, path, size)) == len(texts)
 
 

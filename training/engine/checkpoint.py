@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate.utils import gather_object
@@ -108,8 +109,7 @@ def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingStat
         ValueError: the checkpoint was made with other flags or data, or contains another model.
     """
     model = state.model
-    saved = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
-    weights = load_file(folder / "model.safetensors")
+    saved, weights = _read(folder)
     _check_same_run(run, folder, saved, state)
     _check_same_model(folder, weights, run.accelerator.unwrap_model(model))
     if saved.get("sharded", False) != is_sharded(model):
@@ -132,6 +132,28 @@ def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingStat
     _cut_metrics(run, saved["metrics_bytes"])
     run.say(f"resuming from {folder} after step {saved['step']}")
     return saved["step"]
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """The state of the training and the weights in a checkpoint, which may come from somebody else.
+
+    Raises:
+        ValueError: one of the files cannot be read, or holds something other than numbers, texts and tensors.
+    """
+    try:
+        # weights_only: the file is a pickle, which could otherwise execute anything.
+        saved = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
+        weights = load_file(folder / "model.safetensors")
+    except OSError:
+        raise
+    except Exception as error:  # the bytes of a damaged pickle can raise anything
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"{folder}: training_state.pt or model.safetensors cannot be read ({reason}); give another checkpoint"
+        ) from None
+    if not isinstance(saved, dict):
+        raise ValueError(f"{folder}/training_state.pt: expected a dict, got a {type(saved).__name__}")
+    return saved, weights
 
 
 def resume(run: Run[SharedArguments], state: TrainingState) -> int:

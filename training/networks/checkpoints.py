@@ -13,7 +13,7 @@ from transformers.utils import CONFIG_NAME, cached_file
 
 from training.files.json_files import read_object
 from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from training.networks.claims import accepted, check_against_weights, check_claims
+from training.networks.claims import accepted, check_against_weights, check_claims, check_tokenizer_files
 from training.networks.configuration import bert_config, check_fit
 from training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
 from training.networks.old_vocabularies import old_tokenizer
@@ -108,6 +108,7 @@ def load_tokenizer(name: str | None) -> PreTrainedTokenizerBase:
             for note in notes:
                 print(f"{name}: {note}", flush=True)
         return tokenizer
+    check_tokenizer_files(Path(name))
     try:
         # False: the code of a folder is never executed, and the user is not asked whether it may be.
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from transformers import BertConfig
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_INDEX_NAME, WEIGHTS_NAME
+from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_INDEX_NAME, WEIGHTS_NAME
 
+from tokenization.compressed_files import largest_file
+from training.files.json_files import read_object
 from training.files.weights_header import elements_in, files_of_index
 
 Made = TypeVar("Made")
@@ -26,6 +28,14 @@ SIZES = (
     "type_vocab_size",
 )
 ATTENTION = ("eager", "sdpa", "flex_attention", "flash_attention_2", "flash_attention_3")
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    CONFIG_NAME,
+)
 MOST_LABELS = 1_000_000
 # A config may describe a new head, or a vocabulary that is cut to fit, so its network may be larger than the weights.
 SLACK = 50_000_000
@@ -57,9 +67,7 @@ def check_claims(path: Path, fields: dict[str, Any]) -> None:
             f"{path}: a network of these sizes has {needed / 2**30:,.0f} GiB of weights, this machine has "
             f"{memory / 2**30:,.0f} GiB of memory; correct the sizes, or take a larger machine"
         )
-    labels = fields.get("num_labels")
-    if labels is not None and (type(labels) is not int or not 0 <= labels <= MOST_LABELS):
-        raise ValueError(f"{path}: num_labels must be at most {MOST_LABELS:,}, got {str(labels)[:60]!r}")
+    check_labels(path, fields)
     if fields.get("quantization_config") is not None:
         raise ValueError(f"{path}: the weights are quantised; give a folder with the original weights")
     for name in ("attn_implementation", "_attn_implementation"):
@@ -85,6 +93,31 @@ def accepted(path: Path, make: Callable[[], Made]) -> Made:
         raise ValueError(
             f"{path}: transformers refuses it ({' '.join(str(error).split())[:300]}); correct it"
         ) from error
+
+
+def check_labels(path: Path, fields: dict[str, Any]) -> None:
+    """Check the number of labels in a config.json, for each of which transformers makes a name.
+
+    Raises:
+        ValueError: there are too many.
+    """
+    labels = fields.get("num_labels")
+    if labels is not None and (type(labels) is not int or not 0 <= labels <= MOST_LABELS):
+        raise ValueError(f"{path}: num_labels must be at most {MOST_LABELS:,}, got {str(labels)[:60]!r}")
+
+
+def check_tokenizer_files(folder: Path) -> None:
+    """Check the files from which transformers makes a tokenizer; config.json is one of them.
+
+    Raises:
+        ValueError: one is too large, or the config is no JSON or has too many labels.
+    """
+    for name in TOKENIZER_FILES:
+        path = folder / name
+        if path.is_file() and path.stat().st_size > largest_file():
+            raise ValueError(f"{path}: expected at most {largest_file():,} bytes, got {path.stat().st_size:,}")
+    if (folder / CONFIG_NAME).is_file():
+        check_labels(folder / CONFIG_NAME, read_object(folder / CONFIG_NAME))
 
 
 def sizes_of(fields: dict[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tokenization.compressed_files import largest
 from training.files.json_files import is_plain_name, read_object
 from training.tasks.classification.glue import GLUE_TASKS, Task, server_name
 from training.tasks.classification.labelled_texts import NUMBER
@@ -114,6 +115,11 @@ def _entries(path: Path) -> tuple[list[str], dict[str, bytes]]:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
+            for entry in archive.infolist():
+                if entry.filename in TEST_ROWS and entry.file_size > largest():
+                    raise ValueError(
+                        f"{entry.filename} has {entry.file_size:,} bytes, at most {largest():,} are expected"
+                    )
             return names, {name: archive.read(name) for name in dict.fromkeys(names) if name in TEST_ROWS}
     except FileNotFoundError:
         raise
