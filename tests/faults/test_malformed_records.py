@@ -92,7 +92,9 @@ def test_metrics(seed, tmp_path, record_property):
             require(event["event"] not in ("train", "eval") or type(event["step"]) is int, "step")
         curves = []
         for kind, key in (("train", "loss"), ("eval", "eval_loss")):
-            values = {event["step"]: event[key] for event in found if event["event"] == kind and event.get(key) is not None}
+            values = {
+                event["step"]: event[key] for event in found if event["event"] == kind and event.get(key) is not None
+            }
             require(all(type(value) in (int, float) for value in values.values()), "values")
             curves.append((sorted(values), [values[step] for step in sorted(values)]))
         return found, *curves

@@ -73,7 +73,15 @@ def test_scripts_end_with_one_line(seed, tmp_path, record_property, pretrained):
     flags = {
         "score": ["score", file, file],
         "curves": ["curves", str(tmp_path)],
-        "extract_features": ["--max_seq_length", "24", "--input_file", file, "--output_file", str(tmp_path / "out.jsonl"), *model],
+        "extract_features": [
+            "--max_seq_length",
+            "24",
+            "--input_file",
+            file,
+            "--output_file",
+            str(tmp_path / "out.jsonl"),
+            *model,
+        ],
         "run_pretraining": [*given, *TRAIN, "--peak_tflops", "1"],
     }.get(script, [*given, "--validation_file", file, *TRAIN])
     if script == "run_squad":
