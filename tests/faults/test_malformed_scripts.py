@@ -17,7 +17,18 @@ from tests.helpers.squad_examples import squad_content
 from tests.helpers.tagged_text import CONLL
 
 ROW = "malformed input"
-TRAIN = "--max_steps 1 --save_steps 0 --logging_steps 1 --per_device_train_batch_size 4 --max_seq_length 24".split()
+LONGEST = ["--max_seq_length", "24"]
+TRAIN = [
+    "--max_steps",
+    "1",
+    "--save_steps",
+    "0",
+    "--logging_steps",
+    "1",
+    "--per_device_train_batch_size",
+    "4",
+    *LONGEST,
+]
 
 
 def refused(damage: Callable[[], bytes], oracle: Callable[[bytes], object]) -> bytes:
@@ -70,18 +81,11 @@ def test_scripts_end_with_one_line(seed, tmp_path, record_property, pretrained):
     path.write_bytes(content)
     file, model = str(path), ["--model_name_or_path", str(pretrained)]
     given = ["--output_dir", str(tmp_path / "run"), *model, "--train_file", file]
+    features = f"--layers -1 --output_file {tmp_path}/out.jsonl --input_file".split()
     flags = {
         "score": ["score", file, file],
         "curves": ["curves", str(tmp_path)],
-        "extract_features": [
-            "--max_seq_length",
-            "24",
-            "--input_file",
-            file,
-            "--output_file",
-            str(tmp_path / "out.jsonl"),
-            *model,
-        ],
+        "extract_features": [*features, file, *model, *LONGEST],
         "run_pretraining": [*given, *TRAIN, "--peak_tflops", "1"],
     }.get(script, [*given, "--validation_file", file, *TRAIN])
     if script == "run_squad":
