@@ -15,6 +15,10 @@ BERT-Base as in the paper, on 8 GPUs (256 sequences a step; 90 % of the steps at
         --tokenizer_name vocab --config_name base --phases 128:0.9:32,512:0.1:8x4 \
         --max_steps 1000000 --warmup_steps 10000 --learning_rate 1e-4 --mixed_precision bf16 --output_dir runs/base
 
+For a few hours on a small machine; the flags that this sets are printed, and every flag that is given wins:
+
+    python run_pretraining.py --recipe fast --config_name mini --max_steps 5000 --output_dir runs/fast
+
 To see what fits into the time at hand, run: python -m training plan --config_name base --hours 6
 After an interruption, the same command with --resume_from_checkpoint auto continues from the newest checkpoint.
 On SIGTERM or Ctrl-C, the step is finished and a checkpoint is saved (exit status 75); a second signal stops at once.
@@ -28,9 +32,8 @@ import torch
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
-from tokenization.bert_tokenizer import write_vocab
 from tokenization.train_wordpiece import train_wordpiece
-from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
+from training.engine.checkpoint import resume, save_checkpoint, save_model_folder, save_tokenizer
 from training.engine.divergence import explain_divergence
 from training.engine.errors import report_errors
 from training.engine.finished import is_finished, report_finished, upload_finished
@@ -41,9 +44,11 @@ from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.run import Run
 from training.engine.state import Origin, TrainingState
 from training.engine.throughput import Throughput
+from training.files.atomic import make_folder, new_folder, remove_folder
 from training.flags.parsing import parse_arguments
 from training.flags.phases import Phase, phase_at, phases_in_words
 from training.flags.pretraining import PretrainingArguments
+from training.flags.recipes import in_words
 from training.networks.checkpoints import load_tokenizer
 from training.pretraining import evaluation
 from training.pretraining.corpora import build_corpora
@@ -69,6 +74,7 @@ def main(argv: list[str] | None = None) -> None:
         return
     run = start_run(args, "run_pretraining.py")
 
+    announce_recipe(run)
     check_early(args)
     text = checked_text(run)
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
@@ -82,13 +88,12 @@ def main(argv: list[str] | None = None) -> None:
 
     speed = Throughput(run, model.config, total_steps)
     optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
-    scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
+    scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps, args.decay_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
     state = TrainingState(model, optimizer, scheduler, total_steps, origin)
     done = resume(run, state)
     if run.is_main:
-        tokenizer.save_pretrained(run.output_dir)
-        write_vocab(tokenizer, run.output_dir)
+        save_tokenizer(run, tokenizer)
     if args.verify_invariance:
         verify_invariance(run, model, optimizer, train[phase_at(phases, done + 1).length])
     if done == 0:
@@ -116,6 +121,13 @@ def main(argv: list[str] | None = None) -> None:
     save_results(run, model, text, results | speed.results() | sums)
 
 
+def announce_recipe(run: Run[PretrainingArguments]) -> None:
+    """Print and record what --recipe has chosen; the paper's defaults need no mention."""
+    if chosen := run.args.recipe_choices():
+        run.add_facts(recipe={"name": run.args.recipe, "chosen": chosen})
+        run.say(f"recipe {run.args.recipe}: {in_words(chosen, vars(run.args))}")
+
+
 def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokenizerBase:
     """The tokenizer of --tokenizer_name, or one with a vocabulary that is learnt from the text and kept."""
     args = run.args
@@ -126,7 +138,10 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
     if not (folder / "vocab.txt").exists():  # it exists after an interruption, and on the other processes
         run.say(f"learning a vocabulary of {args.vocab_size:,} pieces")
         lines = (line for document in text.documents() for line in document)
-        train_wordpiece(lines, args.vocab_size, output_dir=folder, do_lower_case=not args.cased)
+        make_folder(folder.parent)
+        remove_folder(folder)  # earlier versions could leave a part of it
+        with new_folder(folder) as draft:
+            train_wordpiece(lines, args.vocab_size, output_dir=draft, do_lower_case=not args.cased)
     return AutoTokenizer.from_pretrained(folder)
 
 

@@ -50,10 +50,12 @@ def work(request: dict[str, Any], environment: dict[str, str]) -> int:
         for name, arguments in request["prepare"]:
             prepared, _, function = name.partition(":")
             getattr(importlib.import_module(prepared), function)(**arguments)
-        status = module.main() or 0  # ``python -m training`` returns it
+        statuses.append(module.main())
 
+    statuses: list[int | None] = []
     try:
-        return report_errors(main) or status
+        # `python -m training` reports errors itself, and its main returns the status.
+        return report_errors(main) or (statuses[0] or 0)
     finally:
         sys.settrace(None)
         for call in AT_THE_END:

@@ -17,8 +17,11 @@ from collections.abc import Callable
 import torch
 
 from tokenization.harmless_output import harmless_output
+from training.files.disk_errors import DiskError, with_remedy
 
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "run_paper", "extract_features")
+RESUMING = SCRIPTS[:5]  # the scripts that have this flag
+AUTO = "--resume_from_checkpoint auto"
 OUR_MODULES = ("training", "tokenization", "modeling_bert_repro", "__main__", *SCRIPTS)
 UNEXPECTED = (
     "This is not one of the messages about flags and files, but an error that the program did not expect.\n"
@@ -44,6 +47,7 @@ def report_errors(main: Callable[[], None]) -> int:
 
 
 def _status(main: Callable[[], None]) -> int:
+    script = os.path.basename(sys.argv[0]).removesuffix(".py")
     try:
         _check_arguments()
         main()
@@ -58,7 +62,10 @@ def _status(main: Callable[[], None]) -> int:
         if isinstance(error, KeyboardInterrupt):
             text, status = "interrupted", 130
         else:
-            text, status = f"error: {error}", 1 if isinstance(error, FloatingPointError) else 2
+            shown = with_remedy(error) if isinstance(error, OSError) else error
+            text, status = f"error: {shown}", 1 if isinstance(error, FloatingPointError) else 2
+            if isinstance(error, DiskError) and script in RESUMING and AUTO not in " ".join(sys.argv):
+                text += f"; add {AUTO} to go on from the newest checkpoint"
         print(f"{os.path.basename(sys.argv[0])}: {text}", file=sys.stderr)
         return status
     return 0

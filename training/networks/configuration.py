@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from torch import nn
 from transformers import BertConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization.special_tokens import check_special_tokens
@@ -46,6 +47,13 @@ def set_switches(config: PretrainedConfig, args: SharedArguments) -> None:
     """Set the switches that make this project's network faster (docs/lab/performance.md); they are never saved."""
     unpad_inputs = {"auto": "auto", "true": True, "false": False}[args.unpad_inputs]
     config.update({"unpad_inputs": unpad_inputs, "fast_dropout": args.fast_dropout})
+
+
+def set_dropout(model: PreTrainedModel, rate: float) -> None:
+    """Drop this share of all hidden values and attention weights; ``model.config``, which is saved, stays as it is."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = rate
 
 
 def prepare_for_training(model: PreTrainedModel, args: SharedArguments) -> None:

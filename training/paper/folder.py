@@ -7,7 +7,8 @@ started by hand, or come from an interrupted start; they count only if they are 
 from pathlib import Path
 
 from training.engine.finished import changed_flags, read_results
-from training.files.atomic import write_json
+from training.engine.output_folder import LOCK
+from training.files.atomic import make_folder, write_json
 from training.files.json_files import read_object
 from training.networks.initial_weights import weights_sha256
 from training.networks.old_checkpoints import WEIGHT_FILES
@@ -35,9 +36,10 @@ def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
     }
     path = folder / PLAN
     if not path.is_file():
-        if folder.is_dir() and any(folder.iterdir()):
+        known = (LOCK, f"{PLAN}.tmp")  # a draft is left by a process that was killed
+        if folder.is_dir() and any(found.name not in known for found in folder.iterdir()):
             raise ValueError(f"--output_dir {folder}: expected an empty folder, or one with {PLAN}; give another")
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         write_json(path, content)
         return
     earlier = read_object(path)

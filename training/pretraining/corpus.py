@@ -10,8 +10,6 @@ During the build the folder is called ``<name>.building`` and also holds progres
 killed continues. When everything is written, one rename gives the folder its final name.
 """
 
-import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -158,7 +156,7 @@ class CorpusWriter:
     """Writes a corpus into ``<target>.building``, records its progress, and renames the folder to ``target``.
 
     After a kill, the next writer with an equal key continues at the last ``commit``, and everything that was written
-    after it is cut off; with another key the build starts anew.
+    after it is cut off; with another key the build starts anew. ``build_corpus`` holds the lock of the corpus.
 
     Args:
         target: the folder of the finished corpus.
@@ -173,19 +171,14 @@ class CorpusWriter:
         empty: numbers of sentences and documents without tokens, which were left out.
 
     Raises:
-        ValueError: another process is building this corpus, or the unfinished files are damaged.
+        ValueError: the unfinished files are damaged.
     """
 
     def __init__(self, target: Path, key: dict[str, Any], dtype: np.dtype):
         self.target, self.key, self.dtype = target, key, dtype
         self.folder = target.with_name(target.name + ".building")
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.lock = _lock(self.folder)
-        try:
-            progress = self._read_progress()
-        except ValueError:
-            os.close(self.lock)
-            raise
+        progress = self._read_progress()
         if progress is None:
             for file in self.folder.iterdir():
                 file.unlink()
@@ -297,35 +290,11 @@ class CorpusWriter:
         return counts
 
     def close(self) -> None:
-        """Close the files and release the lock; the unfinished folder stays, to be continued."""
+        """Close the files; the unfinished folder stays, to be continued."""
         for file in self.files.values():
             file.close()
-        if self.lock >= 0:
-            os.close(self.lock)
-            self.lock = -1
-
-
-def _lock(folder: Path) -> int:
-    """A file descriptor that locks ``folder``. The lock ends with the process, however it ends."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise ValueError(f"{folder}: another process is building this corpus; wait until it is done") from None
-    return descriptor
 
 
 def forget_progress(folder: Path) -> None:
     """Remove progress.json, which only an unfinished build needs, from the finished corpus in ``folder``."""
     (folder / "progress.json").unlink(missing_ok=True)
-
-
-def disk_error(error: OSError, folder: Path) -> OSError:
-    """An error that says what to do if ``error`` means that the disk is full; otherwise ``error`` itself."""
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-        return error
-    return OSError(
-        error.errno,
-        f"the disk filled up while {folder} was written; make room and run again: building continues where it stopped",
-    )

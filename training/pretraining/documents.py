@@ -9,6 +9,7 @@ from typing import IO, Any
 from tokenization.compressed_files import DAMAGE, PACKED, damage_error, decoded_lines, kind_of, open_packed
 from tokenization.parquet_files import text_rows
 from tokenization.text_files import text_of_row
+from training.files.disk_errors import explained
 
 _KINDS = (".txt", ".jsonl", ".parquet")
 
@@ -90,7 +91,8 @@ def _parquet_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
         try:
             if path.suffix in PACKED:
                 # Parquet is read from the end of the file, and each seek in a compressed stream unpacks it again.
-                shutil.copyfileobj(stream, unpacked)
+                with explained(Path(tempfile.gettempdir(), path.name), "set TMPDIR to another folder"):
+                    shutil.copyfileobj(stream, unpacked)
                 stream = unpacked
             for number, row in enumerate(text_rows(path, stream, path.stat().st_size), 1):
                 try:

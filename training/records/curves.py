@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from training.files.atomic import whole_file
 from training.files.json_files import read_object
 from training.records.metrics import METRICS, percent_factor
 from training.records.reference_curves import comparable
@@ -112,8 +113,14 @@ def draw_curves(folder: str | Path) -> Path | None:
     if by_label:
         draw_scores(axes[1], by_label)
     path = folder / "training_curves.png"
-    figure.savefig(path, dpi=DPI)
+    save_figure(figure, path)
     return path
+
+
+def save_figure(figure: "Figure", path: Path, dpi: int = DPI) -> None:
+    """Write a figure as a .png file, whole or not at all. It has the same bytes if it is drawn again."""
+    with whole_file(path) as draft:
+        figure.savefig(draft, dpi=dpi, format="png", metadata={"Software": None})
 
 
 def new_figure(title: str, panels: int) -> tuple["Figure", list["Axes"]]:

@@ -20,7 +20,8 @@ import torch
 from transformers.utils import is_torch_xla_available
 
 from training.engine.best import deciding_metric, goodness
-from training.engine.finished import changed_flags, read_results
+from training.engine.finished import changed_flags, read_results, remove_rest
+from training.engine.output_folder import is_main_process, lock_output_dir, unlock_output_dir
 from training.files.atomic import write_json
 from training.files.json_files import read_object
 from training.flags.fine_tuning import FineTuningArguments
@@ -87,17 +88,21 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
     """Do the runs that are not finished yet; write, print and return the summary.
 
     Raises:
-        ValueError: a sub-folder holds a run with other settings (see ``results_of_finished``); or the runs of
-            --compare_to are not comparable.
+        ValueError: a sub-folder holds a run with other settings (see ``results_of_finished``); another process is at
+            work in the folder; or the runs of --compare_to are not comparable.
     """
     folder, plans = Path(args.output_dir), planned_runs(args)
     weights = weights_sha256(args.model_name_or_path) if args.model_name_or_path else None
     other = _read_other(args.compare_to, plans, series) if args.compare_to else None
+    if is_main_process() and not all(read_results(Path(plan.output_dir)) for plan in plans):
+        lock_output_dir(folder)
     earlier = [results_of_finished(plan, series, weights) for plan in plans]
     runs = []
     for number, (plan, results) in enumerate(zip(plans, earlier), 1):
         name = Path(plan.output_dir).name
         _say(f"--- run {number} of {len(plans)}: {name}{' is finished already' if results else ''}")
+        if results is not None and is_main_process():
+            remove_rest(Path(plan.output_dir))
         if results is None:
             torch.compiler.reset()  # otherwise torch.compile gives up after several networks of the same class
             results = run_one(plan)
@@ -106,11 +111,12 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
     if other:
         shared = [name for name in series.baselines if name in other["baselines"]]
         summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], shared)
-    if _is_main():
+    if is_main_process():
         target = folder / "summary.json"
         if not target.is_file() or read_object(target) != summary:
             write_json(target, summary)
         print(table(summary), flush=True)
+        unlock_output_dir(folder)
     return summary
 
 
@@ -328,9 +334,5 @@ def _interval(bounds: list[float] | None, sign: str = "") -> str:
 
 
 def _say(text: str) -> None:
-    if _is_main():
+    if is_main_process():
         print(text, flush=True)
-
-
-def _is_main() -> bool:
-    return os.environ.get("RANK", "0") == "0"

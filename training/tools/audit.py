@@ -26,7 +26,7 @@ from training.pretraining.instances import PretrainingInstances, instance_settin
 from training.pretraining.masking import continuation_pieces
 from training.pretraining.measurements import Measurement, repeated_documents, repeated_sentences
 from training.pretraining.segments import IS_NEXT, NOT_NEXT, EpochPlan
-from training.records.curves import BLUE, VERMILION, style_axis
+from training.records.curves import BLUE, VERMILION, save_figure, style_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -265,7 +265,7 @@ def draw_audit(arrays: dict[str, np.ndarray], path: Path) -> None:
     if "mix" in arrays:
         _draw_shares(mix, list(MIX), arrays["mix"], arrays["wanted"])
         style_axis(mix, "Replacement of the predicted tokens (dashed: expected)", "")
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path, dpi=110)
 
 
 def _draw_shares(axis: "Axes", names: list[str], shares: np.ndarray, wanted: np.ndarray) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tokenization.compressed_files import largest
+from training.files.atomic import whole_file
 from training.files.json_files import is_plain_name, read_object
 from training.tasks.classification.glue import GLUE_TASKS, Task, server_name
 from training.tasks.classification.labelled_texts import NUMBER
@@ -178,7 +179,7 @@ def write_zip(folders: Iterable[str | Path], output: str | Path, wnli_majority: 
         contents["WNLI.tsv"] = f"{HEADER}\n{rows}".encode()
     if problems := [*_problems(contents)]:
         raise ValueError("\n".join(["nothing written, the server would refuse this:", *problems]))
-    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
+    with whole_file(Path(output)) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in TEST_ROWS:
             # With a fixed date, the same predictions give the same bytes.
             archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), contents[name], zipfile.ZIP_DEFLATED)
