@@ -60,6 +60,7 @@ def parse_json(text: str, strict: bool = False) -> Any:
 def _place_of_doubled(text: str) -> int:
     """Where the object begins that has a field twice. Only json's slower decoder knows the places."""
     decoder: Any = json.JSONDecoder(object_pairs_hook=_fields)
+    scanner: Any = json.scanner  # The types of Python's library do not know its slower function.
     parse_object, place = decoder.parse_object, 0
 
     def with_place(text_and_place: tuple[str, int], *options: Any) -> Any:
@@ -72,7 +73,7 @@ def _place_of_doubled(text: str) -> int:
             raise
 
     decoder.parse_object = with_place
-    decoder.scan_once = json.scanner.py_make_scanner(decoder)  # type: ignore[attr-defined]
+    decoder.scan_once = scanner.py_make_scanner(decoder)
     with contextlib.suppress(ValueError, RecursionError):
         decoder.decode(text)
     return place

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.faults import test_malformed_json as documents
-from tests.faults import test_malformed_tables as tables
-from tests.faults import test_malformed_text as texts
+from tests.helpers import malformed_questions as documents
+from tests.helpers import malformed_tables as tables
+from tests.helpers import malformed_texts as texts
 from tests.helpers.fault_campaign import faults
 from tests.helpers.fault_runs import run
 from tests.helpers.malformed import REFUSED
