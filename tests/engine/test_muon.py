@@ -8,6 +8,8 @@ import torch
 from accelerate.utils import DistributedType
 
 from modeling_bert_repro import BertForPreTraining
+from tests.helpers.tiny_training import LabelledTokens
+from training.engine.invariance import verify_invariance
 from training.engine.muon import check_muon, create_muon
 from training.engine.optimizer import create_optimizer, linear_schedule
 
@@ -92,6 +94,14 @@ def test_a_restored_optimiser_goes_on_as_if_nothing_had_happened(small_config, t
     take_steps(other, again, schedule, small_config, range(3, 6))
     for name, weight in other.state_dict().items():
         assert torch.equal(weight, model.state_dict()[name]), name
+
+
+def test_every_division_into_micro_batches_gives_the_same_step(make_run, capsys, small_config):
+    """--verify_invariance works: rounding in bfloat16 stays within its bounds."""
+    model = network(small_config)
+    run = make_run(per_device_train_batch_size=4, gradient_accumulation_steps=4, learning_rate=1e-3)
+    verify_invariance(run, model, create_muon(model, 1e-3, 1e-3, 0.01), LabelledTokens())
+    assert "micro-batches 1 x 1 x 16" in capsys.readouterr().out
 
 
 def test_fsdp_is_refused():
