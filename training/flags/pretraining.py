@@ -119,7 +119,7 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
 
     num_train_epochs: float = flag(1.0, "Passes over the training text.")
     learning_rate: float = flag(1e-4, "Peak learning rate (paper, A.2).")
-    optimizer: Literal["adamw", "bert_adamw", "muon"] = flag(
+    optimizer: Literal["adamw", "bert_adamw", "muon"] = flag(  # type: ignore[assignment]  # one choice more
         "adamw",
         "adamw: torch's AdamW. bert_adamw: the AdamW of google-research/bert, without bias correction. muon: torch's "
         "Muon for the matrices of the encoder, and AdamW for the rest; slow on processors without bfloat16.",
