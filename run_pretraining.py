@@ -32,9 +32,8 @@ import torch
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
-from tokenization.bert_tokenizer import write_vocab
 from tokenization.train_wordpiece import train_wordpiece
-from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
+from training.engine.checkpoint import resume, save_checkpoint, save_model_folder, save_tokenizer
 from training.engine.divergence import explain_divergence
 from training.engine.errors import report_errors
 from training.engine.finished import is_finished, report_finished, upload_finished
@@ -46,6 +45,7 @@ from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.run import Run
 from training.engine.state import Origin, TrainingState
 from training.engine.throughput import Throughput
+from training.files.atomic import make_folder, new_folder, remove_folder
 from training.flags.parsing import parse_arguments
 from training.flags.phases import Phase, phase_at, phases_in_words
 from training.flags.pretraining import PretrainingArguments
@@ -94,8 +94,7 @@ def main(argv: list[str] | None = None) -> None:
     state = TrainingState(model, optimizer, scheduler, total_steps, origin)
     done = resume(run, state)
     if run.is_main:
-        tokenizer.save_pretrained(run.output_dir)
-        write_vocab(tokenizer, run.output_dir)
+        save_tokenizer(run, tokenizer)
     if args.verify_invariance:
         verify_invariance(run, model, optimizer, train[phase_at(phases, done + 1).length])
     if done == 0:
@@ -140,7 +139,10 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
     if not (folder / "vocab.txt").exists():  # it exists after an interruption, and on the other processes
         run.say(f"learning a vocabulary of {args.vocab_size:,} pieces")
         lines = (line for document in text.documents() for line in document)
-        train_wordpiece(lines, args.vocab_size, output_dir=folder, do_lower_case=not args.cased)
+        make_folder(folder.parent)
+        remove_folder(folder)  # earlier versions could leave a part of it
+        with new_folder(folder) as draft:
+            train_wordpiece(lines, args.vocab_size, output_dir=draft, do_lower_case=not args.cased)
     return AutoTokenizer.from_pretrained(folder)
 
 

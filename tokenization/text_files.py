@@ -9,6 +9,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from .compressed_files import decoded_lines, kind_of, unpack
+from .json_text import parse_json
+from .parquet_files import text_rows
 
 FORMS = ".txt, .jsonl, .txt.xz, .txt.gz, .jsonl.xz, .jsonl.gz or .parquet"
 
@@ -68,7 +70,7 @@ def _line_texts(path: Path, advance: Callable[[int], object]) -> Iterator[str]:
 def _json_text(line: str, where: str) -> str:
     """The field ``text`` of a line of JSON; ``where`` is the file and the line for error messages."""
     try:
-        row = json.loads(line)
+        row = parse_json(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"{where}: expected one JSON object a line: {error}") from error
     text = row.get("text") if isinstance(row, dict) else None
@@ -78,20 +80,19 @@ def _json_text(line: str, where: str) -> str:
 
 
 def _parquet_texts(path: Path, advance: Callable[[int], object]) -> Iterator[str]:
-    """The column ``text`` of a .parquet file, 1,024 rows at a time."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    """The column ``text`` of a .parquet file, a few rows at a time."""
+    import pyarrow
 
+    number = 0
     try:
-        table = pq.ParquetFile(path)
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"{path}: not a parquet file, or damaged: {error}") from error
-    if "text" not in table.schema_arrow.names:
-        raise ValueError(f'{path}: expected a column "text", got {table.schema_arrow.names}')
-    batches = table.iter_batches(1024, columns=["text"])
-    rows = (row for batch in batches for row in batch.column(0).to_pylist())
-    for number, text in enumerate(rows, 1):
-        if not isinstance(text, str):
-            raise ValueError(f'{path}: row {number}: expected a string in "text", got {str(text)[:80]}')
-        yield text
+        for number, row in enumerate(text_rows(path, path, path.stat().st_size), 1):
+            text = row.as_py()
+            if not isinstance(text, str):
+                raise ValueError(f'{path}: row {number}: expected a string in "text", got {str(text)[:80]}')
+            yield text
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: row {number}: not UTF-8 ({error.reason}); repair the text") from error
+    except (pyarrow.ArrowException, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path}: not a parquet file, or damaged: {reason}") from error
     advance(path.stat().st_size)

@@ -11,15 +11,21 @@ numbers. Therefore words are counted here, and every single character gets its n
 import argparse
 import logging
 import os
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from tqdm import tqdm
 
+from .harmless_output import harmless_output
 from .text_files import FORMS, read_texts
+
+if TYPE_CHECKING:
+    from .bert_tokenizer import BertTokenizer
 
 Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -67,6 +73,7 @@ def train_wordpiece(
 
     Raises:
         ValueError: a file cannot be read, the text has no words, or ``vocab_size`` rows cannot hold the alphabet.
+        OSError: the tokenizer could not be written.
     """
     if layout is None:
         layout = "google" if vocab_size >= GOOGLE_LAYOUT_FROM else "compact"
@@ -83,8 +90,33 @@ def train_wordpiece(
     if output_dir is not None:
         from .bert_tokenizer import build_tokenizer
 
-        build_tokenizer(pieces, do_lower_case=do_lower_case).save_pretrained(output_dir)
+        _save(build_tokenizer(pieces, do_lower_case=do_lower_case), Path(output_dir))
     return pieces
+
+
+def _save(tokenizer: "BertTokenizer", folder: Path) -> None:
+    """Write the files of a tokenizer into a folder, each of them whole or not at all, and vocab.txt last.
+
+    Raises:
+        OSError: they could not be written.
+    """
+    draft = folder / "tokenizer.incomplete"
+    shutil.rmtree(draft, ignore_errors=True)  # left by a process that was killed
+    try:
+        draft.mkdir(parents=True)
+        tokenizer.save_pretrained(draft)
+        for file in sorted(draft.iterdir()):
+            os.replace(file, folder / file.name)
+        draft.rmdir()
+    except Exception as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        # The library `tokenizers` raises a plain Exception, such as "No space left on device (os error 28)".
+        if isinstance(error, OSError) or "(os error " in str(error):
+            reason = getattr(error, "strerror", None) or error
+            raise OSError(
+                f"{folder} could not be written ({reason}); give another folder, or free some space there"
+            ) from error
+        raise
 
 
 def _texts(source: Source, progress: bool) -> Iterator[str]:
@@ -190,6 +222,11 @@ def _repeat(usable: list[str], words: Counter[str], chunk: int = 10_000) -> Iter
 
 def main(argv: list[str] | None = None) -> None:
     """The command line: learn a vocabulary and save the tokenizer."""
+    with harmless_output():
+        _learn(argv)
+
+
+def _learn(argv: list[str] | None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tokenization.train_wordpiece",
         description="Learn a WordPiece vocabulary and save it as a tokenizer folder.",
@@ -203,7 +240,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--min_frequency", "--min-frequency", type=int, default=2)
     parser.add_argument("--limit_alphabet", "--limit-alphabet", type=int, default=1000)
     args = parser.parse_args(argv)
-    if (Path(args.output_dir) / "vocab.txt").exists():
+    if os.path.exists(Path(args.output_dir) / "vocab.txt"):  # a name that is too long is no error here
         parser.error(f"{args.output_dir} already holds a vocab.txt; name another folder")
     try:
         pieces = train_wordpiece(
@@ -215,7 +252,7 @@ def main(argv: list[str] | None = None) -> None:
             min_frequency=args.min_frequency,
             limit_alphabet=args.limit_alphabet,
         )
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         parser.error(str(error))
     print(f"{len(pieces)} pieces in {args.output_dir}")
 

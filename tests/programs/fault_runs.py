@@ -43,14 +43,19 @@ def work(request: dict[str, Any], environment: dict[str, str]) -> int:
     sys.argv = request["argv"]
     module = importlib.import_module("training.__main__" if sys.argv[0] == "training" else sys.argv[0])
 
+    status = 0
+
     def main() -> None:
+        nonlocal status
         for name, arguments in request["prepare"]:
             prepared, _, function = name.partition(":")
             getattr(importlib.import_module(prepared), function)(**arguments)
-        module.main()
+        statuses.append(module.main())
 
+    statuses: list[int | None] = []
     try:
-        return report_errors(main)
+        # `python -m training` reports errors itself, and its main returns the status.
+        return report_errors(main) or (statuses[0] or 0)
     finally:
         sys.settrace(None)
         for call in AT_THE_END:

@@ -35,6 +35,7 @@ from typing import NamedTuple
 
 from training.builtin_data.docstrings import Docstring, Parameter, tagged_words
 from training.builtin_data.source_files import read_files, source_files
+from training.files.atomic import make_folder, write_text
 
 PACKAGES = (
     "accelerate",
@@ -310,13 +311,13 @@ def tagging_examples(split: str, include_packages: bool = True) -> list[list[tup
 def write_columns(path: Path, sentences: list[list[tuple[str, str]]]) -> None:
     """Write a word and its tag a line, and a blank line after each sentence, as run_ner.py reads them."""
     blocks = ("".join(f"{word} {tag}\n" for word, tag in sentence) for sentence in sentences)
-    path.write_text("\n".join(blocks), encoding="utf-8")
+    write_text(path, "\n".join(blocks))
 
 
 def write_tsv(path: Path, examples: list[dict]) -> None:
     """Write tab-separated values with a header and no quoting, as in GLUE; the texts have no tabs or line breaks."""
     rows = [list(examples[0]), *(list(map(str, example.values())) for example in examples)]
-    path.write_text("".join("\t".join(row) + "\n" for row in rows), encoding="utf-8")
+    write_text(path, "".join("\t".join(row) + "\n" for row in rows))
 
 
 def write_files(folder: Path, packages: bool = True, joined_by_module: bool = False) -> None:
@@ -325,10 +326,10 @@ def write_files(folder: Path, packages: bool = True, joined_by_module: bool = Fa
     Args:
         joined_by_module: whether the docstrings of a module are one document of the corpus.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     texts = documents(packages, joined_by_module)
     corpus = "\n".join("".join(line + "\n" for line in document) for document in texts)
-    (folder / "corpus.txt").write_text(corpus, encoding="utf-8")
+    write_text(folder / "corpus.txt", corpus)
     print(f"corpus.txt: {len(texts):,} documents, {len(corpus.split()):,} words, {len(corpus.encode()) / 1e6:.1f} MB")
     for split in Library._fields:
         for name, make in (("pair", pair_examples), ("kind", classification_examples)):
@@ -336,7 +337,7 @@ def write_files(folder: Path, packages: bool = True, joined_by_module: bool = Fa
             write_tsv(folder / f"{name}_{split}.tsv", examples)
             print(f"{name}_{split}.tsv: {len(examples):,} examples")
         questions = question_answering(split, packages)
-        (folder / f"qa_{split}.json").write_text(json.dumps(questions, indent=1), encoding="utf-8")
+        write_text(folder / f"qa_{split}.json", json.dumps(questions, indent=1))
         count = sum(len(part["qas"]) for article in questions["data"] for part in article["paragraphs"])
         print(f"qa_{split}.json: {count:,} questions")
         sentences = tagging_examples(split, packages)

@@ -8,16 +8,15 @@ checkpoints.
 import json
 import math
 import re
-import shutil
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
 
-from training.engine.checkpoint import disk_errors_explained
+from training.engine.checkpoint import newest_checkpoint_named
 from training.engine.fsdp import full_weights, is_sharded, load_full_weights
 from training.engine.run import Run
-from training.files.atomic import damage, sealed_folder
+from training.files.atomic import damage, remove_folder, sealed_folder
 from training.flags.fine_tuning import FineTuningArguments
 
 
@@ -83,20 +82,20 @@ class Best:
         """Delete the kept weights; called when the run has finished."""
         if self.run.is_main:
             for step in self._kept():
-                shutil.rmtree(self._folder(step))
+                remove_folder(self._folder(step))
 
     def _save(self, step: int, model: torch.nn.Module) -> None:
         self.run.accelerator.wait_for_everyone()
         weights = full_weights(self.run, model)
         if self.run.is_main:
             folder = self._folder(step)
-            with disk_errors_explained(self.run, folder.name), sealed_folder(folder) as draft:
+            with newest_checkpoint_named(self.run), sealed_folder(folder) as draft:
                 self.run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
             # A resumed run restarts at its newest checkpoint and needs the best weights as of that step.
             by_then = [kept for kept in self._kept() if kept <= _newest_checkpoint(self.run.output_dir)]
             for kept in self._kept():
                 if kept not in (step, *by_then[-1:]):
-                    shutil.rmtree(self._folder(kept))
+                    remove_folder(self._folder(kept))
         self.run.accelerator.wait_for_everyone()
 
     def _check_weights(self) -> None:

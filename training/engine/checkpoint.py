@@ -11,18 +11,20 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate.utils import gather_object
-from safetensors import SafetensorError
 from safetensors.torch import load_file
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from tokenization.bert_tokenizer import write_vocab
 from training.engine.fsdp import full_optimizer_state, full_weights, is_sharded, load_full_state
 from training.engine.run import Run
 from training.engine.state import Origin, TrainingState
 from training.files import atomic
-from training.files.atomic import damage
+from training.files.atomic import damage, remove_folder
+from training.files.disk_errors import DiskError, explained
 from training.files.hashing import checksums
 from training.flags.natures import FIXED
 from training.flags.scripts import flags_with
@@ -41,7 +43,7 @@ def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) 
     """Write ``checkpoint-<step>``, then delete the oldest beyond ``--save_total_limit``. All processes call it.
 
     Raises:
-        OSError: it could not be written, for example because the disk is full. The draft has been removed; the
+        DiskError: it could not be written, for example because the disk is full. The draft has been removed; the
             earlier checkpoints are unharmed.
     """
     target = run.output_dir / f"checkpoint-{step}"
@@ -63,7 +65,7 @@ def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) 
             "scaler": scaler.state_dict() if scaler else None,
             "totals": vars(state.totals).copy(),
         }
-        with disk_errors_explained(run, target.name), atomic.sealed_folder(target) as draft:
+        with newest_checkpoint_named(run), atomic.sealed_folder(target) as draft:
             run.accelerator.unwrap_model(state.model).save_pretrained(draft, state_dict=weights)
             torch.save(saved, draft / "training_state.pt")
             if saved["metrics_bytes"]:
@@ -108,8 +110,7 @@ def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingStat
         ValueError: the checkpoint was made with other flags or data, or contains another model.
     """
     model = state.model
-    saved = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
-    weights = load_file(folder / "model.safetensors")
+    saved, weights = _read(folder)
     _check_same_run(run, folder, saved, state)
     _check_same_model(folder, weights, run.accelerator.unwrap_model(model))
     if saved.get("sharded", False) != is_sharded(model):
@@ -134,6 +135,28 @@ def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingStat
     return saved["step"]
 
 
+def _read(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """The state of the training and the weights in a checkpoint, which may come from somebody else.
+
+    Raises:
+        ValueError: one of the files cannot be read, or holds something other than numbers, texts and tensors.
+    """
+    try:
+        # weights_only: the file is a pickle, which could otherwise execute anything.
+        saved = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
+        weights = load_file(folder / "model.safetensors")
+    except OSError:
+        raise
+    except Exception as error:  # the bytes of a damaged pickle can raise anything
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"{folder}: training_state.pt or model.safetensors cannot be read ({reason}); give another checkpoint"
+        ) from None
+    if not isinstance(saved, dict):
+        raise ValueError(f"{folder}/training_state.pt: expected a dict, got a {type(saved).__name__}")
+    return saved, weights
+
+
 def resume(run: Run[SharedArguments], state: TrainingState) -> int:
     """Load the checkpoint that was asked for, if there is one; return the number of optimiser steps already done.
 
@@ -156,38 +179,52 @@ def resume(run: Run[SharedArguments], state: TrainingState) -> int:
             _drop_old(run, done)  # the process may have been killed before it deleted them
         return done
     run.write_facts()
-    if run.args.resume_from_checkpoint:
-        _cut_metrics(run, 0)  # stopped before the first checkpoint: all steps are repeated
+    begin_anew(run)
     return 0
+
+
+def begin_anew(run: Run[SharedArguments]) -> None:
+    """Remove the records and drafts of an earlier start that had not written a checkpoint. All processes call it."""
+    if run.args.resume_from_checkpoint:
+        _cut_metrics(run, 0)
+        if run.is_main:
+            _drop_drafts(run)
 
 
 def save_model_folder(run: Run[SharedArguments], model: torch.nn.Module) -> None:
     """Write ``config.json`` and ``model.safetensors`` of the finished model into the output folder.
 
     Raises:
-        OSError: they could not be written.
+        DiskError: they could not be written.
     """
     run.accelerator.wait_for_everyone()
     weights = full_weights(run, model)
     if run.is_main:
-        with disk_errors_explained(run, "model"), atomic.files_into(run.output_dir, "model") as draft:
+        with newest_checkpoint_named(run), atomic.files_into(run.output_dir, "model") as draft:
             run.accelerator.unwrap_model(model).save_pretrained(draft, state_dict=weights)
     run.accelerator.wait_for_everyone()
 
 
+def save_tokenizer(run: Run[SharedArguments], tokenizer: PreTrainedTokenizerBase) -> None:
+    """Write the tokenizer, with its vocab.txt, into the output folder. Only the main process calls it.
+
+    Raises:
+        DiskError: it could not be written.
+    """
+    with newest_checkpoint_named(run), atomic.files_into(run.output_dir, "tokenizer") as draft:
+        tokenizer.save_pretrained(draft)
+        write_vocab(tokenizer, draft)
+
+
 @contextmanager
-def disk_errors_explained(run: Run[SharedArguments], name: str) -> Iterator[None]:
-    """Turn an error of writing the folder ``name`` into an OSError that names the free space and the remedy."""
+def newest_checkpoint_named(run: Run[SharedArguments]) -> Iterator[None]:
+    """Add to an error of the disk which checkpoint is the newest."""
     try:
         yield
-    except (OSError, RuntimeError, SafetensorError) as error:  # torch.save raises RuntimeError on a full disk
+    except DiskError as error:
         checkpoints = _checkpoints(run.output_dir)
         newest = checkpoints[-1].name if checkpoints else "none"
-        free = shutil.disk_usage(run.output_dir).free
-        raise OSError(
-            f"{run.output_dir / name} could not be written ({error}); {free:,} bytes are free there, the newest "
-            f"checkpoint is {newest}. Free some space, then resume with --resume_from_checkpoint auto"
-        ) from error
+        raise DiskError(f"{error}. The newest checkpoint is {newest}", error.errno) from error
 
 
 def _batches_of(run: Run[SharedArguments], origin: Origin) -> int | str:
@@ -240,7 +277,8 @@ def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model: Pre
 def _cut_metrics(run: Run[SharedArguments], size: int) -> None:
     metrics = run.output_dir / "metrics.jsonl"
     if run.is_main and _size(metrics) > size:
-        os.truncate(metrics, size)
+        with explained(metrics):
+            os.truncate(metrics, size)
     run.accelerator.wait_for_everyone()
 
 
@@ -249,13 +287,18 @@ def _drop_old(run: Run[SharedArguments], step: int) -> None:
 
     Later checkpoints remain if they were damaged, or if the user named an earlier one; they are not counted.
     """
-    for path in run.output_dir.glob("checkpoint-*.incomplete"):
-        shutil.rmtree(path)
+    _drop_drafts(run)
     limit = run.args.save_total_limit
     if limit:
         known = [folder for folder in _checkpoints(run.output_dir) if _step(folder) <= step]
         for folder in known[:-limit]:
-            shutil.rmtree(folder)
+            remove_folder(folder)
+
+
+def _drop_drafts(run: Run[SharedArguments]) -> None:
+    for path in run.output_dir.glob("checkpoint-*.incomplete"):
+        with explained(path, verb="removed", reads=False):
+            shutil.rmtree(path)
 
 
 def _checkpoints(output_dir: Path) -> list[Path]:

@@ -16,7 +16,12 @@ from collections.abc import Callable
 
 import torch
 
+from tokenization.harmless_output import harmless_output
+from training.files.disk_errors import DiskError, with_remedy
+
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "run_paper", "extract_features")
+RESUMING = SCRIPTS[:5]  # the scripts that have this flag
+AUTO = "--resume_from_checkpoint auto"
 OUR_MODULES = ("training", "tokenization", "modeling_bert_repro", "__main__", *SCRIPTS)
 UNEXPECTED = (
     "This is not one of the messages about flags and files, but an error that the program did not expect.\n"
@@ -31,11 +36,20 @@ def report_errors(main: Callable[[], None]) -> int:
     (FloatingPointError), and 130 for Ctrl-C outside of the training steps; during these, the process exits with
     ``signals.STOPPED``. With ``BERT_REPRO_TRACEBACK=1`` the traceback is printed as well.
 
+    What is printed, also by others, shows the characters that a terminal would obey (``HarmlessStream``).
+
     Raises:
         Exception: any other error, so that Python prints its traceback and exits with status 1. To a ValueError, which
             could be taken for a message about the input, a note is added that says it is none.
     """
+    with harmless_output():
+        return _status(main)
+
+
+def _status(main: Callable[[], None]) -> int:
+    script = os.path.basename(sys.argv[0]).removesuffix(".py")
     try:
+        _check_arguments()
         main()
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
@@ -48,10 +62,22 @@ def report_errors(main: Callable[[], None]) -> int:
         if isinstance(error, KeyboardInterrupt):
             text, status = "interrupted", 130
         else:
-            text, status = f"error: {error}", 1 if isinstance(error, FloatingPointError) else 2
+            shown = with_remedy(error) if isinstance(error, OSError) else error
+            text, status = f"error: {shown}", 1 if isinstance(error, FloatingPointError) else 2
+            if isinstance(error, DiskError) and script in RESUMING and AUTO not in " ".join(sys.argv):
+                text += f"; add {AUTO} to go on from the newest checkpoint"
         print(f"{os.path.basename(sys.argv[0])}: {text}", file=sys.stderr)
         return status
     return 0
+
+
+def _check_arguments() -> None:
+    """Refuse file names that are not UTF-8, because run.json and the other records could not name them."""
+    for word in sys.argv[1:]:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"the argument {word!r} is not UTF-8; rename the file or folder") from None
 
 
 def is_for_the_user(error: Exception) -> bool:

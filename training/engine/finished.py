@@ -1,12 +1,14 @@
 """Finished runs: what a folder with ``all_results.json`` holds, and what happens when its command is given again."""
 
 import dataclasses
-import json
-import os
+import re
 from pathlib import Path
 from typing import Any
 
+from training.engine.output_folder import is_main_process
+from training.files.atomic import remove_folder
 from training.files.hub_upload import upload
+from training.files.json_files import read_object
 from training.flags.natures import FREE
 from training.flags.scripts import flags_with
 from training.flags.shared import SharedArguments
@@ -24,7 +26,7 @@ def is_finished(args: SharedArguments) -> bool:
     other = f"give another --output_dir; with --model_name_or_path {folder} that run starts from these weights"
     if not (folder / "run.json").is_file():
         raise ValueError(f"{folder} holds a finished run but no run.json with its flags; {other}")
-    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    facts = read_object(folder / "run.json")
     if changed := changed_flags(facts["flags"], args):
         raise ValueError(
             f"{folder} holds a finished run with other flags ({', '.join(changed)}); give the same flags, or {other}"
@@ -38,11 +40,29 @@ def is_finished(args: SharedArguments) -> bool:
 
 
 def report_finished(args: SharedArguments) -> None:
-    """Print, in one process, that the run is finished; with ``--push_to_hub`` upload its folder. No file is changed."""
+    """Print, in one process, that the run is finished; with ``--push_to_hub`` upload its folder.
+
+    No file is changed; what an interrupted start had still to remove is removed.
+    """
     folder = Path(args.output_dir)
-    if os.environ.get("RANK", "0") == "0":
+    if is_main_process():
+        remove_rest(folder)
         print(f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed", flush=True)
         upload_finished(args)
+
+
+def remove_rest(folder: Path) -> None:
+    """Remove what only an unfinished run needs from the folder of a finished one, and print the names.
+
+    A process that is killed after it has written ``all_results.json`` leaves these folders.
+    """
+    rest = [path for path in folder.iterdir() if re.fullmatch(r"checkpoint-best-\d+|.+\.incomplete", path.name)]
+    for path in sorted(rest):
+        try:
+            remove_folder(path)
+        except OSError:  # the folder may be read-only by now, and the run is finished all the same
+            continue
+        print(f"{path}: removed, as the run is finished", flush=True)
 
 
 def upload_finished(args: SharedArguments) -> None:
@@ -68,7 +88,7 @@ def read_results(folder: Path) -> dict | None:
     if not path.is_file():
         return None
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_object(path)
     except ValueError as error:
         raise ValueError(
             f"{path}: damaged ({error}); delete it and give --resume_from_checkpoint auto to finish the run again"

@@ -10,19 +10,28 @@ the folder itself is synced. Therefore the content is synced before the rename, 
 | another file | ``whole_file`` | the old content or the new |
 | a folder that does not exist yet, or is empty | ``new_folder`` | all files or none |
 | a folder of which ``damage`` can tell that it is whole | ``sealed_folder`` | all old files, all new ones, or none |
+| a line at the end of a file | ``append_line`` | all earlier lines, and possibly half of the new one |
 | some files of a folder that has others | ``files_into`` | possibly old files and new ones, each of them whole |
+
+A folder is removed with ``remove_folder``, so that one which is half deleted has the name of a draft. An error of the
+disk becomes a ``DiskError`` (training/files/disk_errors.py); the draft is removed, and the old content is still there.
 """
 
+import contextlib
+import fcntl
+import glob
 import json
 import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from training.files.disk_errors import explained
 from training.files.hashing import sha256
+from training.files.json_files import is_plain_name, read_object
 
 
 def sync(path: Path) -> None:
@@ -39,17 +48,50 @@ def whole_file(path: Path, shared: bool = False) -> Iterator[Path]:
     """Yield the path of a draft to write, which then replaces ``path``, or is removed if an error is raised.
 
     Args:
-        shared: other processes may write the same file at the same time, so each needs a draft of its own.
+        shared: other processes may write the same file at the same time, so each needs a draft of its own. What killed
+            processes have left is removed.
+
+    Raises:
+        DiskError: the file could not be written.
     """
-    draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp" if shared else f"{path.name}.tmp")
+    own = f"{path.name}.{uuid.uuid4().hex}.tmp" if shared else f"{path.name}.tmp"
+    draft = path.with_name(own)
+    with explained(path), _among_drafts(path) if shared else nullcontext():
+        try:
+            yield draft
+            sync(draft)
+            os.replace(draft, path)
+        except BaseException:
+            with contextlib.suppress(OSError):  # the first error says what is wrong
+                draft.unlink()
+            raise
+        sync(path.parent)
+
+
+@contextmanager
+def _among_drafts(path: Path) -> Iterator[None]:
+    """Hold a lock of the folder in common with all who write drafts there, and remove drafts that nobody writes."""
+    folder = os.open(path.parent, os.O_RDONLY)
     try:
-        yield draft
-        sync(draft)
-        os.replace(draft, path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
-    sync(path.parent)
+        with contextlib.suppress(OSError):  # another process writes, or the file system has no locks
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for left in path.parent.glob(f"{glob.escape(path.name)}.*.tmp"):
+                left.unlink()
+        with contextlib.suppress(OSError):
+            fcntl.flock(folder, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(folder)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, unless it is there.
+
+    Raises:
+        DiskError: it could not be made.
+    """
+    with explained(path):
+        path.mkdir(parents=True, exist_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -63,6 +105,23 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json_text(content))
 
 
+def append_line(path: Path, line: str) -> None:
+    """Append a line to a file.
+
+    Raises:
+        DiskError: it could not be written; the file is as it was before.
+    """
+    with explained(path):
+        size = path.stat().st_size if path.exists() else None
+        try:
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(line + "\n")
+        except OSError:
+            with contextlib.suppress(OSError):  # the first error says what is wrong
+                path.unlink() if size is None else os.truncate(path, size)
+            raise
+
+
 def json_text(content: Any) -> str:
     """The text that ``write_json`` writes."""
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
@@ -73,27 +132,29 @@ def _draft_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder ``<path>.incomplete`` to write in, which is removed if an error is raised."""
     draft = path.with_name(f"{path.name}.incomplete")
     shutil.rmtree(draft, ignore_errors=True)  # left by a process that was killed
-    try:
-        draft.mkdir()
-        yield draft
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
+    with explained(path):
+        try:
+            draft.mkdir()
+            yield draft
+        except BaseException:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
 
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty draft folder to write files in, which then becomes ``path``.
+    """Yield an empty draft folder to write in, which then becomes ``path``.
 
     Raises:
         OSError: ``path`` exists and is not an empty folder.
+        DiskError: the folder could not be written.
     """
     with _draft_folder(path) as draft:
         yield draft
-        for file in (*draft.iterdir(), draft):
+        for file in (*draft.rglob("*"), draft):
             sync(file)
         os.replace(draft, path)
-    sync(path.parent)
+        sync(path.parent)
 
 
 @contextmanager
@@ -101,6 +162,9 @@ def sealed_folder(path: Path) -> Iterator[Path]:
     """Yield an empty draft folder to write in, which then replaces ``path``.
 
     A ``manifest.json`` with the SHA-256 of every file is added, so that ``damage`` can tell whether it is undamaged.
+
+    Raises:
+        DiskError: the folder could not be written; an older one is unharmed.
     """
     with _draft_folder(path) as draft:
         yield draft
@@ -110,13 +174,39 @@ def sealed_folder(path: Path) -> Iterator[Path]:
         manifest.write_text(json.dumps({"sha256": digests}, indent=2) + "\n", encoding="utf-8")
         for file in (*files, manifest, draft):
             sync(file)
-        old = path.with_name(f"{path.name}.old.incomplete")
-        shutil.rmtree(old, ignore_errors=True)  # left by a process that was killed
-        if path.exists():  # written before the run was interrupted; the resumed run has reached the same step again
-            os.replace(path, old)  # in one step, because a folder that is being deleted is neither old nor absent
-        os.replace(draft, path)
+        old = _set_aside(
+            path
+        )  # written before the run was interrupted; the resumed run has reached the same step again
+        try:
+            os.replace(draft, path)
+        except BaseException:
+            if old is not None:
+                os.replace(old, path)
+            raise
         sync(path.parent)
-    shutil.rmtree(old, ignore_errors=True)
+    if old is not None:
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def remove_folder(path: Path) -> None:
+    """Delete a folder. If the process is killed meanwhile, the rest has the name of a draft.
+
+    Raises:
+        DiskError: it could not be removed.
+    """
+    with explained(path, verb="removed", reads=False):
+        if (old := _set_aside(path)) is not None:
+            shutil.rmtree(old)
+
+
+def _set_aside(path: Path) -> Path | None:
+    """Give a folder the name of a draft in one step and return its path; None if there is no such folder."""
+    old = path.with_name(f"{path.name}.old.incomplete")
+    shutil.rmtree(old, ignore_errors=True)  # left by a process that was killed
+    if not path.exists():
+        return None
+    os.replace(path, old)
+    return old
 
 
 @contextmanager
@@ -124,6 +214,9 @@ def files_into(folder: Path, name: str) -> Iterator[Path]:
     """Yield an empty draft folder ``<folder>/<name>.incomplete``, whose files then move to ``folder`` one by one.
 
     Each file is replaced in one step, but a process that is killed between two steps leaves old and new files.
+
+    Raises:
+        DiskError: the files could not be written.
     """
     with _draft_folder(folder / name) as draft:
         yield draft
@@ -142,10 +235,12 @@ def damage(folder: Path) -> str | None:
     if not manifest.is_file():
         return "it has no manifest.json, so it was not written completely"
     try:
-        expected = json.loads(manifest.read_text(encoding="utf-8"))["sha256"].items()
+        expected = read_object(manifest)["sha256"].items()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return f"its manifest.json cannot be read ({error})"
     for name, digest in expected:
+        if not is_plain_name(name):  # a path, such as ../../x, would be read to compare its hash
+            return f"its manifest.json names {str(name)[:80]!r}, which is no file of this folder"
         if not (folder / name).is_file():
             return f"{name} is missing"
         if sha256(folder / name) != digest:

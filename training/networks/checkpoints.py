@@ -9,8 +9,11 @@ import os
 from pathlib import Path
 
 from transformers import AutoConfig, AutoTokenizer, BertConfig, PreTrainedTokenizerBase
+from transformers.utils import CONFIG_NAME, cached_file
 
+from training.files.json_files import read_object
 from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from training.networks.claims import check_against_weights, check_claims, check_tokenizer_files
 from training.networks.configuration import bert_config, check_fit
 from training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
 from training.networks.old_vocabularies import old_tokenizer
@@ -64,10 +67,30 @@ def checkpoint_config(name: str) -> BertConfig:
         if (head := old.tensors.get("classifier.weight")) is not None:
             old.config.num_labels = len(head)
         return old.config
-    config = AutoConfig.from_pretrained(name)
+    path = _config_file(name)
+    fields = read_object(path)
+    check_claims(path, fields)
+    if path.parent == Path(name):
+        check_against_weights(path.parent, fields)
+    try:
+        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
+    except OSError:
+        raise
+    except Exception as error:  # the library raises errors of many kinds for wrong values
+        raise ValueError(f"{path}: transformers refuses it ({str(error)[:300]}); correct it") from error
     if not isinstance(config, BertConfig):
         raise ValueError(f"{name}: expected a BERT checkpoint, got model_type {config.model_type!r}")
     return config
+
+
+def _config_file(name: str) -> Path:
+    """The config.json of a folder or, downloaded, of a name on the Hub. Raises OSError if there is none."""
+    path = Path(name) / CONFIG_NAME
+    if path.is_file():
+        return path
+    found = cached_file(name, CONFIG_NAME)
+    assert found is not None  # cached_file raises OSError for a missing file
+    return Path(found)
 
 
 def load_tokenizer(name: str | None) -> PreTrainedTokenizerBase:
@@ -90,8 +113,12 @@ def load_tokenizer(name: str | None) -> PreTrainedTokenizerBase:
             for note in notes:
                 print(f"{name}: {note}", flush=True)
         return tokenizer
+    check_tokenizer_files(Path(name))
     try:
-        return AutoTokenizer.from_pretrained(name)
-    except ValueError as error:  # of the libraries, for a folder without a tokenizer or with a damaged one
+        # False: the code of a folder is never executed, and the user is not asked whether it may be.
+        return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except OSError:
+        raise
+    except Exception as error:  # the libraries raise errors of all kinds for a missing or damaged tokenizer
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{name}: expected a folder or a name on the Hub with a tokenizer ({reason})") from error

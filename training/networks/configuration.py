@@ -7,8 +7,10 @@ from torch import nn
 from transformers import BertConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization.special_tokens import check_special_tokens
+from training.files.json_files import read_object
 from training.flags.pretraining import CONFIG_SIZES
 from training.flags.shared import SharedArguments
+from training.networks.claims import check_claims
 
 
 def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:
@@ -32,10 +34,12 @@ def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:
             intermediate_size=4 * hidden_size,
             **fields,
         )
-    if not (Path(config_name) / "config.json").is_file():
+    path = Path(config_name) / "config.json"
+    if not path.is_file():
         raise ValueError(
             f"--config_name {config_name}: expected one of {', '.join(CONFIG_SIZES)}, or a folder with config.json"
         )
+    check_claims(path, read_object(path))
     return BertConfig.from_pretrained(config_name, **fields)
 
 
@@ -65,6 +69,11 @@ def prepare_for_training(model: PreTrainedModel, args: SharedArguments) -> None:
 def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_length: int) -> None:
     """Raise ValueError unless the network has embeddings for the tokenizer's ids and for the length."""
     check_special_tokens(tokenizer)
+    if (last := max(tokenizer.get_vocab().values())) >= max(config.vocab_size, len(tokenizer)):
+        raise ValueError(
+            f"the tokenizer has {len(tokenizer)} pieces, but one of them has the id {last:,}; use the tokenizer that "
+            "the model was trained with"
+        )
     if len(tokenizer) > config.vocab_size:
         raise ValueError(
             f"the tokenizer has {len(tokenizer)} pieces but the model only {config.vocab_size} embeddings; "

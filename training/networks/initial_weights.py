@@ -1,6 +1,5 @@
 """Load networks with the weights of a checkpoint and compute the hashes of its files; all scripts do it here."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -11,6 +10,7 @@ from transformers import PreTrainedModel
 from transformers.utils import cached_file
 
 from training.files.hashing import sha256
+from training.files.weights_header import files_of_index
 from training.networks.old_checkpoints import WEIGHT_FILES, find_old_files, is_old_checkpoint, read_old_checkpoint
 
 
@@ -100,8 +100,7 @@ def weights_sha256(name: str, **options: Any) -> dict[str, str]:
         except OSError:  # the checkpoint has no file of this name
             continue
         if file.endswith(".index.json"):
-            parts = sorted(set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()))
-            return {part: sha256(_cached(name, part, **options)) for part in parts}
+            return {part: sha256(_cached(name, part, **options)) for part in files_of_index(path)}
         return {file: sha256(path)}
     raise ValueError(f"{name}: expected a checkpoint with weights, found none of {', '.join(WEIGHT_FILES)}")
 

@@ -6,7 +6,6 @@ what they hold (``is_old_checkpoint``, and ``training/networks/checkpoints.py`` 
 """
 
 import glob
-import json
 import re
 import zipfile
 from collections.abc import Mapping
@@ -18,7 +17,9 @@ from safetensors.torch import load_file
 from transformers import BertConfig
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_INDEX_NAME, WEIGHTS_NAME
 
+from training.files.json_files import is_plain_name, read_json
 from training.files.tensorflow_checkpoint import TensorFlowCheckpoint
+from training.networks.claims import check_claims
 
 # google-research/bert -> transformers, for the whole name. `kernel` is stored as (inputs, outputs) and is transposed.
 LAYER = r"bert/encoder/layer_(\d+)"
@@ -197,13 +198,15 @@ def _transformer_folder(folder: Path) -> Path:
     """The folder of the network in a folder of sentence-transformers; other folders are returned as they are."""
     if not (folder / "modules.json").is_file():
         return folder
-    modules = _read_json(folder / "modules.json")
+    modules = read_json(folder / "modules.json")
     paths = []
     for module in modules if isinstance(modules, list) else []:
         if isinstance(module, dict) and str(module.get("type", "")).endswith(".Transformer"):
             paths.append(module.get("path"))
     if len(paths) != 1 or not isinstance(paths[0], str):
         raise ValueError(f"{folder}/modules.json: expected one module of type Transformer, found {len(paths)}")
+    if paths[0] and not is_plain_name(paths[0]):
+        raise ValueError(f"{folder}/modules.json: expected a folder beside it, got {paths[0][:80]!r}")
     return folder / paths[0]
 
 
@@ -222,11 +225,11 @@ def _read_config(source: Path, folder: Path, config_file: str | Path | None) -> 
                 "python -m training convert"
             )
         path = paths[0]
-    fields = _read_json(path)
+    fields = read_json(path)
     if not isinstance(fields, dict):
         raise ValueError(f"{path}: expected a JSON object with the fields of a BERT config")
-    if (kind := fields.pop("model_type", "bert")) != "bert":
-        raise ValueError(f"{path}: expected a BERT config, got model_type {kind!r}")
+    check_claims(path, fields)
+    fields.pop("model_type", None)
     for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"):
         if not isinstance(fields.get(name), int) or fields[name] <= 0:
             raise ValueError(f"{path}: expected {name} to be a whole number above 0, got {fields.get(name)!r}")
@@ -234,13 +237,6 @@ def _read_config(source: Path, folder: Path, config_file: str | Path | None) -> 
     config = BertConfig(**{name: value for name, value in fields.items() if name in known and name != "dtype"})
     config.dtype = None  # everything becomes float32
     return config
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: not valid JSON ({error})") from None
 
 
 def _read_tensorflow(index: Path) -> tuple[dict[str, torch.Tensor], list[str]]:

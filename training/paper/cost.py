@@ -6,7 +6,6 @@ larger than the timed one needs more or less time for an operation, and the star
 pictures are not counted: the sum is a guess, good for choosing a scale.
 """
 
-import json
 import shlex
 import statistics
 import tempfile
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from training.engine.throughput import training_flops
+from training.files.json_files import read_object
 from training.flags.phases import Phase, phases_of, with_steps
 from training.paper.command_line import words_of
 from training.paper.data import config_of
@@ -153,5 +153,5 @@ def in_words(seconds: float) -> str:
 def _training_time(cell_folder: Path) -> str:
     """The time that the training of a finished run took, for the line of the dry run; "" if it is not recorded."""
     path = cell_folder / "all_results.json"
-    runtime = json.loads(path.read_text(encoding="utf-8")).get("train_runtime") if path.is_file() else None
+    runtime = read_object(path).get("train_runtime") if path.is_file() else None
     return "" if runtime is None else f", {in_words(runtime)} of training"

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer, BertConfig
 
 from tokenization.train_wordpiece import train_wordpiece
 from training.builtin_data import documentation
-from training.files.atomic import damage, sealed_folder, write_json
+from training.files.atomic import damage, make_folder, sealed_folder, write_json
 from training.files.hashing import sha256
 from training.paper.command_line import Flags, files_in
 from training.paper.experiments import EXPERIMENTS
@@ -186,7 +186,7 @@ def prepare(folder: Path, args: PaperArguments, scale: Scale, text: TextFiles, p
     tokenizer = AutoTokenizer.from_pretrained(folder / VOCABULARY)
     for size in plan.sizes:
         size_folder = folder / SIZES / size.name
-        size_folder.mkdir(parents=True, exist_ok=True)
+        make_folder(size_folder)
         write_json(size_folder / "config.json", json.loads(config_of(scale, size, len(tokenizer)).to_json_string()))
 
 

@@ -9,7 +9,6 @@ from training.paper.plan import Outline, steps_at
 from training.paper.verdicts import Column, Scores
 from training.records.curves import (
     BLUE,
-    DPI,
     GREEN,
     GREY,
     INK,
@@ -20,6 +19,7 @@ from training.records.curves import (
     TITLE,
     VERMILION,
     WIDTH,
+    save_figure,
     style_axis,
 )
 from training.tasks.student_t import mean_interval
@@ -47,7 +47,7 @@ def draw(outline: Outline, scores: Scores, path: Path) -> None:
             _draw_curves(axis, outline, scores, columns)
         else:
             _draw_points(axis, outline, scores, columns[0], labels=number % PANELS_ABREAST == 0)
-    figure.savefig(path, dpi=DPI, metadata={"Software": None})  # the same bytes from the same numbers
+    save_figure(figure, path)
 
 
 def _panels(outline: Outline, count: int, height: float) -> tuple["Figure", list["Axes"]]:

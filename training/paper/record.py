@@ -17,6 +17,7 @@ from typing import Any
 from training.engine.finished import read_results
 from training.engine.versions import commit
 from training.files.hashing import sha256
+from training.files.json_files import read_object
 from training.paper.flags import PaperArguments
 from training.paper.folder import is_finished
 from training.paper.places import CELLS, PLAN
@@ -140,7 +141,7 @@ def _read_series(folder: Path, cell: Cell) -> dict[str, Any]:
     """The mean results of a series, and those of each of its runs."""
     _check_finished(folder, cell)
     place = folder / CELLS / cell.name
-    summary = json.loads((place / "summary.json").read_text(encoding="utf-8"))
+    summary = read_object(place / "summary.json")
     runs = summary.get("runs", [])
     places = [place / Path(run["folder"]).name for run in runs]
     started = [facts["started"] for facts in map(_facts, places) if facts]
@@ -168,7 +169,7 @@ def _scores_in(results: Mapping[str, Any]) -> dict[str, Any]:
 def _facts(place: Path) -> dict[str, Any] | None:
     """The content of a run's run.json; None if there is none."""
     path = place / "run.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return read_object(path) if path.is_file() else None
 
 
 def _origins(folder: Path, plan: Plan) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ Text is streamed: the memory needed depends on the number of workers, not on the
 same for any number of workers, and whether or not the build was interrupted.
 """
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -20,12 +21,14 @@ import tokenizers
 from transformers import PreTrainedTokenizerBase
 
 from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
+from training.files.atomic import make_folder
+from training.files.disk_errors import explained
 from training.files.hashing import sha256
+from training.files.locks import held
 from training.pretraining.corpus import (
     FORMAT,
     Corpus,
     CorpusWriter,
-    disk_error,
     fingerprint_of,
     forget_progress,
     read_manifest,
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs  # in typing from Python 3.13 on
 
 _CHUNK_CHARACTERS = 1 << 20
+CONTINUES = "give the same command again; building continues where it stopped"
 COMMIT_SECONDS = 20.0  # a build that is killed loses at most about this much work
 # Files, or documents as lists of paragraphs.
 Source = Sequence[str | Path] | Iterable[list[str]]
@@ -72,7 +76,7 @@ def build_corpus(
     Raises:
         ValueError: the input cannot be read (see ``read_documents``), it has no pairs although they are needed, or
             ``output_dir`` holds another corpus or other files.
-        OSError: with a remedy, when the disk is full.
+        DiskError: the corpus could not be written.
     """
     target = Path(output_dir)
     if num_workers < 1:
@@ -84,22 +88,22 @@ def build_corpus(
         lines = _with_pairs(lines, source)
     vocab_size = len(tokenizer)
     dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<i4")
-    try:
-        writer = CorpusWriter(target, key, dtype)
-        try:
-            if processes > 1:
-                parts = parts_folder(target, processes, fingerprint_of(key))
-                _write(writer, joined_parts(parts, processes, writer.lines))
-            else:
-                remaining = itertools.islice(lines, writer.lines, None)
-                _write(writer, encoded_chunks(_chunks(remaining), tokenizer_json(tokenizer), num_workers))
-            if writer.tokens == 0:
-                raise ValueError("the source holds no text that the tokenizer turns into tokens")
-            writer.finish(_facts(sources, tokenizer), vocab_size)
-        finally:
-            writer.close()
-    except OSError as error:
-        raise disk_error(error, target) from error
+    with explained(target, CONTINUES):
+        make_folder(target.parent)
+        busy = f"{target}: another process is building this corpus; wait until it is done"
+        with held(target.with_name(f".{target.name}.lock"), busy):
+            if _is_occupied(target):  # by a process that has built it since the question above
+                return _reuse(target, key)
+            with contextlib.closing(CorpusWriter(target, key, dtype)) as writer:
+                if processes > 1:
+                    parts = parts_folder(target, processes, fingerprint_of(key))
+                    _write(writer, joined_parts(parts, processes, writer.lines))
+                else:
+                    remaining = itertools.islice(lines, writer.lines, None)
+                    _write(writer, encoded_chunks(_chunks(remaining), tokenizer_json(tokenizer), num_workers))
+                if writer.tokens == 0:
+                    raise ValueError("the source holds no text that the tokenizer turns into tokens")
+                writer.finish(_facts(sources, tokenizer), vocab_size)
     remove_parts(target)
     return Corpus.open(target, verify=False)
 
@@ -127,10 +131,8 @@ def encode_part(
     if need_pairs:
         lines = _with_pairs(lines, source)
     folder = parts_folder(target, world_size, fingerprint_of(key))
-    try:
+    with explained(folder, CONTINUES):
         write_part(folder, _chunks(lines), tokenizer_json(tokenizer), rank, world_size, num_workers)
-    except OSError as error:
-        raise disk_error(error, folder) from error
 
 
 def _facts(sources: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
@@ -185,6 +187,7 @@ def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
             "delete it or choose another folder"
         )
     forget_progress(target)  # the build may have been killed just after it renamed the folder
+    remove_parts(target)
     return Corpus.open(target)
 
 

@@ -10,8 +10,6 @@ During the build the folder is called ``<name>.building`` and also holds progres
 killed continues. When everything is written, one rename gives the folder its final name.
 """
 
-import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -24,6 +22,7 @@ from transformers import PreTrainedTokenizerBase
 from tokenization.fingerprint import tokenizer_sha256
 from training.files.atomic import sync, write_json
 from training.files.hashing import sha256
+from training.files.json_files import read_object
 
 FORMAT = 1  # increase it when the files or the rules of training/pretraining/sentences.py change
 _OFFSETS = np.dtype("<i8")
@@ -137,10 +136,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if not file.is_file():
         raise ValueError(f"{path}: not a finished corpus (no manifest.json); build it with build_corpus")
     try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
+        manifest = read_object(file)
         checksum = manifest.pop("manifest_sha256")
         intact = checksum == _manifest_checksum(manifest)
-    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, AttributeError, TypeError):
+    except (ValueError, KeyError, TypeError):
         intact = False
     if not intact:
         raise ValueError(f"{file}: damaged or edited by hand; delete {path} and build the corpus again")
@@ -157,7 +156,7 @@ class CorpusWriter:
     """Writes a corpus into ``<target>.building``, records its progress, and renames the folder to ``target``.
 
     After a kill, the next writer with an equal key continues at the last ``commit``, and everything that was written
-    after it is cut off; with another key the build starts anew.
+    after it is cut off; with another key the build starts anew. ``build_corpus`` holds the lock of the corpus.
 
     Args:
         target: the folder of the finished corpus.
@@ -172,19 +171,14 @@ class CorpusWriter:
         empty: numbers of sentences and documents without tokens, which were left out.
 
     Raises:
-        ValueError: another process is building this corpus, or the unfinished files are damaged.
+        ValueError: the unfinished files are damaged.
     """
 
     def __init__(self, target: Path, key: dict[str, Any], dtype: np.dtype):
         self.target, self.key, self.dtype = target, key, dtype
         self.folder = target.with_name(target.name + ".building")
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.lock = _lock(self.folder)
-        try:
-            progress = self._read_progress()
-        except ValueError:
-            os.close(self.lock)
-            raise
+        progress = self._read_progress()
         if progress is None:
             for file in self.folder.iterdir():
                 file.unlink()
@@ -210,7 +204,7 @@ class CorpusWriter:
         if not file.is_file():
             return None
         try:
-            progress = json.loads(file.read_text(encoding="utf-8"))
+            progress = read_object(file)
             checksum = progress.pop("progress_sha256")
             intact = checksum == _manifest_checksum(progress)
         except (ValueError, KeyError, AttributeError, TypeError):
@@ -296,35 +290,11 @@ class CorpusWriter:
         return counts
 
     def close(self) -> None:
-        """Close the files and release the lock; the unfinished folder stays, to be continued."""
+        """Close the files; the unfinished folder stays, to be continued."""
         for file in self.files.values():
             file.close()
-        if self.lock >= 0:
-            os.close(self.lock)
-            self.lock = -1
-
-
-def _lock(folder: Path) -> int:
-    """A file descriptor that locks ``folder``. The lock ends with the process, however it ends."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise ValueError(f"{folder}: another process is building this corpus; wait until it is done") from None
-    return descriptor
 
 
 def forget_progress(folder: Path) -> None:
     """Remove progress.json, which only an unfinished build needs, from the finished corpus in ``folder``."""
     (folder / "progress.json").unlink(missing_ok=True)
-
-
-def disk_error(error: OSError, folder: Path) -> OSError:
-    """An error that says what to do if ``error`` means that the disk is full; otherwise ``error`` itself."""
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-        return error
-    return OSError(
-        error.errno,
-        f"the disk filled up while {folder} was written; make room and run again: building continues where it stopped",
-    )

@@ -1,6 +1,5 @@
 """Read documents from files; malformed and damaged files raise a ValueError that names file and line."""
 
-import itertools
 import json
 import shutil
 import tempfile
@@ -9,6 +8,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from tokenization.compressed_files import DAMAGE, PACKED, damage_error, decoded_lines, kind_of, open_packed
+from tokenization.parquet_files import text_rows
+from training.files.disk_errors import explained
 
 _KINDS = (".txt", ".jsonl", ".parquet")
 
@@ -109,22 +110,15 @@ def _one_text_field(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _parquet_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
     import pyarrow
-    import pyarrow.parquet
 
     with tempfile.TemporaryFile() as unpacked:
         try:
             if path.suffix in PACKED:
                 # Parquet is read from the end of the file, and each seek in a compressed stream unpacks it again.
-                shutil.copyfileobj(stream, unpacked)
+                with explained(Path(tempfile.gettempdir(), path.name), "set TMPDIR to another folder"):
+                    shutil.copyfileobj(stream, unpacked)
                 stream = unpacked
-            table = pyarrow.parquet.ParquetFile(stream)
-            names = table.schema_arrow.names
-            if names.count("text") != 1:
-                raise ValueError(f"{path}: expected one column `text`; its columns are {', '.join(names)}")
-            rows = itertools.chain.from_iterable(
-                batch.column(0) for batch in table.iter_batches(1024, columns=["text"])
-            )
-            for number, row in enumerate(rows, 1):
+            for number, row in enumerate(text_rows(path, stream, path.stat().st_size), 1):
                 try:
                     text = row.as_py()
                 except UnicodeDecodeError as error:

@@ -10,13 +10,13 @@ those that a single process writes. A process that is started again after an int
 """
 
 import itertools
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
+from training.files.atomic import remove_folder
 from training.pretraining.encoding import Encoded, encoded_chunks
 
 _HEADER: np.dtype = np.dtype("<i8")
@@ -94,7 +94,7 @@ def joined_parts(folder: Path, world_size: int, lines: int) -> Iterator[tuple[in
 def remove_parts(target: Path) -> None:
     """Delete all parts of the corpus ``target``, including those of other numbers of processes and other texts."""
     for folder in target.parent.glob(f"{target.name}.shares-*"):
-        shutil.rmtree(folder)
+        remove_folder(folder)
 
 
 def _records_of(path: Path) -> Iterator[tuple[int, Encoded]]:

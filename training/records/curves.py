@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from training.files.atomic import whole_file
+from training.files.json_files import read_object
 from training.records.metrics import METRICS, percent_factor
 from training.records.reference_curves import comparable
 
@@ -106,13 +108,19 @@ def draw_curves(folder: str | Path) -> Path | None:
     if "Pearson" in by_label:  # a regression
         title = "Loss, mean squared error"
     facts = folder / "run.json"
-    reference = comparable(json.loads(facts.read_text(encoding="utf-8")), entropy) if facts.is_file() else None
+    reference = comparable(read_object(facts), entropy) if facts.is_file() else None
     draw_losses(axes[0], train, held_out, entropy if part else None, title, reference)
     if by_label:
         draw_scores(axes[1], by_label)
     path = folder / "training_curves.png"
-    figure.savefig(path, dpi=DPI)
+    save_figure(figure, path)
     return path
+
+
+def save_figure(figure: "Figure", path: Path, dpi: int = DPI) -> None:
+    """Write a figure as a .png file, whole or not at all. It has the same bytes if it is drawn again."""
+    with whole_file(path) as draft:
+        figure.savefig(draft, dpi=dpi, format="png", metadata={"Software": None})
 
 
 def new_figure(title: str, panels: int) -> tuple["Figure", list["Axes"]]:

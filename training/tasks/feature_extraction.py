@@ -224,14 +224,14 @@ def write_npz(path: Path, lines: Iterable, layers: list[int], pooling: str) -> N
     line i has the pieces ``offsets[i]`` to ``offsets[i + 1] - 1``, whose ids are in ``input_ids``.
     """
     kept, all_ids, offsets = [], [], [0]
-    for ids, vectors in lines:
-        kept.append(pool(ids, vectors, pooling))
-        all_ids += ids
-        offsets.append(len(all_ids))
-    arrays: dict[str, Any] = {"vectors": np.concatenate(kept), "layers": np.array(layers)}
-    if pooling == "none":
-        arrays |= {"input_ids": np.array(all_ids, dtype=np.int32), "offsets": np.array(offsets)}
-    with open(path, "wb") as file:
+    with open(path, "wb") as file:  # before the hours of computing, so that a folder that cannot be written is found
+        for ids, vectors in lines:
+            kept.append(pool(ids, vectors, pooling))
+            all_ids += ids
+            offsets.append(len(all_ids))
+        arrays: dict[str, Any] = {"vectors": np.concatenate(kept), "layers": np.array(layers)}
+        if pooling == "none":
+            arrays |= {"input_ids": np.array(all_ids, dtype=np.int32), "offsets": np.array(offsets)}
         np.savez(file, **arrays)
 
 

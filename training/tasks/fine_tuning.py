@@ -7,10 +7,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import torch
 from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedTokenizerBase
 
-from tokenization.bert_tokenizer import write_vocab
 from training.engine.batches import Features, evaluation_due, step_batches, steps_for
 from training.engine.best import Best
-from training.engine.checkpoint import resume, save_checkpoint, save_model_folder
+from training.engine.checkpoint import begin_anew, resume, save_checkpoint, save_model_folder, save_tokenizer
 from training.engine.finished import upload_finished
 from training.engine.loop import training_steps
 from training.engine.optimizer import create_optimizer, linear_schedule
@@ -148,6 +147,7 @@ def fine_tune(
         done = resume(run, state)
     else:
         run.write_facts()
+        begin_anew(run)
     best = Best(run, metric)
     batches = step_batches(train, run, done, total_steps) if train else []
     last, stopped_early = total_steps, False
@@ -226,8 +226,7 @@ def save_folder(
         # Without these two calls, the settings of the tokenizer's last call would be saved in tokenizer.json.
         tokenizer.backend_tokenizer.no_truncation()
         tokenizer.backend_tokenizer.no_padding()
-        tokenizer.save_pretrained(run.output_dir)
-        write_vocab(tokenizer, run.output_dir)
+        save_tokenizer(run, tokenizer)
         if tuned.trained:
             draw_curves(run.output_dir)
         write_model_card(run.output_dir, kind=kind, datasets=[data_name], metrics=tuned.results)

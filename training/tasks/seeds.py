@@ -20,8 +20,10 @@ import torch
 from transformers.utils import is_torch_xla_available
 
 from training.engine.best import deciding_metric, goodness
-from training.engine.finished import changed_flags, read_results
+from training.engine.finished import changed_flags, read_results, remove_rest
+from training.engine.output_folder import is_main_process, lock_output_dir, unlock_output_dir
 from training.files.atomic import write_json
+from training.files.json_files import read_object
 from training.flags.fine_tuning import FineTuningArguments
 from training.networks.initial_weights import weights_sha256
 from training.tasks.student_t import mean_interval, t_test
@@ -86,17 +88,21 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
     """Do the runs that are not finished yet; write, print and return the summary.
 
     Raises:
-        ValueError: a sub-folder holds a run with other settings (see ``results_of_finished``); or the runs of
-            --compare_to are not comparable.
+        ValueError: a sub-folder holds a run with other settings (see ``results_of_finished``); another process is at
+            work in the folder; or the runs of --compare_to are not comparable.
     """
     folder, plans = Path(args.output_dir), planned_runs(args)
     weights = weights_sha256(args.model_name_or_path) if args.model_name_or_path else None
     other = _read_other(args.compare_to, plans, series) if args.compare_to else None
+    if is_main_process() and not all(read_results(Path(plan.output_dir)) for plan in plans):
+        lock_output_dir(folder)
     earlier = [results_of_finished(plan, series, weights) for plan in plans]
     runs = []
     for number, (plan, results) in enumerate(zip(plans, earlier), 1):
         name = Path(plan.output_dir).name
         _say(f"--- run {number} of {len(plans)}: {name}{' is finished already' if results else ''}")
+        if results is not None and is_main_process():
+            remove_rest(Path(plan.output_dir))
         if results is None:
             torch.compiler.reset()  # otherwise torch.compile gives up after several networks of the same class
             results = run_one(plan)
@@ -105,11 +111,12 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
     if other:
         shared = [name for name in series.baselines if name in other["baselines"]]
         summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], shared)
-    if _is_main():
+    if is_main_process():
         target = folder / "summary.json"
-        if not target.is_file() or json.loads(target.read_text(encoding="utf-8")) != summary:
+        if not target.is_file() or read_object(target) != summary:
             write_json(target, summary)
         print(table(summary), flush=True)
+        unlock_output_dir(folder)
     return summary
 
 
@@ -146,7 +153,7 @@ def results_of_finished(plan: FineTuningArguments, series: Series, weights: dict
     folder = Path(plan.output_dir)
     if not (folder / "run.json").is_file():
         return None
-    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    facts = read_object(folder / "run.json")
     changed = changed_flags(facts["flags"], plan)
     # A missing value counts as equal: older versions recorded no hash for a name on the Hub.
     changed += [name for name, value in _circumstances(plan, weights).items() if (facts.get(name) or value) != value]
@@ -254,7 +261,7 @@ def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Serie
     path = Path(folder) / "summary.json"
     if not path.is_file():
         raise ValueError(f"--compare_to {folder}: expected summary.json there, which --seeds and --paper write")
-    other = json.loads(path.read_text(encoding="utf-8"))
+    other = read_object(path)
     if other["validation"] != _validation(series):
         raise ValueError(f"--compare_to {folder}: it was evaluated on other data, so the runs cannot be compared")
     if not set(series.baselines) & set(other["baselines"]):
@@ -327,9 +334,5 @@ def _interval(bounds: list[float] | None, sign: str = "") -> str:
 
 
 def _say(text: str) -> None:
-    if _is_main():
+    if is_main_process():
         print(text, flush=True)
-
-
-def _is_main() -> bool:
-    return os.environ.get("RANK", "0") == "0"

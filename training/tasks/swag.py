@@ -22,6 +22,7 @@ import torch
 from transformers import PreTrainedTokenizerBase
 
 from training.engine.batches import Features
+from training.files.atomic import whole_file
 from training.files.hashing import digest, sha256
 from training.files.hub_datasets import load_from_hub
 from training.files.tables import read_table
@@ -239,7 +240,7 @@ def write_predictions(path: Path, examples: SwagExamples, logits: np.ndarray) ->
     """Write a .csv file: the row's index, the number of the chosen ending, and the probability of each ending."""
     shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
     probabilities = shifted / shifted.sum(axis=1, keepdims=True)
-    with open(path, "w", encoding="utf-8", newline="") as file:
+    with whole_file(path) as draft, open(draft, "w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         choices = logits.shape[-1]
         writer.writerow(["index", "prediction", *(f"probability{choice}" for choice in range(choices))])

@@ -8,24 +8,25 @@ DIR/corpus/train. For each length of instances a picture is written to DIR.
 
 import argparse
 import importlib.util
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from training.engine.batches import IGNORED
+from training.files.json_files import read_object
 from training.flags.natures import INSTANCE
 from training.flags.phases import phases_of
 from training.flags.scripts import flags_with
+from training.networks.checkpoints import load_tokenizer
 from training.pretraining.corpus import Corpus
 from training.pretraining.instances import PretrainingInstances, instance_settings
 from training.pretraining.masking import continuation_pieces
 from training.pretraining.measurements import Measurement, repeated_documents, repeated_sentences
 from training.pretraining.segments import IS_NEXT, NOT_NEXT, EpochPlan
-from training.records.curves import BLUE, VERMILION, style_axis
+from training.records.curves import BLUE, VERMILION, save_figure, style_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -264,7 +265,7 @@ def draw_audit(arrays: dict[str, np.ndarray], path: Path) -> None:
     if "mix" in arrays:
         _draw_shares(mix, list(MIX), arrays["mix"], arrays["wanted"])
         style_axis(mix, "Replacement of the predicted tokens (dashed: expected)", "")
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path, dpi=110)
 
 
 def _draw_shares(axis: "Axes", names: list[str], shares: np.ndarray, wanted: np.ndarray) -> None:
@@ -293,7 +294,7 @@ def read_pretraining_facts(folder: Path) -> dict[str, Any]:
     if not file.is_file():
         raise ValueError(f"{folder}: no run.json; give an --output_dir of run_pretraining.py")
     try:
-        facts = json.loads(file.read_text(encoding="utf-8"))
+        facts = read_object(file)
     except ValueError as error:
         raise ValueError(f"{file}: damaged ({error}); resume the run, which writes it again") from error
     flags = facts.get("flags") if isinstance(facts, dict) else None
@@ -305,7 +306,7 @@ def read_pretraining_facts(folder: Path) -> dict[str, Any]:
 
 def open_run(folder: Path, flags: dict[str, Any], length: int) -> tuple[PretrainingInstances, PreTrainedTokenizerBase]:
     """(training instances of `length` tokens, tokenizer) of the run in `folder`."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer = load_tokenizer(str(folder))
     corpus = Corpus.open(folder / "corpus" / "train", tokenizer, verify=False)
     return PretrainingInstances(corpus, tokenizer, instance_settings(flags, length)), tokenizer
 

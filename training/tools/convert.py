@@ -20,7 +20,7 @@ import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization import write_vocab
-from training.files.atomic import new_folder
+from training.files.atomic import make_folder, new_folder
 from training.files.hashing import sha256
 from training.networks.configuration import check_fit
 from training.networks.old_checkpoints import OldCheckpoint, read_old_checkpoint
@@ -145,7 +145,7 @@ def save(converted: Converted, old: OldCheckpoint, out: Path) -> None:
     """Write the folder ``out``: whole, or not at all. Raises ValueError if there is something under that name."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out} is not an empty folder; give another")
-    out.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(out.parent)
     with new_folder(out) as draft:
         converted.model.save_pretrained(draft)
         converted.tokenizer.save_pretrained(draft)

@@ -13,15 +13,15 @@ command writes report.md and, if matplotlib is installed, report.png.
 
 import argparse
 import importlib.util
-import json
 import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from training.files.atomic import make_folder, write_text
+from training.files.json_files import is_plain_name, read_object
 from training.records.curves import (
     BLUE,
-    DPI,
     GREEN,
     GREY,
     INK,
@@ -32,8 +32,10 @@ from training.records.curves import (
     draw_losses,
     new_figure,
     read_events,
+    save_figure,
     style_axis,
 )
+from training.records.markdown import plain
 from training.records.metrics import METRICS, percent_factor
 from training.tasks.classification.glue import title_of
 from training.tools.run_settings import compared_settings, initial_settings, with_differences
@@ -102,8 +104,18 @@ def read_finished_runs(folder: str | Path) -> list[FinishedRun]:
     folder = Path(folder)
     if not (folder / "summary.json").is_file():
         return [read_finished_run(folder)]
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    return [replace(read_finished_run(folder / run["folder"]), folder=folder) for run in summary["runs"]]
+    summary = read_object(folder / "summary.json")
+    names = [run.get("folder") if isinstance(run, dict) else run for run in _list_in(summary, "runs")]
+    if wrong := [name for name in names if not is_plain_name(name)]:
+        raise ValueError(
+            f"{folder / 'summary.json'}: expected runs in folders beside it, got {str(wrong[0])[:80]!r}; give the "
+            "folders of the runs themselves"
+        )
+    return [replace(read_finished_run(folder / str(name)), folder=folder) for name in names]
+
+
+def _list_in(record: dict, name: str) -> list:
+    return record[name] if isinstance(record.get(name), list) else []
 
 
 def read_finished_run(folder: Path) -> FinishedRun:
@@ -112,7 +124,7 @@ def read_finished_run(folder: Path) -> FinishedRun:
     flags, script = facts["flags"], facts["script"]
     if script not in {"run_pretraining.py", *FINE_TUNING}:
         known = ", ".join(["run_pretraining.py", *FINE_TUNING])
-        raise ValueError(f"{folder / 'run.json'}: expected a run of {known}; got one of {script}")
+        raise ValueError(f"{folder / 'run.json'}: expected a run of {known}; got one of {str(script)[:60]!r}")
     origin = flags.get("model_name_or_path")
     start_label = f"from {Path(origin).name}" if origin else "random weights"
     if flags.get("model_impl") == "transformers":
@@ -123,8 +135,8 @@ def read_finished_run(folder: Path) -> FinishedRun:
 
 def _read_record(path: Path) -> dict:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return read_object(path)
+    except ValueError as error:
         raise ValueError(f"{path}: expected the records of a finished run ({error})") from error
 
 
@@ -223,9 +235,9 @@ def tables(runs: list[FinishedRun]) -> str:
 def _comparison(fine_tuning: list[FinishedRun]) -> list[str]:
     """The lines of the table with a row for each task and metric, and a column for each start."""
     labels = start_labels_of(fine_tuning)
-    lines = [f"| task | metric, per cent | {' | '.join(labels)} |", f"|---|---|{'---:|' * len(labels)}"]
+    lines = [f"| task | metric, per cent | {' | '.join(map(plain, labels))} |", f"|---|---|{'---:|' * len(labels)}"]
     for (task, metric), scores in cells(fine_tuning).items():
-        lines.append(f"| {task} | {metric} | {' | '.join(cell_text(scores.get(label)) for label in labels)} |")
+        lines.append(f"| {plain(task)} | {metric} | {' | '.join(cell_text(scores.get(label)) for label in labels)} |")
     return lines
 
 
@@ -237,7 +249,7 @@ def _list_of_runs(runs: list[FinishedRun]) -> list[str]:
         seconds_of.setdefault(entries, []).append(run.results.get("train_runtime", 0))
     lines = ["| run | steps | seconds of training | commit | device |", "|---|---:|---:|---|---|"]
     for (folder, steps, commit, device), seconds in seconds_of.items():
-        lines.append(f"| {folder} | {steps:,} | {cell_text(seconds, 0)} | {commit} | {device} |")
+        lines.append(f"| {plain(folder)} | {steps:,} | {cell_text(seconds, 0)} | {plain(commit)} | {plain(device)} |")
     return lines
 
 
@@ -246,8 +258,8 @@ def pretraining_row(run: FinishedRun) -> str:
     results = run.results
     nsp = f"{100 * results['eval_nsp_accuracy']:.1f}" if "eval_nsp_accuracy" in results else ""
     return (
-        f"| {run.folder.name} | {results['eval_mlm_loss']:.3f} | {100 * results['eval_mlm_accuracy']:.1f} | {nsp} "
-        f"| {results['train_steps']:,} | {results['train_runtime']:,.0f} |"
+        f"| {plain(run.folder.name)} | {results['eval_mlm_loss']:.3f} | {100 * results['eval_mlm_accuracy']:.1f} "
+        f"| {nsp} | {results['train_steps']:,} | {results['train_runtime']:,.0f} |"
     )
 
 
@@ -268,7 +280,7 @@ def draw(runs: list[FinishedRun], path: Path) -> None:
     if bars:
         names = {f"from {pretrained.folder.name}": "after this pre-training"} if pretrained else {}
         draw_bars(axes[-1], bars, {label: names.get(label, label) for label in start_labels_of(fine_tuning)})
-    figure.savefig(path, dpi=DPI)
+    save_figure(figure, path)
 
 
 def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], names: dict[str, str]) -> None:
@@ -322,9 +334,9 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     runs = [run for folder in args.runs for run in read_finished_runs(folder)]
     output = Path(args.output_dir)
-    output.mkdir(parents=True, exist_ok=True)
+    make_folder(output)
     text = tables(runs)
-    (output / "report.md").write_text(text, encoding="utf-8")
+    write_text(output / "report.md", text)
     print(text)
     if importlib.util.find_spec("matplotlib"):
         draw(runs, output / "report.png")

@@ -21,6 +21,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from training.engine.batches import Features
+from training.files.atomic import write_text
 from training.tasks.classification.glue import OWN_TEXTS, Task, server_name
 from training.tasks.classification.scores import metric_prefix, score_of_constant
 from training.tasks.task_data import ProblemType
@@ -250,5 +251,5 @@ def write_predictions(folder: Path, data: ClassificationData, split: str, logits
         spelled = [(task.spellings or task.labels)[number] for number in logits.argmax(axis=1)]
     rows = [f"{name}\t{prediction}\n" for name, prediction in zip(data.splits[split].index, spelled, strict=True)]
     path = folder / server_name(task, split)
-    path.write_text("index\tprediction\n" + "".join(rows), encoding="utf-8")
+    write_text(path, "index\tprediction\n" + "".join(rows))
     return path

@@ -13,12 +13,14 @@ best run are used. A file begins with ``index<tab>prediction`` and then has one 
 
 import argparse
 import io
-import json
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tokenization.compressed_files import largest
+from training.files.atomic import whole_file
+from training.files.json_files import is_plain_name, read_object
 from training.tasks.classification.glue import GLUE_TASKS, Task, server_name
 from training.tasks.classification.labelled_texts import NUMBER
 
@@ -109,6 +111,8 @@ def check(path: str | Path) -> dict[str, str | None]:
                     )
                 elif names.count(name) != 1:
                     problems[name] = f"{path}: expected {name} once, found it {names.count(name)} times"
+                elif archive.getinfo(name).file_size > largest():
+                    problems[name] = f"{path}/{name}: expected at most {largest():,} bytes"
                 else:
                     problems[name] = _problem_of_bytes(name, archive.read(name), f"{path}/{name}")
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # RuntimeError: encrypted
@@ -133,7 +137,14 @@ def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for folder in map(Path, folders):
         if (folder / "summary.json").is_file():
-            folder = folder / json.loads((folder / "summary.json").read_text(encoding="utf-8"))["best"]["folder"]
+            best = read_object(folder / "summary.json").get("best")
+            name = best.get("folder") if isinstance(best, dict) else None
+            if not is_plain_name(name):
+                raise ValueError(
+                    f"{folder / 'summary.json'}: expected the name of a folder beside it in 'best', got "
+                    f"{str(name)[:80]!r}; give the folder of the run itself"
+                )
+            folder = folder / str(name)
         here = [folder / name for name in TEST_ROWS if (folder / name).is_file()]
         if not here:
             raise ValueError(f"{folder}: expected files such as CoLA.tsv; run_glue.py --write_submission makes them")
@@ -160,7 +171,7 @@ def write_zip(folders: Iterable[str | Path], output: str | Path, wnli_majority: 
         contents["WNLI.tsv"] = f"{HEADER}\n{rows}".encode()
     if problems := [*_problems(contents)]:
         raise ValueError("\n".join(["nothing written, the server would refuse this:", *problems]))
-    with zipfile.ZipFile(output, "w", zipfile.ZIP_DEFLATED) as archive:
+    with whole_file(Path(output)) as draft, zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in TEST_ROWS:
             # With a fixed date, the same predictions give the same bytes.
             archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), contents[name], zipfile.ZIP_DEFLATED)

@@ -29,6 +29,7 @@ from transformers import PreTrainedTokenizerBase
 
 from tokenization.compressed_files import numbered_lines
 from training.engine.batches import IGNORED, Features
+from training.files.atomic import whole_file
 from training.flags.fine_tuning import NerArguments
 from training.tasks.ner.metrics import span_scores
 from training.tasks.overlapping_rows import rows_around
@@ -342,7 +343,7 @@ def write_predictions(path: Path, split: Split, predicted: list[list[str]]) -> N
 
     ``conlleval -d '\\t'`` can read the file.
     """
-    with open(path, "w", encoding="utf-8") as file:
+    with whole_file(path) as draft, open(draft, "w", encoding="utf-8") as file:
         for sentence, tags in zip(split.sentences, predicted, strict=True):
             columns = [sentence.words, sentence.tags, tags] if split.tagged else [sentence.words, tags]
             file.writelines("\t".join(line) + "\n" for line in zip(*columns))

@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from training.files.atomic import write_text
 from training.tasks.squad import metrics
 from training.tasks.squad.questions import Question
 from training.tasks.squad.threshold import find_threshold_to_store, gives_no_answer
@@ -84,7 +85,7 @@ class Answers:
             files |= {"null_odds": self.null_odds, "span_predictions": self.span_predictions}
         for name, content in files.items():
             text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-            (Path(folder) / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+            write_text(Path(folder) / f"{name}.json", text + "\n")
 
 
 def find_answers(

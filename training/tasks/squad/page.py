@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from training.files.atomic import write_text
 from training.tasks.squad import metrics
 from training.tasks.squad.answers import Answers
 from training.tasks.squad.questions import Question
@@ -66,7 +67,8 @@ def write_page(
     kinds = error_kinds(questions, windows, answers)
     curve = threshold_curve(questions, answers, results["eval_null_score_diff_threshold"]) if answers.null_odds else ""
     name = _escape(path.resolve().parent.name)
-    path.write_text(
+    write_text(
+        path,
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width">\n'
         # Only the scripts and styles of this file are allowed: nothing in the data can make the browser fetch anything.
@@ -75,7 +77,6 @@ def write_page(
         f"<title>Answers of {name}</title>\n<style>{STYLE}</style></head>\n<body><h1>Answers of {name}</h1>\n"
         f"<h2>Scores</h2>\n{_scores(results)}\n{curve}\n<h2>Kinds of answers</h2>\n{_kind_table(kinds)}\n"
         f"<h2>Questions</h2>\n{_question_list(questions, answers, kinds)}\n<script>{SCRIPT}</script></body></html>\n",
-        encoding="utf-8",
     )
 
 

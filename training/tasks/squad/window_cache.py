@@ -16,7 +16,7 @@ import tokenizers
 from transformers import PreTrainedTokenizerBase
 
 from training.engine.run import Run
-from training.files.atomic import whole_file
+from training.files.atomic import make_folder, whole_file
 from training.flags.fine_tuning import SquadArguments
 from training.tasks.squad import windows as windows_module
 from training.tasks.squad.questions import Question
@@ -111,7 +111,7 @@ def save_windows(path: Path, windows: Windows) -> None:
         "spans": np.concatenate(list(spans.values())),
         "span_counts": np.array([len(offsets) for offsets in spans.values()]),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with whole_file(path, shared=True) as draft, open(draft, "wb") as file:
         np.savez(file, **columns)
 
