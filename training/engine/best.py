@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from training.engine.checkpoint import disk_errors_explained
-from training.engine.finished import remove_kept_weights
+from training.engine.finished import remove_leftovers
 from training.engine.fsdp import full_weights, is_sharded, load_full_weights
 from training.engine.run import Run
 from training.files.atomic import damage, sealed_folder
@@ -83,7 +83,7 @@ class Best:
     def clear(self) -> None:
         """Delete the kept weights; called when the run has finished."""
         if self.run.is_main:
-            remove_kept_weights(self.run.output_dir)
+            remove_leftovers(self.run.output_dir)
 
     def _save(self, step: int, model: torch.nn.Module) -> None:
         self.run.accelerator.wait_for_everyone()

@@ -6,8 +6,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from training.engine.output_folder import is_main_process
+from training.engine.output_folder import LOCK, is_main_process
 from training.files.hub_upload import upload
+from training.files.locks import sweep
 from training.flags.natures import FREE
 from training.flags.scripts import flags_with
 from training.flags.shared import SharedArguments
@@ -41,17 +42,18 @@ def is_finished(args: SharedArguments) -> bool:
 def report_finished(args: SharedArguments) -> None:
     """Print, in one process, that the run is finished; with ``--push_to_hub`` upload its folder.
 
-    No file is changed, unless the run was killed when it had only to remove the weights it kept for choosing the best.
+    No file is changed, unless the run was killed so late that it had only to remove what it no longer needed.
     """
     folder = Path(args.output_dir)
     if is_main_process():
-        remove_kept_weights(folder)
+        remove_leftovers(folder)
         print(f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed", flush=True)
         upload_finished(args)
 
 
-def remove_kept_weights(folder: Path) -> None:
-    """Delete the weights of the best evaluation (``best.py``) from the folder of a finished run."""
+def remove_leftovers(folder: Path) -> None:
+    """Delete what a finished run no longer needs, the weights of its best evaluation (``best.py``) and its lock."""
+    sweep(folder / LOCK)
     for path in folder.glob("checkpoint-best-*"):
         shutil.rmtree(path, ignore_errors=True)  # the folder may be read-only
 

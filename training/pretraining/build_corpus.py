@@ -22,7 +22,7 @@ from transformers import PreTrainedTokenizerBase
 
 from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
 from training.files.hashing import sha256
-from training.files.locks import held
+from training.files.locks import held, sweep
 from training.pretraining.corpus import (
     FORMAT,
     Corpus,
@@ -89,7 +89,7 @@ def build_corpus(
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         busy = f"{target}: another process is building this corpus; wait until it is done"
-        with held(target.with_name(f".{target.name}.lock"), busy):
+        with held(_lock_of(target), busy):
             if _is_occupied(target):  # by a process that has built it since the question above
                 return _reuse(target, key)
             with contextlib.closing(CorpusWriter(target, key, dtype)) as writer:
@@ -152,6 +152,11 @@ def _is_occupied(target: Path) -> bool:
     return target.exists() and (not target.is_dir() or any(target.iterdir()))
 
 
+def _lock_of(target: Path) -> Path:
+    """The file that a process locks while it builds the corpus ``target``."""
+    return target.with_name(f".{target.name}.lock")
+
+
 def _chunks(lines: Iterator[str | None]) -> Iterator[list[str | None]]:
     """Consecutive lines in lists of about ``_CHUNK_CHARACTERS`` characters."""
     chunk: list[str | None] = []
@@ -191,6 +196,7 @@ def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
     # The build may have been killed just after it renamed the folder.
     forget_progress(target)
     remove_parts(target)
+    sweep(_lock_of(target))
     return Corpus.open(target)
 
 

@@ -20,8 +20,8 @@ import torch
 from transformers.utils import is_torch_xla_available
 
 from training.engine.best import deciding_metric, goodness
-from training.engine.finished import changed_flags, read_results, remove_kept_weights
-from training.engine.output_folder import is_main_process, lock_output_dir, unlock_output_dir
+from training.engine.finished import changed_flags, read_results, remove_leftovers
+from training.engine.output_folder import is_main_process, lock_output_dir
 from training.files.atomic import write_json
 from training.flags.fine_tuning import FineTuningArguments
 from training.networks.initial_weights import weights_sha256
@@ -101,7 +101,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
         name = Path(plan.output_dir).name
         _say(f"--- run {number} of {len(plans)}: {name}{' is finished already' if results else ''}")
         if results and is_main_process():
-            remove_kept_weights(Path(plan.output_dir))
+            remove_leftovers(Path(plan.output_dir))
         if results is None:
             torch.compiler.reset()  # otherwise torch.compile gives up after several networks of the same class
             results = run_one(plan)
@@ -115,7 +115,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
         if not target.is_file() or json.loads(target.read_text(encoding="utf-8")) != summary:
             write_json(target, summary)
         print(table(summary), flush=True)
-        unlock_output_dir(folder)
+        remove_leftovers(folder)
     return summary
 
 
