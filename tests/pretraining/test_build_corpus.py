@@ -108,6 +108,9 @@ def test_processes_share_the_work_and_write_the_same_bytes(tmp_path, tokenizer, 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "c"]
     encode_part(documents, tokenizer, tmp_path / "c", 0, world_size)  # Finished chunks are not encoded again.
     assert encoded == []
+    (tmp_path / "c.shares-9-left").mkdir()  # by a process that was killed when the corpus was complete
+    build_corpus(documents, tokenizer, tmp_path / "c", processes=world_size)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "c"]
 
 
 @pytest.mark.parametrize("cut", [1, 40, 300])
