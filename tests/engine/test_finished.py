@@ -52,11 +52,12 @@ def test_a_finished_run_is_left_alone(pretrained, short_data, tmp_path, capsys, 
     assert content(folder) == before
 
 
-def test_the_weights_that_a_killed_run_has_kept_are_removed(pretrained, short_data, tmp_path):
+def test_what_a_killed_run_has_left_is_removed(pretrained, short_data, tmp_path):
     """A run deletes them after its results are written, because until then a resumed run needs them."""
     given = short_runs.flags("run_glue", short_data, tmp_path / "run", pretrained)
     short_runs.start("run_glue", given)
     before = content(tmp_path / "run")
+    (tmp_path / "run" / ".lock").touch()
     (tmp_path / "run" / "checkpoint-best-2").mkdir()
     (tmp_path / "run" / "checkpoint-best-2" / "model.safetensors").write_bytes(b"weights")
     short_runs.start("run_glue", [*given, *AUTO])

@@ -250,9 +250,11 @@ def test_a_corpus_that_another_process_has_just_built_is_used(tmp_path, tokenize
     finished, looks = build_corpus(DOCUMENTS, tokenizer, tmp_path / "c"), [False]
     occupied = corpus_module._is_occupied
     monkeypatch.setattr(corpus_module, "_is_occupied", lambda path: looks.pop() if looks else occupied(path))
-    (tmp_path / "c.shares-2-old").mkdir()
-    assert build_corpus(DOCUMENTS, tokenizer, tmp_path / "c").fingerprint == finished.fingerprint
-    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+    for _ in range(2):  # The second time, the first look finds it.
+        (tmp_path / "c.shares-2-old").mkdir()  # as if it had been killed just before it removed this, and its lock
+        (tmp_path / ".c.lock").touch()
+        assert build_corpus(DOCUMENTS, tokenizer, tmp_path / "c").fingerprint == finished.fingerprint
+        assert [path.name for path in tmp_path.iterdir()] == ["c"]
 
 
 def test_a_full_disk_is_named(tmp_path, tokenizer, monkeypatch):
