@@ -105,7 +105,7 @@ def check_card(folder: Path, run: dict, results: dict) -> Iterator[Finding]:
 
 
 def _python_text(source: str) -> str:
-    """The value of the source of a Python string; a card that is not ours may have escapes that Python does not know."""
+    """The value of the source of a Python string; another's card may have escapes that Python does not know."""
     try:
         with warnings.catch_warnings(action="ignore"):
             return str(ast.literal_eval(source))
