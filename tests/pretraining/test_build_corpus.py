@@ -108,6 +108,9 @@ def test_processes_share_the_work_and_write_the_same_bytes(tmp_path, tokenizer, 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "c"]
     encode_part(documents, tokenizer, tmp_path / "c", 0, world_size)  # Finished chunks are not encoded again.
     assert encoded == []
+    (tmp_path / "c.shares-9-left").mkdir()  # by a process that was killed when the corpus was complete
+    build_corpus(documents, tokenizer, tmp_path / "c", processes=world_size)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "c"]
 
 
 @pytest.mark.parametrize("cut", [1, 40, 300])
@@ -247,9 +250,11 @@ def test_a_corpus_that_another_process_has_just_built_is_used(tmp_path, tokenize
     finished, looks = build_corpus(DOCUMENTS, tokenizer, tmp_path / "c"), [False]
     occupied = corpus_module._is_occupied
     monkeypatch.setattr(corpus_module, "_is_occupied", lambda path: looks.pop() if looks else occupied(path))
-    (tmp_path / "c.shares-2-old").mkdir()
-    assert build_corpus(DOCUMENTS, tokenizer, tmp_path / "c").fingerprint == finished.fingerprint
-    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+    for _ in range(2):  # The second time, the first look finds it.
+        (tmp_path / "c.shares-2-old").mkdir()  # as if it had been killed just before it removed this, and its lock
+        (tmp_path / ".c.lock").touch()
+        assert build_corpus(DOCUMENTS, tokenizer, tmp_path / "c").fingerprint == finished.fingerprint
+        assert [path.name for path in tmp_path.iterdir()] == ["c"]
 
 
 def test_a_full_disk_is_named(tmp_path, tokenizer, monkeypatch):
@@ -326,3 +331,23 @@ def test_a_build_killed_at_any_line_of_its_end_encodes_nothing_again(tmp_path, t
     done = subprocess.run(driver, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 50
+
+
+@pytest.mark.parametrize("when", [1, 2])
+def test_text_that_changes_while_it_is_encoded_makes_no_corpus(tmp_path, tokenizer, monkeypatch, when):
+    """Neither at the end nor at a commit, from which the next start would continue."""
+    file = tmp_path / "text.txt"
+    file.write_text("One dog. Two dogs.\n\nA cat. Two cats.\n")
+    monkeypatch.setattr(corpus_module, "COMMIT_SECONDS", -1.0 if when == 1 else 100.0)
+    original = corpus_module.encoded_chunks
+
+    def changed(*values):
+        for part in original(*values):
+            with open(file, "a") as text:
+                text.write("\nA bird.\n")
+            yield part
+
+    monkeypatch.setattr(corpus_module, "encoded_chunks", changed)
+    with pytest.raises(ValueError, match=r"text\.txt: it was changed or replaced while it was being read"):
+        build_corpus([file], tokenizer, tmp_path / "c")
+    assert not (tmp_path / "c").exists() and not (tmp_path / "c.building" / "progress.json").exists()

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from training.files.atomic import damage
+from training.files.records import read_events
 from training.pretraining.corpus import CorpusWriter, read_manifest
 from training.pretraining.documents import read_documents
-from training.records.curves import read_events
 from training.tools import audit
 
 TEXT = "The dog sat. The cat ran away!\nA bird sang.\n\nOne red house. It was far.\n"

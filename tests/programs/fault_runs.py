@@ -26,6 +26,8 @@ import run_pretraining
 import run_squad
 import run_swag  # noqa: F401
 import training.__main__
+import training.tools.report
+import training.tools.verify
 from tests.helpers.fault_injection import AT_THE_END
 from training.engine.errors import report_errors
 from training.tasks import fine_tuning

@@ -6,6 +6,8 @@ import logging
 import lzma
 import os
 import random
+import re
+import resource
 import runpy
 import subprocess
 import sys
@@ -179,7 +181,8 @@ def test_texts_are_read_as_they_are_asked_for(tmp_path):
         for _ in range(400):
             file.write(b"the same short line of text again and again\n" * 2300)
     code = (
-        "import resource\n"
+        "import os, resource\n"
+        "os.environ['BERT_REPRO_LARGEST_MIB'] = '64'\n"  # Such a text looks like a bomb.
         "from tokenization.text_files import read_texts\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         f"n = sum(1 for _ in read_texts([{str(path)!r}]))\n"
@@ -347,3 +350,27 @@ def test_the_benchmark_of_coverage_worked_by_hand(tmp_path, monkeypatch, capsys)
     assert (second["words"], second["unknown_share"], second["whole_share"]) == (2, 0.5, 0.5)
     assert record["command"].startswith("python benchmarks/vocabulary_coverage.py --vocab mine=")
     assert set(record["sha256"]) == {"mine", "text.txt", "other.txt"}
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "file/vocab"])
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path, capsys, name):
+    (tmp_path / "text.txt").write_text("\n".join(LINES))
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit, match="2"):
+        main(["--train_file", str(tmp_path / "text.txt"), "--vocab_size", "80", "--output_dir", str(tmp_path / name)])
+    assert re.search(r"could not be written \(.+\); give another folder", capsys.readouterr().err)
+
+
+def test_a_tokenizer_that_does_not_fit_leaves_nothing(tmp_path):
+    """The library writes tokenizer.json, and raises a plain Exception if it cannot."""
+    earlier = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, earlier[1]))
+    try:
+        with pytest.raises(OSError, match=r"v could not be written \(File too large.*free some space there"):
+            train_wordpiece(iter(LINES), 80, output_dir=tmp_path / "v", layout="compact")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, earlier)
+    assert not list((tmp_path / "v").iterdir())
+    train_wordpiece(iter(LINES), 80, output_dir=tmp_path / "v", layout="compact")
+    names = ["tokenizer.json", "tokenizer_config.json", "vocab.txt"]
+    assert sorted(path.name for path in (tmp_path / "v").iterdir()) == names

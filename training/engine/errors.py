@@ -28,12 +28,18 @@ UNEXPECTED = (
     "Please report it as an issue, with the command and all lines above."
 )
 
+MORE_MEMORY = (
+    "earlier checkpoints are complete, and --resume_from_checkpoint auto continues from the newest one. Free some "
+    "memory, or give smaller batches: a smaller --per_device_train_batch_size with more "
+    "--gradient_accumulation_steps gives the same training"
+)
+
 
 def report_errors(main: Callable[[], None]) -> int:
     """Run a script's ``main`` and return its exit status; if it is not 0, one line on stderr says why.
 
-    The status is 2 for a mistake of the user's (``is_for_the_user``), 1 if the training diverged
-    (FloatingPointError), and 130 for Ctrl-C outside of the training steps; during these, the process exits with
+    The status is 2 for a mistake of the user's (``is_for_the_user``), 1 if the training diverged (FloatingPointError)
+    or there is no more memory, and 130 for Ctrl-C outside of the training steps; during these, the process exits with
     ``signals.STOPPED``. With ``BERT_REPRO_TRACEBACK=1`` the traceback is printed as well.
 
     What is printed, also by others, shows the characters that a terminal would obey (``HarmlessStream``).
@@ -53,14 +59,19 @@ def _status(main: Callable[[], None]) -> int:
         main()
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
-    except (ValueError, OSError, FloatingPointError, KeyboardInterrupt) as error:
+    except (ValueError, OSError, FloatingPointError, KeyboardInterrupt, MemoryError, RuntimeError) as error:
+        no_memory = is_out_of_memory(error)
         if isinstance(error, ValueError) and not is_for_the_user(error):
             error.add_note(UNEXPECTED)
+            raise
+        if isinstance(error, RuntimeError) and not no_memory:
             raise
         if os.environ.get("BERT_REPRO_TRACEBACK") == "1":
             traceback.print_exc()
         if isinstance(error, KeyboardInterrupt):
             text, status = "interrupted", 130
+        elif no_memory:
+            text, status = f"error: out of memory ({_first_line(error)}); {MORE_MEMORY}", 1
         else:
             shown = with_remedy(error) if isinstance(error, OSError) else error
             text, status = f"error: {shown}", 1 if isinstance(error, FloatingPointError) else 2
@@ -69,6 +80,18 @@ def _status(main: Callable[[], None]) -> int:
         print(f"{os.path.basename(sys.argv[0])}: {text}", file=sys.stderr)
         return status
     return 0
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the error says that this machine or its GPU has no more memory."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    signs = ("DefaultCPUAllocator", "bad_alloc", "Cannot allocate memory")
+    return isinstance(error, RuntimeError | OSError) and any(sign in str(error) for sign in signs)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _check_arguments() -> None:

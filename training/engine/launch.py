@@ -18,7 +18,7 @@ from training.engine.output_folder import check_output_dir, lock_output_dir
 from training.engine.run import Run
 from training.engine.versions import commit, device_name, versions
 from training.files.hub_upload import check_access
-from training.files.json_files import read_object
+from training.files.records import read_record
 from training.flags.shared import SharedArguments
 
 # Set by torchrun, MPI's launchers and Slurm's srun. The first one counts, because srun may have started torchrun.
@@ -84,9 +84,16 @@ def _facts(args: SharedArguments, script: str, accelerator: Accelerator) -> dict
     }
     written = Path(args.output_dir) / "run.json"
     if written.is_file():  # the run is resumed
-        earlier = read_object(written)
+        try:
+            earlier = read_record(written, "what it said about the earlier starts of the run is lost")
+        except ValueError as error:  # nothing else of it is needed: the checkpoint has flags and hashes of its own
+            if accelerator.is_main_process:
+                print(f"warning: {error}; it is written again", flush=True)
+            return facts
         same = ("started", "command", "versions", "commit", "device", "processes")
-        facts["earlier"] = [*earlier.pop("earlier", []), {name: earlier.get(name) for name in same}]
+        starts = earlier.get("earlier", [])
+        starts = starts if isinstance(starts, list) else []
+        facts["earlier"] = [*starts, {name: earlier.get(name) for name in same}]
     return facts
 
 

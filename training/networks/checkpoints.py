@@ -12,11 +12,14 @@ from transformers import AutoConfig, AutoTokenizer, BertConfig, PreTrainedTokeni
 from transformers.utils import CONFIG_NAME, cached_file
 
 from training.files.json_files import read_object
+from training.files.records import warn_of_changes
 from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
 from training.networks.claims import accepted, check_against_weights, check_claims, check_tokenizer_files
 from training.networks.configuration import bert_config, check_fit
 from training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
 from training.networks.old_vocabularies import old_tokenizer
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 
 
 def load_config(
@@ -67,6 +70,7 @@ def checkpoint_config(name: str) -> BertConfig:
         if (head := old.tensors.get("classifier.weight")) is not None:
             old.config.num_labels = len(head)
         return old.config
+    warn_of_changes(Path(name), ("config.json",))
     path = _config_file(name)
     fields = read_object(path)
     check_claims(path, fields)
@@ -108,6 +112,7 @@ def load_tokenizer(name: str | None) -> PreTrainedTokenizerBase:
             for note in notes:
                 print(f"{name}: {note}", flush=True)
         return tokenizer
+    warn_of_changes(Path(name), TOKENIZER_FILES)
     check_tokenizer_files(Path(name))
     try:
         # False: the code of a folder is never executed, and the user is not asked whether it may be.

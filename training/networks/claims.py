@@ -55,7 +55,7 @@ def check_claims(path: Path, fields: dict[str, Any]) -> None:
         raise ValueError(f"{path}: expected a BERT checkpoint, got model_type {str(kind)[:60]!r}")
     sizes = sizes_of(fields)
     for name, value in sizes.items():
-        if type(value) is not int or value < 1:
+        if type(value) is not int or value < (name != "num_hidden_layers"):  # there may be no layer
             raise ValueError(f"{path}: {name} must be a positive whole number, got {str(value)[:60]!r}")
     if sizes["hidden_size"] % sizes["num_attention_heads"]:
         raise ValueError(

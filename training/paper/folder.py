@@ -9,7 +9,7 @@ from pathlib import Path
 from training.engine.finished import changed_flags, read_results
 from training.engine.output_folder import LOCK
 from training.files.atomic import make_folder, write_json
-from training.files.json_files import read_object
+from training.files.records import read_record
 from training.networks.initial_weights import weights_sha256
 from training.networks.old_checkpoints import WEIGHT_FILES
 from training.paper.places import CELLS, PLAN
@@ -42,7 +42,7 @@ def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
         make_folder(folder)
         write_json(path, content)
         return
-    earlier = read_object(path)
+    earlier = read_record(path, f"delete it, if {folder} holds runs of this very command, or give another --output_dir")
     if earlier == content:
         return
     earlier_checksums = earlier.get("files", {})
@@ -87,7 +87,7 @@ def check_finished_cells(folder: Path, plan: Plan) -> None:
             path = folder / run.output_dir / "run.json"
             if not path.is_file():
                 raise ValueError(f"{path}: not found, but the run is finished; delete {path.parent} to repeat the run")
-            facts = read_object(path)
+            facts = read_record(path, f"delete {path.parent} to repeat the run", needs=("flags",))
             changed = changed_flags(facts["flags"], run)
             if model is not None and checksums[model] not in (None, facts.get("initial_weights")):
                 changed.append(f"the weights of {model}")

@@ -13,6 +13,7 @@ killed continues. When everything is written, one rename gives the folder its fi
 import hashlib
 import json
 import os
+import weakref
 from pathlib import Path
 from typing import IO, Any
 
@@ -51,10 +52,18 @@ class Corpus:
     def __init__(self, path: Path, manifest: dict[str, Any]):
         self.path = path
         self.manifest = manifest
-        self.tokens = _map_file(path / "tokens.bin", np.dtype(manifest["dtype"]))
-        self.sentences = _map_file(path / "sentences.bin", _OFFSETS)
-        self.documents = _map_file(path / "documents.bin", _OFFSETS)
-        self.unigrams = _map_file(path / "unigrams.bin", _OFFSETS)
+        dtypes = dict.fromkeys(("tokens", "sentences", "documents", "unigrams"), _OFFSETS)
+        dtypes["tokens"] = np.dtype(manifest["dtype"])
+        maps = {}
+        self._files: dict[str, int] = {}  # descriptors, which stay open as long as the maps
+        for name, dtype in dtypes.items():
+            with open(path / f"{name}.bin", "rb") as file:
+                maps[name] = _map_file(file, dtype)
+                self._files[name] = os.dup(file.fileno())
+            weakref.finalize(self, os.close, self._files[name])
+        self._states = {name: _state(file) for name, file in self._files.items()}
+        self.tokens, self.sentences = maps["tokens"], maps["sentences"]
+        self.documents, self.unigrams = maps["documents"], maps["unigrams"]
 
     @classmethod
     def open(cls, path: str | Path, tokenizer: PreTrainedTokenizerBase | None = None, verify: bool = True) -> "Corpus":
@@ -88,7 +97,20 @@ class Corpus:
         return cls(path, manifest)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Corpus.open, (self.path, None, False)
+        return _opened_again, (self.path, self._states)
+
+    def check_unchanged(self) -> None:
+        """Raise ValueError if a file has been written to since the corpus was opened.
+
+        Memory maps show such a change at once, and the system ends the process when a file has become shorter than its
+        map. A corpus that is deleted or replaced does no harm, because the maps keep the old files.
+        """
+        for name, file in self._files.items():
+            if _state(file) != self._states[name]:
+                raise ValueError(
+                    f"{self.path / name}.bin: it was written to while this run read it; restore it or delete "
+                    f"{self.path}, and continue with --resume_from_checkpoint auto"
+                )
 
     @property
     def num_documents(self) -> int:
@@ -121,9 +143,23 @@ class Corpus:
         return float(-(share * np.log(share)).sum())
 
 
-def _map_file(path: Path, dtype: np.dtype) -> np.ndarray:
+def _opened_again(path: Path, states: dict[str, tuple[int, int]]) -> Corpus:
+    """The corpus in another process, which must find the files that the first one had opened."""
+    corpus = Corpus.open(path, verify=False)
+    if corpus._states != states:
+        raise ValueError(f"{path}: the corpus was changed or replaced while this run read it; start the run again")
+    return corpus
+
+
+def _map_file(file: IO[bytes], dtype: np.dtype) -> np.ndarray:
     # asarray, because every slice of a memmap is a new memmap, which takes longer than reading a sentence.
-    return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
+    return np.asarray(np.memmap(file, dtype=dtype, mode="r"))
+
+
+def _state(descriptor: int) -> tuple[int, int]:
+    """The size of an open file and the time at which it was last written to."""
+    found = os.fstat(descriptor)
+    return found.st_size, found.st_mtime_ns
 
 
 def read_manifest(path: Path) -> dict[str, Any]:

@@ -14,10 +14,10 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from training.files.atomic import write_text
 from training.files.json_files import read_object
+from training.files.records import read_events
 from training.flags.natures import CARD
 from training.flags.phases import phases_of, with_steps
 from training.flags.scripts import flags_with
-from training.records.curves import read_events
 from training.records.markdown import code, one_line, plain
 from training.records.metrics import METRICS, card_name_of, percent_factor
 from training.records.model_usage import usage

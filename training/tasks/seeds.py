@@ -20,10 +20,11 @@ import torch
 from transformers.utils import is_torch_xla_available
 
 from training.engine.best import deciding_metric, goodness
-from training.engine.finished import changed_flags, read_results, remove_rest
-from training.engine.output_folder import is_main_process, lock_output_dir, unlock_output_dir
-from training.files.atomic import write_json
-from training.files.json_files import read_object
+from training.engine.finished import changed_flags, read_facts, read_results, remove_rest
+from training.engine.output_folder import is_main_process, lock_output_dir
+from training.files.atomic import json_text, write_json
+from training.files.hashing import digest
+from training.files.records import RESULTS, read_record
 from training.flags.fine_tuning import FineTuningArguments
 from training.networks.initial_weights import weights_sha256
 from training.tasks.student_t import mean_interval, t_test
@@ -32,6 +33,7 @@ from training.tasks.task_data import TaskData
 PAPER_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # section 4.1, with batches of 32 and 3 epochs
 PAPER_BATCH = 32
 RESTARTS = 5  # the paper says "several"
+CHECKSUM = "checksum"  # key of summary.json: the SHA-256 of everything else in it
 INTERVAL = "95 % confidence interval of the mean (Student's t)"
 
 Args = TypeVar("Args", bound=FineTuningArguments)
@@ -112,11 +114,11 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
         shared = [name for name in series.baselines if name in other["baselines"]]
         summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], shared)
     if is_main_process():
-        target = folder / "summary.json"
-        if not target.is_file() or read_object(target) != summary:
-            write_json(target, summary)
+        target, content = folder / "summary.json", summary | {CHECKSUM: digest(summary)}
+        if not target.is_file() or target.read_bytes() != json_text(content).encode():
+            write_json(target, content)
         print(table(summary), flush=True)
-        unlock_output_dir(folder)
+        remove_rest(folder)
     return summary
 
 
@@ -153,7 +155,12 @@ def results_of_finished(plan: FineTuningArguments, series: Series, weights: dict
     folder = Path(plan.output_dir)
     if not (folder / "run.json").is_file():
         return None
-    facts = read_object(folder / "run.json")
+    try:
+        facts = read_facts(folder)
+    except ValueError:
+        if (folder / RESULTS).is_file():
+            raise
+        return None  # the run continues from its checkpoint, which holds all that is needed, and writes run.json again
     changed = changed_flags(facts["flags"], plan)
     # A missing value counts as equal: older versions recorded no hash for a name on the Hub.
     changed += [name for name, value in _circumstances(plan, weights).items() if (facts.get(name) or value) != value]
@@ -261,7 +268,7 @@ def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Serie
     path = Path(folder) / "summary.json"
     if not path.is_file():
         raise ValueError(f"--compare_to {folder}: expected summary.json there, which --seeds and --paper write")
-    other = read_object(path)
+    other = read_summary(Path(folder))
     if other["validation"] != _validation(series):
         raise ValueError(f"--compare_to {folder}: it was evaluated on other data, so the runs cannot be compared")
     if not set(series.baselines) & set(other["baselines"]):
@@ -281,6 +288,20 @@ def _validation(series: Series) -> dict:
     splits = [split for split in facts if split.startswith("validation")]
     names = ("examples", "sha256", "fingerprint")
     return {split: {name: facts[split].get(name) for name in names} for split in splits}
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """The content of ``summary.json`` in the folder of a series.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    path, remedy = folder / "summary.json", "delete it, and the command of the series writes it again"
+    summary = read_record(path, remedy, needs=("runs",))
+    checksum = summary.pop(CHECKSUM, None)
+    if checksum is not None and checksum != digest(summary):  # older versions wrote none
+        raise ValueError(f"{path}: damaged or edited (its checksum is that of another content); {remedy}")
+    return summary
 
 
 # --- the table -------------------------------------------------------------------------------------------

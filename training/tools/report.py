@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from training.files.atomic import make_folder, write_text
-from training.files.json_files import is_plain_name, read_object
+from training.files.json_files import is_plain_name
+from training.files.records import RESULTS, read_events, read_record
 from training.records.curves import (
     BLUE,
     GREEN,
@@ -31,13 +32,13 @@ from training.records.curves import (
     curve_of,
     draw_losses,
     new_figure,
-    read_events,
     save_figure,
     style_axis,
 )
 from training.records.markdown import plain
 from training.records.metrics import METRICS, percent_factor
 from training.tasks.classification.glue import title_of
+from training.tasks.seeds import read_summary
 from training.tools.run_settings import compared_settings, initial_settings, with_differences
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def read_finished_runs(folder: str | Path) -> list[FinishedRun]:
     folder = Path(folder)
     if not (folder / "summary.json").is_file():
         return [read_finished_run(folder)]
-    summary = read_object(folder / "summary.json")
+    summary = read_summary(folder)
     names = [run.get("folder") if isinstance(run, dict) else run for run in _list_in(summary, "runs")]
     if wrong := [name for name in names if not is_plain_name(name)]:
         raise ValueError(
@@ -120,7 +121,7 @@ def _list_in(record: dict, name: str) -> list:
 
 def read_finished_run(folder: Path) -> FinishedRun:
     """The run in a folder. Raises ValueError with the file if it is not finished or of another script."""
-    facts, results = _read_record(folder / "run.json"), _read_record(folder / "all_results.json")
+    facts, results = _read_record(folder / "run.json", "flags", "script"), _read_record(folder / RESULTS)
     flags, script = facts["flags"], facts["script"]
     if script not in {"run_pretraining.py", *FINE_TUNING}:
         known = ", ".join(["run_pretraining.py", *FINE_TUNING])
@@ -133,10 +134,10 @@ def read_finished_run(folder: Path) -> FinishedRun:
     return FinishedRun(folder, folder, task, start_label, facts, results)
 
 
-def _read_record(path: Path) -> dict:
+def _read_record(path: Path, *needs: str) -> dict:
     try:
-        return read_object(path)
-    except ValueError as error:
+        return read_record(path, "copy the folder again", needs)
+    except (OSError, ValueError) as error:
         raise ValueError(f"{path}: expected the records of a finished run ({error})") from error
 
 

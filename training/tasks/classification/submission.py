@@ -19,9 +19,10 @@ from pathlib import Path
 
 from tokenization.compressed_files import largest
 from training.files.atomic import whole_file
-from training.files.json_files import is_plain_name, read_object
+from training.files.json_files import is_plain_name
 from training.tasks.classification.glue import GLUE_TASKS, Task, server_name
 from training.tasks.classification.labelled_texts import NUMBER
+from training.tasks.seeds import read_summary
 
 # Rows of the official test files (Wang et al. 2018, Table 1; the archives of gluebenchmark.com).
 TEST_ROWS = {
@@ -145,7 +146,7 @@ def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for folder in map(Path, folders):
         if (folder / "summary.json").is_file():
-            best = read_object(folder / "summary.json").get("best")
+            best = read_summary(folder).get("best")
             name = best.get("folder") if isinstance(best, dict) else None
             if not is_plain_name(name):
                 raise ValueError(
