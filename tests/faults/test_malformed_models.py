@@ -130,6 +130,7 @@ def test_manifests_of_checkpoints(seed, tmp_path, record_property):
 
     def oracle():
         hashes = json.loads(content.decode("utf-8-sig"), object_pairs_hook=once)["sha256"]
+        require(set(names) <= hashes.keys(), "names")
         require(all("/" not in name and sha256(folder / name) == digest for name, digest in hashes.items()), "hashes")
         return folder.name
 
