@@ -32,6 +32,7 @@ from tqdm import tqdm
 import modeling_bert_repro
 from training.engine.errors import report_errors
 from training.files.atomic import make_folder
+from training.files.locks import hold, release
 from training.flags.feature_extraction import FeatureArguments
 from training.flags.parsing import parse_arguments
 from training.networks.checkpoints import checkpoint_config, load_tokenizer
@@ -61,12 +62,15 @@ def main(argv: list[str] | None = None) -> None:
     loaded = load_network(model_class, args.model_name_or_path, config=config, add_pooling_layer=False)
     model: torch.nn.Module = loaded.model
     make_folder(target.parent)
+    lock = target.with_name(f".{target.name}.lock")
+    hold(lock, f"--output_file {target}: another process is writing it; give another name")
     device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     extracted = feature_extraction.extract(
         model.to(device), lines, layers, tokenizer.pad_token_id, args.batch_size, device
     )
     vectors = tqdm(extracted, total=len(lines), disable=None)  # shows nothing if stderr is not a terminal
     feature_extraction.write_vectors(target, vectors, layers, args.pooling, tokenizer.convert_ids_to_tokens)
+    release(lock)
     split = sum(len(windows) > 1 for windows in lines)
     print(f"{target}: {len(lines):,} lines" + (f", {split:,} of them in several windows" if split else ""))
 

@@ -24,6 +24,7 @@ import sys
 from pathlib import Path
 
 from training.engine.errors import report_errors
+from training.engine.output_folder import lock_output_dir, unlock_output_dir
 from training.files.atomic import write_json
 from training.flags.parsing import parse_arguments
 from training.paper.cost import costs, dry_run, measure_speed
@@ -35,7 +36,7 @@ from training.paper.places import RECORD
 from training.paper.plan import make_plan
 from training.paper.record import read_cells, record_of, results_of
 from training.paper.report import verdicts, write_report
-from training.paper.runner import only_one, run_cells, threads_of
+from training.paper.runner import run_cells, threads_of
 from training.tools import budget
 
 
@@ -56,13 +57,14 @@ def main(argv: list[str] | None = None) -> None:
         return
 
     checksums = checksums_of(cell.flags for cell in plan.cells)
+    lock_output_dir(folder)
     claim_folder(folder, plan, checksums)
-    with only_one(folder):
-        prepare(folder, args, scale, text, plan)
-        run_cells(folder, plan, jobs)
-        cells = read_cells(folder, plan)
-        found = write_report(folder, plan, results_of(cells))
-        write_json(folder / RECORD, record_of(folder, plan, cells, args, checksums))
+    prepare(folder, args, scale, text, plan)
+    run_cells(folder, plan, jobs)
+    cells = read_cells(folder, plan)
+    found = write_report(folder, plan, results_of(cells))
+    write_json(folder / RECORD, record_of(folder, plan, cells, args, checksums))
+    unlock_output_dir(folder)
     print(verdicts(found))
     print(f"table, claims and picture: {folder / 'report.md'}")
 

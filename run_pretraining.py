@@ -15,6 +15,10 @@ BERT-Base as in the paper, on 8 GPUs (256 sequences a step; 90 % of the steps at
         --tokenizer_name vocab --config_name base --phases 128:0.9:32,512:0.1:8x4 \
         --max_steps 1000000 --warmup_steps 10000 --learning_rate 1e-4 --mixed_precision bf16 --output_dir runs/base
 
+For a few hours on a small machine; the flags that this sets are printed, and every flag that is given wins:
+
+    python run_pretraining.py --recipe fast --config_name mini --max_steps 5000 --output_dir runs/fast
+
 To see what fits into the time at hand, run: python -m training plan --config_name base --hours 6
 After an interruption, the same command with --resume_from_checkpoint auto continues from the newest checkpoint.
 On SIGTERM or Ctrl-C, the step is finished and a checkpoint is saved (exit status 75); a second signal stops at once.
@@ -36,6 +40,7 @@ from training.engine.finished import is_finished, report_finished, upload_finish
 from training.engine.invariance import verify_invariance
 from training.engine.launch import start_run
 from training.engine.loop import Step, training_steps
+from training.engine.muon import check_muon, create_muon
 from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.run import Run
 from training.engine.state import Origin, TrainingState
@@ -44,6 +49,7 @@ from training.files.atomic import make_folder, new_folder, remove_folder
 from training.flags.parsing import parse_arguments
 from training.flags.phases import Phase, phase_at, phases_in_words
 from training.flags.pretraining import PretrainingArguments
+from training.flags.recipes import in_words
 from training.networks.checkpoints import load_tokenizer
 from training.pretraining import evaluation
 from training.pretraining.corpora import build_corpora
@@ -69,6 +75,7 @@ def main(argv: list[str] | None = None) -> None:
         return
     run = start_run(args, "run_pretraining.py")
 
+    announce_recipe(run)
     check_early(args)
     text = checked_text(run)
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
@@ -81,8 +88,8 @@ def main(argv: list[str] | None = None) -> None:
     origin = record_origin(run, text, train_corpus, eval_corpus, model, initial_weights, phases)
 
     speed = Throughput(run, model.config, total_steps)
-    optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
-    scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps)
+    optimizer = make_optimizer(run, model)
+    scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps, args.decay_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
     state = TrainingState(model, optimizer, scheduler, total_steps, origin)
     done = resume(run, state)
@@ -115,6 +122,13 @@ def main(argv: list[str] | None = None) -> None:
     save_results(run, model, text, results | speed.results() | sums)
 
 
+def announce_recipe(run: Run[PretrainingArguments]) -> None:
+    """Print and record what --recipe has chosen; the paper's defaults need no mention."""
+    if chosen := run.args.recipe_choices():
+        run.add_facts(recipe={"name": run.args.recipe, "chosen": chosen})
+        run.say(f"recipe {run.args.recipe}: {in_words(chosen, vars(run.args))}")
+
+
 def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTrainedTokenizerBase:
     """The tokenizer of --tokenizer_name, or one with a vocabulary that is learnt from the text and kept."""
     args = run.args
@@ -130,6 +144,15 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
         with new_folder(folder) as draft:
             train_wordpiece(lines, args.vocab_size, output_dir=draft, do_lower_case=not args.cased)
     return AutoTokenizer.from_pretrained(folder)
+
+
+def make_optimizer(run: Run[PretrainingArguments], model: PreTrainedModel) -> torch.optim.Optimizer:
+    """The optimiser of --optimizer."""
+    args = run.args
+    if args.optimizer == "muon":
+        check_muon(run)
+        return create_muon(model, args.learning_rate, args.muon_learning_rate, args.weight_decay)
+    return create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
 
 
 def record_origin(

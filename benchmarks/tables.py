@@ -10,6 +10,7 @@ between <!-- python benchmarks/tables.py NAME --> and <!-- end --> with the outp
 import argparse
 import json
 import re
+import statistics
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -154,6 +155,75 @@ def compatibility(record: dict) -> str:
     return markdown(("package", "version", "what was tried", "result"), rows, 4)
 
 
+def speedrun(records: dict) -> str:
+    """The ledger of speedrun.json, newest first, and the contestants of the newest record."""
+    if not records:
+        return "No record has been measured yet.\n"
+    rows = []
+    for record in sorted(records.values(), key=lambda record: record["date"], reverse=True):
+        own = [run for run in record["runs"] if run["contestant"] == "fast"]
+        if len(own) < 3 or not all(run["reached"] for run in own):
+            continue
+        rules = record["rules"]
+        race = (
+            f"{rules['config_name']}, {', '.join(rules['text'])}, {rules['pieces']:,} pieces, {rules['target']:g} nats"
+        )
+        text = [record["date"][:10], record["what"].replace("|", r"\|"), race, record["commit"]]
+        rows.append([*text, str(len(own)), *(times_of(record, name) for name in ("fast", "paper", "transformers"))])
+    heads = (
+        "date",
+        "what is new",
+        "race",
+        "commit",
+        "seeds",
+        "fast, seconds",
+        "paper, seconds",
+        "transformers, seconds",
+    )
+    newest = records[max(records)]
+    ledger = markdown(heads, rows, 4) if rows else "No record counts yet: three seeds must be under the target.\n"
+    return f"{ledger}\n{speedrun_contestants(newest)}"
+
+
+def speedrun_contestants(record: dict) -> str:
+    """The table of the contestants of one record of speedrun.json."""
+    rows = []
+    for name in dict.fromkeys(run["contestant"] for run in record["runs"]):
+        runs = [run for run in record["runs"] if run["contestant"] == name]
+        losses = [run["loss"] for run in runs]
+        reached = f"{sum(run['reached'] for run in runs)} of {len(runs)}"
+        rows.append([name, reached, times_of(record, name), f"{min(losses):.3f} to {max(losses):.3f}"])
+    return markdown(("contestant", "seeds under the target", "seconds to the target", "loss reached, nats"), rows)
+
+
+def times_of(record: dict, contestant: str) -> str:
+    """The median and the range of the seconds of a contestant; the limits if a run did not reach the target."""
+    runs = [run for run in record["runs"] if run["contestant"] == contestant]
+    if not runs:
+        return "not measured"
+    if not all(run["reached"] for run in runs):
+        return f"not reached within {record['rules']['seconds']:g} s and {record['rules']['steps']:,} steps"
+    seconds = [run["seconds"] for run in runs]
+    return f"{statistics.median(seconds):.0f} ({min(seconds):.0f} to {max(seconds):.0f})"
+
+
+def whole_runs(record: dict) -> str:
+    """The table of whole_runs.json."""
+    rows = []
+    for row in record["results"]:
+        seconds = [f"{statistics.median(row[f'{side}_seconds']):.1f}" for side in ("ours", "stock")]
+        ratios = [f"{row['ratio']:.2f}", "{:.2f} to {:.2f}".format(*row["ratio_range"]), str(row["ratio_target"])]
+        rows.append([row["run"], *seconds, *ratios, str(row["ours_mb"]), str(row["stock_mb"])])
+    heads = ("run", "ours, seconds", "Trainer, seconds", "times as fast", "range", "aim", "ours, MB", "Trainer, MB")
+    table = markdown(heads, rows)
+    for row in record["results"]:
+        if "parts" in row:
+            names = {"ours": "ours", "stock": "Trainer"}
+            parts = [[names[side], *(f"{value:.2f}" for value in row["parts"][side].values())] for side in names]
+            table += "\n" + markdown((f"{row['run']}, seconds", *row["parts"]["ours"]), parts)
+    return table
+
+
 def faults(record: dict) -> str:
     """The table of faults.json."""
     rows = []
@@ -174,6 +244,8 @@ TABLES: dict[str, Callable[[dict], str]] = {
     "pretraining_data.json": data,
     "lengths.json": real_tokens,
     "compatibility.json": compatibility,
+    "speedrun.json": speedrun,
+    "whole_runs.json": whole_runs,
     "faults.json": faults,
 }
 

@@ -18,6 +18,7 @@ from transformers import BertConfig
 
 from modeling_bert_repro import fast_dropout, fast_path
 from tests.helpers.words import WORDS, sentence
+from training.files import locks
 
 torch.set_num_threads(1)
 
@@ -39,6 +40,7 @@ def fresh_accelerate():
     """Accelerate keeps its state as long as the process lives; here every test begins without one."""
 
     def forget():
+        locks.release_all()  # A process keeps the locks of a run that it has stopped.
         AcceleratorState._reset_state(reset_partial_state=True)
         GradientState._reset_state()
 

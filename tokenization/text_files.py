@@ -9,6 +9,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from .compressed_files import decoded_lines, kind_of, unpack
+from .json_text import parse_json
+from .parquet_files import text_rows
 
 FORMS = ".txt, .jsonl, .txt.xz, .txt.gz, .jsonl.xz, .jsonl.gz or .parquet"
 
@@ -35,7 +37,12 @@ def read_texts(files: Iterable[str | os.PathLike[str]], progress: bool = True) -
     # disable=None means that tqdm shows no bar unless stderr is a terminal.
     with tqdm(total=total, unit="B", unit_scale=True, desc="reading", disable=None if progress else True) as bar:
         for path in paths:
-            yield from (_parquet_texts if path.suffix == ".parquet" else _line_texts)(path, bar.update)
+            empty = True
+            for text in (_parquet_texts if path.suffix == ".parquet" else _line_texts)(path, bar.update):
+                empty = False
+                yield text
+            if empty:
+                raise ValueError(f"{path}: holds no text; remove it from the list of files")
 
 
 def _check(path: Path) -> None:
@@ -58,40 +65,57 @@ def _line_texts(path: Path, advance: Callable[[int], object]) -> Iterator[str]:
     position = 0
     with path.open("rb") as raw:
         for number, line in decoded_lines(path, unpack(path, raw)):
-            yield _json_text(line, f"{path}:{number}") if rows else line
+            if not rows:
+                yield line
+            elif line.strip():
+                yield text_of_row(line.strip(), f"{path}:{number}")
             if number % 1000 == 0:
                 advance(raw.tell() - position)
                 position = raw.tell()
     advance(path.stat().st_size - position)
 
 
-def _json_text(line: str, where: str) -> str:
-    """The field ``text`` of a line of JSON; ``where`` is the file and the line for error messages."""
+def text_of_row(line: str, where: str) -> str:
+    """The field ``text`` of a line of JSON; ``where`` is the file and the line for error messages.
+
+    Raises:
+        ValueError: the line is not one JSON object with a string in ``text``, or half a surrogate pair is in it.
+    """
     try:
-        row = json.loads(line)
+        row = parse_json(line)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{where}: expected one JSON object a line: {error}") from error
-    text = row.get("text") if isinstance(row, dict) else None
-    if not isinstance(text, str):
-        raise ValueError(f'{where}: expected an object with a string in "text", got {str(row)[:80]}')
-    return text
+        raise ValueError(
+            f"{where}: not JSON at column {error.colno} ({error.msg}); expected one object a line"
+        ) from error
+    if not isinstance(row, dict):
+        raise ValueError(f"{where}: expected one JSON object a line, got a {type(row).__name__}")
+    if "text" not in row:
+        raise ValueError(f"{where}: expected a field `text`; its fields are {', '.join(map(repr, row))[:200]}")
+    if not isinstance(row["text"], str):
+        raise ValueError(
+            f"{where}: expected a string in the field `text`, got {type(row['text']).__name__}; repair the row"
+        )
+    try:
+        row["text"].encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{where}: lone surrogate at character {error.start}; repair the text") from None
+    return row["text"]
 
 
 def _parquet_texts(path: Path, advance: Callable[[int], object]) -> Iterator[str]:
-    """The column ``text`` of a .parquet file, 1,024 rows at a time."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    """The column ``text`` of a .parquet file, a few rows at a time."""
+    import pyarrow
 
+    number = 0
     try:
-        table = pq.ParquetFile(path)
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"{path}: not a parquet file, or damaged: {error}") from error
-    if "text" not in table.schema_arrow.names:
-        raise ValueError(f'{path}: expected a column "text", got {table.schema_arrow.names}')
-    batches = table.iter_batches(1024, columns=["text"])
-    rows = (row for batch in batches for row in batch.column(0).to_pylist())
-    for number, text in enumerate(rows, 1):
-        if not isinstance(text, str):
-            raise ValueError(f'{path}: row {number}: expected a string in "text", got {str(text)[:80]}')
-        yield text
+        for number, row in enumerate(text_rows(path, path, path.stat().st_size), 1):
+            text = row.as_py()
+            if not isinstance(text, str):
+                raise ValueError(f'{path}: row {number}: expected a string in "text", got {str(text)[:80]}')
+            yield text
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: row {number}: not UTF-8 ({error.reason}); repair the text") from error
+    except (pyarrow.ArrowException, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{path}: not a parquet file, or damaged: {reason}") from error
     advance(path.stat().st_size)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from tqdm import tqdm
 
+from .harmless_output import harmless_output
 from .text_files import FORMS, read_texts
 
 if TYPE_CHECKING:
@@ -221,6 +222,11 @@ def _repeat(usable: list[str], words: Counter[str], chunk: int = 10_000) -> Iter
 
 def main(argv: list[str] | None = None) -> None:
     """The command line: learn a vocabulary and save the tokenizer."""
+    with harmless_output():
+        _learn_and_save(argv)
+
+
+def _learn_and_save(argv: list[str] | None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tokenization.train_wordpiece",
         description="Learn a WordPiece vocabulary and save it as a tokenizer folder.",

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from training.engine.batches import Features, evaluation_due, step_batches, steps_for
+from training.engine.errors import is_for_the_user
 
 
 def features(count=10, seed=0):
@@ -158,3 +159,23 @@ def test_evaluation_is_due_at_the_end_of_epochs_or_every_so_many_steps(make_run)
     assert [step for step in range(1, 11) if evaluation_due(run, step, 10)] == [3, 5, 8, 10]
     run.args.eval_steps = 4
     assert [step for step in range(1, 11) if evaluation_due(run, step, 10)] == [4, 8]
+
+
+class Unreadable:
+    """Training data that somebody has changed."""
+
+    def batch(self, start, stop):
+        raise ValueError("corpus: it was written to; restore it")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_the_message_of_a_worker_reaches_the_user(make_run, workers):
+    """torch would raise it from a line of its own, with the traceback of the worker, as an unexpected error."""
+    run = make_run(dataloader_num_workers=workers)
+    Unreadable.batch.__globals__["__name__"] = "training.planted"
+    try:
+        with pytest.raises(ValueError, match=r"^corpus: it was written to; restore it$") as caught:
+            next(step_batches(Unreadable(), run, 0, 1))
+    finally:
+        Unreadable.batch.__globals__["__name__"] = __name__
+    assert workers == 0 or is_for_the_user(caught.value)

@@ -198,6 +198,9 @@ FAULTS = {
     "training_state.pt is missing": lambda folder: os.remove(folder / "training_state.pt"),
     "not written completely": lambda folder: os.remove(folder / "manifest.json"),
     "cannot be read": lambda folder: (folder / "manifest.json").write_text("{"),
+    "does not list config.json, model.safetensors, training_state.pt": lambda folder: (
+        folder / "manifest.json"
+    ).write_text('{"sha256": {}}'),
 }
 
 
@@ -212,6 +215,24 @@ def test_a_damaged_checkpoint_is_passed_over_and_refused_by_name(make_run, new_s
     run.args.resume_from_checkpoint = str(bad)
     with pytest.raises(ValueError, match=message):
         find_checkpoint(run)
+
+
+def test_records_that_changed_before_the_checkpoint_are_named(make_run, new_state, capsys):
+    """The training needs none of them, so it goes on; but not with a line at which its end would fail."""
+    run = make_run()
+    for step in (1, 2):
+        run.log(event="train", step=step, loss=0.5)
+    folder, records = save_checkpoint(run, 2, new_state()), run.output_dir / "metrics.jsonl"
+    load_checkpoint(run, folder, new_state())
+    assert "warning" not in capsys.readouterr().out
+    records.write_text(records.read_text().replace("0.5", "0.7"))
+    load_checkpoint(run, folder, new_state())
+    assert "records that were written before checkpoint-2 have changed since" in capsys.readouterr().out
+    records.write_text(records.read_text().replace('"step": 2', '"stop": 2'))
+    before = {path: path.read_bytes() for path in run.output_dir.rglob("*") if path.is_file()}
+    with pytest.raises(ValueError, match=r"metrics\.jsonl:2: expected one JSON object"):
+        load_checkpoint(run, folder, new_state())
+    assert {path: path.read_bytes() for path in before} == before
 
 
 def test_half_a_checkpoint_is_not_found(make_run, new_state):

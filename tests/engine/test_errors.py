@@ -95,6 +95,19 @@ def test_divergence_is_one_line_and_status_1(capsys):
     assert capsys.readouterr().err.endswith(": error: step 3: the loss is nan\n")
 
 
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("DefaultCPUAllocator: can't allocate")],
+)
+def test_memory_that_ends_is_one_line_and_status_1(capsys, error):
+    def main():
+        raise error
+
+    assert report_errors(main) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "error: out of memory (" in line and "--gradient_accumulation_steps gives the same training" in line
+
+
 def test_all_scripts_are_known():
     assert {f"{name}.py" for name in SCRIPTS} == {path.name for path in ROOT.glob("*.py")} - {"setup.py"}
 

@@ -12,6 +12,8 @@ from tests.helpers import short_runs
 from tests.helpers.repository import ROOT
 from training.engine import finished
 from training.engine.errors import report_errors
+from training.engine.launch import start_run
+from training.files import locks
 
 AUTO = ("--resume_from_checkpoint", "auto")
 
@@ -50,6 +52,27 @@ def test_a_finished_run_is_left_alone(pretrained, short_data, tmp_path, capsys, 
     assert content(folder) == before
 
 
+def test_what_a_killed_run_has_left_is_removed(pretrained, short_data, tmp_path):
+    """A run deletes them after its results are written, because until then a resumed run needs them."""
+    given = short_runs.flags("run_glue", short_data, tmp_path / "run", pretrained)
+    short_runs.start("run_glue", given)
+    before = content(tmp_path / "run")
+    (tmp_path / "run" / ".lock").touch()
+    (tmp_path / "run" / "checkpoint-best-2").mkdir()
+    (tmp_path / "run" / "checkpoint-best-2" / "model.safetensors").write_bytes(b"weights")
+    short_runs.start("run_glue", [*given, *AUTO])
+    assert content(tmp_path / "run") == before and not (tmp_path / "run" / "checkpoint-best-2").exists()
+
+
+def test_a_run_that_ends_while_the_command_is_given_again_is_not_trained_again(make_run):
+    """The second command looks at the folder before the first one has ended, and locks it afterwards."""
+    run = make_run(resume_from_checkpoint="auto")
+    (run.output_dir / "run.json").write_text(json.dumps({"flags": {}}))
+    (run.output_dir / "all_results.json").write_text("{}")
+    with pytest.raises(ValueError, match="the run there has just ended; give the same command again"):
+        start_run(run.args, "run_glue.py")
+
+
 @pytest.mark.parametrize("script", ["run_pretraining", "run_glue"])
 def test_a_refused_start_changes_no_file(pretrained, short_data, tmp_path, script):
     """run.json goes on saying what the checkpoints were trained with."""
@@ -62,6 +85,7 @@ def test_a_refused_start_changes_no_file(pretrained, short_data, tmp_path, scrip
         ValueError, match=r"checkpoint-\d+ belongs to a run with other settings \(learning_rate .* -> 0\.5"
     ):
         short_runs.start(script, [*given, *AUTO, "--learning_rate", "0.5"])
+    locks.release_all()  # as the end of the process does
     assert content(folder) == before
     short_runs.start(script, [*given, *AUTO])
     facts = json.loads((folder / "run.json").read_text())
@@ -118,6 +142,7 @@ def test_a_folder_that_cannot_be_judged_is_refused(pretrained, short_data, tmp_p
         short_runs.start("run_glue", [*given, *AUTO])
     (folder / "all_results.json").write_text("{}")
     (folder / "run.json").unlink()
+    (folder / "hashes.json").unlink()
     with pytest.raises(ValueError, match=r"a finished run but no run\.json"):
         short_runs.start("run_glue", [*given, *AUTO])
 

@@ -2,11 +2,13 @@
 
 import pytest
 import torch
+from torch.optim.lr_scheduler import LambdaLR
 
-from tests.helpers.tiny_training import LabelledTokens, new_state
+from tests.helpers.tiny_training import LabelledTokens, new_state, state_with_optimizer
 from training.engine.batches import step_batches
 from training.engine.checkpoint import load_checkpoint, save_checkpoint
-from training.engine.loop import training_steps
+from training.engine.loop import LEAST_SCALE, training_steps
+from training.engine.state import UNKNOWN, TrainingState
 
 
 def test_a_skipped_step_does_not_advance_the_schedule(make_run, small_config, monkeypatch):
@@ -37,3 +39,41 @@ def test_the_scale_is_restored(make_run, small_config):
     resumed.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
     assert load_checkpoint(resumed, folder, new_state(small_config)) == 3
     assert resumed.accelerator.scaler.get_scale() == 1024.0
+
+
+def scaled(run, scale: float):
+    """Give the run a gradient scaler with the numbers of --mixed_precision fp16, on the CPU."""
+    scaler = run.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+
+    def unscale_gradients(optimizer=None):
+        for one in run.accelerator._optimizers if optimizer is None else [optimizer]:
+            scaler.unscale_(getattr(one, "optimizer", one))
+
+    run.accelerator.unscale_gradients = unscale_gradients
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "bert_adamw"])
+def test_a_fused_optimiser_that_skips_does_not_advance_the_schedule(make_run, optimizer):
+    """torch calls a fused optimiser also for a step to skip, which Accelerate takes for a step that was done."""
+    run, state = make_run(), state_with_optimizer(optimizer)
+    scaled(run, 1024.0)
+    model, prepared = run.accelerator.prepare(state.model, state.optimizer)
+    schedule = LambdaLR(state.optimizer, lambda step: 1 / (1 + step))
+    state = TrainingState(model, prepared, schedule, 4, UNKNOWN)
+    state.model.bert.pooler.dense.bias.register_hook(lambda gradient: gradient * float("inf"))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    steps = list(training_steps(run, state, step_batches(LabelledTokens(), run, 0, 2), max_grad_norm=1.0))
+    assert [step.lr for step in steps] == [1e-3, 1e-3]
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_gradients_that_no_scale_makes_finite_stop_the_run(make_run):
+    run, state = make_run(), state_with_optimizer("adamw")
+    scaled(run, 2 * LEAST_SCALE)
+    model, prepared = run.accelerator.prepare(state.model, state.optimizer)
+    state = TrainingState(model, prepared, state.scheduler, 4, UNKNOWN)
+    model.bert.pooler.dense.bias.register_hook(lambda gradient: gradient * float("inf"))
+    steps = training_steps(run, state, step_batches(LabelledTokens(), run, 0, 4), max_grad_norm=1.0)
+    next(steps)
+    with pytest.raises(FloatingPointError, match=r"step 2: .* the weights are still those of step 1"):
+        next(steps)

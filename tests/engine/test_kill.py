@@ -1,77 +1,45 @@
-"""A run that was killed at any place and resumed ends with the same bits as a run that was never stopped."""
+"""A run that was killed and resumed ends with the same bits as a run that was never stopped.
 
-import json
-from pathlib import Path
+tests/faults/test_kills.py kills more of them, at more places.
+"""
+
+import random
+import signal
 
 import pytest
-import torch
 
 import run_pretraining
-from tests.helpers.clean_process import run_program
-from tests.helpers.small_networks import small_config
+from tests.helpers.fault_runs import run
+from tests.helpers.kills import INJECTION, pretraining_flags, whole_run
+from tests.helpers.same_runs import check_same
 from training.pretraining.instances import PretrainingInstances
 from training.tools.audit import open_run, read_pretraining_facts
 
 STEPS, FIRST_PHASE = 11, 7
-CLOCK = ("tokens_per_second", "mfu", "seconds_per_step")
+ENGINE = [f"training.engine.{name}" for name in ("checkpoint", "launch", "loop", "run")]
 
 
 @pytest.fixture
 def flags(tmp_path, text_file, tokenizer_folder, vocab) -> list[str]:
     """Flags for dropout, accumulation and two phases, of which each is longer than an epoch of its length."""
-    config = small_config(vocab_size=len(vocab), hidden_size=16, num_hidden_layers=1, hidden_dropout_prob=0.2)
-    config.save_pretrained(tmp_path / "shape")
-    return (
-        f"--train_file {text_file} --max_train_documents 16 --validation_split 0.3 --tokenizer_name {tokenizer_folder} "
-        f"--config_name {tmp_path / 'shape'} --phases 16:0.65:4x2,32:0.35:4x2 --max_steps {STEPS} --learning_rate 1e-2 "
-        "--logging_steps 1 --eval_steps 4 --save_steps 3 --save_total_limit 1 --peak_tflops 1"
-    ).split()
+    given = pretraining_flags(tmp_path / "shape", text_file, tokenizer_folder, len(vocab))
+    return [*given, "--phases", "16:0.65:4x2,32:0.35:4x2"]
 
 
-def records(folder: Path) -> list[dict]:
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{name: value for name, value in line.items() if name not in CLOCK} for line in lines]
-
-
-def training_state(folder: Path) -> dict:
-    (checkpoint,) = folder.glob("checkpoint-*")  # --save_total_limit is 1, and no draft is left.
-    state = torch.load(checkpoint / "training_state.pt", weights_only=True)
-    del state["totals"]["seconds"], state["metrics_bytes"]  # The records contain times, so their length differs.
-    return state
-
-
-def assert_equal(a, b):
-    if isinstance(a, torch.Tensor):
-        assert torch.equal(a, b)
-    elif isinstance(a, dict):
-        assert a.keys() == b.keys()
-        for name in a:
-            assert_equal(a[name], b[name])
-    elif isinstance(a, list):
-        assert len(a) == len(b)
-        for one, other in zip(a, b):
-            assert_equal(one, other)
-    else:
-        assert a == b
-
-
-def assert_same_run(whole: Path, other: Path):
-    assert (whole / "model.safetensors").read_bytes() == (other / "model.safetensors").read_bytes()
-    assert records(whole) == records(other)
-    assert_equal(training_state(whole), training_state(other))
-    assert not [path.name for path in other.rglob("*") if path.name.endswith((".incomplete", ".tmp"))]
-
-
-@pytest.mark.parametrize("points", [3, pytest.param(20, marks=pytest.mark.slow)])
-def test_killed_anywhere_and_resumed_is_bit_equal(flags, tmp_path, points):
-    settings = json.dumps({"flags": flags, "folder": str(tmp_path), "points": points, "seed": points})
-    print(run_program("tests/programs/forked_runs.py", "killed", settings))
-    whole = tmp_path / "whole"
-    run_flags = read_pretraining_facts(whole)["flags"]
+def test_killed_anywhere_and_resumed_is_bit_equal(flags, tmp_path):
+    whole = whole_run("run_pretraining", flags, tmp_path, {"engine": ENGINE})
+    run_flags = read_pretraining_facts(whole.folder)["flags"]
     for length, steps in ((16, FIRST_PHASE), (32, STEPS - FIRST_PHASE)):
-        assert open_run(whole, run_flags, length)[0].epoch_size(0) < 8 * steps, "expected more than one epoch"
-    for number in range(points):
-        assert_same_run(whole, tmp_path / f"killed-{number}")
+        assert open_run(whole.folder, run_flags, length)[0].epoch_size(0) < 8 * steps, "expected more than one epoch"
+    for seed in range(2):
+        fatal = random.Random(seed).randint(whole.lines["engine"] // 4, whole.lines["engine"])
+        kill = {"modules": ENGINE, "counted": str(tmp_path / "unused"), "fatal": fatal}
+        given = [*flags, "--output_dir", tmp_path / str(seed)]
+        ended = run("run_pretraining", given, tmp_path, prepare=[(f"{INJECTION}:at_line", kill)])
+        assert ended.status == -signal.SIGKILL, ended.printed
+        ended = run("run_pretraining", [*given, "--resume_from_checkpoint", "auto"], tmp_path)
+        assert ended.status == 0, ended.printed
+        check_same(whole.folder, tmp_path / str(seed))
 
 
 @pytest.mark.slow

@@ -183,3 +183,31 @@ def test_warmup_longer_than_the_run_is_refused():
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     with pytest.raises(ValueError, match="--warmup_steps 20 is more than the 10 steps"):
         linear_schedule(optimizer, 20, 10)
+
+
+@pytest.mark.parametrize(
+    ("decay", "expected"),
+    [
+        (None, [0, 0.5, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8]),
+        (8, [0, 0.5, 1, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8]),
+        (0.4, [0, 0.5, 1, 1, 1, 1, 1, 3 / 4, 2 / 4, 1 / 4]),
+        (1, [0, 0.5, 1, 1, 1, 1, 1, 1, 1, 1]),
+        (0, [0, 0.5, 1, 1, 1, 1, 1, 1, 1, 1]),
+    ],
+)
+def test_the_rate_is_constant_until_the_decay_begins(decay, expected):
+    """Ten steps, of which two are warm-up; the factors were worked out by hand."""
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    scheduler, rates = linear_schedule(optimizer, 2, 10, decay), []
+    for _ in range(10):
+        rates.append(scheduler.get_last_lr()[0])
+        optimizer.step()
+        scheduler.step()
+    assert rates == pytest.approx(expected)
+
+
+def test_warm_up_and_decay_fit_into_the_run():
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    linear_schedule(optimizer, 0.5, 10, 5)
+    with pytest.raises(ValueError, match="--warmup_steps 5 and --decay_steps 6 add up to more than the 10 steps"):
+        linear_schedule(optimizer, 0.5, 10, 6)

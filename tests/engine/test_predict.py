@@ -56,6 +56,22 @@ def test_token_outputs_are_cut_to_their_rows(make_run, rows):
     assert "loss" not in found
 
 
+def test_rows_without_finite_outputs_are_named(make_run, rows, monkeypatch):
+    model = network("BertForSequenceClassification", num_labels=3)
+    original = predict.logits_of
+
+    def spoilt(outputs):
+        logits = original(outputs)
+        logits["logits"][0, 1] = float("nan")  # the longest row of the batch
+        return logits
+
+    monkeypatch.setattr(predict, "logits_of", spoilt)
+    longest = max(range(len(rows)), key=lambda number: len(rows[number]))
+    message = rf"NaN or infinite for 1 of 11 rows \(counted from 0: {longest}\)"
+    with pytest.raises(FloatingPointError, match=message):
+        predict.predict(make_run(), model, Features(columns(rows), 0), 64)
+
+
 @pytest.mark.parametrize("batch_size", [1, 4, 64])
 def test_questions_are_asked_with_the_logits_of_the_evaluation(make_run, rows, batch_size):
     model = network("BertForQuestionAnswering")

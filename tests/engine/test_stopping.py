@@ -1,6 +1,5 @@
 """After SIGTERM or SIGINT the step is finished and a checkpoint is written, and the resumed run is bit-equal."""
 
-import json
 import os
 import signal
 import subprocess
@@ -215,51 +214,3 @@ def test_ctrl_c_before_the_training_prints_one_line(capsys):
 
     assert report_errors(interrupted) == 130
     assert capsys.readouterr().err.endswith(": interrupted\n")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("processes", [1, 2])
-def test_a_script_that_is_interrupted_goes_on_bit_equal(tmp_path, text_file, tokenizer_folder, small_config, processes):
-    """SIGINT goes to the whole process group, as from a terminal, so that batch workers and torchrun get it too."""
-    small_config.vocab_size = 200
-    small_config.save_pretrained(tmp_path / "shape")
-    flags = (
-        f"run_pretraining.py --output_dir {tmp_path}/NAME --train_file {text_file} --tokenizer_name {tokenizer_folder} "
-        f"--config_name {tmp_path}/shape --max_seq_length 32 --per_device_train_batch_size {8 // processes} "
-        "--validation_split 0.2 --max_steps 400 --logging_steps 1 --save_steps 0 "
-        "--eval_steps 0 --dataloader_num_workers 1 --peak_tflops 1"
-    )
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"] if processes == 2 else []
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-
-    def start(name, *more):
-        command = [sys.executable, *torchrun, *flags.replace("NAME", name).split(), *more]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True, **pipes)
-
-    process, records = start("cut"), tmp_path / "cut" / "metrics.jsonl"
-    deadline = time.monotonic() + 180
-    while (
-        process.poll() is None
-        and time.monotonic() < deadline
-        and (not records.exists() or records.read_text().count("train") < 3)
-    ):
-        time.sleep(0.05)
-    assert process.poll() is None, process.communicate()
-    os.killpg(process.pid, signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
-    assert process.returncode == (STOPPED if processes == 1 else 1), errors
-    assert "resume with --resume_from_checkpoint auto from checkpoint-" in output
-    assert processes == 2 or "Traceback" not in errors
-    whole = start("whole")
-    resumed = start("cut", "--resume_from_checkpoint", "auto")
-    for process in (whole, resumed):
-        _, errors = process.communicate(timeout=300)
-        assert process.returncode == 0, errors
-    for name in ("model.safetensors",):
-        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    losses = [
-        [json.loads(line).get("loss") for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
-        for name in ("cut", "whole")
-    ]
-    assert losses[0] == losses[1] and len(losses[0]) > 400

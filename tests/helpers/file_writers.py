@@ -22,7 +22,8 @@ NAMES = (
 )  # fmt: skip
 UNFINISHED = re.compile(r"\.(tmp|incomplete|building|shares-[\w-]+)(/|$)")  # names that say that something is not whole
 TIMES = re.compile(
-    r"^Started |^python run_|started|runtime|second|mfu|flops|metrics_bytes|command|commit|Commit: |resume_from_checkpoint"
+    r"^Started |^python run_|started|runtime|second|mfu|flops|metrics_(bytes|sha256)|command|[Cc]ommit|"
+    r"resume_from_checkpoint"
 )
 AUTO = ("--resume_from_checkpoint", "auto")
 STEPS = {"--max_steps 2": "--max_steps 4", "--save_steps 0": "--save_steps 1"}

@@ -71,7 +71,7 @@ FAULTS = {
     "a skipped step advances the schedule": Fault(
         file=LOOP,
         places="_update",
-        correct="not accelerator.optimizer_step_was_skipped",
+        correct="not (halved or accelerator.optimizer_step_was_skipped)",
         faulty="True",
         tests=("tests/engine/test_gradient_scaler.py",),
     ),

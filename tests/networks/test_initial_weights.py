@@ -249,6 +249,7 @@ def test_a_series_knows_the_weights_of_a_name_on_the_hub(pretrained, short_data,
     short_runs.start("run_glue", given)
     facts = tmp_path / "series" / "seed-42" / "run.json"
     content = json.loads(facts.read_text(encoding="utf-8"))
+    (tmp_path / "series" / "seed-42" / "hashes.json").unlink()
     # An older version wrote no hashes.
     facts.write_text(json.dumps(content | {"initial_weights": None}), encoding="utf-8")
     short_runs.start("run_glue", given)
@@ -288,3 +289,32 @@ def test_new_weights_have_no_files(short_data, tokenizer_folder, pretrained, tmp
     given[place : place + 2] = ["--config_name", str(tmp_path / "shape"), "--tokenizer_name", str(tokenizer_folder)]
     short_runs.start("run_glue", given)
     assert json.loads((tmp_path / "run" / "run.json").read_text())["initial_weights"] is None
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_weights_that_are_not_finite_are_refused(pretrained, tmp_path, value):
+    model = Path(shutil.copytree(pretrained, tmp_path / "model"))
+    weights = load_file(model / "model.safetensors")
+    weights["bert.encoder.layer.1.output.dense.bias"][3] = value
+    save_file(weights, model / "model.safetensors", {"format": "pt"})
+    with pytest.raises(ValueError, match=r"1 of its weights hold NaN .* bert\.encoder\.layer\.1\.output\.dense\.bias"):
+        load_network(modeling_bert_repro.BertForPreTraining, str(model))
+
+
+def test_a_flipped_bit_in_the_weights_of_a_finished_run_is_found(pretrained, short_data, tmp_path, capsys):
+    """It would load silently. A config that was edited on purpose is named, and used."""
+    folder = tmp_path / "first"
+    short_runs.start("run_glue", short_runs.flags("run_glue", short_data, folder, pretrained))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"hidden_dropout_prob": 0.3}))
+    given = short_runs.flags("run_glue", short_data, tmp_path / "second", folder)
+    short_runs.start("run_glue", given)
+    assert f"warning: {folder / 'config.json'} is not the file that the run left" in capsys.readouterr().out
+    data = bytearray((folder / "model.safetensors").read_bytes())
+    data[-3] ^= 1
+    (folder / "model.safetensors").write_bytes(data)
+    given = short_runs.flags("run_glue", short_data, tmp_path / "third", folder)
+    with pytest.raises(ValueError, match=r"model\.safetensors: damaged or edited: .* delete .*hashes\.json"):
+        short_runs.start("run_glue", given)
+    (folder / "hashes.json").unlink()
+    short_runs.start("run_glue", given)

@@ -34,6 +34,9 @@ def test_a_folder_keeps_to_its_plan(tmp_path):
     (tmp_path / "other/file").touch()
     with pytest.raises(ValueError, match=r"expected an empty folder, or one with plan\.json"):
         claim_folder(tmp_path / "other", plan, {})
+    (tmp_path / "locked").mkdir()
+    (tmp_path / "locked" / ".lock").touch()
+    claim_folder(tmp_path / "locked", plan, {})
 
 
 def test_a_finished_cell_that_is_another_run_is_refused(tmp_path):

@@ -34,7 +34,7 @@ def test_the_record_says_what_the_runs_were_made_with(tmp_path):
         results = json.loads((place / "all_results.json").read_text())
         results |= {"train_runtime": seconds, "train_loss": 1.5, "peak_memory_gb": 2.0}
         (place / "all_results.json").write_text(json.dumps(results))
-    (first / "metrics.jsonl").write_text('{"event": "corpus", "unigram_entropy": 6.5}\n{"event": "train"}\n')
+    (first / "metrics.jsonl").write_text('{"event": "corpus", "unigram_entropy": 6.5}\n{"event": "train", "step": 1}\n')
     args = PaperArguments("7", str(tmp_path), seeds=2)
     record = record_of(tmp_path, plan, read_cells(tmp_path, plan), args, {"/home/x/data/a.txt": "12"})
     assert [(one["commit"], one["mixed_precision"], one["runs"]) for one in record["runs_made_with"]] == [

@@ -3,6 +3,7 @@
 Its parts encoding.py and parallel_encoding.py are tested here too.
 """
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -237,11 +238,23 @@ def test_a_killed_build_leaves_no_corpus(tmp_path):
 
 
 def test_a_second_process_that_builds_the_same_corpus_is_refused(tmp_path, tokenizer):
-    writer = CorpusWriter(tmp_path / "c", {}, np.dtype("<u2"))
-    with pytest.raises(ValueError, match="another process is building this corpus"):
-        build_corpus(DOCUMENTS, tokenizer, tmp_path / "c")
-    writer.close()
+    with open(tmp_path / ".c.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # As in another process: another open file, which locks.py does not know.
+        with pytest.raises(ValueError, match="another process is building this corpus"):
+            build_corpus(DOCUMENTS, tokenizer, tmp_path / "c")
     assert build_corpus(DOCUMENTS, tokenizer, tmp_path / "c").num_documents == 2
+
+
+def test_a_corpus_that_another_process_has_just_built_is_used(tmp_path, tokenizer, monkeypatch):
+    """The other process finishes between the first look at the folder and the lock."""
+    finished, looks = build_corpus(DOCUMENTS, tokenizer, tmp_path / "c"), [False]
+    occupied = corpus_module._is_occupied
+    monkeypatch.setattr(corpus_module, "_is_occupied", lambda path: looks.pop() if looks else occupied(path))
+    for _ in range(2):  # The second time, the first look finds it.
+        (tmp_path / "c.shares-2-old").mkdir()  # as if it had been killed just before it removed this, and its lock
+        (tmp_path / ".c.lock").touch()
+        assert build_corpus(DOCUMENTS, tokenizer, tmp_path / "c").fingerprint == finished.fingerprint
+        assert [path.name for path in tmp_path.iterdir()] == ["c"]
 
 
 def test_a_full_disk_is_named(tmp_path, tokenizer, monkeypatch):
@@ -318,3 +331,23 @@ def test_a_build_killed_at_any_line_of_its_end_encodes_nothing_again(tmp_path, t
     done = subprocess.run(driver, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 50
+
+
+@pytest.mark.parametrize("when", [1, 2])
+def test_text_that_changes_while_it_is_encoded_makes_no_corpus(tmp_path, tokenizer, monkeypatch, when):
+    """Neither at the end nor at a commit, from which the next start would continue."""
+    file = tmp_path / "text.txt"
+    file.write_text("One dog. Two dogs.\n\nA cat. Two cats.\n")
+    monkeypatch.setattr(corpus_module, "COMMIT_SECONDS", -1.0 if when == 1 else 100.0)
+    original = corpus_module.encoded_chunks
+
+    def changed(*values):
+        for part in original(*values):
+            with open(file, "a") as text:
+                text.write("\nA bird.\n")
+            yield part
+
+    monkeypatch.setattr(corpus_module, "encoded_chunks", changed)
+    with pytest.raises(ValueError, match=r"text\.txt: it was changed or replaced while it was being read"):
+        build_corpus([file], tokenizer, tmp_path / "c")
+    assert not (tmp_path / "c").exists() and not (tmp_path / "c.building" / "progress.json").exists()

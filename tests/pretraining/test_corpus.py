@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from scipy.stats import entropy
 from tests.helpers.small_corpora import DOCUMENTS, data_bytes, make_tokenizer, random_documents
 from training.pretraining.build_corpus import Corpus, build_corpus
 from training.pretraining.corpus import CorpusWriter
+from training.pretraining.instances import InstanceSettings, PretrainingInstances
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +95,31 @@ def test_damaged_manifests_are_refused(tmp_path, tokenizer):
         file.write_text(damaged, errors="surrogateescape")
         with pytest.raises(ValueError, match=r"manifest\.json: damaged"):
             Corpus.open(corpus.path)
+
+
+@pytest.mark.parametrize("content", [lambda data: data[:9], lambda data: data[:-1] + b"\1", lambda data: data])
+def test_an_open_corpus_that_is_written_to_is_noticed(tmp_path, tokenizer, content):
+    """Before it is read, because the system ends a process that reads behind the end of a mapped file."""
+    corpus = build_corpus(random_documents(50), tokenizer, tmp_path / "c")
+    instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=0, max_seq_length=16))
+    instances.batch(0, 4)
+    pickled, file = pickle.dumps(corpus), tmp_path / "c" / "tokens.bin"
+    data = file.read_bytes()
+    os.utime(file, ns=(1, file.stat().st_mtime_ns - 10**9))
+    file.write_bytes(content(data))
+    with pytest.raises(ValueError, match=r"tokens\.bin: it was written to while this run read it"):
+        instances.batch(4, 8)
+    file.write_bytes(data)
+    with pytest.raises(ValueError, match="changed or replaced while this run read it"):
+        pickle.loads(pickled)
+
+
+def test_an_open_corpus_may_be_deleted(tmp_path, tokenizer):
+    corpus = build_corpus(random_documents(50), tokenizer, tmp_path / "c")
+    tokens = corpus.tokens.copy()
+    shutil.rmtree(tmp_path / "c")
+    corpus.check_unchanged()
+    assert np.array_equal(corpus.tokens, tokens)
 
 
 def test_a_corpus_pickles_as_its_path(tmp_path, tokenizer):

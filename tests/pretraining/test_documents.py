@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from training.files.atomic import damage
+from training.files.records import read_events
 from training.pretraining.corpus import CorpusWriter, read_manifest
 from training.pretraining.documents import read_documents
-from training.records.curves import read_events
 from training.tools import audit
 
 TEXT = "The dog sat. The cat ran away!\nA bird sang.\n\nOne red house. It was far.\n"
@@ -55,16 +55,26 @@ def test_every_kind_of_file_gives_the_same_documents(tmp_path):
         (
             "a.jsonl",
             b'{"text": "one"}\n\n{"texts": "two"}\n',
-            r"a\.jsonl:3: expected a field `text`; its fields are texts",
+            r"a\.jsonl:3: expected a field `text`; its fields are 'texts'",
         ),
         ("a.jsonl", b'{"text": "one"}\n{"text": 2}\n', r"a\.jsonl:2: .* got int"),
-        ("a.jsonl", b'["text"]\n', r"a\.jsonl:1: expected one object a line, got a list"),
+        ("a.jsonl", b'["text"]\n', r"a\.jsonl:1: expected one JSON object a line, got a list"),
         ("a.jsonl", b'{"text": "one"\n', r"a\.jsonl:1: not JSON"),
         ("a.jsonl", b"[" * 100_000, r"a\.jsonl:1: not JSON"),
         ("a.jsonl", b"1" * 5000, r"a\.jsonl:1: not JSON"),
         ("a.jsonl", b'{"text": "lone \\ud800"}\n', r"a\.jsonl:1: lone surrogate at character 5"),
-        ("a.jsonl", b'{"text": "one", "text": "two"}\n', r"a\.jsonl:1: not JSON \(the field `text` occurs twice\)"),
+        (
+            "a.jsonl",
+            b'{"text": "one", "text": "two"}\n',
+            r"a\.jsonl:1: not JSON at column 1 \(the field 'text' occurs twice",
+        ),
         ("a.txt", b"fine\nh\0e\0l\0l\0o\0\n", r"a\.txt:2: holds a NUL byte: a binary file, or UTF-16; convert it"),
+        ("a.jsonl", b'{"text": "one", "te\\u0078t": "two"}\n', r"a\.jsonl:1: not JSON .*'text' occurs twice"),
+        (
+            "a.txt",
+            b"one\rtwo\r\rthree\r",
+            r"a\.txt:1: expected lines that end in .n, got a file in which they end in .r",
+        ),
         ("a.parquet", b"PAR1 nonsense", r"a\.parquet: not a readable parquet file"),
     ],
 )

@@ -38,3 +38,29 @@ def test_evaluation_equals_that_of_transformers_in_one_batch(pretrained, text_fi
     assert results == pytest.approx(expected, rel=1e-5)
     run.args.max_eval_instances = 7
     assert evaluate(run, model, held_out)["eval_mlm_loss"] != results["eval_mlm_loss"]
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("field", ["prediction_logits", "seq_relationship_logits"])
+def test_instances_without_finite_outputs_are_named(
+    pretrained, text_file, make_run, tmp_path, monkeypatch, field, sparse
+):
+    tokenizer = AutoTokenizer.from_pretrained(pretrained)
+    corpus = build_corpus([text_file], tokenizer, tmp_path / "corpus")
+    held_out = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=0, fixed=True, max_seq_length=32))
+    run = make_run(per_device_eval_batch_size=5)
+    run.args.max_eval_instances = 12
+    model = BertForPreTraining.from_pretrained(pretrained)
+    model.config.sparse_prediction = sparse
+    original, calls = BertForPreTraining.forward, []
+
+    def spoilt(self, *values, **options):
+        outputs = original(self, *values, **options)
+        calls.append(1)
+        if len(calls) == 2:  # instances 5 to 9
+            outputs[field].data[-1] = float("inf")
+        return outputs
+
+    monkeypatch.setattr(BertForPreTraining, "forward", spoilt)
+    with pytest.raises(FloatingPointError, match=r"for 1 of 12 rows \(counted from 0: 9\)"):
+        evaluate(run, model, held_out)

@@ -26,6 +26,8 @@ import run_pretraining
 import run_squad
 import run_swag  # noqa: F401
 import training.__main__
+import training.tools.report
+import training.tools.verify
 from tests.helpers.fault_injection import AT_THE_END
 from training.engine.errors import report_errors
 from training.tasks import fine_tuning
@@ -43,7 +45,10 @@ def work(request: dict[str, Any], environment: dict[str, str]) -> int:
     sys.argv = request["argv"]
     module = importlib.import_module("training.__main__" if sys.argv[0] == "training" else sys.argv[0])
 
+    status = 0
+
     def main() -> None:
+        nonlocal status
         for name, arguments in request["prepare"]:
             prepared, _, function = name.partition(":")
             getattr(importlib.import_module(prepared), function)(**arguments)

@@ -140,7 +140,15 @@ def test_what_a_command_prints_is_compared_as_a_whole(monkeypatch):
         tables.output(["docs/runs/mini-14000:7"])
 
 
-def test_a_copy_of_a_recorded_report_is_compared_as_a_whole(monkeypatch, tmp_path):
+@pytest.fixture
+def fresh_outputs():
+    """What commands printed is kept; here it is forgotten before and after the test, whose records are its own."""
+    output_of.cache_clear()
+    yield
+    output_of.cache_clear()
+
+
+def test_a_copy_of_a_recorded_report_is_compared_as_a_whole(fresh_outputs, monkeypatch, tmp_path):
     monkeypatch.setattr("training.tools.figures.ROOT", tmp_path)
     folder = tmp_path / "docs/runs/paper/table7"
     write_table(folder, "7")

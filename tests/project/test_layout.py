@@ -244,11 +244,11 @@ def test_wrong_imports_are_noticed(tmp_path):
     wrong = tmp_path / "test_wrong.py"
     wrong.write_text(
         "import os, conftest\nfrom test_loop import flags\nfrom tests.conftest import WORDS\nfrom . import test_ask\n"
-        "from tests.programs.forked_runs import main\n"
+        "from tests.programs.fault_runs import main\n"
         "from tests.helpers.words import WORDS\nfrom training import squad\n"
     )
     found = wrong_imports(wrong)
-    assert "tests.programs.forked_runs" in found
+    assert "tests.programs.fault_runs" in found
     assert {name.split(".")[0] or "." for name in found} == {"conftest", "test_loop", "tests", "."}
     assert "tests.helpers.words" not in found and "training.tasks.squad.questions" not in found
 

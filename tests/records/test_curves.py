@@ -7,7 +7,8 @@ import math
 
 import pytest
 
-from training.records.curves import curve_of, draw_curves, read_events, running_mean, scores
+from training.files.records import read_events
+from training.records.curves import curve_of, draw_curves, running_mean, scores
 
 PRETRAINING = [
     {"event": "corpus", "unigram_entropy": 6.4},

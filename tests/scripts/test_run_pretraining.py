@@ -15,7 +15,7 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, Bert
 
 import run_pretraining
 from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
-from tests.helpers.clean_process import run_program
+from tests.helpers.fault_runs import run
 from tests.helpers.pretraining_runs import pretrain
 from tests.helpers.records import events
 from tests.helpers.repository import ROOT
@@ -168,9 +168,10 @@ def test_the_training_loss_is_the_mean_over_all_steps(pretraining_flags):
 def test_two_processes_do_what_one_does(pretraining_flags, tmp_path):
     """Each of the two processes has half of the batch. In float32 only the order of additions makes a difference."""
     more = pretraining_flags("pair", per_device_train_batch_size=4, verify_invariance=True)
-    output = run_program("tests/programs/forked_runs.py", "pair", json.dumps({"flags": more}))
+    ended = run("run_pretraining", more, tmp_path, ranks=2)
+    assert ended.statuses == [0, 0], ended.printed
     alone = pretrain(pretraining_flags("alone"))
-    assert output.count("processes x sequences x micro-batches 2 x ") == 3, output  # They are 4 x 1, 2 x 2 and 1 x 4.
+    assert ended.printed.count("processes x sequences x micro-batches 2 x ") == 3  # They are 4 x 1, 2 x 2 and 1 x 4.
     together = tmp_path / "pair"
     for one, two in zip(without_speed(alone, "train"), without_speed(together, "train"), strict=True):
         assert two == pytest.approx(one, rel=1e-4)

@@ -146,9 +146,13 @@ def test_finished_runs_are_not_repeated_and_broken_ones_go_on(tmp_path, pretrain
     summary = run(*given)
     assert counted == ["seed-42", "seed-43"]
     (tmp_path / "s" / "seed-43" / "all_results.json").unlink()  # Without this file the run is not finished.
+    kept = tmp_path / "s" / "seed-42" / "checkpoint-best-1"  # as if killed just before it was removed
+    kept.mkdir()
+    (tmp_path / "s" / ".lock").touch()
     again = run(*given, "--logging_steps=1")
     assert counted[2:] == ["seed-43"]
-    assert "seed-42 is finished already" in capsys.readouterr().out
+    assert "seed-42 is finished already" in capsys.readouterr().out and not kept.exists()
+    assert not (tmp_path / "s" / ".lock").exists()
     assert again["settings"] == summary["settings"]
     lines = (tmp_path / "s" / "seed-43" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["step"] for line in lines if "eval" in line] == [1, 2]  # No record is there twice.
@@ -260,7 +264,8 @@ def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, co
     ]:  # fmt: skip
         if change:
             (tmp_path / name).mkdir()
-            (tmp_path / name / "summary.json").write_text(json.dumps(ours | change), encoding="utf-8")
+            changed = {key: value for key, value in (ours | change).items() if key != "checksum"}
+            (tmp_path / name / "summary.json").write_text(json.dumps(changed), encoding="utf-8")
         given = ("--seeds=2", "--compare_to", str(tmp_path / name))
         with pytest.raises(ValueError, match=message):
             run(tmp_path / "new", pretrained, glue_files, "cola", *given, *QUICK)
@@ -268,8 +273,24 @@ def test_paired_comparison_with_the_control(tmp_path, pretrained, glue_files, co
     assert not (tmp_path / "new").exists()
 
 
+def test_a_summary_with_a_flipped_digit_is_refused(tmp_path, pretrained, glue_files):
+    run(tmp_path / "ours", pretrained, glue_files, "mrpc", "--seeds=1", *QUICK)
+    path = tmp_path / "ours" / "summary.json"
+    summary = seeds.read_summary(tmp_path / "ours")
+    whole = path.read_text()
+    path.write_text(whole.replace('"seed": 42', '"seed": 43'))
+    with pytest.raises(ValueError, match=r"summary\.json: damaged or edited .*delete it, and the command"):
+        seeds.read_summary(tmp_path / "ours")
+    path.write_text(json.dumps(summary))  # as older versions wrote it
+    assert seeds.read_summary(tmp_path / "ours") == summary
+    path.unlink()
+    run(tmp_path / "ours", pretrained, glue_files, "mrpc", "--seeds=1", *QUICK)
+    assert path.read_text() == whole
+
+
 def test_only_what_both_sides_measured_is_compared(tmp_path, pretrained, glue_files):
     ours = run(tmp_path / "ours", pretrained, glue_files, "mrpc", "--seeds=1", *QUICK)
+    del ours["checksum"]
     for results in (ours["baselines"], ours["runs"][0]["results"]):
         del results["eval_f1"]  # A user's own data have no such score.
     (tmp_path / "ours" / "summary.json").write_text(json.dumps(ours), encoding="utf-8")

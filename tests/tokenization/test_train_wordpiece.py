@@ -181,7 +181,8 @@ def test_texts_are_read_as_they_are_asked_for(tmp_path):
         for _ in range(400):
             file.write(b"the same short line of text again and again\n" * 2300)
     code = (
-        "import resource\n"
+        "import os, resource\n"
+        "os.environ['BERT_REPRO_LARGEST_MIB'] = '64'\n"  # Such a text looks like a bomb.
         "from tokenization.text_files import read_texts\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         f"n = sum(1 for _ in read_texts([{str(path)!r}]))\n"
@@ -205,15 +206,20 @@ def test_texts_are_read_as_they_are_asked_for(tmp_path):
         ("a.txt.xz", b"plain text", r"a\.txt\.xz:1: damaged \.xz file"),
         ("a.txt.gz", gzip.compress(b"text\n" * 99, mtime=0)[:-9], r"a\.txt\.gz:\d+: damaged \.gz file"),
         ("a.txt.gz", b"plain text", r"a\.txt\.gz:1: damaged \.gz file"),
-        ("a.jsonl", b'{"text": "a"}\n{"text": \n', r"a\.jsonl:2: expected one JSON object a line"),
-        ("a.jsonl", b'{"body": "a"}\n', r'a\.jsonl:1: expected an object with a string in "text"'),
-        ("a.jsonl", b'{"text": null}\n', r'a\.jsonl:1: expected an object with a string in "text"'),
-        ("a.jsonl", b'["text"]\n', r'a\.jsonl:1: expected an object with a string in "text"'),
+        ("a.jsonl", b'{"text": "a"}\n{"text": \n', r"a\.jsonl:2: not JSON at column 9 .*; expected one object a line"),
+        ("a.jsonl", b'{"text": "a"}\n\n{"text": "b", "text": "c"}\n', r"a\.jsonl:3: not JSON .*'text' occurs twice"),
+        ("a.jsonl", b'{"text": "a\\ud800"}\n', r"a\.jsonl:1: lone surrogate at character 1"),
+        ("a.jsonl", b"\n", r"a\.jsonl: holds no text"),
+        ("a.txt", b"a\nb\0\n", r"a\.txt:2: holds a NUL byte"),
+        ("a.txt", b"a\rb\r", r"a\.txt:1: expected lines that end in .n, got a file in which they end in .r"),
+        ("a.jsonl", b'{"body": "a"}\n', r"a\.jsonl:1: expected a field `text`; its fields are 'body'"),
+        ("a.jsonl", b'{"text": null}\n', r"a\.jsonl:1: expected a string in the field `text`, got NoneType"),
+        ("a.jsonl", b'["text"]\n', r"a\.jsonl:1: expected one JSON object a line, got a list"),
         ("a.jsonl", b'{"text": "\xff"}\n', r"a\.jsonl:1: expected UTF-8"),
         (
             "a.jsonl",
             b'{"text": "ok"}\n{"text": "\\ud800"}\n',
-            r"text 2: expected characters, got the lone surrogate '\\ud800' at 0",
+            r"a\.jsonl:2: lone surrogate at character 0; repair the text",
         ),
         ("a.parquet", b"PAR1 not really", r"a\.parquet: not a parquet file"),
         ("a.csv", b"a,b\n", r"a\.csv: expected a file named \.txt, \.jsonl"),
@@ -240,7 +246,7 @@ def test_bad_paths_and_tables_are_refused(tmp_path):
     with pytest.raises(ValueError, match="text 2: expected a string, got int"):
         train_wordpiece(iter(["a", 3]), 100)
     pq.write_table(pa.table({"body": ["a"]}), tmp_path / "a.parquet")
-    with pytest.raises(ValueError, match=r"expected a column \"text\", got \['body'\]"):
+    with pytest.raises(ValueError, match=r"expected one column `text`; its columns are body"):
         train_wordpiece(tmp_path / "a.parquet", 100)
     pq.write_table(pa.table({"text": ["a", None]}), tmp_path / "b.parquet")
     with pytest.raises(ValueError, match="row 2: expected a string"):

@@ -44,6 +44,42 @@ def test_the_number_of_steps_that_fit_into_the_time():
     assert f"--config_name base --max_steps {total} --phases 128:0.9:32x1,512:0.1:8x4" in text
 
 
+@pytest.mark.parametrize(
+    ("recipe", "hours", "proposed"), [("paper", 6, True), ("paper", 200, False), ("fast", 6, False)]
+)
+def test_the_fast_recipe_is_proposed_where_the_hours_are_short(recipe, hours, proposed):
+    """A second for 64 sequences: 6 hours are 0.5 % of the published 256 million sequences, 200 hours are 17 %."""
+    phases = phases_of(FLAGS | {"phases": "128:1:32"})
+    facts = FACTS | {"flags": {"config_name": "base", "recipe": recipe}}
+    text = budget.plan_text(hours, phases, records(_128=1.0), {"peak_memory_gb": 1}, facts)
+    line = "This is less than 1% of the published training. --recipe fast is made for such short trainings"
+    assert (line in text) == proposed
+    flags = next(line for line in text.splitlines() if line.startswith("Flags: "))
+    assert flags.endswith("--recipe fast") == (recipe == "fast")
+
+
+@pytest.mark.parametrize(
+    ("flags", "phases"),
+    [
+        ([], "128:0.500000000:8x1,512:0.500000000:8x1"),
+        (["--recipe", "fast"], "32:0.333333333:64x1,64:0.333333333:64x1,128:0.333333333:64x1"),
+        (["--recipe", "fast", "--phases", "64:1:4"], "64:1.000000000:4x1"),
+    ],
+)
+def test_a_plan_with_a_recipe_times_the_steps_of_the_recipe(flags, phases):
+    """Its lengths, its batches, and the network that it trains."""
+    started = []
+
+    def start(words, launcher):
+        started.extend(words)
+        raise ValueError("enough")
+
+    with pytest.raises(ValueError, match="enough"):
+        budget.main(["--hours", "1", "--vocab_size", "50", *flags], start)
+    assert started[:2] == ["--recipe", "fast" if flags else "paper"]
+    assert started[started.index("--phases") + 1] == phases
+
+
 def test_too_little_time_is_refused():
     phases = phases_of(FLAGS | {"phases": "128:0.9,512:0.1"})
     with pytest.raises(ValueError, match=r"0\.001 hours suffice for 3 steps, too few for these phases"):
@@ -72,7 +108,7 @@ def test_real_steps_of_each_phase_are_measured(shape, capsys, monkeypatch):
     flags = ["--config_name", shape, "--hours", "1", "--vocab_size", "500", "--phases", "32:0.5:4x2,64:0.5:2"]
     budget.main([*flags, "--launcher", "python -u", "--", "--seed", "3"], start)
     text = capsys.readouterr().out
-    assert started[:2] == ["--seed", "3"]
+    assert started[:4] == ["--recipe", "paper", "--seed", "3"]
     rows = re.findall(r"^ +(32|64) +(\d+ x \d+) +([\d.]+) +([\d,]+) +([\d.]+)%$", text, re.MULTILINE)
     assert [row[:2] for row in rows] == [("32", "8 x 32"), ("64", "2 x 64")]
     steps = int(re.search(r"In 1 hours: ([\d,]+) steps", text).group(1).replace(",", ""))

@@ -101,8 +101,8 @@ def test_a_head_that_is_not_there_is_refused():
             r"dense\.weight has the shape \(24, 16\), the config asks for \(32, 16\)",
         ),
         ({"vocab_size": 19, "hidden_size": 32}, "has the shape"),
-        ({"hidden_size": "16"}, "expected hidden_size to be a whole number above 0, got '16'"),
-        ({"model_type": "albert"}, "expected a BERT config, got model_type 'albert'"),
+        ({"hidden_size": "16"}, "hidden_size must be a positive whole number, got '16'"),
+        ({"model_type": "albert"}, "expected a BERT checkpoint, got model_type 'albert'"),
     ],
 )
 def test_a_config_that_does_not_fit_is_refused(pretrained, fields, message):
@@ -116,7 +116,7 @@ def test_a_config_that_does_not_fit_is_refused(pretrained, fields, message):
     [
         (lambda folder: (folder / "vocab.txt").unlink(), "no vocab.txt beside the weights; give --vocab_file"),
         (lambda folder: (folder / "bert_config.json").unlink(), "give --config_file FILE"),
-        (lambda folder: (folder / "bert_config.json").write_text("{"), "bert_config.json: not valid JSON"),
+        (lambda folder: (folder / "bert_config.json").write_text("{"), "bert_config.json:1: not valid JSON"),
         (
             lambda folder: shutil.copy(folder / "bert_model.ckpt.index", folder / "x.index"),
             "found 2: bert_model.ckpt, x",

@@ -222,5 +222,5 @@ def test_every_script_has_its_rows_and_others_are_named(finished, tmp_path):
         ["multiple choice", "accuracy", "75.0"],
     ]
     finished("other", "run_other.py", {})
-    with pytest.raises(ValueError, match=r"run\.json: expected a run of run_pretraining.py, .*; got one of run_o"):
+    with pytest.raises(ValueError, match=r"run\.json: expected a run of run_pretraining.py, .*; got one of .run_o"):
         read_finished_runs(tmp_path / "other")

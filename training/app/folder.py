@@ -17,6 +17,8 @@ from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedT
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from tokenization.special_tokens import check_special_tokens
+from training.files.weights_header import files_of_index
+from training.networks.claims import check_claims, sizes_of
 from training.networks.configuration import check_fit
 from training.networks.initial_weights import NetworkClass, load_network
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
@@ -41,15 +43,6 @@ HEADS: dict[str, tuple[NetworkClass, tuple[str, ...]]] = {
     "BertBiLSTMForTokenClassification": (BertBiLSTMForTokenClassification, (NAMES,)),
     "BertBiLSTMForQuestionAnswering": (BertBiLSTMForQuestionAnswering, (ANSWERS,)),
 }
-SIZES = (
-    "vocab_size",
-    "hidden_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "intermediate_size",
-    "max_position_embeddings",
-    "type_vocab_size",
-)
 LARGEST_JSON = 64 * 2**20  # bytes; the largest tokenizer.json of a published BERT has 3 MB
 READ = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json", "run.json")
 CHECKPOINT = re.compile(r"checkpoint-(\d{1,12})")
@@ -179,21 +172,8 @@ def _architecture(folder: Path) -> str:
         raise ValueError(
             f"{path}: 'architectures' must name the network, one of {', '.join(HEADS)}; got {str(names)[:80]}"
         )
-    if "quantization_config" in config:
-        raise ValueError(f"{path}: the weights are quantised; give a folder with the original weights")
-    sizes = _sizes(config)
-    for size, value in sizes.items():
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{path}: {size} must be a positive whole number, got {str(value)[:60]!r}")
-    if sizes["hidden_size"] % sizes["num_attention_heads"]:
-        raise ValueError(
-            f"{path}: hidden_size {sizes['hidden_size']} cannot be divided among {sizes['num_attention_heads']} heads"
-        )
+    check_claims(path, config)
     return found
-
-
-def _sizes(config: dict[str, Any]) -> dict[str, Any]:
-    return {size: config.get(size, getattr(BertConfig(), size)) for size in SIZES}
 
 
 def _shapes(folder: Path) -> dict[str, list[int]]:
@@ -201,10 +181,7 @@ def _shapes(folder: Path) -> dict[str, list[int]]:
     files, index = [SAFE_WEIGHTS_NAME], folder / SAFE_WEIGHTS_INDEX_NAME
     if not (folder / SAFE_WEIGHTS_NAME).is_file() and index.is_file():
         check_inside(folder, index)
-        parts = _read_json(index).get("weight_map")
-        if not isinstance(parts, dict) or not all(isinstance(part, str) for part in parts.values()):
-            raise ValueError(f"{index}: expected 'weight_map' with a file for every tensor")
-        files = sorted(set(parts.values()))
+        files = files_of_index(index)
     shapes: dict[str, list[int]] = {}
     for file in files:
         check_inside(folder, folder / file)
@@ -223,7 +200,7 @@ def _shapes(folder: Path) -> dict[str, list[int]]:
 
 def _check_sizes(folder: Path, config: dict[str, Any], shapes: dict[str, list[int]]) -> None:
     """Compare layers and vocabulary with the tensors before memory is taken for what a config merely claims."""
-    sizes = _sizes(config)
+    sizes = sizes_of(config)
     found = {int(match[1]) for name in shapes if (match := re.search(r"\bencoder\.layer\.(\d{1,6})\.", name))}
     if len(found) != sizes["num_hidden_layers"]:
         raise ValueError(

@@ -16,6 +16,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from training.app.folder import OpenedModel
 from training.files import atomic
+from training.files.weights_header import files_of_index
 
 ROOT = Path(__file__).parents[2]
 OWN = ("training", "tokenization")
@@ -101,7 +102,7 @@ def _copy_model(source: Path, target: Path) -> None:
     index = source / SAFE_WEIGHTS_INDEX_NAME
     parts = [SAFE_WEIGHTS_NAME]
     if not (source / SAFE_WEIGHTS_NAME).is_file():
-        parts = [index.name, *sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))]
+        parts = [index.name, *files_of_index(index)]
     for name in (*MODEL_FILES, *parts):
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)

@@ -13,8 +13,9 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, get_worker_info
 
+from training.engine.errors import is_for_the_user
 from training.engine.run import Run
 from training.engine.signals import only_parent_ends_me
 from training.flags.shared import SharedArguments
@@ -164,7 +165,7 @@ def evaluation_due(run: Run[SharedArguments], step: int, num_examples: int) -> b
     return step * run.global_batch_size // num_examples > (step - 1) * run.global_batch_size // num_examples
 
 
-class _MicroBatches(Dataset[dict[str, torch.Tensor]]):
+class _MicroBatches(Dataset[dict[str, torch.Tensor] | str]):
     """Item ``index`` is the micro-batch with this number, from 0, of this process, over all steps of the run."""
 
     def __init__(
@@ -176,9 +177,18 @@ class _MicroBatches(Dataset[dict[str, torch.Tensor]]):
         self.rank = run.rank
         self.world_size = run.world_size
 
-    def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
+    def __getitem__(self, index: int) -> dict[str, torch.Tensor] | str:
+        """The micro-batch; or, in a worker process, the message of an error that is for the user.
+
+        torch would add the worker's traceback to the message and raise it from a line of its own.
+        """
         start = first_position(index, self.rank, self.world_size, self.size)
-        return self.source.batch(start, start + self.size)
+        try:
+            return self.source.batch(start, start + self.size)
+        except (ValueError, OSError) as error:
+            if get_worker_info() is None or not is_for_the_user(error):
+                raise
+            return str(error)
 
 
 def first_position(index: int, rank: int, world_size: int, size: int) -> int:
@@ -216,6 +226,8 @@ def step_batches(
     )
     micro_batches = []
     for micro_batch in loader:
+        if isinstance(micro_batch, str):
+            raise ValueError(micro_batch)
         micro_batches.append(micro_batch)
         if len(micro_batches) == data.per_step:
             yield micro_batches

@@ -5,7 +5,6 @@ The best weights are in ``checkpoint-best-<step>`` until the run has finished; t
 checkpoints.
 """
 
-import json
 import math
 import re
 from pathlib import Path
@@ -17,6 +16,7 @@ from training.engine.checkpoint import newest_checkpoint_named
 from training.engine.fsdp import full_weights, is_sharded, load_full_weights
 from training.engine.run import Run
 from training.files.atomic import damage, remove_folder, sealed_folder
+from training.files.records import read_events
 from training.flags.fine_tuning import FineTuningArguments
 
 
@@ -35,9 +35,15 @@ class Best:
         self.evaluations: list[tuple[int, dict]] = []
         records = run.output_dir / "metrics.jsonl"
         if self.wanted and records.exists():
-            for event in map(json.loads, records.read_text(encoding="utf-8").splitlines()):
+            for event in read_events(records):
                 if event.pop("event") == "eval":
                     self.evaluations.append((event.pop("step"), event))
+                    if not isinstance(event.get(metric), int | float | None) or metric not in event:
+                        raise ValueError(
+                            f"{records}: expected a number as {metric} of step {self.evaluations[-1][0]}, by which the "
+                            "best weights are chosen; the file is damaged or edited, so resume without "
+                            "--load_best_model_at_end"
+                        )
             self._check_weights()
 
     def add(self, step: int, results: dict, model: torch.nn.Module) -> bool:

@@ -5,12 +5,14 @@ and renamed to ``checkpoint-<step>`` (``training/files/atomic.py``), so that a f
 contains ``config.json`` and ``model.safetensors``, which ``from_pretrained`` opens, and ``training_state.pt``.
 """
 
+import hashlib
 import os
 import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate.utils import gather_object
@@ -18,6 +20,7 @@ from safetensors.torch import load_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization.bert_tokenizer import write_vocab
+from training.engine.errors import is_out_of_memory
 from training.engine.fsdp import full_optimizer_state, full_weights, is_sharded, load_full_state
 from training.engine.run import Run
 from training.engine.state import Origin, TrainingState
@@ -25,6 +28,7 @@ from training.files import atomic
 from training.files.atomic import damage, remove_folder
 from training.files.disk_errors import DiskError, explained
 from training.files.hashing import checksums
+from training.files.records import read_events
 from training.flags.natures import FIXED
 from training.flags.scripts import flags_with
 from training.flags.shared import SharedArguments
@@ -34,6 +38,7 @@ STARTED_WITH = {
     "tokenizer_sha256": "with another tokenizer; resume with the one that it was started with",
     "initial_weights": "from other weights; resume with the --model_name_or_path that it was started with",
 }
+FILES = ("config.json", "model.safetensors", "training_state.pt")  # what a resumed run reads
 # Fields of config.json that do not change what a model computes (a prefix stands for all fields that begin with it).
 UNIMPORTANT = ("_", "transformers_version", "architectures", "auto_map", "dtype", "sparse_prediction", "use_cache")
 
@@ -59,6 +64,7 @@ def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) 
             "data_sha256": checksums(origin.data),
             **{name: getattr(origin, name) for name in STARTED_WITH},
             "metrics_bytes": _size(run.output_dir / "metrics.jsonl"),
+            "metrics_sha256": _metrics_sha256(run),
             "optimizer": moments,
             "scheduler": state.scheduler.state_dict(),
             "scaler": scaler.state_dict() if scaler else None,
@@ -87,7 +93,7 @@ def find_checkpoint(run: Run[SharedArguments]) -> Path | None:
     if asked != "auto":
         return named_checkpoint(asked)
     for folder in reversed(_checkpoints(run.output_dir)):
-        problem = damage(folder)
+        problem = damage(folder, FILES)
         if problem is None:
             return folder
         run.say(f"ignoring {folder.name}: {problem}")
@@ -96,7 +102,7 @@ def find_checkpoint(run: Run[SharedArguments]) -> Path | None:
 
 def named_checkpoint(folder: str) -> Path:
     """The folder that ``--resume_from_checkpoint`` names; ValueError if it is not a complete checkpoint."""
-    problem = damage(Path(folder))
+    problem = damage(Path(folder), FILES)
     if problem:
         raise ValueError(f"--resume_from_checkpoint {folder}: {problem}; give another, or 'auto'")
     return Path(folder)
@@ -109,10 +115,10 @@ def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingStat
         ValueError: the checkpoint was made with other flags or data, or contains another model.
     """
     model = state.model
-    saved = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
-    weights = load_file(folder / "model.safetensors")
+    saved, weights = _read(folder)
     _check_same_run(run, folder, saved, state)
     _check_same_model(folder, weights, run.accelerator.unwrap_model(model))
+    run.only_main(lambda: _check_metrics(run, folder, saved))
     if saved.get("sharded", False) != is_sharded(model):
         how = "without" if is_sharded(model) else "with"
         raise ValueError(f"{folder} was written by a run {how} FSDP; resume it {how} FSDP")
@@ -128,11 +134,36 @@ def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingStat
     if run.accelerator.scaler and saved["scaler"]:
         run.accelerator.scaler.load_state_dict(saved["scaler"])
     vars(state.totals).update(saved.get("totals", {}))  # older versions did not save any
-    if run.is_main and _size(run.output_dir / "metrics.jsonl") < saved["metrics_bytes"]:
-        run.say(f"{run.output_dir}/metrics.jsonl has lost records that were written before {folder.name}")
     _cut_metrics(run, saved["metrics_bytes"])
     run.say(f"resuming from {folder} after step {saved['step']}")
     return saved["step"]
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """The state of the training and the weights in a checkpoint, which may come from somebody else.
+
+    Raises:
+        ValueError: one of the files cannot be read, or holds something other than numbers, texts and tensors.
+    """
+    try:
+        # weights_only: the file is a pickle, which could otherwise execute anything.
+        saved = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
+        weights = load_file(folder / "model.safetensors")
+    except OSError:
+        raise
+    except Exception as error:  # the bytes of a damaged pickle can raise anything
+        if is_out_of_memory(error):
+            raise
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(
+            f"{folder}: training_state.pt or model.safetensors cannot be read ({reason}); give another checkpoint"
+        ) from None
+    if not isinstance(saved, dict):
+        raise ValueError(f"{folder}/training_state.pt: expected a dict, got a {type(saved).__name__}")
+    needed = ("step", "total_steps", "flags", "optimizer", "scheduler", "metrics_bytes")
+    if missing := [name for name in needed if name not in saved]:
+        raise ValueError(f"{folder}/training_state.pt: it lacks {', '.join(missing)}; give another checkpoint")
+    return saved, weights
 
 
 def resume(run: Run[SharedArguments], state: TrainingState) -> int:
@@ -250,6 +281,32 @@ def _check_same_model(folder: Path, weights: dict[str, torch.Tensor], model: Pre
             f"{folder} holds a model of another configuration ({', '.join(changed)}); resume with "
             "the configuration it was saved with"
         )
+
+
+def _check_metrics(run: Run[SharedArguments], folder: Path, saved: dict[str, Any]) -> None:
+    """Say whether metrics.jsonl still has the records from before the checkpoint; the training needs none of them.
+
+    Raises:
+        ValueError: a line of it cannot be read, at which the run would fail when it draws its curves.
+    """
+    path = run.output_dir / "metrics.jsonl"
+    size, then = _size(path), saved["metrics_bytes"]
+    if size < then:
+        run.say(f"warning: {path} has lost records that were written before {folder.name}")
+        then = size
+    elif saved.get("metrics_sha256", _metrics_sha256(run, then)) != _metrics_sha256(run, then):  # older ones have none
+        run.say(f"warning: {path}: records that were written before {folder.name} have changed since; they are kept")
+    if path.exists():
+        read_events(path, then)
+
+
+def _metrics_sha256(run: Run[SharedArguments], size: int = -1) -> str:
+    """The SHA-256 of the first ``size`` bytes of metrics.jsonl, or of all of them."""
+    path = run.output_dir / "metrics.jsonl"
+    if not path.exists():
+        return hashlib.sha256().hexdigest()
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read(size)).hexdigest()
 
 
 def _cut_metrics(run: Run[SharedArguments], size: int) -> None:

@@ -24,6 +24,22 @@ class Divergence:
     culprits: list[int]
 
 
+def check_outputs(culprits: Sequence[int], total: int) -> None:
+    """Raise FloatingPointError if there are rows or instances of an evaluation whose outputs are not finite.
+
+    Args:
+        culprits: their numbers, counted from 0.
+        total: the number of all rows that were evaluated.
+    """
+    if culprits:
+        shown = ", ".join(map(str, culprits[:8])) + (", ..." if len(culprits) > 8 else "")
+        raise FloatingPointError(
+            f"evaluation: the outputs of the network are NaN or infinite for {len(culprits)} of {total} rows (counted "
+            f"from 0: {shown}), so that there is no score; the weights are unchanged. Try --mixed_precision no or, if "
+            "the training has just begun to diverge, a lower --learning_rate from an earlier checkpoint"
+        )
+
+
 def explain_divergence(found: Divergence, phases: Sequence[Phase] = (), folder: Path | None = None) -> str:
     """The message: which instances the step had, which of them have no finite loss alone, and what to try.
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 import torch
 
+from tokenization.harmless_output import harmless_output
 from training.files.disk_errors import DiskError, with_remedy
 
 SCRIPTS = ("run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag", "run_paper", "extract_features")
@@ -27,31 +28,50 @@ UNEXPECTED = (
     "Please report it as an issue, with the command and all lines above."
 )
 
+MORE_MEMORY = (
+    "earlier checkpoints are complete, and --resume_from_checkpoint auto continues from the newest one. Free some "
+    "memory, or give smaller batches: a smaller --per_device_train_batch_size with more "
+    "--gradient_accumulation_steps gives the same training"
+)
+
 
 def report_errors(main: Callable[[], None]) -> int:
     """Run a script's ``main`` and return its exit status; if it is not 0, one line on stderr says why.
 
-    The status is 2 for a mistake of the user's (``is_for_the_user``), 1 if the training diverged
-    (FloatingPointError), and 130 for Ctrl-C outside of the training steps; during these, the process exits with
+    The status is 2 for a mistake of the user's (``is_for_the_user``), 1 if the training diverged (FloatingPointError)
+    or there is no more memory, and 130 for Ctrl-C outside of the training steps; during these, the process exits with
     ``signals.STOPPED``. With ``BERT_REPRO_TRACEBACK=1`` the traceback is printed as well.
+
+    What is printed, also by others, shows the characters that a terminal would obey (``HarmlessStream``).
 
     Raises:
         Exception: any other error, so that Python prints its traceback and exits with status 1. To a ValueError, which
             could be taken for a message about the input, a note is added that says it is none.
     """
+    with harmless_output():
+        return _status(main)
+
+
+def _status(main: Callable[[], None]) -> int:
     script = os.path.basename(sys.argv[0]).removesuffix(".py")
     try:
+        _check_arguments()
         main()
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
-    except (ValueError, OSError, FloatingPointError, KeyboardInterrupt) as error:
+    except (ValueError, OSError, FloatingPointError, KeyboardInterrupt, MemoryError, RuntimeError) as error:
+        no_memory = is_out_of_memory(error)
         if isinstance(error, ValueError) and not is_for_the_user(error):
             error.add_note(UNEXPECTED)
+            raise
+        if isinstance(error, RuntimeError) and not no_memory:
             raise
         if os.environ.get("BERT_REPRO_TRACEBACK") == "1":
             traceback.print_exc()
         if isinstance(error, KeyboardInterrupt):
             text, status = "interrupted", 130
+        elif no_memory:
+            text, status = f"error: out of memory ({_first_line(error)}); {MORE_MEMORY}", 1
         else:
             shown = with_remedy(error) if isinstance(error, OSError) else error
             text, status = f"error: {shown}", 1 if isinstance(error, FloatingPointError) else 2
@@ -60,6 +80,27 @@ def report_errors(main: Callable[[], None]) -> int:
         print(f"{os.path.basename(sys.argv[0])}: {text}", file=sys.stderr)
         return status
     return 0
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the error says that this machine or its GPU has no more memory."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    signs = ("DefaultCPUAllocator", "bad_alloc", "Cannot allocate memory")
+    return isinstance(error, RuntimeError | OSError) and any(sign in str(error) for sign in signs)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
+
+
+def _check_arguments() -> None:
+    """Refuse file names that are not UTF-8, because run.json and the other records could not name them."""
+    for word in sys.argv[1:]:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"the argument {word!r} is not UTF-8; rename the file or folder") from None
 
 
 def is_for_the_user(error: Exception) -> bool:

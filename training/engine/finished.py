@@ -1,14 +1,15 @@
 """Finished runs: what a folder with ``all_results.json`` holds, and what happens when its command is given again."""
 
 import dataclasses
-import json
-import os
 import re
 from pathlib import Path
 from typing import Any
 
+from training.engine.output_folder import LOCK, is_main_process
 from training.files.atomic import remove_folder
 from training.files.hub_upload import upload
+from training.files.locks import sweep
+from training.files.records import read_record
 from training.flags.natures import FREE
 from training.flags.scripts import flags_with
 from training.flags.shared import SharedArguments
@@ -26,8 +27,7 @@ def is_finished(args: SharedArguments) -> bool:
     other = f"give another --output_dir; with --model_name_or_path {folder} that run starts from these weights"
     if not (folder / "run.json").is_file():
         raise ValueError(f"{folder} holds a finished run but no run.json with its flags; {other}")
-    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    if changed := changed_flags(facts["flags"], args):
+    if changed := changed_flags(read_facts(folder)["flags"], args):
         raise ValueError(
             f"{folder} holds a finished run with other flags ({', '.join(changed)}); give the same flags, or {other}"
         )
@@ -45,7 +45,7 @@ def report_finished(args: SharedArguments) -> None:
     No file is changed; what an interrupted start had still to remove is removed.
     """
     folder = Path(args.output_dir)
-    if os.environ.get("RANK", "0") == "0":
+    if is_main_process():
         remove_rest(folder)
         print(f"{folder}: this run is finished (all_results.json); nothing is trained, no file is changed", flush=True)
         upload_finished(args)
@@ -54,12 +54,16 @@ def report_finished(args: SharedArguments) -> None:
 def remove_rest(folder: Path) -> None:
     """Remove what only an unfinished run needs from the folder of a finished one, and print the names.
 
-    A process that is killed after it has written ``all_results.json`` leaves these folders.
+    A process that is killed after it has written ``all_results.json`` leaves these folders and its lock.
     """
+    sweep(folder / LOCK)
     rest = [path for path in folder.iterdir() if re.fullmatch(r"checkpoint-best-\d+|.+\.incomplete", path.name)]
     for path in sorted(rest):
+        try:
+            remove_folder(path)
+        except OSError:  # the folder may be read-only by now, and the run is finished all the same
+            continue
         print(f"{path}: removed, as the run is finished", flush=True)
-        remove_folder(path)
 
 
 def upload_finished(args: SharedArguments) -> None:
@@ -75,6 +79,22 @@ def changed_flags(then: dict[str, Any], args: SharedArguments) -> list[str]:
     return [f"{name} {then[name]} -> {now[name]}" for name in now if then.get(name, now[name]) != now[name]]
 
 
+def read_facts(folder: Path) -> dict[str, Any]:
+    """The content of ``run.json``.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
+    facts = read_record(
+        folder / "run.json",
+        f"copy {folder} again, or repeat the run in another --output_dir",
+        needs=("flags",),
+    )
+    if not isinstance(facts["flags"], dict):
+        raise ValueError(f"{folder / 'run.json'}: damaged (flags is {facts['flags']!r:.40}); copy {folder} again")
+    return facts
+
+
 def read_results(folder: Path) -> dict | None:
     """The content of ``all_results.json``, or None if the run in the folder is not finished.
 
@@ -84,9 +104,4 @@ def read_results(folder: Path) -> dict | None:
     path = folder / "all_results.json"
     if not path.is_file():
         return None
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(
-            f"{path}: damaged ({error}); delete it and give --resume_from_checkpoint auto to finish the run again"
-        ) from None
+    return read_record(path, "delete it and give --resume_from_checkpoint auto to finish the run again")

@@ -3,7 +3,6 @@
 import dataclasses
 import datetime
 import importlib.util
-import json
 import os
 import sys
 from pathlib import Path
@@ -14,11 +13,12 @@ from accelerate import Accelerator
 from accelerate.utils import DistributedType, InitProcessGroupKwargs, set_seed
 from transformers.utils import is_torch_xla_available, logging
 
-from training.engine.output_folder import check_output_dir
+from training.engine.finished import is_finished
+from training.engine.output_folder import check_output_dir, lock_output_dir
 from training.engine.run import Run
 from training.engine.versions import commit, device_name, versions
-from training.files.atomic import make_folder
 from training.files.hub_upload import check_access
+from training.files.records import read_record
 from training.flags.shared import SharedArguments
 
 # Set by torchrun, MPI's launchers and Slurm's srun. The first one counts, because srun may have started torchrun.
@@ -28,11 +28,13 @@ Args = TypeVar("Args", bound=SharedArguments)
 
 
 def start_run(args: Args, script: str) -> Run[Args]:
-    """Check the output folder, start the processes, seed them, and gather the facts for ``run.json``.
+    """Check and lock the output folder, start the processes, seed them, and gather the facts for ``run.json``.
+
+    ``Run.finish`` unlocks the folder; the end of the process does so as well.
 
     Raises:
-        ValueError: the folder already holds a run and no resume was asked for, or a flag cannot be honoured
-            on this machine.
+        ValueError: the folder already holds a run and no resume was asked for, another process is at work in it, or a
+            flag cannot be honoured on this machine.
     """
     check_output_dir(args)
     logging.set_verbosity_error()  # the scripts report new weights themselves, in one line
@@ -47,15 +49,23 @@ def start_run(args: Args, script: str) -> Run[Args]:
     trackers = {} if args.report_to == "none" else {"log_with": args.report_to, "project_dir": args.output_dir}
     accelerator = _accelerator(args, **trackers)
     check_launch(accelerator)
-    run = Run(args, accelerator, _facts(args, script, accelerator))
+    run = Run(args, accelerator)
     if repository := args.hub_repository:
         run.only_main(lambda: check_access(repository, args.hub_dry_run))
-    if run.is_main:
-        make_folder(run.output_dir)
+    run.only_main(lambda: _enter_output_dir(args))
+    run.add_facts(**_facts(args, script, accelerator))
     if trackers:
         run.accelerator.init_trackers("runs")
     set_seed(args.seed)
     return run
+
+
+def _enter_output_dir(args: SharedArguments) -> None:
+    """Lock the output folder, and check it again, because another run may have been at work there until now."""
+    lock_output_dir(args.output_dir)
+    check_output_dir(args)
+    if is_finished(args):
+        raise ValueError(f"--output_dir {args.output_dir}: the run there has just ended; give the same command again")
 
 
 def _facts(args: SharedArguments, script: str, accelerator: Accelerator) -> dict[str, Any]:
@@ -74,9 +84,16 @@ def _facts(args: SharedArguments, script: str, accelerator: Accelerator) -> dict
     }
     written = Path(args.output_dir) / "run.json"
     if written.is_file():  # the run is resumed
-        earlier = json.loads(written.read_text(encoding="utf-8"))
+        try:
+            earlier = read_record(written, "what it said about the earlier starts of the run is lost")
+        except ValueError as error:  # nothing else of it is needed: the checkpoint has flags and hashes of its own
+            if accelerator.is_main_process:
+                print(f"warning: {error}; it is written again", flush=True)
+            return facts
         same = ("started", "command", "versions", "commit", "device", "processes")
-        facts["earlier"] = [*earlier.pop("earlier", []), {name: earlier.get(name) for name in same}]
+        starts = earlier.get("earlier", [])
+        starts = starts if isinstance(starts, list) else []
+        facts["earlier"] = [*starts, {name: earlier.get(name) for name in same}]
     return facts
 
 

@@ -24,6 +24,10 @@ from training.engine.signals import STOPPED, StopSignals
 from training.engine.state import TrainingState
 from training.flags.shared import SharedArguments
 
+# The gradient scaler of fp16 halves its scale whenever it skips a step. A gradient that is not even finite at this
+# scale does not overflow because of the scale.
+LEAST_SCALE = 2.0**-14
+
 
 @dataclass
 class StepCounts:
@@ -89,7 +93,8 @@ def training_steps(
         explain: returns the message of the FloatingPointError.
 
     Raises:
-        FloatingPointError: the loss or the gradient is not finite; the weights are those of the step before.
+        FloatingPointError: the loss or the gradient is not finite; the weights are those of the step before. Under
+            fp16, a gradient that is not finite stops the run only when the scale has become too small (LEAST_SCALE).
         SystemExit: a signal asked the process to stop (``signals.py``). It is raised after the caller's loop body for
             the step has finished and a checkpoint has been written.
     """
@@ -111,7 +116,9 @@ def training_steps(
                 found = _divergence(run, model, micro_batches, index, values["loss"], grad_norm)
                 raise FloatingPointError(explain(found))
             lr = float(state.scheduler.get_last_lr()[0])
-            _update(state, accelerator)
+            if not _update(state, accelerator) and _has_least_scale(accelerator):
+                found = _divergence(run, model, micro_batches, index, values["loss"], grad_norm)
+                raise FloatingPointError(explain(found))
             loss, stopping = values.pop("loss"), values.pop("stopping")
             bar.update()
             bar.set_postfix(loss=f"{loss:.3f}", lr=f"{lr:.1e}", refresh=False)
@@ -180,12 +187,22 @@ def labelled_items(batch: dict) -> torch.Tensor:
     return torch.tensor(len(batch["input_ids"]), device=batch["input_ids"].device)
 
 
-def _update(state: TrainingState, accelerator: Accelerator) -> None:
-    """Step and clear the gradients. A step that the gradient scaler skips does not advance the schedule."""
+def _update(state: TrainingState, accelerator: Accelerator) -> bool:
+    """Step and clear the gradients. Returns False for a step that the gradient scaler skips.
+
+    Such a step does not advance the schedule.
+    """
+    scaler = accelerator.scaler
+    scale = scaler.get_scale() if scaler else None
     state.optimizer.step()
-    if not accelerator.optimizer_step_was_skipped:
+    # A fused optimiser is also called for a step to skip, and leaves the weights as they are by itself. Accelerate
+    # takes this for a step that was done, but the scaler has halved its scale.
+    halved = scale is not None and scaler.get_scale() < scale
+    taken = not (halved or accelerator.optimizer_step_was_skipped)
+    if taken:
         state.scheduler.step()
     state.optimizer.zero_grad(set_to_none=True)
+    return taken
 
 
 def _global_sums(sums: dict[str, torch.Tensor], stopping: bool, accelerator: Accelerator) -> dict[str, float]:
@@ -198,6 +215,10 @@ def _global_sums(sums: dict[str, torch.Tensor], stopping: bool, accelerator: Acc
 def _is_finite(loss: float, grad_norm: float, accelerator: Accelerator) -> bool:
     """Whether the step may change the weights. Under fp16 the gradient scaler skips steps whose gradients overflow."""
     return bool(np.isfinite(loss) and (np.isfinite(grad_norm) or accelerator.scaler))
+
+
+def _has_least_scale(accelerator: Accelerator) -> bool:
+    return accelerator.scaler is not None and accelerator.scaler.get_scale() < LEAST_SCALE
 
 
 @torch.no_grad()

@@ -98,22 +98,36 @@ def create_optimizer(
     return torch.optim.AdamW(groups, lr=learning_rate, betas=BETAS, eps=EPS, fused=not is_torch_xla_available())
 
 
-def linear_schedule(optimizer: torch.optim.Optimizer, warmup_steps: float, total_steps: int) -> LambdaLR:
+def linear_schedule(
+    optimizer: torch.optim.Optimizer, warmup_steps: float, total_steps: int, decay_steps: float | None = None
+) -> LambdaLR:
     """A schedule that raises the learning rate linearly from 0 in the warm-up, then lowers it to 0 at ``total_steps``.
 
     Args:
         warmup_steps: a number of optimiser steps or, below 1, a share of ``total_steps``.
+        decay_steps: the number or the share of the last steps in which the rate falls; it is constant between warm-up
+            and decay. None: all steps after the warm-up.
 
     Raises:
-        ValueError: the warm-up is longer than the run.
+        ValueError: the warm-up, or warm-up and decay together, are longer than the run.
     """
-    warmup = round(warmup_steps * total_steps) if warmup_steps < 1 else round(warmup_steps)
+    warmup = _steps_of(warmup_steps, total_steps)
     if warmup > total_steps:
         raise ValueError(f"--warmup_steps {warmup} is more than the {total_steps} steps of the run")
+    decay = total_steps - warmup if decay_steps is None else _steps_of(decay_steps, total_steps)
+    if warmup + decay > total_steps:
+        raise ValueError(
+            f"--warmup_steps {warmup} and --decay_steps {decay} add up to more than the {total_steps} steps of the run"
+        )
 
     def factor(step: int) -> float:
         if step < warmup:
             return step / warmup
-        return max(0.0, (total_steps - step) / max(1, total_steps - warmup))
+        return min(1.0, max(0.0, (total_steps - step) / max(1, decay)))
 
     return LambdaLR(optimizer, factor)
+
+
+def _steps_of(steps: float, total_steps: int) -> int:
+    """A number of steps that is given as such or, below 1, as a share of all."""
+    return round(steps * total_steps) if steps < 1 else round(steps)

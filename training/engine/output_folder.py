@@ -1,9 +1,15 @@
-"""The check of --output_dir before anything is written there."""
+"""The check of --output_dir before anything is written there, and the lock that keeps other runs out of it."""
 
 import os
 from pathlib import Path
 
+from accelerate.utils import get_int_from_env
+
+from training.files.atomic import make_folder
+from training.files.locks import hold, release
 from training.flags.shared import SharedArguments
+
+LOCK = ".lock"  # the name of the lock file
 
 
 def check_output_dir(args: SharedArguments) -> None:
@@ -34,6 +40,33 @@ def check_output_dir(args: SharedArguments) -> None:
             f"--output_dir {folder} holds {taken[0]} but no run.json, so there is no run to continue, and a new one "
             "would overwrite what is there; give another folder"
         )
+
+
+def is_main_process() -> bool:
+    """Whether this is the main process, by what torchrun or MPI has set; the processes need not have met yet."""
+    ranks = ("RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK")  # those that Accelerate reads
+    return get_int_from_env(ranks, 0) == 0
+
+
+def lock_output_dir(folder: str | Path, wait: bool = False) -> None:
+    """Create the folder and keep all other processes out of it, until ``unlock_output_dir`` or the end of this process.
+
+    Only the main process does it.
+
+    Args:
+        wait: wait until another process has left it.
+
+    Raises:
+        ValueError: another process is at work there.
+    """
+    make_folder(Path(folder))
+    busy = f"--output_dir {folder}: another process is at work there; wait until it has ended, or give another folder"
+    hold(Path(folder, LOCK), busy, wait)
+
+
+def unlock_output_dir(folder: str | Path) -> None:
+    """Let other processes into the folder, if this one has locked it."""
+    release(Path(folder, LOCK))
 
 
 def check_place(folder: Path) -> None:

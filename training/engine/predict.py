@@ -15,6 +15,7 @@ from accelerate.utils import gather_object
 from transformers.utils import ModelOutput
 
 from training.engine.batches import Features, deal_batches
+from training.engine.divergence import check_outputs
 from training.engine.loop import labelled_items
 from training.engine.run import Run
 from training.flags.shared import SharedArguments
@@ -89,6 +90,9 @@ def predict(
     Returns:
         One entry per output field, e.g. ``logits``; and ``loss``, the mean over all labelled items, if the
         features have labels.
+
+    Raises:
+        FloatingPointError: the outputs for a row are not finite.
     """
     rows: list[tuple[int, dict[str, np.ndarray]]] = []
     loss, items = 0.0, 0
@@ -99,6 +103,8 @@ def predict(
             items += count
         rows.extend(_rows(logits_of(outputs), indices, features, per_token))
     results: dict[str, Any] = _columns(gather_object(rows))
+    broken = [not all(np.isfinite(array).all() for array in row) for row in zip(*results.values())]
+    check_outputs(np.flatnonzero(broken).tolist(), len(broken))
     if not per_token:
         results = {name: np.stack(column) for name, column in results.items()}
     totals = gather_object([(loss, items)])

@@ -15,6 +15,7 @@ from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list
 from tqdm import tqdm
 
+from training.engine.output_folder import unlock_output_dir
 from training.files.atomic import append_line, json_text, write_json
 from training.files.hashing import HASHES, hashes_of, hashes_record
 from training.flags.shared import SharedArguments
@@ -110,7 +111,7 @@ class Run(Generic[Args_co]):
         self.main_first(lambda: work() if self.is_main else None)
 
     def finish(self, results: dict) -> None:
-        """Write ``all_results.json``, which marks a finished run.
+        """Write ``all_results.json``, which marks a finished run, and let other processes into the folder.
 
         ``hashes.json`` is written before it, so that every finished run has one. Memory and trackers are released,
         because further runs may follow in this process (--seeds).
@@ -119,6 +120,7 @@ class Run(Generic[Args_co]):
             last = {"all_results.json": hashlib.sha256(json_text(results).encode()).hexdigest()}
             write_json(self.output_dir / HASHES, hashes_record(hashes_of(self.output_dir) | last))
             write_json(self.output_dir / "all_results.json", results)
+            unlock_output_dir(self.output_dir)
         for tracker in self.accelerator.trackers:
             tracker.finish()
         self.accelerator.free_memory()

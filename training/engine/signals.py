@@ -5,8 +5,10 @@ again" from success (0), a mistake of the user's (2), a crash (1) and death by t
 
     until python run_pretraining.py ... --resume_from_checkpoint auto; do [ $? = 75 ] || break; done
 
-A signal that arrives between two steps, for example during an evaluation, ends the run after the next step. torchrun
-forwards a signal to its processes and gives them 30 seconds; its own exit status is 1.
+A signal that arrives between two steps, for example during an evaluation, ends the run after the next step. If there
+is no next step, the run ends as usual. Before the first step and after the last one, while data is prepared or results
+are written, SIGTERM kills as usual, and Ctrl-C ends the process with status 130; the same command goes on from there.
+torchrun forwards a signal to its processes and gives them 30 seconds; its own exit status is 1.
 """
 
 import os

@@ -24,13 +24,14 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from training.files.disk_errors import explained
 from training.files.hashing import sha256
+from training.files.json_files import is_plain_name, read_object
 
 
 def sync(path: Path) -> None:
@@ -226,20 +227,28 @@ def files_into(folder: Path, name: str) -> Iterator[Path]:
         sync(folder)
 
 
-def damage(folder: Path) -> str | None:
-    """What is wrong with a folder that ``sealed_folder`` wrote, in words; None if it is complete and undamaged."""
+def damage(folder: Path, needs: Collection[str] = ()) -> str | None:
+    """What is wrong with a folder that ``sealed_folder`` wrote, in words; None if it is complete and undamaged.
+
+    Args:
+        needs: names of files that it must have.
+    """
     if not folder.is_dir():
         return "no such folder"
     manifest = folder / "manifest.json"
     if not manifest.is_file():
         return "it has no manifest.json, so it was not written completely"
     try:
-        expected = json.loads(manifest.read_text(encoding="utf-8"))["sha256"].items()
+        expected = read_object(manifest)["sha256"].items()
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         return f"its manifest.json cannot be read ({error})"
+    if absent := set(needs) - {name for name, _ in expected}:
+        return f"its manifest.json does not list {', '.join(sorted(absent))}"
     for name, digest in expected:
+        if not is_plain_name(name):  # a path, such as ../../x, would be read to compare its hash
+            return f"its manifest.json names {str(name)[:80]!r}, which is no file of this folder"
         if not (folder / name).is_file():
             return f"{name} is missing"
         if sha256(folder / name) != digest:
-            return f"{name} does not match its checksum"
+            return f"{name} does not match its checksum in manifest.json"
     return None

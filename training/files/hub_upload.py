@@ -27,6 +27,7 @@ from transformers.hf_argparser import string_to_bool
 
 from training.files.atomic import json_text
 from training.files.hashing import HASHES, hashes_record, sha256
+from training.files.json_files import is_plain_name, read_object
 
 FILES = (
     "config.json",
@@ -66,16 +67,24 @@ def files_to_upload(folder: Path) -> list[Path]:
     named = {path for pattern in FILES for path in folder.glob(pattern) if path.is_file()}
     if not any(path.suffix == ".safetensors" for path in named):
         raise ValueError(f"{folder}: expected the folder of a finished run, found no model.safetensors")
-    return sorted(named | set(_code(folder)))
+    files = sorted(named | set(_code(folder)))
+    if outside := [file for file in files if not file.resolve().is_relative_to(folder.resolve())]:
+        raise ValueError(
+            f"{outside[0]}: is a link out of the folder, and nothing outside it is uploaded; copy the folder with "
+            "cp -rL if you know what is in it"
+        )
+    return files
 
 
 def _code(folder: Path) -> Iterator[Path]:
     """The modules that config.json names for `trust_remote_code`, and the modules that these import from the folder."""
     from transformers.dynamic_module_utils import get_relative_import_files
 
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    for module in {reference.split(".")[0] for reference in config.get("auto_map", {}).values()}:
-        if (folder / f"{module}.py").is_file():
+    config = read_object(folder / "config.json")
+    references = config.get("auto_map", {})
+    references = [*references.values()] if isinstance(references, dict) else []
+    for module in sorted({reference.split(".")[0] for reference in references if isinstance(reference, str)}):
+        if is_plain_name(module) and (folder / f"{module}.py").is_file():
             yield folder / f"{module}.py"
             yield from map(Path, get_relative_import_files(folder / f"{module}.py"))
 
@@ -86,7 +95,7 @@ def content_to_upload(path: Path, repo_id: str) -> Path | bytes:
         return hashes_to_upload(path, repo_id)
     if path.name not in RECORDS:
         return path
-    run = json.loads((path.parent / "run.json").read_text(encoding="utf-8"))
+    run = read_object(path.parent / "run.json")
     text = path.read_text(encoding="utf-8")
     if path.name == "README.md":  # its examples open the model
         text = text.replace(repr(str(Path(run["flags"]["output_dir"]))), repr(repo_id))
@@ -98,7 +107,7 @@ def hashes_to_upload(path: Path, repo_id: str) -> bytes:
 
     A record that is not what the run left keeps the hash that it should have, so that the change stays visible.
     """
-    recorded = json.loads(path.read_text(encoding="utf-8"))["sha256"]
+    recorded = read_object(path)["sha256"]
     hashes = {}
     for file in files_to_upload(path.parent):
         if file.name in recorded:

@@ -4,6 +4,7 @@ import argparse
 import difflib
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
 from typing import Any, TypeVar
 
@@ -23,6 +24,19 @@ class _Parser(HfArgumentParser):
         return super().add_argument(*names, **options)
 
 
+class HasOwnDefaults:
+    """A dataclass of flags of which some decide on the defaults of others."""
+
+    @classmethod
+    def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The defaults that differ from those of the fields.
+
+        Args:
+            given: the flags on the command line, by name.
+        """
+        raise NotImplementedError
+
+
 def parse_arguments(cls: type[Flags], argv: list[str] | None = None) -> Flags:
     """Parse ``argv`` (default: the command line) into ``cls``.
 
@@ -30,15 +44,26 @@ def parse_arguments(cls: type[Flags], argv: list[str] | None = None) -> Flags:
     """
     needed = " ".join(f"--{one.name} {one.name.split('_')[-1].upper()}" for one in fields(cls) if _required(one))
     parser = _Parser(DataClassType(cls), allow_abbrev=False, usage=f"%(prog)s {needed} [flags]; --help lists the flags")
+    words = _joined(sys.argv[1:] if argv is None else argv)
     try:
+        if issubclass(cls, HasOwnDefaults):
+            parser.set_defaults(**cls.defaults_for(_given(cls, parser, words)))
         args, unknown = parser.parse_args_into_dataclasses(
-            _joined(sys.argv[1:] if argv is None else argv), return_remaining_strings=True, look_for_args_file=False
+            words, return_remaining_strings=True, look_for_args_file=False
         )
     except ValueError as error:
         parser.error(str(error))
     if unknown:
         parser.error(_unknown_flags(cls, unknown))
     return args
+
+
+def _given(cls: type[Dataclass], parser: argparse.ArgumentParser, words: list[str]) -> dict[str, Any]:
+    """The flags that the command line names, with their values; the defaults of the others are left out."""
+    absent = object()
+    namespace = argparse.Namespace(**{one.name: absent for one in fields(cls)})
+    found = vars(parser.parse_known_args(words, namespace)[0])
+    return {name: value for name, value in found.items() if value is not absent}
 
 
 def _required(one: Field) -> bool:

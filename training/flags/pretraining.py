@@ -1,11 +1,14 @@
 """The flags of run_pretraining.py."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from training.flags.checks import at_least, in_unit_interval, refuse_idle
 from training.flags.natures import CARD, DATA, EVALUATION, FIXED, FREE, INSTANCE, START, flag
+from training.flags.parsing import HasOwnDefaults
 from training.flags.phases import phases_of
+from training.flags.recipes import recipe_defaults
 from training.flags.shared import SharedArguments
 
 CONFIG_SIZES = {
@@ -21,7 +24,7 @@ CONFIG_SIZES = {
 
 
 @dataclass
-class PretrainingArguments(SharedArguments):
+class PretrainingArguments(SharedArguments, HasOwnDefaults):
     """The flags of run_pretraining.py."""
 
     train_file: list[str] = flag(
@@ -50,6 +53,12 @@ class PretrainingArguments(SharedArguments):
     )
     model_name_or_path: str | None = flag(
         None, "A checkpoint to train further: folder or Hub name; also an old one.", CARD | START
+    )
+    recipe: Literal["paper", "fast"] = flag(
+        "paper",
+        "Defaults of the other flags. paper: those that --help shows. fast: those that let a small network learn more "
+        "in a few hours (training/flags/recipes.py); the script prints them.",
+        FREE | CARD,
     )
     objective: Literal["mlm_nsp", "mlm", "ltr"] = flag(
         "mlm_nsp",
@@ -81,6 +90,18 @@ class PretrainingArguments(SharedArguments):
         None, "Largest number of predicted tokens per instance.", FIXED | INSTANCE | EVALUATION
     )
     max_eval_instances: int = flag(2048, "Held-out instances per evaluation.", EVALUATION)
+    dropout: float | None = flag(
+        None,
+        "Dropout while this script trains. Default: that of the config, which config.json always keeps for "
+        "fine-tuning.",
+        FIXED | CARD,
+    )
+    initializer_range: float | None = flag(
+        None,
+        "Deviation of the truncated normal distribution of new weights; config.json keeps it. Default: that of the "
+        "config, 0.02 in BERT.",
+        FIXED | CARD,
+    )
     static_shapes: bool = flag(
         False,
         "Give all batches of a phase the same shape, for compilers that need it (meant for TPUs, not tested there).",
@@ -98,19 +119,48 @@ class PretrainingArguments(SharedArguments):
 
     num_train_epochs: float = flag(1.0, "Passes over the training text.")
     learning_rate: float = flag(1e-4, "Peak learning rate (paper, A.2).")
+    optimizer: Literal["adamw", "bert_adamw", "muon"] = flag(  # type: ignore[assignment]  # one choice more
+        "adamw",
+        "adamw: torch's AdamW. bert_adamw: the AdamW of google-research/bert, without bias correction. muon: torch's "
+        "Muon for the matrices of the encoder, and AdamW for the rest; slow on processors without bfloat16.",
+    )
+    muon_learning_rate: float = flag(0.02, "Peak learning rate of Muon's matrices.", FIXED | CARD)
     warmup_steps: float = flag(
         0.01, "As a number of steps or, below 1, a share of all steps (paper: 10,000 of 1,000,000)."
     )
+    decay_steps: float | None = flag(
+        None,
+        "The last steps, a number or below 1 a share, in which the learning rate falls linearly to 0; until then it "
+        "stays at its peak. Default: all steps after the warm-up (paper).",
+        FIXED | CARD,
+    )
     eval_steps: int = flag(500, "Number of steps between two evaluations; 0: evaluate only at the end.")
+
+    @classmethod
+    def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The defaults that ``--recipe`` changes; ValueError if both ``--phases`` and one length were given."""
+        if "phases" in given and "max_seq_length" in given:
+            raise ValueError("give --phases or --max_seq_length, not both")
+        return recipe_defaults(given, CONFIG_SIZES)
+
+    def recipe_choices(self) -> dict[str, Any]:
+        """What the recipe chooses for this run, also where a flag that was given has won; empty for the paper's."""
+        names = ("recipe", "config_name", "model_name_or_path", "max_steps", "max_seq_length")
+        return recipe_defaults({name: getattr(self, name) for name in names}, CONFIG_SIZES)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         in_unit_interval(self, "mlm_probability", "mask_replace_prob", "random_replace_prob")
         in_unit_interval(self, "short_seq_prob", "validation_split")
+        at_least(self, 0, "muon_learning_rate")
+        if self.dropout is not None and not 0 <= self.dropout < 1:
+            raise ValueError(f"--dropout must be at least 0 and below 1; got {self.dropout}")
+        if self.initializer_range is not None and not 0 < self.initializer_range < 1:
+            raise ValueError(f"--initializer_range must lie between 0 and 1; got {self.initializer_range}")
         at_least(self, 1, "max_eval_instances", "vocab_size")
-        for name in ("max_train_documents", "max_predictions_per_seq"):
+        for name, bound in (("max_train_documents", 1), ("max_predictions_per_seq", 1), ("decay_steps", 0)):
             if getattr(self, name) is not None:
-                at_least(self, 1, name)
+                at_least(self, bound, name)
         if not self.validation_file and self.validation_split in (0, 1):
             raise ValueError("--validation_split must leave text on both sides: above 0 and below 1")
         if self.mlm_probability == 0:
@@ -120,10 +170,11 @@ class PretrainingArguments(SharedArguments):
                 "--mask_replace_prob and --random_replace_prob add up to more than 1: "
                 f"{self.mask_replace_prob} + {self.random_replace_prob}"
             )
-        if self.phases is not None and self.max_seq_length is not None:
-            raise ValueError("give --phases or --max_seq_length, not both")
-        self.max_seq_length = 128 if self.max_seq_length is None else self.max_seq_length
+        asked = self.max_seq_length
+        self.max_seq_length = 128 if asked is None else asked
         self.max_seq_length = max(phase.length for phase in phases_of(vars(self)))
+        if asked not in (None, self.max_seq_length):
+            raise ValueError(f"--max_seq_length {asked} is not the largest length of --phases {self.phases}")
         if self.max_seq_length < 8:
             raise ValueError(f"--max_seq_length must be at least 8; got {self.max_seq_length}")
         if self.peak_tflops is not None and not self.peak_tflops > 0:
@@ -144,6 +195,8 @@ class PretrainingArguments(SharedArguments):
             (not self.dataset_name and "without --dataset_name", ("dataset_config_name", "streaming")),
             (self.tokenizer_name and "with a tokenizer that is given", ("vocab_size", "cased")),
             (self.validation_file and "with --validation_file", ("validation_split",)),
+            (self.optimizer != "muon" and "without --optimizer muon", ("muon_learning_rate",)),
+            (self.model_name_or_path and "with weights that are given", ("initializer_range",)),
             (ltr, ("mlm_probability", "mask_replace_prob", "random_replace_prob")),
             (ltr, ("whole_word_mask", "max_predictions_per_seq")),
         )

@@ -3,11 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+from torch import nn
 from transformers import BertConfig, PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from tokenization.special_tokens import check_special_tokens
+from training.files.json_files import read_object
 from training.flags.pretraining import CONFIG_SIZES
 from training.flags.shared import SharedArguments
+from training.networks.claims import accepted, check_claims
 
 
 def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:
@@ -31,17 +34,26 @@ def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:
             intermediate_size=4 * hidden_size,
             **fields,
         )
-    if not (Path(config_name) / "config.json").is_file():
+    path = Path(config_name) / "config.json"
+    if not path.is_file():
         raise ValueError(
             f"--config_name {config_name}: expected one of {', '.join(CONFIG_SIZES)}, or a folder with config.json"
         )
-    return BertConfig.from_pretrained(config_name, **fields)
+    check_claims(path, read_object(path))
+    return accepted(path, lambda: BertConfig.from_pretrained(config_name, **fields))
 
 
 def set_switches(config: PretrainedConfig, args: SharedArguments) -> None:
     """Set the switches that make this project's network faster (docs/lab/performance.md); they are never saved."""
     unpad_inputs = {"auto": "auto", "true": True, "false": False}[args.unpad_inputs]
     config.update({"unpad_inputs": unpad_inputs, "fast_dropout": args.fast_dropout})
+
+
+def set_dropout(model: PreTrainedModel, rate: float) -> None:
+    """Drop this share of all hidden values and attention weights; ``model.config``, which is saved, stays as it is."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = rate
 
 
 def prepare_for_training(model: PreTrainedModel, args: SharedArguments) -> None:
@@ -57,6 +69,11 @@ def prepare_for_training(model: PreTrainedModel, args: SharedArguments) -> None:
 def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_length: int) -> None:
     """Raise ValueError unless the network has embeddings for the tokenizer's ids and for the length."""
     check_special_tokens(tokenizer)
+    if (last := max(tokenizer.get_vocab().values())) >= max(config.vocab_size, len(tokenizer)):
+        raise ValueError(
+            f"the tokenizer has {len(tokenizer)} pieces, but one of them has the id {last:,}; use the tokenizer that "
+            "the model was trained with"
+        )
     if len(tokenizer) > config.vocab_size:
         raise ValueError(
             f"the tokenizer has {len(tokenizer)} pieces but the model only {config.vocab_size} embeddings; "
@@ -83,5 +100,10 @@ def check_length(config: BertConfig, max_seq_length: int) -> None:
 def config_labels(config: PretrainedConfig) -> tuple[str, ...] | None:
     """The label names of a model's config; None if they are transformers' placeholders (LABEL_0, ...)."""
     labels: dict = config.id2label or {}
-    names = tuple(labels[number] for number in range(len(labels)))
+    names = tuple(labels.get(number) for number in range(len(labels)))
+    if not all(isinstance(name, str) and name.strip() for name in names) or len(set(names)) < len(names):
+        raise ValueError(
+            f"{config.name_or_path or 'the model'}: id2label in config.json must give each of the numbers from 0 a "
+            f"name of its own, got {str(labels)[:80]!r}; correct it"
+        )
     return None if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names

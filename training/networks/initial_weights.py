@@ -1,6 +1,5 @@
 """Load networks with the weights of a checkpoint and compute the hashes of its files; all scripts do it here."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -11,6 +10,8 @@ from transformers import PreTrainedModel
 from transformers.utils import cached_file
 
 from training.files.hashing import sha256
+from training.files.records import check_weights_unchanged
+from training.files.weights_header import files_of_index
 from training.networks.old_checkpoints import WEIGHT_FILES, find_old_files, is_old_checkpoint, read_old_checkpoint
 
 
@@ -48,8 +49,10 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
 
     Raises:
         ValueError: the checkpoint lacks other weights, holds them in another shape, holds weights of the encoder that
-            the network has no place for, or its files are damaged.
+            the network has no place for, or its files are damaged: they are not those that the finished run in the
+            folder left (``hashes.json``), or a weight is not a finite number.
     """
+    check_weights_unchanged(Path(name))
     options = {"dtype": torch.float32, "ignore_mismatched_sizes": True, "output_loading_info": True} | options
     source: Any = name
     if is_old_checkpoint(name):
@@ -72,7 +75,16 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
             f"{name}: it holds {len(lost)} weights of the encoder that this network has no place for, such as "
             f"{lost[0]}; relative positions or adapters, say, compute something else. Give a checkpoint of plain BERT"
         )
+    if broken := [key for key, tensor in model.state_dict().items() if not _is_finite(tensor)]:
+        raise ValueError(
+            f"{name}: {len(broken)} of its weights hold NaN or infinite numbers, such as {broken[0]}, so no loss would "
+            "be finite; the run that made it diverged, or the file is damaged. Give another checkpoint"
+        )
     return LoadedNetwork(model, new, absent)
+
+
+def _is_finite(tensor: torch.Tensor) -> bool:
+    return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
 
 
 def _is_needed(key: str, num_layers: int) -> bool:
@@ -100,8 +112,7 @@ def weights_sha256(name: str, **options: Any) -> dict[str, str]:
         except OSError:  # the checkpoint has no file of this name
             continue
         if file.endswith(".index.json"):
-            parts = sorted(set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values()))
-            return {part: sha256(_cached(name, part, **options)) for part in parts}
+            return {part: sha256(_cached(name, part, **options)) for part in files_of_index(path)}
         return {file: sha256(path)}
     raise ValueError(f"{name}: expected a checkpoint with weights, found none of {', '.join(WEIGHT_FILES)}")
 

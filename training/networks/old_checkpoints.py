@@ -6,7 +6,6 @@ what they hold (``is_old_checkpoint``, and ``training/networks/checkpoints.py`` 
 """
 
 import glob
-import json
 import re
 import zipfile
 from collections.abc import Mapping
@@ -18,7 +17,9 @@ from safetensors.torch import load_file
 from transformers import BertConfig
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_INDEX_NAME, WEIGHTS_NAME
 
+from training.files.json_files import is_plain_name, read_json
 from training.files.tensorflow_checkpoint import TensorFlowCheckpoint
+from training.networks.claims import accepted, check_claims
 
 # google-research/bert -> transformers, for the whole name. `kernel` is stored as (inputs, outputs) and is transposed.
 LAYER = r"bert/encoder/layer_(\d+)"
@@ -197,13 +198,15 @@ def _transformer_folder(folder: Path) -> Path:
     """The folder of the network in a folder of sentence-transformers; other folders are returned as they are."""
     if not (folder / "modules.json").is_file():
         return folder
-    modules = _read_json(folder / "modules.json")
+    modules = read_json(folder / "modules.json")
     paths = []
     for module in modules if isinstance(modules, list) else []:
         if isinstance(module, dict) and str(module.get("type", "")).endswith(".Transformer"):
             paths.append(module.get("path"))
     if len(paths) != 1 or not isinstance(paths[0], str):
         raise ValueError(f"{folder}/modules.json: expected one module of type Transformer, found {len(paths)}")
+    if paths[0] and not is_plain_name(paths[0]):
+        raise ValueError(f"{folder}/modules.json: expected a folder beside it, got {paths[0][:80]!r}")
     return folder / paths[0]
 
 
@@ -222,25 +225,19 @@ def _read_config(source: Path, folder: Path, config_file: str | Path | None) -> 
                 "python -m training convert"
             )
         path = paths[0]
-    fields = _read_json(path)
+    fields = read_json(path)
     if not isinstance(fields, dict):
         raise ValueError(f"{path}: expected a JSON object with the fields of a BERT config")
-    if (kind := fields.pop("model_type", "bert")) != "bert":
-        raise ValueError(f"{path}: expected a BERT config, got model_type {kind!r}")
+    check_claims(path, fields)
+    fields.pop("model_type", None)
     for name in ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"):
         if not isinstance(fields.get(name), int) or fields[name] <= 0:
             raise ValueError(f"{path}: expected {name} to be a whole number above 0, got {fields.get(name)!r}")
     known = BertConfig().to_dict() | dict.fromkeys(("num_labels", "id2label", "label2id", "architectures"))
-    config = BertConfig(**{name: value for name, value in fields.items() if name in known and name != "dtype"})
+    kept = {name: value for name, value in fields.items() if name in known and name != "dtype"}
+    config = accepted(path, lambda: BertConfig(**kept))
     config.dtype = None  # everything becomes float32
     return config
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: not valid JSON ({error})") from None
 
 
 def _read_tensorflow(index: Path) -> tuple[dict[str, torch.Tensor], list[str]]:
@@ -307,10 +304,13 @@ def _load(path: Path) -> Mapping[str, Any]:
         if path.suffix == ".safetensors":
             stored: Any = load_file(path)
         else:  # files of before torch 1.6 are no zip files
-            stored = torch.load(path, "cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except OSError:
-        raise
+            packed = zipfile.is_zipfile(path)
+            if packed:
+                _check_sums(path)
+            stored = torch.load(path, "cpu", weights_only=True, mmap=packed)
     except Exception as error:  # the bytes of a damaged pickle can raise anything
+        if isinstance(error, OSError) and error.filename is not None:  # it is not there, or must not be read
+            raise
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{path}: expected a file with nothing but tensors; it cannot be read ({reason})") from None
     if isinstance(stored, Mapping) and isinstance(stored.get("model"), Mapping):  # NVIDIA: model, optimizer, ...
@@ -318,6 +318,14 @@ def _load(path: Path) -> Mapping[str, Any]:
     if not isinstance(stored, Mapping) or not all(isinstance(name, str) for name in stored):
         raise ValueError(f"{path}: expected names with tensors, got a {type(stored).__name__}")
     return stored
+
+
+def _check_sums(path: Path) -> None:
+    """Raise ValueError if a part of a file of PyTorch does not have its checksum; ``torch.load`` compares none."""
+    with zipfile.ZipFile(path) as parts:
+        damaged = parts.testzip()
+    if damaged is not None:
+        raise ValueError(f"the checksum of its part {damaged!r:.80} differs")
 
 
 def _refuse_unknown(index: Path, unknown: list[str]) -> None:

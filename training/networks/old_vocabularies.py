@@ -1,6 +1,5 @@
 """The tokenizer of an old checkpoint: the case of its vocabulary, which the files often do not say."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,6 +7,7 @@ from typing import Any, NamedTuple
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from tokenization import build_tokenizer, load_vocab
+from training.files.json_files import read_json
 
 TOKENIZER = "tokenizer.json"
 SETTINGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
@@ -54,7 +54,7 @@ def old_tokenizer(
     elif (folder / TOKENIZER).is_file():
         if do_lower_case is not None:
             raise ValueError(f"--do_lower_case cannot change {folder / TOKENIZER}; give --vocab_file as well")
-        return OldTokenizer(AutoTokenizer.from_pretrained(folder), [])
+        return OldTokenizer(AutoTokenizer.from_pretrained(folder, trust_remote_code=False), [])
     else:
         path = folder / "vocab.txt"
     settings = _stored_settings(path.parent)
@@ -84,10 +84,7 @@ def _stored_settings(folder: Path) -> dict[str, Any]:
     path = folder / "tokenizer_config.json"
     if not path.is_file():
         return {}
-    try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: not valid JSON ({error}); correct it, or delete it") from None
+    stored = read_json(path)
     if not isinstance(stored, dict):
         raise ValueError(f"{path}: expected a JSON object with the settings of a tokenizer; correct it, or delete it")
     return {name: stored[name] for name in SETTINGS if name in stored}

@@ -6,7 +6,6 @@ larger than the timed one needs more or less time for an operation, and the star
 pictures are not counted: the sum is a guess, good for choosing a scale.
 """
 
-import json
 import shlex
 import statistics
 import tempfile
@@ -14,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from training.engine.finished import read_results
 from training.engine.throughput import training_flops
 from training.flags.phases import Phase, phases_of, with_steps
 from training.paper.command_line import words_of
@@ -152,6 +152,5 @@ def in_words(seconds: float) -> str:
 
 def _training_time(cell_folder: Path) -> str:
     """The time that the training of a finished run took, for the line of the dry run; "" if it is not recorded."""
-    path = cell_folder / "all_results.json"
-    runtime = json.loads(path.read_text(encoding="utf-8")).get("train_runtime") if path.is_file() else None
+    runtime = (read_results(cell_folder) or {}).get("train_runtime")
     return "" if runtime is None else f", {in_words(runtime)} of training"

@@ -4,11 +4,12 @@ A cell is finished when its folder says so, as after any other run of its script
 started by hand, or come from an interrupted start; they count only if they are the runs that the plan asks for.
 """
 
-import json
 from pathlib import Path
 
 from training.engine.finished import changed_flags, read_results
+from training.engine.output_folder import LOCK
 from training.files.atomic import make_folder, write_json
+from training.files.records import read_record
 from training.networks.initial_weights import weights_sha256
 from training.networks.old_checkpoints import WEIGHT_FILES
 from training.paper.places import CELLS, PLAN
@@ -35,13 +36,13 @@ def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
     }
     path = folder / PLAN
     if not path.is_file():
-        draft = path.with_name(f"{PLAN}.tmp")  # left by a process that was killed
-        if folder.is_dir() and any(found != draft for found in folder.iterdir()):
+        known = (LOCK, f"{PLAN}.tmp")  # a draft is left by a process that was killed
+        if folder.is_dir() and any(found.name not in known for found in folder.iterdir()):
             raise ValueError(f"--output_dir {folder}: expected an empty folder, or one with {PLAN}; give another")
         make_folder(folder)
         write_json(path, content)
         return
-    earlier = json.loads(path.read_text(encoding="utf-8"))
+    earlier = read_record(path, f"delete it, if {folder} holds runs of this very command, or give another --output_dir")
     if earlier == content:
         return
     earlier_checksums = earlier.get("files", {})
@@ -86,7 +87,7 @@ def check_finished_cells(folder: Path, plan: Plan) -> None:
             path = folder / run.output_dir / "run.json"
             if not path.is_file():
                 raise ValueError(f"{path}: not found, but the run is finished; delete {path.parent} to repeat the run")
-            facts = json.loads(path.read_text(encoding="utf-8"))
+            facts = read_record(path, f"delete {path.parent} to repeat the run", needs=("flags",))
             changed = changed_flags(facts["flags"], run)
             if model is not None and checksums[model] not in (None, facts.get("initial_weights")):
                 changed.append(f"the weights of {model}")

@@ -17,11 +17,13 @@ from typing import Any
 from training.engine.finished import read_results
 from training.engine.versions import commit
 from training.files.hashing import sha256
+from training.files.records import read_events, read_record
 from training.paper.flags import PaperArguments
 from training.paper.folder import is_finished
 from training.paper.places import CELLS, PLAN
 from training.paper.plan import Cell, Outline, Plan, Score
 from training.paper.verdicts import Column, Scores
+from training.tasks.seeds import read_summary
 
 REPORT = ("report.md", "report.json", "report.png")
 UNIGRAM = "unigram_entropy"  # the loss of a model that knows only how often each piece occurs
@@ -124,8 +126,7 @@ def _read_run(folder: Path, cell: Cell) -> dict[str, Any]:
     results = read_results(place) or {}
     kept = _scores_in(results)
     if (place / "metrics.jsonl").is_file():
-        with open(place / "metrics.jsonl", encoding="utf-8") as file:
-            first = json.loads(file.readline() or "{}")
+        first = next(iter(read_events(place / "metrics.jsonl")), {})
         if UNIGRAM in first:
             kept[UNIGRAM] = first[UNIGRAM]
     return {
@@ -140,8 +141,8 @@ def _read_series(folder: Path, cell: Cell) -> dict[str, Any]:
     """The mean results of a series, and those of each of its runs."""
     _check_finished(folder, cell)
     place = folder / CELLS / cell.name
-    summary = json.loads((place / "summary.json").read_text(encoding="utf-8"))
-    runs = summary.get("runs", [])
+    summary = read_summary(place)
+    runs = summary["runs"]
     places = [place / Path(run["folder"]).name for run in runs]
     started = [facts["started"] for facts in map(_facts, places) if facts]
     return {
@@ -168,7 +169,7 @@ def _scores_in(results: Mapping[str, Any]) -> dict[str, Any]:
 def _facts(place: Path) -> dict[str, Any] | None:
     """The content of a run's run.json; None if there is none."""
     path = place / "run.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return read_record(path, f"delete {place} to repeat the run") if path.is_file() else None
 
 
 def _origins(folder: Path, plan: Plan) -> list[dict[str, Any]]:

@@ -7,12 +7,10 @@ a GPU that its parent has looked for; if there are several GPUs, each cell sees 
 
 A cell that was interrupted goes on from its checkpoint, because its command says ``--resume_from_checkpoint auto``.
 On SIGTERM or Ctrl-C all cells save a checkpoint, and the command ends with status 75. If the command itself was killed,
-its cells may still be running when it is given again: a child first waits for the lock of its cell, which the system
-releases when its holder exits.
+its cells may still be running when it is given again: a child first waits for the lock of its cell's output folder.
 """
 
 import contextlib
-import fcntl
 import importlib
 import multiprocessing
 import os
@@ -27,9 +25,9 @@ from typing import Any, NamedTuple
 import torch
 
 from training.engine.errors import report_errors
+from training.engine.output_folder import lock_output_dir
 from training.engine.signals import STOPPED, StopSignals
 from training.files.atomic import make_folder
-from training.files.disk_errors import explained
 from training.paper.folder import check_finished_cells, is_finished
 from training.paper.places import CELLS
 from training.paper.plan import Cell, Plan
@@ -96,25 +94,6 @@ def run_cells(folder: Path, plan: Plan, jobs: int) -> None:
     check_finished_cells(folder, plan)
 
 
-@contextlib.contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """A context that only one process at a time can enter.
-
-    Raises:
-        ValueError: another process is in it.
-    """
-    with explained(folder / "lock"):
-        file = open(folder / "lock", "w", encoding="utf-8")  # noqa: SIM115 - closed below
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ValueError(
-                f"--output_dir {folder}: another run_paper.py is at work there; wait until it has ended"
-            ) from None
-        yield
-
-
 def run_cell(folder: str, name: str, script: str, argv: list[str], threads: int) -> None:
     """What a child process does: run a script in the output folder, and end with its status.
 
@@ -125,12 +104,13 @@ def run_cell(folder: str, name: str, script: str, argv: list[str], threads: int)
         threads: the number of threads for computing; 0 leaves it to torch.
     """
     os.chdir(folder)
-    with open(f"{CELLS}/{name}.log", "a", encoding="utf-8") as log, open(f"{CELLS}/{name}.lock", "w") as lock:
+    with open(f"{CELLS}/{name}.log", "a", encoding="utf-8") as log:
         sys.stdout.flush()
         sys.stderr.flush()
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
-        fcntl.flock(lock, fcntl.LOCK_EX)  # waits for a process that an earlier run_paper.py has left behind
+        # This waits for a process that an earlier run_paper.py has left behind.
+        lock_output_dir(f"{CELLS}/{name}", wait=True)
         if threads:
             torch.set_num_threads(threads)
         sys.argv = [script, *argv]

@@ -7,6 +7,7 @@ Text is streamed: the memory needed depends on the number of workers, not on the
 same for any number of workers, and whether or not the build was interrupted.
 """
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -20,8 +21,11 @@ import tokenizers
 from transformers import PreTrainedTokenizerBase
 
 from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
+from training.files.atomic import make_folder
 from training.files.disk_errors import explained
 from training.files.hashing import sha256
+from training.files.locks import held, sweep
+from training.files.unchanged import UnchangedFiles
 from training.pretraining.corpus import (
     FORMAT,
     Corpus,
@@ -54,6 +58,7 @@ def build_corpus(
     need_pairs: bool = True,
     fingerprint: str | None = None,
     processes: int = 1,
+    unchanged: UnchangedFiles | None = None,
 ) -> Corpus:
     """Tokenise ``source`` into a corpus in ``output_dir``, or open the one that is already there.
 
@@ -69,6 +74,7 @@ def build_corpus(
         fingerprint: any text that changes when the documents do; needed for documents that are not in a list (a
             generator, a streamed data set).
         processes: how many processes called ``encode_part``; above 1, this call joins their parts.
+        unchanged: the files that the documents come from, if ``source`` yields documents.
 
     Raises:
         ValueError: the input cannot be read (see ``read_documents``), it has no pairs although they are needed, or
@@ -78,7 +84,7 @@ def build_corpus(
     target = Path(output_dir)
     if num_workers < 1:
         raise ValueError(f"num_workers is {num_workers}; expected at least 1")
-    lines, sources, key = _open_source(source, fingerprint, tokenizer)
+    lines, sources, key, files = _open_source(source, fingerprint, tokenizer, unchanged)
     if _is_occupied(target):
         return _reuse(target, key)
     if need_pairs:
@@ -86,19 +92,21 @@ def build_corpus(
     vocab_size = len(tokenizer)
     dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<i4")
     with explained(target, CONTINUES):
-        writer = CorpusWriter(target, key, dtype)
-        try:
-            if processes > 1:
-                parts = parts_folder(target, processes, fingerprint_of(key))
-                _write(writer, joined_parts(parts, processes, writer.lines))
-            else:
-                remaining = itertools.islice(lines, writer.lines, None)
-                _write(writer, encoded_chunks(_chunks(remaining), tokenizer_json(tokenizer), num_workers))
-            if writer.tokens == 0:
-                raise ValueError("the source holds no text that the tokenizer turns into tokens")
-            writer.finish(_facts(sources, tokenizer), vocab_size)
-        finally:
-            writer.close()
+        make_folder(target.parent)
+        busy = f"{target}: another process is building this corpus; wait until it is done"
+        with held(_lock_of(target), busy):
+            if _is_occupied(target):  # by a process that has built it since the question above
+                return _reuse(target, key)
+            with contextlib.closing(CorpusWriter(target, key, dtype)) as writer:
+                if processes > 1:
+                    parts = parts_folder(target, processes, fingerprint_of(key))
+                    _write(writer, joined_parts(parts, processes, writer.lines), files)
+                else:
+                    remaining = itertools.islice(lines, writer.lines, None)
+                    _write(writer, encoded_chunks(_chunks(remaining), tokenizer_json(tokenizer), num_workers), files)
+                if writer.tokens == 0:
+                    raise ValueError("the source holds no text that the tokenizer turns into tokens")
+                writer.finish(_facts(sources, tokenizer), vocab_size)
     remove_parts(target)
     return Corpus.open(target, verify=False)
 
@@ -113,6 +121,7 @@ def encode_part(
     *,
     need_pairs: bool = True,
     fingerprint: str | None = None,
+    unchanged: UnchangedFiles | None = None,
 ) -> None:
     """Encode the part of process ``rank`` of ``world_size``.
 
@@ -120,14 +129,14 @@ def encode_part(
     ``build_corpus``. Nothing is done if the corpus already exists.
     """
     target = Path(output_dir)
-    lines, _, key = _open_source(source, fingerprint, tokenizer)
+    lines, _, key, files = _open_source(source, fingerprint, tokenizer, unchanged)
     if _is_occupied(target):
         return
     if need_pairs:
         lines = _with_pairs(lines, source)
     folder = parts_folder(target, world_size, fingerprint_of(key))
     with explained(folder, CONTINUES):
-        write_part(folder, _chunks(lines), tokenizer_json(tokenizer), rank, world_size, num_workers)
+        write_part(folder, _chunks(lines), tokenizer_json(tokenizer), rank, world_size, num_workers, files)
 
 
 def _facts(sources: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
@@ -145,6 +154,11 @@ def _is_occupied(target: Path) -> bool:
     return target.exists() and (not target.is_dir() or any(target.iterdir()))
 
 
+def _lock_of(target: Path) -> Path:
+    """The file that a process locks while it builds the corpus ``target``."""
+    return target.with_name(f".{target.name}.lock")
+
+
 def _chunks(lines: Iterator[str | None]) -> Iterator[list[str | None]]:
     """Consecutive lines in lists of about ``_CHUNK_CHARACTERS`` characters."""
     chunk: list[str | None] = []
@@ -159,13 +173,16 @@ def _chunks(lines: Iterator[str | None]) -> Iterator[list[str | None]]:
         yield chunk
 
 
-def _write(writer: CorpusWriter, chunks: Iterator[tuple[int, Encoded]]) -> None:
+def _write(writer: CorpusWriter, chunks: Iterator[tuple[int, Encoded]], files: UnchangedFiles) -> None:
+    """Append all chunks. Nothing is committed after a change of the files, so that no build continues from it."""
     committed = time.monotonic()
     for size, encoded in chunks:
         writer.append(encoded.tokens, encoded.lengths, encoded.ends, lines=size)
         if time.monotonic() - committed > COMMIT_SECONDS:
+            files.check()
             writer.commit()
             committed = time.monotonic()
+    files.check()
 
 
 def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
@@ -183,13 +200,14 @@ def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
         )
     forget_progress(target)  # the build may have been killed just after it renamed the folder
     remove_parts(target)
+    sweep(_lock_of(target))
     return Corpus.open(target)
 
 
 def _open_source(
-    source: Source, fingerprint: str | None, tokenizer: PreTrainedTokenizerBase
-) -> tuple[Iterator[str | None], list[dict[str, Any]], dict[str, Any]]:
-    """(lines of the source, its description for the manifest, key of the corpus).
+    source: Source, fingerprint: str | None, tokenizer: PreTrainedTokenizerBase, unchanged: UnchangedFiles | None
+) -> tuple[Iterator[str | None], list[dict[str, Any]], dict[str, Any], UnchangedFiles]:
+    """(lines of the source, its description for the manifest, key of the corpus, the files that must not change).
 
     A line is None at the end of a document, as in ``read_lines``.
     """
@@ -197,6 +215,7 @@ def _open_source(
         raise ValueError(f"expected a list of files or documents, got the single {source!r}; write [{source!r}]")
     if _are_files(source):
         files = check_files(source)
+        unchanged = unchanged or UnchangedFiles(files)
         described = [{"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)} for path in files]
         lines = read_lines(files)
     else:
@@ -211,7 +230,7 @@ def _open_source(
         "sources": [part["sha256"] for part in described],
         "tokenizer_sha256": tokenizer_sha256(tokenizer),
     }
-    return lines, described, key
+    return lines, described, key, unchanged or UnchangedFiles([])
 
 
 def _lines_of(documents: Iterable[list[str]]) -> Iterator[str | None]:

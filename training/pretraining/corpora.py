@@ -36,7 +36,12 @@ def build_corpora(
     def build(name: str) -> Corpus:
         return build_corpus(processes=run.world_size, **_arguments(run, text, tokenizer, name))
 
-    return run.main_first(lambda: (build("train"), build("validation")))
+    def build_both() -> tuple[Corpus, Corpus]:
+        both = build("train"), build("validation")
+        text.unchanged.check()
+        return both
+
+    return run.main_first(build_both)
 
 
 def _arguments(
@@ -50,6 +55,7 @@ def _arguments(
         "output_dir": run.output_dir / "corpus" / name,
         "num_workers": max(1, (os.cpu_count() or 1) // local),
         "need_pairs": args.objective == "mlm_nsp",
+        "unchanged": text.unchanged,
     }
     held_out = name == "validation"
     if held_out and args.validation_file:

@@ -10,10 +10,10 @@ During the build the folder is called ``<name>.building`` and also holds progres
 killed continues. When everything is written, one rename gives the folder its final name.
 """
 
-import fcntl
 import hashlib
 import json
 import os
+import weakref
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +23,7 @@ from transformers import PreTrainedTokenizerBase
 from tokenization.fingerprint import tokenizer_sha256
 from training.files.atomic import sync, write_json
 from training.files.hashing import sha256
+from training.files.json_files import read_object
 
 FORMAT = 1  # increase it when the files or the rules of training/pretraining/sentences.py change
 _OFFSETS = np.dtype("<i8")
@@ -51,10 +52,18 @@ class Corpus:
     def __init__(self, path: Path, manifest: dict[str, Any]):
         self.path = path
         self.manifest = manifest
-        self.tokens = _map_file(path / "tokens.bin", np.dtype(manifest["dtype"]))
-        self.sentences = _map_file(path / "sentences.bin", _OFFSETS)
-        self.documents = _map_file(path / "documents.bin", _OFFSETS)
-        self.unigrams = _map_file(path / "unigrams.bin", _OFFSETS)
+        dtypes = dict.fromkeys(("tokens", "sentences", "documents", "unigrams"), _OFFSETS)
+        dtypes["tokens"] = np.dtype(manifest["dtype"])
+        maps = {}
+        self._files: dict[str, int] = {}  # descriptors, which stay open as long as the maps
+        for name, dtype in dtypes.items():
+            with open(path / f"{name}.bin", "rb") as file:
+                maps[name] = _map_file(file, dtype)
+                self._files[name] = os.dup(file.fileno())
+            weakref.finalize(self, os.close, self._files[name])
+        self._states = {name: _state(file) for name, file in self._files.items()}
+        self.tokens, self.sentences = maps["tokens"], maps["sentences"]
+        self.documents, self.unigrams = maps["documents"], maps["unigrams"]
 
     @classmethod
     def open(cls, path: str | Path, tokenizer: PreTrainedTokenizerBase | None = None, verify: bool = True) -> "Corpus":
@@ -88,7 +97,20 @@ class Corpus:
         return cls(path, manifest)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Corpus.open, (self.path, None, False)
+        return _opened_again, (self.path, self._states)
+
+    def check_unchanged(self) -> None:
+        """Raise ValueError if a file has been written to since the corpus was opened.
+
+        Memory maps show such a change at once, and the system ends the process when a file has become shorter than its
+        map. A corpus that is deleted or replaced does no harm, because the maps keep the old files.
+        """
+        for name, file in self._files.items():
+            if _state(file) != self._states[name]:
+                raise ValueError(
+                    f"{self.path / name}.bin: it was written to while this run read it; restore it or delete "
+                    f"{self.path}, and continue with --resume_from_checkpoint auto"
+                )
 
     @property
     def num_documents(self) -> int:
@@ -121,9 +143,23 @@ class Corpus:
         return float(-(share * np.log(share)).sum())
 
 
-def _map_file(path: Path, dtype: np.dtype) -> np.ndarray:
+def _opened_again(path: Path, states: dict[str, tuple[int, int]]) -> Corpus:
+    """The corpus in another process, which must find the files that the first one had opened."""
+    corpus = Corpus.open(path, verify=False)
+    if corpus._states != states:
+        raise ValueError(f"{path}: the corpus was changed or replaced while this run read it; start the run again")
+    return corpus
+
+
+def _map_file(file: IO[bytes], dtype: np.dtype) -> np.ndarray:
     # asarray, because every slice of a memmap is a new memmap, which takes longer than reading a sentence.
-    return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
+    return np.asarray(np.memmap(file, dtype=dtype, mode="r"))
+
+
+def _state(descriptor: int) -> tuple[int, int]:
+    """The size of an open file and the time at which it was last written to."""
+    found = os.fstat(descriptor)
+    return found.st_size, found.st_mtime_ns
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
@@ -136,10 +172,10 @@ def read_manifest(path: Path) -> dict[str, Any]:
     if not file.is_file():
         raise ValueError(f"{path}: not a finished corpus (no manifest.json); build it with build_corpus")
     try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
+        manifest = read_object(file)
         checksum = manifest.pop("manifest_sha256")
         intact = checksum == _manifest_checksum(manifest)
-    except (UnicodeDecodeError, json.JSONDecodeError, KeyError, AttributeError, TypeError):
+    except (ValueError, KeyError, TypeError):
         intact = False
     if not intact:
         raise ValueError(f"{file}: damaged or edited by hand; delete {path} and build the corpus again")
@@ -156,7 +192,7 @@ class CorpusWriter:
     """Writes a corpus into ``<target>.building``, records its progress, and renames the folder to ``target``.
 
     After a kill, the next writer with an equal key continues at the last ``commit``, and everything that was written
-    after it is cut off; with another key the build starts anew.
+    after it is cut off; with another key the build starts anew. ``build_corpus`` holds the lock of the corpus.
 
     Args:
         target: the folder of the finished corpus.
@@ -171,19 +207,14 @@ class CorpusWriter:
         empty: numbers of sentences and documents without tokens, which were left out.
 
     Raises:
-        ValueError: another process is building this corpus, or the unfinished files are damaged.
+        ValueError: the unfinished files are damaged.
     """
 
     def __init__(self, target: Path, key: dict[str, Any], dtype: np.dtype):
         self.target, self.key, self.dtype = target, key, dtype
         self.folder = target.with_name(target.name + ".building")
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.lock = _lock(self.folder)
-        try:
-            progress = self._read_progress()
-        except ValueError:
-            os.close(self.lock)
-            raise
+        progress = self._read_progress()
         if progress is None:
             for file in self.folder.iterdir():
                 file.unlink()
@@ -209,7 +240,7 @@ class CorpusWriter:
         if not file.is_file():
             return None
         try:
-            progress = json.loads(file.read_text(encoding="utf-8"))
+            progress = read_object(file)
             checksum = progress.pop("progress_sha256")
             intact = checksum == _manifest_checksum(progress)
         except (ValueError, KeyError, AttributeError, TypeError):
@@ -295,23 +326,9 @@ class CorpusWriter:
         return counts
 
     def close(self) -> None:
-        """Close the files and release the lock; the unfinished folder stays, to be continued."""
+        """Close the files; the unfinished folder stays, to be continued."""
         for file in self.files.values():
             file.close()
-        if self.lock >= 0:
-            os.close(self.lock)
-            self.lock = -1
-
-
-def _lock(folder: Path) -> int:
-    """A file descriptor that locks ``folder``. The lock ends with the process, however it ends."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise ValueError(f"{folder}: another process is building this corpus; wait until it is done") from None
-    return descriptor
 
 
 def forget_progress(folder: Path) -> None:

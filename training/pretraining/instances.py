@@ -186,10 +186,11 @@ class PretrainingInstances:
         -100 where nothing is predicted. With ``mlm_nsp`` it also has ``next_sentence_label`` (B): 0 IsNext, 1 NotNext.
 
         Raises:
-            ValueError: start is not below stop.
+            ValueError: start is not below stop, or the corpus was written to since it was opened.
         """
         if stop <= start:
             raise ValueError(f"batch [{start}, {stop}) is empty; expected stop above start")
+        self.corpus.check_unchanged()  # before it is read, because reading behind the end of a file ends the process
         parts = []
         epoch, index = self.locate(start)
         remaining = stop - start
@@ -198,6 +199,7 @@ class PretrainingInstances:
             parts.append(self._rows(epoch, index, index + count))
             remaining -= count
             epoch, index = epoch + 1, 0
+        self.corpus.check_unchanged()
         arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         if not self.settings.pad_to_max:
             longest = int(arrays["attention_mask"].sum(1).max())

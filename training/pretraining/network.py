@@ -6,7 +6,7 @@ from tokenization.special_tokens import check_special_tokens
 from training.engine.run import Run
 from training.flags.pretraining import PretrainingArguments
 from training.networks.checkpoints import checkpoint_config
-from training.networks.configuration import bert_config, check_fit, prepare_for_training
+from training.networks.configuration import bert_config, check_fit, prepare_for_training, set_dropout
 from training.networks.control import as_implementation
 from training.networks.initial_weights import load_network, weights_sha256
 from training.pretraining.masking import check_masking
@@ -17,7 +17,8 @@ def build_pretraining_network(
 ) -> tuple[PreTrainedModel, dict[str, str] | None]:
     """The network with new weights, or with those of ``--model_name_or_path`` and their file -> SHA-256.
 
-    The objective decides whether attention is left to right, even if the checkpoint was trained differently.
+    ``--dropout`` changes the network but not its config, so that the saved folder is fine-tuned with the dropout of the
+    config. The objective decides whether attention is left to right, even if the checkpoint was trained differently.
 
     Raises:
         ValueError: a special token is missing from the vocabulary, the network does not fit the tokenizer or
@@ -44,10 +45,14 @@ def build_pretraining_network(
     else:
         config = bert_config(args.config_name or "mini", len(tokenizer), pad_token_id=tokenizer.pad_token_id)
         config.is_decoder = left_to_right
+        if args.initializer_range is not None:
+            config.initializer_range = args.initializer_range
         check_fit(config, tokenizer, args.max_seq_length)
         model = cls(config)
     if args.model_impl == "repro":
         model.config.sparse_prediction = not args.static_shapes  # the number of labels differs from step to step
     model = as_implementation(model, args)
+    if args.dropout is not None:
+        set_dropout(model, args.dropout)
     prepare_for_training(model, args)
     return model, initial_weights

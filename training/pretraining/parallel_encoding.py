@@ -17,6 +17,7 @@ from typing import IO
 import numpy as np
 
 from training.files.atomic import remove_folder
+from training.files.unchanged import UnchangedFiles
 from training.pretraining.encoding import Encoded, encoded_chunks
 
 _HEADER: np.dtype = np.dtype("<i8")
@@ -42,6 +43,7 @@ def write_part(
     rank: int,
     world_size: int,
     num_workers: int,
+    files: UnchangedFiles,
 ) -> None:
     """Encode every ``world_size``-th chunk, from chunk ``rank`` on, into ``folder``, continuing an interrupted part.
 
@@ -52,6 +54,10 @@ def write_part(
         rank: the number of this process, from 0.
         world_size: the number of processes.
         num_workers: processes that this process starts to encode its chunks.
+        files: those that hold the text. No record is written after a change of them.
+
+    Raises:
+        ValueError: a file is no longer what it was.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / f"part-{rank}.bin", "ab+") as file:
@@ -64,6 +70,7 @@ def write_part(
         for size, encoded in encoded_chunks(mine, content, num_workers):
             counts = [size, len(encoded.lengths), len(encoded.ends), len(encoded.tokens)]
             header = np.array(counts, _HEADER)
+            files.check()
             arrays = (array.astype(dtype).tobytes() for array, dtype in zip(encoded, _TYPES))
             file.write(header.tobytes() + b"".join(arrays))
 

@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from training.engine.run import Run
+from training.files.records import read_events
 from training.flags.phases import Phase, phase_at, phases_of, with_steps
 from training.flags.pretraining import PretrainingArguments
 from training.pretraining.corpus import Corpus
 from training.pretraining.measurements import Measurement, repeated_documents, repeated_sentences
-from training.records.curves import curve_of, read_events
+from training.records.curves import curve_of
 from training.records.reference_curves import references
 
 MARGIN = 0.25  # nats

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from training.builtin_data import documentation
 from training.engine.run import Run
-from training.files.hashing import sha256
 from training.files.hub_datasets import from_hub
+from training.files.unchanged import UnchangedFiles
 from training.flags.pretraining import PretrainingArguments
 from training.pretraining.documents import check_files, read_documents
 from training.pretraining.sentences import split_sentences
@@ -31,6 +31,7 @@ class Text:
         held_out_name: where the held-out documents come from.
         sources: names and SHA-256 of the files or of the data set, for run.json.
         fingerprint: a text that changes when the documents do.
+        unchanged: the files, which must stay as they are until the corpora have been built.
         checksum: the CRC-32 of the fingerprint in 8 hexadecimal digits, for names of files.
 
     Raises:
@@ -41,7 +42,9 @@ class Text:
         self.files = check_files(args.train_file) if args.train_file else []
         self.limit = args.max_train_documents
         self.args = args
-        digests = [sha256(path) for path in self.files]
+        held_out = check_files(args.validation_file) if args.validation_file else []
+        self.unchanged = UnchangedFiles([*self.files, *held_out])
+        digests = [self.unchanged.sha256(path) for path in self.files]
         identity: Sequence[str | int | None]
         if self.files:
             self.name = ", ".join(path.name for path in self.files)
@@ -58,10 +61,11 @@ class Text:
             {"name": self.name, "sha256": hashlib.sha256(self.fingerprint.encode()).hexdigest()}
         ]
         self.held_out_name = self.name
-        if args.validation_file:
-            held_out = check_files(args.validation_file)
+        if held_out:
             self.held_out_name = ", ".join(path.name for path in held_out)
-            self.sources += [_describe(path, sha256(path)) | {"split": "validation"} for path in held_out]
+            digests = [self.unchanged.sha256(path) for path in held_out]
+            described = [_describe(path, digest) for path, digest in zip(held_out, digests)]
+            self.sources += [one | {"split": "validation"} for one in described]
 
     def check(self) -> None:
         """Read until enough text is found for the objective, both to train on and to hold out.
@@ -95,14 +99,19 @@ class Text:
         )
 
     def documents(self) -> Iterator[list[str]]:
-        """Yield each document as the list of its paragraphs or sentences, at most ``--max_train_documents``."""
+        """Yield each document as the list of its paragraphs or sentences, at most ``--max_train_documents``.
+
+        Raises:
+            ValueError: the text cannot be read; or, after the last document, a file is no longer what it was.
+        """
         if self.files:
             documents: Iterable[list[str]] = read_documents(self.files)
         elif self.args.dataset_name:
             documents = _hub_documents(self.args)
         else:
             documents = documentation.documents()
-        return islice(documents, self.limit)
+        yield from islice(documents, self.limit)
+        self.unchanged.check()
 
 
 def checked_text(run: Run[PretrainingArguments]) -> Text:

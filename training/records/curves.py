@@ -9,12 +9,12 @@ often each piece occurs. A masked language model has learnt from context if its 
 
 import argparse
 import importlib.util
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from training.files.atomic import whole_file
+from training.files.records import check_unchanged, explained, read_events, read_record
 from training.records.metrics import METRICS, percent_factor
 from training.records.reference_curves import comparable
 
@@ -32,29 +32,6 @@ WIDTH, DPI = 9.0, 150
 TITLE = {"x": 0.01, "ha": "left", "fontsize": 13, "fontweight": "bold"}
 
 Curve = tuple[list[int], list[float]]  # steps, values
-
-
-def read_events(path: Path) -> list[dict]:
-    """The events of a metrics.jsonl in order.
-
-    Raises:
-        ValueError: there is no such file, or a line is not a JSON object with an `event`.
-    """
-    if not path.is_file():
-        raise ValueError(f"expected the records of a run at {path}, found none: give the folder of a run")
-    events = []
-    with open(path, "rb") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                event = json.loads(line.decode())
-                event["event"]
-            except (ValueError, KeyError, TypeError):
-                raise ValueError(
-                    f'{path}:{number}: expected one JSON object with an "event", got {line.strip()[:60]!r}; '
-                    "probably a write was interrupted; delete the line"
-                ) from None
-            events.append(event)
-    return events
 
 
 def curve_of(events: list[dict], kind: str, key: str) -> Curve:
@@ -92,6 +69,7 @@ def draw_curves(folder: str | Path) -> Path | None:
         ValueError: metrics.jsonl is missing or damaged, or contains neither losses nor scores.
     """
     folder = Path(folder)
+    check_unchanged(folder / "metrics.jsonl")
     events = read_events(folder / "metrics.jsonl")
     by_label = scores(events)
     part = "mlm_" if curve_of(events, "eval", "eval_mlm_loss")[0] else ""
@@ -107,7 +85,10 @@ def draw_curves(folder: str | Path) -> Path | None:
     if "Pearson" in by_label:  # a regression
         title = "Loss, mean squared error"
     facts = folder / "run.json"
-    reference = comparable(json.loads(facts.read_text(encoding="utf-8")), entropy) if facts.is_file() else None
+    reference = None
+    if facts.is_file():
+        with explained(facts):
+            reference = comparable(read_record(facts, "copy the folder again"), entropy)
     draw_losses(axes[0], train, held_out, entropy if part else None, title, reference)
     if by_label:
         draw_scores(axes[1], by_label)

@@ -4,7 +4,6 @@ All facts are read from the run (`run.json`, `metrics.jsonl`, the results), so t
 and says how small the run was.
 """
 
-import json
 import math
 import re
 import shlex
@@ -14,10 +13,12 @@ from pathlib import Path
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from training.files.atomic import write_text
+from training.files.json_files import read_object
+from training.files.records import read_events
 from training.flags.natures import CARD
 from training.flags.phases import phases_of, with_steps
 from training.flags.scripts import flags_with
-from training.records.curves import read_events
+from training.records.markdown import code, one_line, plain
 from training.records.metrics import METRICS, card_name_of, percent_factor
 from training.records.model_usage import usage
 
@@ -74,7 +75,7 @@ def write_model_card(
         raise ValueError(
             f"expected run.json in {folder}, found none: a model card is written from the records of a run"
         )
-    run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    run = read_object(folder / "run.json")
     flags = run["flags"]
     model = flags.get("hub_model_id") if flags.get("push_to_hub") else str(folder)
     title = title or folder.resolve().name
@@ -99,7 +100,7 @@ def card_text(
     if (folder / "training_curves.png").exists():
         results += "\n\n![training curves](training_curves.png)"
     sections = [
-        f"# {title}\n\n{what_it_is(kind, run, metrics)}",
+        f"# {plain(title)}\n\n{what_it_is(kind, run, metrics)}",
         f"## Use\n\n```python\n{usage(model, kind, run, datasets, is_builtin(datasets))}```",
         f"## {'Evaluation' if only_evaluated(metrics) else 'Training'} data\n\n{data_used(run, datasets, metrics)}",
         results,
@@ -195,7 +196,7 @@ def what_it_is(kind: str, run: dict, metrics: dict) -> str:
     flags = run["flags"]
     size = f"{run['parameters']:,} parameters" if run.get("parameters") else "BERT"
     start = flags.get("model_name_or_path")
-    origin = f"starting from `{start}`" if start else "starting from random weights"
+    origin = f"starting from {code(start)}" if start else "starting from random weights"
     if kind == "pretraining":
         objectives = {
             "mlm_nsp": "predicting masked word pieces and whether one passage follows another",
@@ -204,21 +205,21 @@ def what_it_is(kind: str, run: dict, metrics: dict) -> str:
         }
         return f"A BERT encoder ({size}) trained by {objectives[flags.get('objective', 'mlm_nsp')]}, {origin}."
     if only_evaluated(metrics):
-        origin = f"with the weights of `{start}`; nothing was trained here"
+        origin = f"with the weights of {code(start)}; nothing was trained here"
         return WHAT_IT_IS[kind].replace(" fine-tuned", "").format(size=size, origin=origin)
     return WHAT_IT_IS[kind].format(size=size, origin=origin)
 
 
 def data_used(run: dict, datasets: list[str], metrics: dict) -> str:
     """The list of the data and its size, as far as run.json records it."""
-    lines = [f"{'Evaluated' if only_evaluated(metrics) else 'Trained'} on: {', '.join(datasets)}."]
+    lines = [f"{'Evaluated' if only_evaluated(metrics) else 'Trained'} on: {plain(', '.join(datasets))}."]
     for part, name in (("corpus", "Training text"), ("held_out", "Held-out text")):
         if counts := run.get(part):
             lines.append(f"{name}: {counts['documents']:,} documents, {counts['tokens']:,} word pieces.")
     if counts := run.get("questions"):
         lines.append(f"Questions: {counts['train']:,} for training, {counts['validation']:,} for validation.")
     for split, facts in (run["data"].get("splits", {}) if isinstance(run.get("data"), dict) else {}).items():
-        lines.append(f"Examples, {split}: {facts['examples']:,}.")
+        lines.append(f"Examples, {plain(split)}: {facts['examples']:,}.")
     if is_builtin(datasets):
         lines.append(
             "This is the documentation of the Python installation that it ran on "
@@ -256,7 +257,7 @@ def command_and_settings(run: dict, metrics: dict) -> str:
     """The command and the table of hyperparameters."""
     lines, flags = [], run["flags"]
     if run.get("command"):
-        lines += ["```bash", shlex.join(["python", *run["command"]]), "```", ""]
+        lines += ["```bash", shlex.join(["python", *map(one_line, run["command"])]), "```", ""]
     lines += ["| hyperparameter | value |", "|---|---|"]
     names = [name for name in flags_with(CARD) if flags.get(name) is not None]
     if only_evaluated(metrics):  # the others are about training
@@ -264,9 +265,9 @@ def command_and_settings(run: dict, metrics: dict) -> str:
     by_steps = flags.get("max_steps", -1) > 0
     for name in names:
         if name != ("num_train_epochs" if by_steps else "max_steps"):  # the one that the other overrides
-            lines.append(f"| `{name}` | {flags[name]} |")
+            lines.append(f"| `{name}` | {plain(flags[name])} |")
     lines += [
-        f"| {name} | {run[name]} |"
+        f"| {name} | {plain(run[name])} |"
         for name in ("total_steps", "phases", "processes", "mixed_precision")
         if run.get(name)
     ]
@@ -320,9 +321,9 @@ def versions(run: dict) -> str:
     """Versions of packages, device, commit and start of the run."""
     names = [f"{name} {version}" for name, version in run.get("versions", {}).items() if version != "not installed"]
     lines = [
-        ", ".join(names),
-        f"Device: {run.get('device', 'not recorded')}. Commit: {run.get('commit', 'not recorded')}.",
+        plain(", ".join(names)),
+        f"Device: {plain(run.get('device', 'not recorded'))}. Commit: {plain(run.get('commit', 'not recorded'))}.",
     ]
-    lines.append(f"Started {run.get('started', 'at a time not recorded')}.")
+    lines.append(f"Started {plain(run.get('started', 'at a time not recorded'))}.")
     lines.append("`python -m training verify FOLDER` compares this folder with its records and recomputes its scores.")
     return "\n\n".join(lines)

@@ -20,8 +20,11 @@ import torch
 from transformers.utils import is_torch_xla_available
 
 from training.engine.best import deciding_metric, goodness
-from training.engine.finished import changed_flags, read_results, remove_rest
-from training.files.atomic import write_json
+from training.engine.finished import changed_flags, read_facts, read_results, remove_rest
+from training.engine.output_folder import is_main_process, lock_output_dir
+from training.files.atomic import json_text, write_json
+from training.files.hashing import digest
+from training.files.records import RESULTS, read_record
 from training.flags.fine_tuning import FineTuningArguments
 from training.networks.initial_weights import weights_sha256
 from training.tasks.student_t import mean_interval, t_test
@@ -30,6 +33,7 @@ from training.tasks.task_data import TaskData
 PAPER_RATES = (5e-5, 4e-5, 3e-5, 2e-5)  # section 4.1, with batches of 32 and 3 epochs
 PAPER_BATCH = 32
 RESTARTS = 5  # the paper says "several"
+CHECKSUM = "checksum"  # key of summary.json: the SHA-256 of everything else in it
 INTERVAL = "95 % confidence interval of the mean (Student's t)"
 
 Args = TypeVar("Args", bound=FineTuningArguments)
@@ -86,18 +90,20 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
     """Do the runs that are not finished yet; write, print and return the summary.
 
     Raises:
-        ValueError: a sub-folder holds a run with other settings (see ``results_of_finished``); or the runs of
-            --compare_to are not comparable.
+        ValueError: a sub-folder holds a run with other settings (see ``results_of_finished``); another process is at
+            work in the folder; or the runs of --compare_to are not comparable.
     """
     folder, plans = Path(args.output_dir), planned_runs(args)
     weights = weights_sha256(args.model_name_or_path) if args.model_name_or_path else None
     other = _read_other(args.compare_to, plans, series) if args.compare_to else None
+    if is_main_process() and not all(read_results(Path(plan.output_dir)) for plan in plans):
+        lock_output_dir(folder)
     earlier = [results_of_finished(plan, series, weights) for plan in plans]
     runs = []
     for number, (plan, results) in enumerate(zip(plans, earlier), 1):
         name = Path(plan.output_dir).name
         _say(f"--- run {number} of {len(plans)}: {name}{' is finished already' if results else ''}")
-        if results is not None and _is_main():
+        if results is not None and is_main_process():
             remove_rest(Path(plan.output_dir))
         if results is None:
             torch.compiler.reset()  # otherwise torch.compile gives up after several networks of the same class
@@ -107,11 +113,12 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
     if other:
         shared = [name for name in series.baselines if name in other["baselines"]]
         summary["comparison"] = {"with": args.compare_to} | compare(runs, other["runs"], shared)
-    if _is_main():
-        target = folder / "summary.json"
-        if not target.is_file() or json.loads(target.read_text(encoding="utf-8")) != summary:
-            write_json(target, summary)
+    if is_main_process():
+        target, content = folder / "summary.json", summary | {CHECKSUM: digest(summary)}
+        if not target.is_file() or target.read_bytes() != json_text(content).encode():
+            write_json(target, content)
         print(table(summary), flush=True)
+        remove_rest(folder)
     return summary
 
 
@@ -148,7 +155,12 @@ def results_of_finished(plan: FineTuningArguments, series: Series, weights: dict
     folder = Path(plan.output_dir)
     if not (folder / "run.json").is_file():
         return None
-    facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    try:
+        facts = read_facts(folder)
+    except ValueError:
+        if (folder / RESULTS).is_file():
+            raise
+        return None  # the run continues from its checkpoint, which holds all that is needed, and writes run.json again
     changed = changed_flags(facts["flags"], plan)
     # A missing value counts as equal: older versions recorded no hash for a name on the Hub.
     changed += [name for name, value in _circumstances(plan, weights).items() if (facts.get(name) or value) != value]
@@ -256,7 +268,7 @@ def _read_other(folder: str, plans: Sequence[FineTuningArguments], series: Serie
     path = Path(folder) / "summary.json"
     if not path.is_file():
         raise ValueError(f"--compare_to {folder}: expected summary.json there, which --seeds and --paper write")
-    other = json.loads(path.read_text(encoding="utf-8"))
+    other = read_summary(Path(folder))
     if other["validation"] != _validation(series):
         raise ValueError(f"--compare_to {folder}: it was evaluated on other data, so the runs cannot be compared")
     if not set(series.baselines) & set(other["baselines"]):
@@ -276,6 +288,20 @@ def _validation(series: Series) -> dict:
     splits = [split for split in facts if split.startswith("validation")]
     names = ("examples", "sha256", "fingerprint")
     return {split: {name: facts[split].get(name) for name in names} for split in splits}
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """The content of ``summary.json`` in the folder of a series.
+
+    Raises:
+        ValueError: it is damaged.
+    """
+    path, remedy = folder / "summary.json", "delete it, and the command of the series writes it again"
+    summary = read_record(path, remedy, needs=("runs",))
+    checksum = summary.pop(CHECKSUM, None)
+    if checksum is not None and checksum != digest(summary):  # older versions wrote none
+        raise ValueError(f"{path}: damaged or edited (its checksum is that of another content); {remedy}")
+    return summary
 
 
 # --- the table -------------------------------------------------------------------------------------------
@@ -329,9 +355,5 @@ def _interval(bounds: list[float] | None, sign: str = "") -> str:
 
 
 def _say(text: str) -> None:
-    if _is_main():
+    if is_main_process():
         print(text, flush=True)
-
-
-def _is_main() -> bool:
-    return os.environ.get("RANK", "0") == "0"

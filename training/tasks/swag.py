@@ -26,6 +26,7 @@ from training.files.atomic import whole_file
 from training.files.hashing import digest, sha256
 from training.files.hub_datasets import load_from_hub
 from training.files.tables import read_table
+from training.files.unchanged import unchanged
 from training.flags.fine_tuning import SwagArguments
 from training.tasks.classification.metrics import accuracy
 from training.tasks.task_data import files_or_hub, sample_limit
@@ -142,8 +143,9 @@ def read_swag(path: str | Path, labelled: bool = True) -> SwagExamples:
         ValueError: with file and line, if the file is not such a table.
     """
     may_be_null = () if labelled else (LABEL,)
-    table = read_table(path, lambda header: find_columns(header, labelled), may_be_null=may_be_null)
-    facts = {"source": str(path), "sha256": sha256(Path(path))}
+    with unchanged(path):
+        table = read_table(path, lambda header: find_columns(header, labelled), may_be_null=may_be_null)
+        facts = {"source": str(path), "sha256": sha256(Path(path))}
     return _examples(table.columns, table.where, labelled, facts)
 
 

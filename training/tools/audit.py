@@ -8,18 +8,19 @@ DIR/corpus/train. For each length of instances a picture is written to DIR.
 
 import argparse
 import importlib.util
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from training.engine.batches import IGNORED
+from training.files.records import read_record
 from training.flags.natures import INSTANCE
 from training.flags.phases import phases_of
 from training.flags.scripts import flags_with
+from training.networks.checkpoints import load_tokenizer
 from training.pretraining.corpus import Corpus
 from training.pretraining.instances import PretrainingInstances, instance_settings
 from training.pretraining.masking import continuation_pieces
@@ -292,11 +293,8 @@ def read_pretraining_facts(folder: Path) -> dict[str, Any]:
     file = folder / "run.json"
     if not file.is_file():
         raise ValueError(f"{folder}: no run.json; give an --output_dir of run_pretraining.py")
-    try:
-        facts = json.loads(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{file}: damaged ({error}); resume the run, which writes it again") from error
-    flags = facts.get("flags") if isinstance(facts, dict) else None
+    facts = read_record(file, "resume the run, which writes it again, or copy the folder again")
+    flags = facts.get("flags")
     missing = [name for name in (*SETTINGS, "seed") if name not in (flags if isinstance(flags, dict) else {})]
     if missing:
         raise ValueError(f"{file}: expected a pre-training run, but its flags lack {', '.join(missing)}")
@@ -305,8 +303,8 @@ def read_pretraining_facts(folder: Path) -> dict[str, Any]:
 
 def open_run(folder: Path, flags: dict[str, Any], length: int) -> tuple[PretrainingInstances, PreTrainedTokenizerBase]:
     """(training instances of `length` tokens, tokenizer) of the run in `folder`."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    corpus = Corpus.open(folder / "corpus" / "train", tokenizer, verify=False)
+    tokenizer = load_tokenizer(str(folder))
+    corpus = Corpus.open(folder / "corpus" / "train", tokenizer)
     return PretrainingInstances(corpus, tokenizer, instance_settings(flags, length)), tokenizer
 
 

@@ -2,6 +2,7 @@
 
     python -m training plan --config_name base --hours 6
     python -m training plan --config_name mini --hours 2 --phases 128:0.9:32,512:0.1:8 -- --mixed_precision bf16
+    python -m training plan --config_name mini --hours 1 --recipe fast
     python -m training plan --hours 24 --launcher "accelerate launch --multi_gpu --num_processes 8"
 
 The command runs run_pretraining.py in a separate process and a temporary folder, on made-up text. The network, the
@@ -27,11 +28,14 @@ import numpy as np
 from transformers import BertTokenizer
 
 from training.flags.phases import Phase, phases_in_words, phases_of, with_steps
+from training.flags.recipes import FAST, short_to_long
 
 SCRIPT = Path(__file__).parents[2] / "run_pretraining.py"
 TIMED_STEPS = 4  # in each phase; the first of them is ignored
 TRAINING_SHARE = 0.97  # the share of the time for training; the rest is for evaluations, checkpoints and the start
 PUBLISHED = 1_000_000 * 256  # sequences that the published models were trained on
+SHORT = 0.01  # a plan for less than this share of them is short: for it, the fast recipe is proposed
+PAPER_PHASES = "128:0.9,512:0.1"
 Records = list[dict[str, Any]]
 Facts = dict[str, Any]
 
@@ -139,8 +143,14 @@ def plan_text(hours: float, phases: Sequence[Phase], records: Records, results: 
         f"In {hours:g} hours: {total_steps:,} steps ({phases_in_words(planned, world)})",
         f"= {sequences:,} sequences, {tokens:,} tokens with padding; {sequences / PUBLISHED:.2g} of the published "
         "models' 256 million sequences.",
-        f"Flags: --config_name {facts['flags']['config_name']} --max_steps {total_steps} --phases {','.join(parts)}",
+        f"Flags: --config_name {facts['flags']['config_name']} --max_steps {total_steps} --phases {','.join(parts)}"
+        + (" --recipe fast" if facts["flags"].get("recipe") == "fast" else ""),
     ]
+    if sequences < SHORT * PUBLISHED and facts["flags"].get("recipe") != "fast":
+        lines.append(
+            f"This is less than {SHORT:.0%} of the published training. --recipe fast is made for such short trainings "
+            "(docs/speedrun.md); give it to this command, too, to plan with it."
+        )
     return "\n".join(lines)
 
 
@@ -187,16 +197,27 @@ def main(argv: list[str] | None = None, run_script: Callable[..., None] = run_sc
         help="what starts the script, such as 'accelerate launch --num_processes 8' (this Python)",
     )
     parser.add_argument("--vocab_size", type=int, default=30522, help="the size of the vocabulary (30522)")
-    parser.add_argument("--phases", default="128:0.9,512:0.1", help="as in run_pretraining.py")
-    parser.add_argument("--per_device_train_batch_size", type=int, default=8, help="as in run_pretraining.py (8)")
+    parser.add_argument("--recipe", choices=("paper", "fast"), default="paper", help="as in run_pretraining.py (paper)")
+    parser.add_argument(
+        "--phases",
+        help=f"as in run_pretraining.py; default: {PAPER_PHASES}, and with --recipe fast those of the recipe",
+    )
+    parser.add_argument(
+        "--per_device_train_batch_size", type=int, help="as in run_pretraining.py (8, and with --recipe fast its own)"
+    )
     parser.add_argument("--gradient_accumulation_steps", type=int, default=1, help="as in run_pretraining.py (1)")
     arguments = parser.parse_args(argv[:separator])
     if not arguments.hours > 0:
         raise ValueError(f"--hours is {arguments.hours}; expected above 0")
     if arguments.vocab_size < 16:
         raise ValueError(f"--vocab_size is {arguments.vocab_size}; expected at least 16")
+    fast = arguments.recipe == "fast"
+    if arguments.phases is None:
+        arguments.phases = short_to_long(128, -1) if fast else PAPER_PHASES
+    if arguments.per_device_train_batch_size is None:
+        arguments.per_device_train_batch_size = FAST["per_device_train_batch_size"] if fast else 8
     phases = phases_of(vars(arguments))
     launched = functools.partial(run_script, launcher=shlex.split(arguments.launcher))
-    script_flags = argv[separator + 1 :]
+    script_flags = ["--recipe", arguments.recipe, *argv[separator + 1 :]]
     records, results, facts = timed_run(arguments.config_name, arguments.vocab_size, phases, script_flags, launched)
     print(plan_text(arguments.hours, phases, records, results, facts))

@@ -16,9 +16,10 @@ import argparse
 from pathlib import Path
 
 from training.files.atomic import write_json
+from training.files.records import read_events
 from training.pretraining.corpus import Corpus
 from training.pretraining.plateau import diagnosis
-from training.records.curves import curve_of, read_events
+from training.records.curves import curve_of
 from training.records.reference_curves import FILE, references, settings_of
 from training.tools.audit import read_pretraining_facts
 

@@ -64,14 +64,3 @@ def run_check(claim: str, check: Callable[[], Iterable[Finding]]) -> Iterator[Fi
 def read_json(path: Path) -> Any:
     """The content of a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-def nearly_equal(one: Any, other: Any) -> bool:
-    """Whether two contents of JSON are equal, but for the rounding of floats in another version of numpy."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(nearly_equal(one[name], other[name]) for name in one)
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(map(nearly_equal, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        return one == other or abs(one - other) <= 1e-9 * max(abs(one), abs(other))
-    return bool(one == other) or (one != one and other != other)  # both are NaN

@@ -13,13 +13,14 @@ command writes report.md and, if matplotlib is installed, report.png.
 
 import argparse
 import importlib.util
-import json
 import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from training.files.atomic import make_folder, write_text
+from training.files.json_files import is_plain_name
+from training.files.records import RESULTS, read_events, read_record
 from training.records.curves import (
     BLUE,
     GREEN,
@@ -31,12 +32,13 @@ from training.records.curves import (
     curve_of,
     draw_losses,
     new_figure,
-    read_events,
     save_figure,
     style_axis,
 )
+from training.records.markdown import plain
 from training.records.metrics import METRICS, percent_factor
 from training.tasks.classification.glue import title_of
+from training.tasks.seeds import read_summary
 from training.tools.run_settings import compared_settings, initial_settings, with_differences
 
 if TYPE_CHECKING:
@@ -103,17 +105,27 @@ def read_finished_runs(folder: str | Path) -> list[FinishedRun]:
     folder = Path(folder)
     if not (folder / "summary.json").is_file():
         return [read_finished_run(folder)]
-    summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    return [replace(read_finished_run(folder / run["folder"]), folder=folder) for run in summary["runs"]]
+    summary = read_summary(folder)
+    names = [run.get("folder") if isinstance(run, dict) else run for run in _list_in(summary, "runs")]
+    if wrong := [name for name in names if not is_plain_name(name)]:
+        raise ValueError(
+            f"{folder / 'summary.json'}: expected runs in folders beside it, got {str(wrong[0])[:80]!r}; give the "
+            "folders of the runs themselves"
+        )
+    return [replace(read_finished_run(folder / str(name)), folder=folder) for name in names]
+
+
+def _list_in(record: dict, name: str) -> list:
+    return record[name] if isinstance(record.get(name), list) else []
 
 
 def read_finished_run(folder: Path) -> FinishedRun:
     """The run in a folder. Raises ValueError with the file if it is not finished or of another script."""
-    facts, results = _read_record(folder / "run.json"), _read_record(folder / "all_results.json")
+    facts, results = _read_record(folder / "run.json", "flags", "script"), _read_record(folder / RESULTS)
     flags, script = facts["flags"], facts["script"]
     if script not in {"run_pretraining.py", *FINE_TUNING}:
         known = ", ".join(["run_pretraining.py", *FINE_TUNING])
-        raise ValueError(f"{folder / 'run.json'}: expected a run of {known}; got one of {script}")
+        raise ValueError(f"{folder / 'run.json'}: expected a run of {known}; got one of {str(script)[:60]!r}")
     origin = flags.get("model_name_or_path")
     start_label = f"from {Path(origin).name}" if origin else "random weights"
     if flags.get("model_impl") == "transformers":
@@ -122,9 +134,9 @@ def read_finished_run(folder: Path) -> FinishedRun:
     return FinishedRun(folder, folder, task, start_label, facts, results)
 
 
-def _read_record(path: Path) -> dict:
+def _read_record(path: Path, *needs: str) -> dict:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_record(path, "copy the folder again", needs)
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: expected the records of a finished run ({error})") from error
 
@@ -224,9 +236,9 @@ def tables(runs: list[FinishedRun]) -> str:
 def _comparison(fine_tuning: list[FinishedRun]) -> list[str]:
     """The lines of the table with a row for each task and metric, and a column for each start."""
     labels = start_labels_of(fine_tuning)
-    lines = [f"| task | metric, per cent | {' | '.join(labels)} |", f"|---|---|{'---:|' * len(labels)}"]
+    lines = [f"| task | metric, per cent | {' | '.join(map(plain, labels))} |", f"|---|---|{'---:|' * len(labels)}"]
     for (task, metric), scores in cells(fine_tuning).items():
-        lines.append(f"| {task} | {metric} | {' | '.join(cell_text(scores.get(label)) for label in labels)} |")
+        lines.append(f"| {plain(task)} | {metric} | {' | '.join(cell_text(scores.get(label)) for label in labels)} |")
     return lines
 
 
@@ -238,7 +250,7 @@ def _list_of_runs(runs: list[FinishedRun]) -> list[str]:
         seconds_of.setdefault(entries, []).append(run.results.get("train_runtime", 0))
     lines = ["| run | steps | seconds of training | commit | device |", "|---|---:|---:|---|---|"]
     for (folder, steps, commit, device), seconds in seconds_of.items():
-        lines.append(f"| {folder} | {steps:,} | {cell_text(seconds, 0)} | {commit} | {device} |")
+        lines.append(f"| {plain(folder)} | {steps:,} | {cell_text(seconds, 0)} | {plain(commit)} | {plain(device)} |")
     return lines
 
 
@@ -247,8 +259,8 @@ def pretraining_row(run: FinishedRun) -> str:
     results = run.results
     nsp = f"{100 * results['eval_nsp_accuracy']:.1f}" if "eval_nsp_accuracy" in results else ""
     return (
-        f"| {run.folder.name} | {results['eval_mlm_loss']:.3f} | {100 * results['eval_mlm_accuracy']:.1f} | {nsp} "
-        f"| {results['train_steps']:,} | {results['train_runtime']:,.0f} |"
+        f"| {plain(run.folder.name)} | {results['eval_mlm_loss']:.3f} | {100 * results['eval_mlm_accuracy']:.1f} "
+        f"| {nsp} | {results['train_steps']:,} | {results['train_runtime']:,.0f} |"
     )
 
 

@@ -3,7 +3,6 @@
 import hashlib
 import importlib.util
 import json
-import math
 import re
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any
 from training.engine.versions import commit
 from training.files.atomic import damage, json_text
 from training.files.hashing import FOLDERS, HASHES, hashed_files, hashes_record, sha256
+from training.files.weights_header import elements_in
 from training.tools.findings import Finding, compare_values, differs, read_json, short_text, unknown, verified
 
 ROOT = Path(__file__).parents[2]  # of the checkout, or of the folder where the packages are installed
@@ -77,7 +77,7 @@ def check_model(folder: Path, run: dict) -> Iterator[Finding]:
     if recorded is None:
         yield unknown("number of parameters", "run.json is of an older version, which did not record it")
     elif files:
-        total = sum(map(parameters_in, files))
+        total = sum(map(elements_in, files))
         yield compare_values("number of parameters", recorded, total, " and ".join(path.name for path in files))
     else:
         yield unknown("number of parameters", "the folder has no weights (model.safetensors)")
@@ -87,16 +87,6 @@ def tokenizer_hash(path: Path) -> str:
     """What ``tokenization.fingerprint.tokenizer_sha256`` gives for the tokenizer in a tokenizer.json."""
     content = read_json(path) | {"truncation": None, "padding": None}
     return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
-
-
-def parameters_in(path: Path) -> int:
-    """The number of elements of all tensors in a safetensors file, by its header."""
-    with open(path, "rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        if size > path.stat().st_size:
-            raise ValueError(f"{path.name}: damaged, its header would be longer than the file")
-        header = json.loads(file.read(size))
-    return sum(math.prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
 
 
 # --- the code --------------------------------------------------------------------------------------------------------

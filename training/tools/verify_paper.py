@@ -8,13 +8,14 @@ from typing import Any
 
 from training.engine.versions import commit
 from training.files.hashing import sha256
+from training.files.records import nearly_equal
 from training.paper.data import find_tasks, find_text, scale_of
 from training.paper.flags import PaperArguments
 from training.paper.places import CELLS, RECORD
 from training.paper.plan import Outline, make_plan
 from training.paper.record import outline_of, plain_outline, results_of
 from training.paper.report import content, markdown
-from training.tools.findings import Finding, differs, nearly_equal, read_json, short_text, unknown, verified
+from training.tools.findings import Finding, differs, read_json, short_text, unknown, verified
 
 
 def check_record(folder: Path) -> Iterator[Finding]:

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from training.engine.versions import commit
-from training.records.curves import read_events
+from training.files.records import nearly_equal, read_events
 from training.records.model_card import HUB_NAME, card_text, metadata
 from training.tasks.seeds import Series, summarise
 from training.tools.findings import (
     Finding,
     compare_values,
     differs,
-    nearly_equal,
     read_json,
     short_text,
     unknown,

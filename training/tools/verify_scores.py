@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from training.files.hashing import sha256
+from training.files.records import nearly_equal
 from training.flags.natures import EVALUATION, natures
 from training.flags.scripts import SCRIPTS
 from training.tasks import swag
@@ -27,7 +28,7 @@ from training.tasks.ner.tagged_text import Sentence, Split
 from training.tasks.squad.answers import Answers
 from training.tasks.squad.metrics import read_numbers, read_predictions
 from training.tasks.squad.questions import read_squad
-from training.tools.findings import Finding, differs, nearly_equal, read_json, short_text, unknown, verified
+from training.tools.findings import Finding, differs, read_json, short_text, unknown, verified
 
 ROOT = Path(__file__).parents[2]
 MODEL_FILES = ("config.json", "model*.safetensors", "model.safetensors.index.json", "tokenizer.json",

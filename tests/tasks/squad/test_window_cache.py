@@ -135,7 +135,7 @@ def test_a_damaged_file_is_built_again(tokenizer, tmp_path, spoil):
     windows, origin = cached_windows(tmp_path, questions, tokenizer, *LENGTHS)
     assert origin.startswith(f"built again, {path} was damaged (")
     same(windows, build_windows(questions, tokenizer, *LENGTHS))
-    same(load_windows(path), windows)
+    assert cached_windows(tmp_path, questions, tokenizer, *LENGTHS)[1] == "read"
 
 
 class Trap:
@@ -175,7 +175,9 @@ def test_a_writer_that_is_stopped_leaves_no_file(tokenizer, tmp_path, monkeypatc
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", stop)
         with pytest.raises(KeyboardInterrupt):
-            save_windows(tmp_path / "w.npz", windows)
+            save_windows(tmp_path / "w.npz", windows, "key")
     assert not list(tmp_path.iterdir())
-    save_windows(tmp_path / "w.npz", windows)
+    save_windows(tmp_path / "w.npz", windows, "key")
     assert [path.name for path in tmp_path.iterdir()] == ["w.npz"]
+    with pytest.raises(ValueError, match="the windows of other questions"):
+        load_windows(tmp_path / "w.npz", "another key")

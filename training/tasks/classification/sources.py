@@ -13,6 +13,7 @@ from training.builtin_data import documentation
 from training.files.hashing import digest, sha256
 from training.files.hub_datasets import from_hub
 from training.files.tables import read_table
+from training.files.unchanged import unchanged
 from training.flags.fine_tuning import GlueArguments
 from training.tasks.classification.glue import (
     ACCURACY,
@@ -157,14 +158,15 @@ def read_examples(task: Task, path: str | Path, labelled: bool) -> Examples:
         columns = find_columns(task, header, labelled)
         return [name for name in columns.names() if labelled or name != columns.label]
 
-    table = read_table(path, chosen, task.header, task.ragged_share)
+    with unchanged(path):
+        table = read_table(path, chosen, task.header, task.ragged_share)
+        facts: dict = {"source": str(path), "sha256": sha256(table.path)}
     columns = find_columns(task, list(table.columns), labelled)
     texts = tuple(table.columns[name] for name in columns.texts)
     for name, column in zip(columns.texts, texts):
         for row, text in enumerate(column):
             if not isinstance(text, str):
                 raise ValueError(f"{table.where(row)}: expected text in {name!r}, got {text!r}")
-    facts: dict = {"source": str(path), "sha256": sha256(table.path)}
     if table.skipped:
         facts["broken_lines_left_out"] = table.skipped
     labels = table.columns[columns.label] if labelled and columns.label else None

@@ -13,15 +13,16 @@ best run are used. A file begins with ``index<tab>prediction`` and then has one 
 
 import argparse
 import io
-import json
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from tokenization.compressed_files import largest
 from training.files.atomic import whole_file
+from training.files.json_files import is_plain_name
 from training.tasks.classification.glue import GLUE_TASKS, Task, server_name
 from training.tasks.classification.labelled_texts import NUMBER
+from training.tasks.seeds import read_summary
 
 # Rows of the official test files (Wang et al. 2018, Table 1; the archives of gluebenchmark.com).
 TEST_ROWS = {
@@ -100,21 +101,32 @@ def check(path: str | Path) -> dict[str, str | None]:
         ValueError: the file is not a zip file, or it is damaged.
     """
     problems: dict[str, str | None] = {}
+    names, contents = _entries(Path(path))
+    for name in dict.fromkeys([*TEST_ROWS, *names]):
+        if name not in TEST_ROWS:
+            problems[name] = f"{path}: unexpected entry {name!r:.80}; expected {', '.join(TEST_ROWS)} at the top level"
+        elif names.count(name) != 1:
+            problems[name] = f"{path}: expected {name} once, found it {names.count(name)} times"
+        else:
+            problems[name] = _problem_of_bytes(name, contents[name], f"{path}/{name}")
+    return problems
+
+
+def _entries(path: Path) -> tuple[list[str], dict[str, bytes]]:
+    """The names of all entries of a zip file, and the contents of those that the server expects."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-            for name in dict.fromkeys([*TEST_ROWS, *names]):
-                if name not in TEST_ROWS:
-                    problems[name] = (
-                        f"{path}: unexpected entry {name!r}; expected {', '.join(TEST_ROWS)} at the top level"
+            for entry in archive.infolist():
+                if entry.filename in TEST_ROWS and entry.file_size > largest():
+                    raise ValueError(
+                        f"{entry.filename} has {entry.file_size:,} bytes, at most {largest():,} are expected"
                     )
-                elif names.count(name) != 1:
-                    problems[name] = f"{path}: expected {name} once, found it {names.count(name)} times"
-                else:
-                    problems[name] = _problem_of_bytes(name, archive.read(name), f"{path}/{name}")
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # RuntimeError: encrypted
-        raise ValueError(f"{path}: expected a whole zip file, got: {error}") from None
-    return problems
+            return names, {name: archive.read(name) for name in dict.fromkeys(names) if name in TEST_ROWS}
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # the bytes of a damaged or encrypted archive can raise anything
+        raise ValueError(f"{path}: expected a whole zip file, got: {error}; make it again") from None
 
 
 def _problem_of_bytes(name: str, content: bytes, where: str) -> str | None:
@@ -134,7 +146,14 @@ def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
     files: dict[str, Path] = {}
     for folder in map(Path, folders):
         if (folder / "summary.json").is_file():
-            folder = folder / json.loads((folder / "summary.json").read_text(encoding="utf-8"))["best"]["folder"]
+            best = read_summary(folder).get("best")
+            name = best.get("folder") if isinstance(best, dict) else None
+            if not is_plain_name(name):
+                raise ValueError(
+                    f"{folder / 'summary.json'}: expected the name of a folder beside it in 'best', got "
+                    f"{str(name)[:80]!r}; give the folder of the run itself"
+                )
+            folder = folder / str(name)
         here = [folder / name for name in TEST_ROWS if (folder / name).is_file()]
         if not here:
             raise ValueError(f"{folder}: expected files such as CoLA.tsv; run_glue.py --write_submission makes them")

@@ -7,6 +7,7 @@ from typing import Any
 from training.builtin_data import documentation
 from training.files.hashing import digest, sha256
 from training.files.hub_datasets import load_from_hub
+from training.files.unchanged import unchanged
 from training.flags.fine_tuning import NerArguments
 from training.tasks.ner.tagged_text import Sentence, Split, one_document_each, read_conll, to_bio
 from training.tasks.task_data import files_or_hub, sample_limit
@@ -74,9 +75,10 @@ def load_data(args: NerArguments, model_labels: tuple[str, ...] | None = None) -
     """
     files = files_or_hub(args, GIVE_FILES, "sentences")
     if files:
-        splits = {split: read_conll(path, args.mixed_tags) for split, path in files.items()}
-        for split, path in files.items():
-            splits[split].facts["sha256"] = sha256(Path(path))
+        with unchanged(*files.values()):
+            splits = {split: read_conll(path, args.mixed_tags) for split, path in files.items()}
+            for split, path in files.items():
+                splits[split].facts["sha256"] = sha256(Path(path))
     elif args.dataset_name:
         from_hub = load_from_hub(args.dataset_name, args.dataset_config_name, GIVE_FILES)
         splits = {split: _hub_split(rows, f"{args.dataset_name} {split}", args) for split, rows in from_hub.items()}

@@ -6,6 +6,7 @@ from pathlib import Path
 from training.builtin_data import documentation
 from training.files.hashing import digest, sha256
 from training.files.hub_datasets import from_hub
+from training.files.unchanged import unchanged
 from training.flags.fine_tuning import SquadArguments
 from training.tasks.squad.questions import Question, parse_squad, read_squad
 from training.tasks.task_data import files_or_hub, sample_limit
@@ -64,8 +65,10 @@ def load_data(args: SquadArguments) -> SquadData:
     if given:
         files = {split: Path(path) for split, path in given.items()}
         name = next(iter(files.values())).name
-        splits = {split: read_squad(path, negative) for split, path in files.items()}
-        origins: dict[str, dict] = {split: {"file": path.name, "sha256": sha256(path)} for split, path in files.items()}
+        with unchanged(*files.values()):
+            splits = {split: read_squad(path, negative) for split, path in files.items()}
+            hashes = {split: sha256(path) for split, path in files.items()}
+        origins: dict[str, dict] = {split: {"file": files[split].name, "sha256": hashes[split]} for split in files}
     elif args.dataset_name:
         name = args.dataset_name
         splits = {split: read_hub(name, args.dataset_config_name, split, negative) for split in SPLITS}

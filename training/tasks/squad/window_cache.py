@@ -7,7 +7,9 @@ builds windows. If any of these changes, a new file is written. A file is never 
 
 import hashlib
 import json
+import struct
 import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -22,6 +24,9 @@ from training.tasks.squad import windows as windows_module
 from training.tasks.squad.questions import Question
 from training.tasks.squad.windows import Windows, build_windows
 
+# What reading a damaged file raises; RuntimeError and NotImplementedError, if it claims to be encrypted or the like.
+DAMAGE = (OSError, EOFError, KeyError, ValueError, RuntimeError, MemoryError, zlib.error, struct.error,
+          zipfile.BadZipFile)  # fmt: skip
 ARRAYS = ("question", "context_begin", "first_token", "num_tokens", "start_positions", "end_positions")
 
 
@@ -65,15 +70,16 @@ def cached_windows(
         OSError: the folder cannot be written.
     """
     lengths = (max_seq_length, doc_stride, max_query_length)
-    path = Path(folder) / f"windows-{fingerprint(questions, tokenizer, lengths, with_answers)[:32]}.npz"
+    key = fingerprint(questions, tokenizer, lengths, with_answers)
+    path = Path(folder) / f"windows-{key[:32]}.npz"
     origin = "built"
     if path.exists():
         try:
-            return load_windows(path), "read"
-        except (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile) as error:
+            return load_windows(path, key), "read"
+        except DAMAGE as error:
             origin = f"built again, {path} was damaged ({error})"
     windows = build_windows(questions, tokenizer, *lengths, with_answers)
-    save_windows(path, windows)
+    save_windows(path, windows, key)
     return windows, origin
 
 
@@ -99,8 +105,12 @@ def fingerprint(
     return digest.hexdigest()
 
 
-def save_windows(path: Path, windows: Windows) -> None:
-    """Write windows to a file that is always complete, even if several processes write it at the same time."""
+def save_windows(path: Path, windows: Windows, key: str) -> None:
+    """Write windows to a file that is always complete, even if several processes write it at the same time.
+
+    Args:
+        key: the ``fingerprint`` of what they were built from.
+    """
     spans = {id(offsets): offsets for offsets in windows.offsets}  # questions about one context share their spans
     numbers = {key: number for number, key in enumerate(spans)}
     columns = {name: array for name in ARRAYS if (array := getattr(windows, name)) is not None}
@@ -113,16 +123,21 @@ def save_windows(path: Path, windows: Windows) -> None:
     }
     make_folder(path.parent)
     with whole_file(path, shared=True) as draft, open(draft, "wb") as file:
-        np.savez(file, **columns)
+        np.savez(file, key=np.array(key), **columns)
 
 
-def load_windows(path: Path) -> Windows:
+def load_windows(path: Path, key: str) -> Windows:
     """Read what ``save_windows`` wrote.
 
-    A damaged file raises one of the errors that ``cached_windows`` catches, because zip files have checksums.
+    A damaged file raises one of ``DAMAGE``, because zip files have checksums.
+
+    Raises:
+        ValueError: the file holds windows of another ``key``, such as those of another file that was renamed.
     """
     with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
         columns = dict(arrays)
+    if str(columns["key"]) != key:
+        raise ValueError("it holds the windows of other questions, tokenizer or lengths")
     begins, lengths = columns["context_begin"], columns["lengths"]
     types = np.repeat(
         np.tile(np.array([0, 1], dtype=np.int8), len(begins)), np.stack([begins, lengths - begins], 1).flat

@@ -1,0 +1,146 @@
+"""training/files/locks.py: a lock keeps other processes out, ends with its process, and leaves nothing that matters."""
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.helpers.repository import ROOT
+from training.files import locks
+from training.files.locks import held, hold, release, sweep
+
+# Takes the lock, says so, and keeps it until a line comes; or says why it was refused.
+OTHER = """
+import os, sys, time
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from training.files import locks
+try:
+    locks.hold(Path({path!r}), "busy", wait={wait})
+except ValueError as error:
+    print(error)
+    sys.exit(2)
+child = os.fork() if {fork} else None
+if child == 0:
+    time.sleep(60)
+print("held", child, flush=True)
+sys.stdin.readline()
+"""
+
+
+def other(path, wait=False, fork=False) -> subprocess.Popen:
+    script = OTHER.format(root=str(ROOT), path=str(path), wait=wait, fork=fork)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    return subprocess.Popen([sys.executable, "-c", script], **pipes)
+
+
+def test_another_process_is_refused_until_the_lock_is_released(tmp_path):
+    path = tmp_path / ".lock"
+    hold(path, "busy")
+    hold(path, "busy")  # This process holds it already.
+    first = other(path)
+    assert first.communicate()[0].startswith(f"busy (process {os.getpid()} on ") and first.returncode == 2
+    release(path)
+    assert not path.exists()
+    release(path)
+    second = other(path)
+    assert second.stdout.readline() == "held None\n"
+    with pytest.raises(ValueError, match=rf"^busy \(process {second.pid} on "), held(path, "busy"):
+        raise AssertionError("The lock of another process was taken.")
+    second.communicate("end\n")
+    assert not path.exists(), "The end of the process should have removed the file."
+
+
+@pytest.mark.parametrize("fork", [False, True])
+def test_a_killed_process_leaves_a_file_that_refuses_nobody(tmp_path, fork):
+    """Also not while a child of the killed process lives on, which had a copy of the open file."""
+    path = tmp_path / ".lock"
+    process = other(path, fork=fork)
+    child = process.stdout.readline().split()[1]
+    process.kill()
+    process.wait()
+    assert path.exists()
+    with held(path, "busy"):
+        assert path.read_text().startswith(f"process {os.getpid()} on ")
+    if fork:
+        os.kill(int(child), signal.SIGKILL)
+    process.communicate()
+
+
+def test_only_a_lock_that_nobody_holds_is_swept(tmp_path):
+    path = tmp_path / ".lock"
+    sweep(path)
+    process = other(path)
+    process.stdout.readline()
+    sweep(path)
+    assert path.exists()
+    process.kill()
+    process.communicate()
+    assert path.exists()
+    sweep(path)
+    assert not path.exists()
+
+
+def test_waiting_for_a_lock(tmp_path):
+    path = tmp_path / ".lock"
+    hold(path, "busy")
+    process = other(path, wait=True)
+    time.sleep(0.2)
+    assert process.poll() is None
+    release(path)
+    assert process.stdout.readline() == "held None\n"  # It has noticed that the file was removed, and made another.
+    with pytest.raises(ValueError, match="busy"):
+        hold(path, "busy")
+    process.communicate("end\n")
+
+
+def test_a_child_process_does_not_end_the_lock(tmp_path):
+    path = tmp_path / ".lock"
+    hold(path, "busy")
+    child = os.fork()
+    if child == 0:
+        locks.release_all()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    refused = other(path)
+    assert refused.communicate()[0].startswith("busy") and refused.returncode == 2
+    assert path.exists()
+
+
+@pytest.mark.parametrize("number", locks.WITHOUT_LOCKS)
+def test_a_file_system_without_locks(tmp_path, monkeypatch, capsys, number):
+    def flock(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with held(tmp_path / ".lock", "busy"):
+        assert (
+            f"warning: {tmp_path} is on a file system without locks ({os.strerror(number)})" in capsys.readouterr().out
+        )
+
+
+def test_an_error_closes_the_file(tmp_path, monkeypatch):
+    def flock(file, _):
+        opened.append(file)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    opened = []
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(OSError, match="Input/output error"):
+        hold(tmp_path / ".lock", "busy")
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(opened[0])
+
+
+def test_a_link_in_place_of_the_lock_is_refused(tmp_path):
+    """The folder may come from elsewhere, and its links must not choose which file is emptied."""
+    (tmp_path / "target").write_text("precious")
+    (tmp_path / ".lock").symlink_to("target")
+    with pytest.raises(OSError, match=r"\.lock"):
+        hold(tmp_path / ".lock", "busy")
+    assert (tmp_path / "target").read_text() == "precious"

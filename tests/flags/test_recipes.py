@@ -1,0 +1,147 @@
+"""training/flags/recipes.py: what each recipe chooses, and that every flag that is given wins."""
+
+import dataclasses
+import json
+
+import pytest
+
+from training.flags.parsing import parse_arguments
+from training.flags.pretraining import CONFIG_SIZES, PretrainingArguments
+from training.flags.recipes import in_words, initial_range, peak_rate, recipe_defaults, short_to_long
+
+
+def parse(*flags: str) -> PretrainingArguments:
+    return parse_arguments(PretrainingArguments, ["--output_dir", "x", *flags])
+
+
+def fast(*flags: str) -> PretrainingArguments:
+    return parse("--recipe", "fast", *flags)
+
+
+def test_without_a_recipe_every_default_is_that_of_its_flag():
+    defaults = {one.name: one.default for one in dataclasses.fields(PretrainingArguments)}
+    for args in (parse(), parse("--recipe", "paper")):
+        changed = {name: value for name, value in vars(args).items() if value != defaults[name]}
+        assert changed == {"output_dir": "x", "train_file": [], "validation_file": [], "max_seq_length": 128}
+        assert args.recipe_choices() == {}
+    assert (parse().learning_rate, parse().warmup_steps, parse().per_device_train_batch_size) == (1e-4, 0.01, 32)
+
+
+def test_the_fast_recipe_of_the_default_size():
+    """BERT-Mini has 256 units: 0.02 * sqrt(3) = 0.0346, and 0.256 / 256 = 0.001."""
+    args = fast()
+    assert (args.dropout, args.initializer_range, args.learning_rate) == (0.0, 0.0346, 1e-3)
+    assert (args.warmup_steps, args.per_device_train_batch_size) == (0.1, 64)
+    assert (args.phases, args.max_seq_length) == ("32:0.4,64:0.4,128:0.2", 128)
+
+
+@pytest.mark.parametrize(
+    ("hidden_size", "deviation", "rate"),
+    [(768, 0.02, 3.33e-4), (128, 0.049, 2e-3), (256, 0.0346, 1e-3), (1024, 0.0173, 2.5e-4), (64, 0.0693, 2e-3)],
+)
+def test_the_formulas_by_width_worked_by_hand(hidden_size, deviation, rate):
+    assert (initial_range(hidden_size), peak_rate(hidden_size)) == (deviation, rate)
+
+
+@pytest.mark.parametrize(
+    ("longest", "steps", "phases"),
+    [
+        (128, 1000, "32:0.4,64:0.4,128:0.2"),
+        (128, -1, "32:0.4,64:0.4,128:0.2"),
+        (512, 1000, "32:0.4,64:0.3,128:0.2,512:0.1"),
+        (64, 1000, "32:0.4,64:0.6"),
+        (100, 1000, "32:0.4,100:0.6"),  # 64 is more than half of it.
+        (63, 1000, None),
+        (32, 1000, None),
+        (128, 3, "32:0.4,64:0.4,128:0.2"),
+        (128, 2, "64:0.4,128:0.6"),  # One step each: the third length would have none.
+        (128, 1, None),
+    ],
+)
+def test_phases_suit_the_longest_length_and_the_steps(longest, steps, phases):
+    assert short_to_long(longest, steps) == phases
+    args = fast("--max_seq_length", str(longest), "--max_steps", str(steps))
+    assert (args.phases, args.max_seq_length) == (phases, longest)
+
+
+GIVEN = {
+    "dropout": (0.2, {}),
+    "initializer_range": (0.03, {}),
+    "learning_rate": (5e-4, {}),
+    "warmup_steps": (7.0, {}),
+    "per_device_train_batch_size": (4, {}),
+    "phases": ("16:0.5,48:0.5", {"max_seq_length": 48}),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_every_flag_that_is_given_wins(name):
+    """Also the value that is the paper's default. Everything else stays as the recipe has it."""
+    value, consequences = GIVEN[name]
+    chosen, args = vars(fast()), vars(fast(f"--{name}", str(value)))
+    assert args[name] == value != chosen[name]
+    changed = {other: args[other] for other in args if args[other] != chosen[other]}
+    assert changed == {name: value} | consequences
+    assert fast("--learning_rate", "1e-4", "--warmup_steps=0.01").learning_rate == 1e-4
+
+
+def test_all_choices_of_the_recipe_were_tried_above():
+    assert set(recipe_defaults({"recipe": "fast"}, CONFIG_SIZES)) == set(GIVEN)
+
+
+def test_a_folder_with_a_config_decides_by_its_width(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"hidden_size": 128}))
+    assert (fast("--config_name", str(tmp_path)).initializer_range, parse().initializer_range) == (0.049, None)
+    assert fast("--config_name", str(tmp_path)).learning_rate == 2e-3
+    path.write_text(json.dumps({"hidden_size": 128, "initializer_range": 0.07}))
+    assert fast("--config_name", str(tmp_path)).initializer_range is None  # The folder has chosen its own.
+    for content in ("[]", "{"):  # The script reports it when it makes the network.
+        path.write_text(content)
+        assert fast("--config_name", str(tmp_path)).learning_rate == peak_rate(768)
+
+
+def test_weights_that_are_trained_further_keep_the_paper_s_rate():
+    args = fast("--model_name_or_path", "m")
+    assert (args.learning_rate, args.initializer_range) == (1e-4, None)
+    assert (args.dropout, args.phases) == (0.0, "32:0.4,64:0.4,128:0.2")
+
+
+def test_the_choices_can_be_told_from_the_flags_alone():
+    """So they are recorded equally by a run and by the run that resumes it, and copies of the flags keep them."""
+    args = fast("--max_seq_length", "64", "--dropout", "0.2")
+    chosen = args.recipe_choices()
+    untouched = vars(fast("--max_seq_length", "64"))
+    assert chosen == {name: untouched[name] for name in GIVEN}
+    assert dataclasses.replace(args, seed=3).recipe_choices() == chosen
+    assert vars(dataclasses.replace(args, seed=3)) == vars(args) | {"seed": 3}
+    words = in_words(chosen, vars(args))
+    assert words.startswith("per_device_train_batch_size 64, warmup_steps 0.1, phases 32:0.4,64:0.6, learning_rate")
+    assert words.endswith("; given instead: dropout 0.2")
+    assert in_words(chosen, vars(fast("--max_seq_length", "64"))).count("given") == 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--recipe slow", "invalid choice: 'slow'"),
+        ("--dropout 1", "--dropout must be at least 0 and below 1; got 1.0"),
+        ("--dropout -0.1", "--dropout must be at least 0 and below 1; got -0.1"),
+        ("--initializer_range 0", "--initializer_range must lie between 0 and 1; got 0.0"),
+        ("--initializer_range 0.1 --model_name_or_path m", "--initializer_range has no effect with weights that are"),
+        ("--muon_learning_rate 0.1", "--muon_learning_rate has no effect without --optimizer muon; leave it out"),
+        ("--decay_steps -1", "--decay_steps must be at least 0"),
+        ("--recipe fast --max_seq_length 4", "--max_seq_length must be at least 8; got 4"),
+        ("--recipe fast --max_seq_length 64 --phases 64:1", "give --phases or --max_seq_length, not both"),
+    ],
+)
+def test_mistakes_are_one_line(flags, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        parse(*flags.split())
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_length_that_is_not_the_longest_phase_is_refused():
+    with pytest.raises(ValueError, match="--max_seq_length 64 is not the largest length of --phases 32:1"):
+        PretrainingArguments(output_dir="x", phases="32:1", max_seq_length=64)

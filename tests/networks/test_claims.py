@@ -1,0 +1,83 @@
+"""A config that claims too much, or asks for code of the Hub, is refused before a network is made."""
+
+import json
+import re
+
+import pytest
+import torch
+from transformers import AutoTokenizer, BertConfig
+
+import modeling_bert_repro
+from training.networks.checkpoints import checkpoint_config
+from training.networks.claims import check_against_weights, parameters_of, sizes_of
+from training.networks.configuration import bert_config, check_fit
+
+
+@pytest.fixture
+def folder(tmp_path, small_config):
+    modeling_bert_repro.BertModel(small_config).save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def change(folder, **fields) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"vocab_size": 10**12}, "GiB of weights, this machine has"),
+        ({"num_hidden_layers": 10**12}, "GiB of weights, this machine has"),
+        ({"num_labels": 10**12}, "num_labels must be at most 1,000,000, got '1000000000000'"),
+        ({"hidden_size": -32}, "hidden_size must be a positive whole number, got '-32'"),
+        ({"intermediate_size": 1e9}, "intermediate_size must be a positive whole number"),
+        ({"num_hidden_layers": True}, "num_hidden_layers must be a positive whole number, got 'True'"),
+        ({"attn_implementation": "somebody/kernel"}, "code of the Hub, which is not executed"),
+        ({"_attn_implementation": ["eager"]}, "code of the Hub, which is not executed"),
+        ({"quantization_config": {"quant_method": "gptq"}}, "the weights are quantised"),
+        ({"model_type": "evil", "auto_map": {"AutoConfig": "evil.Config"}}, "got model_type 'evil'"),
+        ({"vocab_size": 2_000_000}, "the network of config.json has 64,0"),
+        ({"hidden_dropout_prob": "much"}, "transformers refuses it"),
+    ],
+)
+def test_claims_are_refused(folder, fields, message):
+    change(folder, **fields)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        checkpoint_config(str(folder))
+
+
+def test_the_config_of_a_new_network_is_checked(folder):
+    change(folder, num_hidden_layers=10**12)
+    with pytest.raises(ValueError, match="GiB of weights"):
+        bert_config(str(folder), 40)
+
+
+def test_parameters_are_counted_as_torch_does(small_config):
+    model = modeling_bert_repro.BertModel(small_config)
+    assert parameters_of(sizes_of(small_config.to_dict())) == sum(map(torch.numel, model.parameters()))
+    assert parameters_of(sizes_of(BertConfig().to_dict())) == 109_482_240
+
+
+@pytest.mark.parametrize("name", ["model.safetensors.index.json", "pytorch_model.bin.index.json"])
+def test_an_index_that_leads_out_of_the_folder_is_refused(folder, name):
+    (folder / "model.safetensors").rename(folder.parent / "model.safetensors")
+    (folder / name).write_text(json.dumps({"weight_map": {"x": "../model.safetensors"}}))
+    with pytest.raises(ValueError, match="nothing outside its folder is read"):
+        checkpoint_config(str(folder))
+
+
+def test_an_adapter_is_refused(folder):
+    (folder / "adapter_config.json").write_text("{}")
+    with pytest.raises(ValueError, match="holds an adapter"):
+        check_against_weights(folder, {})
+
+
+def test_an_id_beyond_the_embeddings_is_refused(small_config, tokenizer_folder):
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    rules = json.loads(tokenizer.backend_tokenizer.to_str())
+    rules["model"]["vocab"][max(rules["model"]["vocab"], key=rules["model"]["vocab"].get)] = 4_000_000_000
+    hostile = type(tokenizer)(tokenizer_object=type(tokenizer.backend_tokenizer).from_str(json.dumps(rules)))
+    small_config.vocab_size = len(hostile)
+    with pytest.raises(ValueError, match="one of them has the id 4,000,000,000"):
+        check_fit(small_config, hostile, 8)

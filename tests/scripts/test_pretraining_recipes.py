@@ -1,0 +1,132 @@
+"""Runs of run_pretraining.py with a recipe: what is computed, saved, printed and recorded."""
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForPreTraining, AutoTokenizer, BertConfig
+
+import run_pretraining
+from modeling_bert_repro import BertForPreTraining
+from tests.helpers.pretraining_runs import pretrain
+from tests.helpers.records import events, read
+from training.flags.parsing import parse_arguments
+from training.flags.pretraining import PretrainingArguments
+from training.networks import configuration
+from training.pretraining.network import build_pretraining_network
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+BY_RECIPE = {
+    "max_seq_length": None,
+    "learning_rate": None,
+    "warmup_steps": None,
+    "recipe": "fast",
+    "per_device_train_batch_size": 8,
+}
+
+
+@pytest.fixture
+def shape_of_128(tmp_path, vocab):
+    """A config.json of one layer with 128 units and BERT's dropout and initial weights."""
+    config = BertConfig(
+        vocab_size=len(vocab), hidden_size=128, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64
+    )
+    config.save_pretrained(tmp_path / "shape")
+    return tmp_path / "shape"
+
+
+def test_a_run_says_and_records_what_the_recipe_chose(pretraining_flags, shape_of_128, capsys):
+    folder = pretrain(pretraining_flags(**BY_RECIPE, config_name=shape_of_128, max_steps=5))
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("recipe fast: ")]
+    assert "dropout 0.0, warmup_steps 0.1, phases 32:0.4,64:0.4,128:0.2, learning_rate 0.002" in line
+    assert line.endswith("initializer_range 0.049; given instead: per_device_train_batch_size 8")
+    run = read(folder, "run.json")
+    assert run["recipe"]["name"] == run["flags"]["recipe"] == "fast"
+    assert run["recipe"]["chosen"] == {
+        "dropout": 0.0,
+        "per_device_train_batch_size": 64,
+        "warmup_steps": 0.1,
+        "phases": "32:0.4,64:0.4,128:0.2",
+        "learning_rate": 0.002,
+        "initializer_range": 0.049,
+    }
+    assert run["flags"]["per_device_train_batch_size"] == 8 and run["flags"]["dropout"] == 0.0
+    assert [event["max_seq_length"] for event in events(folder, "train")] == [32, 32, 64, 64, 128]
+    card = (folder / "README.md").read_text()
+    assert "| `recipe` | fast |" in card and "| `dropout` | 0.0 |" in card and "| `initializer_range` | 0.049 |" in card
+
+
+def test_the_paper_s_recipe_is_not_mentioned(pretraining_flags, capsys):
+    folder = pretrain(pretraining_flags(max_steps=2, recipe="paper"))
+    assert "recipe paper" not in capsys.readouterr().out
+    assert "recipe" not in read(folder, "run.json")
+
+
+def test_saved_configs_keep_the_dropout_of_fine_tuning_and_say_the_initial_range(pretraining_flags, shape_of_128):
+    folder = pretrain(pretraining_flags(**BY_RECIPE, config_name=shape_of_128, max_steps=3, save_steps=2))
+    for saved in (folder, folder / "checkpoint-2"):
+        config = json.loads((saved / "config.json").read_text())
+        assert config["hidden_dropout_prob"] == config["attention_probs_dropout_prob"] == 0.1
+        assert config["initializer_range"] == 0.049
+    network = AutoModelForPreTraining.from_pretrained(folder)
+    assert {module.p for module in network.modules() if isinstance(module, torch.nn.Dropout)} == {0.1}
+
+
+@pytest.mark.parametrize("model_impl", ["repro", "transformers"])
+@pytest.mark.parametrize("start", ["new", "a checkpoint"])
+def test_a_network_trains_without_dropout_from_any_start(
+    pretraining_flags, shape_of_128, make_run, tokenizer_folder, start, model_impl, tmp_path
+):
+    """Two passes over a batch in training mode are equal; with the config's 0.1 they would differ."""
+    config = BertConfig.from_pretrained(shape_of_128)
+    BertForPreTraining(config).save_pretrained(tmp_path / "model")
+    origin = (
+        {"config_name": shape_of_128}
+        if start == "new"
+        else {"config_name": None} | {"model_name_or_path": tmp_path / "model"}
+    )
+    run, batch = make_run(), {"input_ids": torch.arange(5, 25).reshape(1, 20)}
+    differ = {}
+    for recipe in ("paper", "fast"):
+        flags = pretraining_flags(**BY_RECIPE | {"recipe": recipe}, **origin, model_impl=model_impl)
+        run.args = parse_arguments(PretrainingArguments, flags)
+        tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+        network, _ = build_pretraining_network(run, BertForPreTraining, tokenizer)
+        assert network.config.hidden_dropout_prob == 0.1
+        first, second = (network.train()(**batch).prediction_logits for _ in range(2))
+        differ[recipe] = not torch.equal(first, second)
+    assert differ == {"paper": True, "fast": False}
+
+
+def test_new_weights_have_the_deviation_of_the_flag(pretraining_flags, shape_of_128):
+    folder = pretrain(pretraining_flags(config_name=shape_of_128, initializer_range=0.3, learning_rate=0, max_steps=1))
+    weight = load_file(folder / "model.safetensors")["bert.encoder.layer.0.attention.self.query.weight"]
+    # A normal distribution that is cut at two deviations has 0.88 of its deviation left.
+    assert float(weight.std()) == pytest.approx(0.88 * 0.3, rel=0.05)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_run_with_a_recipe_resumes_as_if_it_had_never_stopped(pretraining_flags, shape_of_128, optimizer):
+    settings = BY_RECIPE | {"config_name": shape_of_128, "max_steps": 6, "save_steps": 3, "decay_steps": 2}
+    settings |= {"optimizer": optimizer}
+    whole = pretrain(pretraining_flags("whole", **settings))
+    stopped = whole.parent / "stopped"
+    shutil.copytree(whole, stopped)  # The copy looks like a run that was stopped after step 3.
+    shutil.rmtree(stopped / "checkpoint-6")
+    for name in ("all_results.json", "model.safetensors"):
+        (stopped / name).unlink()
+    flags = pretraining_flags("stopped", **settings)
+    with pytest.raises(ValueError, match=r"other settings \(dropout 0\.0 -> 0\.1\); resume with the same ones"):
+        run_pretraining.main([*flags, "--dropout", "0.1", "--resume_from_checkpoint", "auto"])
+    pretrain([*flags, "--resume_from_checkpoint", "auto"])
+    weights = [(folder / "model.safetensors").read_bytes() for folder in (whole, stopped)]
+    assert weights[0] == weights[1]
+    assert read(whole, "run.json")["recipe"] == read(stopped, "run.json")["recipe"]
+
+
+def test_dropout_that_is_given_is_that_of_all_modules(small_config):
+    network = BertForPreTraining(small_config)
+    configuration.set_dropout(network, 0.25)
+    assert {module.p for module in network.modules() if isinstance(module, torch.nn.Dropout)} == {0.25}

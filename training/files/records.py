@@ -1,0 +1,165 @@
+"""Read the records of runs, such as run.json, which may have been damaged since they were written.
+
+A finished folder has ``hashes.json``. Its records and its weights are compared with it whenever a command of this
+project reads them, because a flipped bit in them loads like any other value. Whoever changes them on purpose deletes
+``hashes.json``. Its config and its tokenizer may well be edited by hand, so that a change there is one printed line.
+Nothing else in the folder is compared, apart from ``python -m training verify``, which compares everything.
+"""
+
+import io
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from training.files.hashing import HASHES, hashes_record, sha256
+from training.files.json_files import read_object
+
+RESULTS = "all_results.json"  # marks a finished run
+# What reading a record of unknown content may raise, because it is malformed or says something unexpected.
+MALFORMED = (ValueError, KeyError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError)
+
+
+def read_record(path: Path, remedy: str, needs: Iterable[str] = ()) -> dict[str, Any]:
+    """The JSON object in a file that a run wrote.
+
+    Args:
+        remedy: what the user can do if the file is damaged.
+        needs: keys that the object must have.
+
+    Raises:
+        ValueError: the file holds something else, or it is not the one that the finished run left.
+        OSError: it cannot be read.
+    """
+    try:
+        content = read_object(path)
+        if missing := [name for name in needs if name not in content]:
+            raise ValueError(f"it lacks {', '.join(missing)}")
+    except ValueError as error:
+        raise ValueError(f"{path}: damaged or edited ({error}); {remedy}") from error
+    check_unchanged(path)
+    return content
+
+
+def check_unchanged(path: Path) -> None:
+    """Raise ValueError if a file is not the one that the finished run in its folder left there."""
+    if changed_since_finished(path.parent, path.name):
+        raise ValueError(
+            f"{path}: damaged or edited: it is not the file whose SHA-256 is in {HASHES}; copy the folder again or, if "
+            f"you have changed the file on purpose, delete {path.parent / HASHES}"
+        )
+
+
+def changed_since_finished(folder: Path, name: str) -> bool:
+    """Whether a file in the folder of a finished run is another one than the run left there, by ``hashes.json``.
+
+    False if the folder holds no finished run, or no hash of the file.
+
+    Raises:
+        ValueError: ``hashes.json`` is damaged.
+        OSError: a file cannot be read.
+    """
+    if not (folder / RESULTS).is_file() or not (folder / HASHES).is_file():
+        return False
+    digest = _finished_hashes(folder / HASHES).get(name)
+    return digest is not None and (not (folder / name).is_file() or sha256(folder / name) != digest)
+
+
+def _finished_hashes(path: Path) -> dict[str, str]:
+    try:
+        record = read_object(path)
+        hashes = record["sha256"]
+        intact = record == hashes_record(hashes) and isinstance(hashes, dict)
+    except (ValueError, KeyError, TypeError):
+        intact = False
+    if not intact:
+        raise ValueError(
+            f"{path}: damaged or edited, so it cannot say whether the other files are those of the run; copy the "
+            "folder again or, if you trust it as it is, delete this file"
+        )
+    return hashes
+
+
+def check_weights_unchanged(folder: Path) -> None:
+    """Compare the files of weights in the folder of a finished run with its ``hashes.json``.
+
+    Raises:
+        ValueError: one of them is not the file that the run left.
+    """
+    for path in sorted(folder.glob("*.safetensors")):
+        check_unchanged(path)
+
+
+def warn_of_changes(folder: Path, names: Iterable[str], say: Callable[[str], object] = print) -> None:
+    """Print a line for each of these files that is not the one that the finished run in the folder left."""
+    if os.environ.get("RANK", "0") != "0":
+        return
+    for name in names:
+        if (folder / name).exists() and changed_since_finished(folder, name):
+            say(
+                f"warning: {folder / name} is not the file that the run left (its SHA-256 is not that in {HASHES}); it "
+                "is used as it is. If you have not edited it, copy the folder again"
+            )
+
+
+def read_events(path: Path, size: int = -1) -> list[dict]:
+    """The events of a metrics.jsonl in order.
+
+    Args:
+        size: read only the first ``size`` bytes; -1 for all.
+
+    Raises:
+        ValueError: there is no such file, or a line is not a JSON object with an "event" and, if it is one of training
+            or evaluation, with a "step".
+    """
+    if not path.is_file():
+        raise ValueError(f"expected the records of a run at {path}, found none: give the folder of a run")
+    events = []
+    with open(path, "rb") as file:
+        for number, line in enumerate(io.BytesIO(file.read(size)), 1):
+            try:
+                event = json.loads(line.decode())
+                if event["event"] in ("train", "eval") and not isinstance(event["step"], int):
+                    raise TypeError
+            except (ValueError, KeyError, TypeError, RecursionError):
+                raise ValueError(
+                    f'{path}:{number}: expected one JSON object with an "event", got {line.strip()[:60]!r}; '
+                    "probably a write was interrupted; delete the line"
+                ) from None
+            events.append(event)
+    return events
+
+
+@contextmanager
+def explained(place: Path, detail: str = "") -> Iterator[None]:
+    """Turn an error about the form of a run's records into a sentence that names the folder or the file.
+
+    Args:
+        detail: where in the file, such as "line 3".
+
+    Raises:
+        ValueError: the records are not in the form that a run writes.
+    """
+    try:
+        yield
+    except MALFORMED as error:
+        if isinstance(error, ValueError) and str(place) in str(error):
+            raise  # a sentence of ours
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:120]
+        raise ValueError(
+            f"{place}{detail and ', '}{detail}: not in the form that a run writes ({reason}); copy it again. python -m "
+            "training verify with the folder of the run says which of its files have changed"
+        ) from error
+
+
+def nearly_equal(one: Any, other: Any) -> bool:
+    """Whether two contents of JSON are equal, but for the rounding of floats in another version of numpy."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(nearly_equal(one[name], other[name]) for name in one)
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(nearly_equal, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or abs(one - other) <= 1e-9 * max(abs(one), abs(other))
+    return bool(one == other) or (one != one and other != other)  # both are NaN
