@@ -54,7 +54,7 @@ def check_one_line(ended: Ended, error: int | None) -> None:
     assert any(remedy[1:] in line for remedy in remedies) or "give another folder" in line, line
 
 
-def check_survived(unbroken: Unbroken, folder: Path, ended: Ended, error: int | None) -> str:
+def check_survived(unbroken: Unbroken, folder: Path, ended: Ended, error: int | None, number: int = 0) -> str:
     """Check what a command left to which the disk gave an error, and start it again; return what happened."""
     left = [name for name in files(folder) if UNFINISHED.search(name) and ".building/" not in name]
     if {*ended.statuses} == {0}:  # The error came when something was removed, which may fail.
@@ -64,7 +64,7 @@ def check_survived(unbroken: Unbroken, folder: Path, ended: Ended, error: int | 
     check_one_line(ended, error)
     parts = [name for name in left if not re.search(r"\.shares-|\.old\.incomplete/", name)]
     assert parts == [] or error in UNREMOVABLE, f"drafts are left: {parts}"
-    return f"one line, then {check_goes_on(unbroken, folder)}"
+    return f"one line, then {check_goes_on(unbroken, folder, number)}"
 
 
 @faults("errors of the disk", 60)
@@ -76,8 +76,7 @@ def test_an_error_at_a_call_of_the_system(seed, unbroken, folder, record_propert
     arguments: dict[str, Any] = {"trace": "../trace", "number": number, "error": error, "short": draw.random() < 0.5}
     chosen.writer.earlier(folder)
     ended = chosen.start(folder, [(f"{FAULTS}:error_at_moment", arguments)])
-    outcome = check_survived(chosen, folder, ended, error)
-    record_property("outcome", outcome)
+    record_property("outcome", check_survived(chosen, folder, ended, error, number))
 
 
 @faults("errors of the disk", 20)
@@ -90,7 +89,7 @@ def test_a_file_that_may_not_grow(seed, unbroken, folder, record_property):
     chosen.writer.earlier(folder)
     ended = chosen.start(folder, [(f"{FAULTS}:limit_at_moment", arguments)])
     assert ended.statuses[0] == 2, ended.printed
-    record_property("outcome", check_survived(chosen, folder, ended, None))
+    record_property("outcome", check_survived(chosen, folder, ended, None, number))
 
 
 class Disk:
@@ -131,7 +130,7 @@ def test_a_disk_that_is_really_full(seed, unbroken, disk, record_property):
     chosen.writer.earlier(disk.place)
     page, taken = disk.pages()
     whole = sum(-(-path.stat().st_size // page) for path in files(chosen.folders[0]).values())
-    disk.become(f"size={page * (taken + draw.randrange(max(1, whole - taken)))}")
+    disk.become(f"size={page * max(1, taken + draw.randrange(max(1, whole - taken)))}")  # 0 would be no limit
     ended = chosen.start(disk.place, [])
     disk.become("size=64m")
     record_property("outcome", check_survived(chosen, disk.place, ended, None))
