@@ -50,7 +50,7 @@ def stopped(flags, tmp_path_factory) -> Path:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
 
 
 def damaged_file(draw: random.Random, folder: Path, step: int) -> str:

@@ -71,8 +71,8 @@ FAULTS = {
     "a skipped step advances the schedule": Fault(
         file=LOOP,
         places="_update",
-        correct="not (halved or accelerator.optimizer_step_was_skipped)",
-        faulty="True",
+        correct="halved or accelerator.optimizer_step_was_skipped",
+        faulty="False",
         tests=("tests/engine/test_gradient_scaler.py",),
     ),
     "gradients kept for the next step": Fault(
