@@ -43,7 +43,7 @@ def speeds(folder: Path) -> list[float]:
     return [event["tokens_per_second"] for event in events if event["event"] == "train"]
 
 
-@faults("a long run", 1)
+@faults("a long run", 1, in_ci=False)
 def test_memory_and_open_files_stay_as_they_are(seed, tmp_path, record_property):
     folder = tmp_path / "run"
     command = [sys.executable, str(ROOT / "run_pretraining.py"), *FLAGS.split(), "--seed", str(seed)]
