@@ -100,7 +100,7 @@ def check_length(config: BertConfig, max_seq_length: int) -> None:
 def config_labels(config: PretrainedConfig) -> tuple[str, ...] | None:
     """The label names of a model's config; None if they are transformers' placeholders (LABEL_0, ...)."""
     labels: dict = config.id2label or {}
-    names = tuple(labels.get(number) for number in range(len(labels)))
+    names: tuple[Any, ...] = tuple(labels.get(number) for number in range(len(labels)))
     if not all(isinstance(name, str) and name.strip() for name in names) or len(set(names)) < len(names):
         raise ValueError(
             f"{config.name_or_path or 'the model'}: id2label in config.json must give each of the numbers from 0 a "
