@@ -125,7 +125,7 @@ def vectors_of_two_processes(_, flags, tmp_path) -> str:
     given = flags("glue")
     (tmp_path / "in.txt").write_text("the old house\n")
     model = given[given.index("--model_name_or_path") + 1]
-    argv = ["--model_name_or_path", model, "--input_file", tmp_path / "in.txt", "--max_seq_length", 24]
+    argv = ["--model_name_or_path", model, "--input_file", tmp_path / "in.txt", "--max_seq_length", 24, "--layers=-1"]
     argv += ["--output_file", tmp_path / "out.npz"]
     with locks.held(tmp_path / ".out.npz.lock", "busy"):
         ended = run("extract_features", argv, tmp_path)
