@@ -207,7 +207,7 @@ def check_whole(folder: Path, earlier: dict[str, bytes], whole: list[Path]) -> N
         whole: the folders of two unbroken runs.
     """
     for name, path in files(folder).items():
-        if UNFINISHED.search(name) or path.read_bytes() == earlier.get(name):
+        if UNFINISHED.search(name) or path.name == ".lock" or path.read_bytes() == earlier.get(name):
             continue
         if sealed := re.match(r"(.*/checkpoint-(best-)?\d+)/", name):
             assert damage(folder / sealed[1]) is None, f"{name}: {damage(folder / sealed[1])}"
