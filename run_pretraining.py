@@ -40,6 +40,7 @@ from training.engine.finished import is_finished, report_finished, upload_finish
 from training.engine.invariance import verify_invariance
 from training.engine.launch import start_run
 from training.engine.loop import Step, training_steps
+from training.engine.muon import check_muon, create_muon
 from training.engine.optimizer import create_optimizer, linear_schedule
 from training.engine.run import Run
 from training.engine.state import Origin, TrainingState
@@ -87,7 +88,7 @@ def main(argv: list[str] | None = None) -> None:
     origin = record_origin(run, text, train_corpus, eval_corpus, model, initial_weights, phases)
 
     speed = Throughput(run, model.config, total_steps)
-    optimizer = create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
+    optimizer = make_optimizer(run, model)
     scheduler = linear_schedule(optimizer, args.warmup_steps, total_steps, args.decay_steps)
     model, optimizer = run.accelerator.prepare(model, optimizer)
     state = TrainingState(model, optimizer, scheduler, total_steps, origin)
@@ -143,6 +144,15 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
         with new_folder(folder) as draft:
             train_wordpiece(lines, args.vocab_size, output_dir=draft, do_lower_case=not args.cased)
     return AutoTokenizer.from_pretrained(folder)
+
+
+def make_optimizer(run: Run[PretrainingArguments], model: PreTrainedModel) -> torch.optim.Optimizer:
+    """The optimiser of --optimizer."""
+    args = run.args
+    if args.optimizer == "muon":
+        check_muon(run)
+        return create_muon(model, args.learning_rate, args.muon_learning_rate, args.weight_decay)
+    return create_optimizer(model, args.learning_rate, args.weight_decay, args.optimizer)
 
 
 def record_origin(

@@ -98,17 +98,23 @@ def damage_error(path: str | os.PathLike[str], error: Exception, line: int | Non
     return ValueError(f"{where}: damaged {Path(path).suffix} file ({error}); download or pack it again")
 
 
-def numbered_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: str | os.PathLike[str], keep_ends: bool = False) -> Iterator[tuple[int, str]]:
     """Yield (line number from 1, text without its line end); a byte-order mark is removed.
 
+    Args:
+        keep_ends: leave the line ends in the text.
+
     Raises:
-        ValueError: the file is missing, damaged or not UTF-8.
+        ValueError: the file is missing, damaged, over a limit (see above) or not UTF-8, it has a NUL byte, or its lines
+            end in a carriage return alone.
     """
     with open_packed(path) as stream:
-        yield from decoded_lines(path, stream)
+        yield from decoded_lines(path, stream, keep_ends)
 
 
-def decoded_lines(path: str | os.PathLike[str], stream: IO[bytes]) -> Iterator[tuple[int, str]]:
+def decoded_lines(
+    path: str | os.PathLike[str], stream: IO[bytes], keep_ends: bool = False
+) -> Iterator[tuple[int, str]]:
     """Like ``numbered_lines``, for a stream that is already open; ``path`` is used in error messages."""
     number, most = 0, largest()
     try:
@@ -122,7 +128,14 @@ def decoded_lines(path: str | os.PathLike[str], stream: IO[bytes]) -> Iterator[t
                 text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
                 raise _not_utf8(f"{path}:{number}", error, error.start + 1) from None
-            yield number, text.removesuffix("\n").removesuffix("\r")
+            if "\0" in text:
+                raise ValueError(f"{path}:{number}: holds a NUL byte: a binary file, or UTF-16; convert it to UTF-8")
+            if number == 1 and "\n" not in text and "\r" in text.rstrip("\r"):
+                raise ValueError(
+                    f"{path}:1: expected lines that end in \\n, got a file in which they end in \\r, as on old "
+                    "Macintoshes; convert it"
+                )
+            yield number, text if keep_ends else text.removesuffix("\n").removesuffix("\r")
     except DAMAGE as error:
         raise damage_error(path, error, number + 1) from error
 

@@ -37,7 +37,12 @@ def read_texts(files: Iterable[str | os.PathLike[str]], progress: bool = True) -
     # disable=None means that tqdm shows no bar unless stderr is a terminal.
     with tqdm(total=total, unit="B", unit_scale=True, desc="reading", disable=None if progress else True) as bar:
         for path in paths:
-            yield from (_parquet_texts if path.suffix == ".parquet" else _line_texts)(path, bar.update)
+            empty = True
+            for text in (_parquet_texts if path.suffix == ".parquet" else _line_texts)(path, bar.update):
+                empty = False
+                yield text
+            if empty:
+                raise ValueError(f"{path}: holds no text; remove it from the list of files")
 
 
 def _check(path: Path) -> None:
@@ -60,23 +65,41 @@ def _line_texts(path: Path, advance: Callable[[int], object]) -> Iterator[str]:
     position = 0
     with path.open("rb") as raw:
         for number, line in decoded_lines(path, unpack(path, raw)):
-            yield _json_text(line, f"{path}:{number}") if rows else line
+            if not rows:
+                yield line
+            elif line.strip():
+                yield text_of_row(line.strip(), f"{path}:{number}")
             if number % 1000 == 0:
                 advance(raw.tell() - position)
                 position = raw.tell()
     advance(path.stat().st_size - position)
 
 
-def _json_text(line: str, where: str) -> str:
-    """The field ``text`` of a line of JSON; ``where`` is the file and the line for error messages."""
+def text_of_row(line: str, where: str) -> str:
+    """The field ``text`` of a line of JSON; ``where`` is the file and the line for error messages.
+
+    Raises:
+        ValueError: the line is not one JSON object with a string in ``text``, or half a surrogate pair is in it.
+    """
     try:
         row = parse_json(line)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{where}: expected one JSON object a line: {error}") from error
-    text = row.get("text") if isinstance(row, dict) else None
-    if not isinstance(text, str):
-        raise ValueError(f'{where}: expected an object with a string in "text", got {str(row)[:80]}')
-    return text
+        raise ValueError(
+            f"{where}: not JSON at column {error.colno} ({error.msg}); expected one object a line"
+        ) from error
+    if not isinstance(row, dict):
+        raise ValueError(f"{where}: expected one JSON object a line, got a {type(row).__name__}")
+    if "text" not in row:
+        raise ValueError(f"{where}: expected a field `text`; its fields are {', '.join(map(repr, row))[:200]}")
+    if not isinstance(row["text"], str):
+        raise ValueError(
+            f"{where}: expected a string in the field `text`, got {type(row['text']).__name__}; repair the row"
+        )
+    try:
+        row["text"].encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{where}: lone surrogate at character {error.start}; repair the text") from None
+    return row["text"]
 
 
 def _parquet_texts(path: Path, advance: Callable[[int], object]) -> Iterator[str]:

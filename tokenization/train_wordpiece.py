@@ -223,10 +223,10 @@ def _repeat(usable: list[str], words: Counter[str], chunk: int = 10_000) -> Iter
 def main(argv: list[str] | None = None) -> None:
     """The command line: learn a vocabulary and save the tokenizer."""
     with harmless_output():
-        _learn(argv)
+        _learn_and_save(argv)
 
 
-def _learn(argv: list[str] | None) -> None:
+def _learn_and_save(argv: list[str] | None) -> None:
     parser = argparse.ArgumentParser(
         prog="python -m tokenization.train_wordpiece",
         description="Learn a WordPiece vocabulary and save it as a tokenizer folder.",

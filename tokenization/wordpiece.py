@@ -16,6 +16,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from .compressed_files import numbered_lines
 from .library_tables import CHANGED, CJK_RANGES, LOWER, YOUNGER
 
 Key = TypeVar("Key")
@@ -181,24 +182,21 @@ def load_vocab(vocab_file: str | os.PathLike[str]) -> dict[str, int]:
     """Read the ids of pieces from a file with one piece per line.
 
     Raises:
-        ValueError: the file is missing or empty, a piece is empty or repeated, or there are bytes that are not UTF-8.
+        ValueError: the file is missing or empty, a piece is empty or repeated, or the text is not one in UTF-8 with a
+            line for each piece (``numbered_lines``).
     """
     if not os.path.isfile(vocab_file):
         raise ValueError(f"{vocab_file}: expected a vocabulary file, one piece a line; there is no such file")
     vocab: dict[str, int] = {}
-    with open(vocab_file, "rb") as lines:
-        for index, line in enumerate(lines):
-            try:
-                piece = line.decode("utf-8").strip()
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{vocab_file}:{index + 1}: expected UTF-8, got byte 0x{line[error.start]:02x}; convert the file"
-                ) from error
-            if not piece:
-                raise ValueError(f"{vocab_file}:{index + 1}: expected a piece, got an empty line")
-            if piece in vocab:
-                raise ValueError(f"{vocab_file}:{index + 1}: {piece!r} is already in line {vocab[piece] + 1}")
-            vocab[piece] = index
+    for number, line in numbered_lines(vocab_file):
+        piece = line.strip()
+        if not piece:
+            raise ValueError(f"{vocab_file}:{number}: expected a piece, got an empty line; delete it")
+        if piece in vocab:
+            raise ValueError(
+                f"{vocab_file}:{number}: {piece!r:.60} is already in line {vocab[piece] + 1}; each piece has one id"
+            )
+        vocab[piece] = number - 1
     if not vocab:
         raise ValueError(f"{vocab_file}: the file is empty")
     return vocab

@@ -12,7 +12,15 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR
 
 from modeling_bert_repro import BertForSequenceClassification
-from training.engine.checkpoint import find_checkpoint, load_checkpoint, resume, save_checkpoint, save_model_folder
+from tests.helpers import short_runs
+from training.engine.checkpoint import (
+    begin_anew,
+    find_checkpoint,
+    load_checkpoint,
+    resume,
+    save_checkpoint,
+    save_model_folder,
+)
 from training.engine.state import UNKNOWN, Origin, TrainingState
 from training.files import atomic
 from training.files.atomic import damage
@@ -319,3 +327,26 @@ def test_records_after_the_checkpoint_are_made_again(make_run, new_state):
     load_checkpoint(run, folder, state)
     lines = (run.output_dir / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == [{"event": "train", "step": 6}]
+
+
+@pytest.mark.parametrize("asked", ["auto", None])
+def test_a_start_without_a_checkpoint_begins_anew(make_run, asked):
+    """This concerns evaluations, too, which never have one. Only a start that resumes may remove anything."""
+    run = make_run(resume_from_checkpoint=asked)
+    run.log(event="eval", step=0)
+    (run.output_dir / "checkpoint-2.incomplete").mkdir()
+    begin_anew(run)
+    assert (run.output_dir / "metrics.jsonl").read_text() == ("" if asked else '{"event": "eval", "step": 0}\n')
+    assert (run.output_dir / "checkpoint-2.incomplete").exists() == (asked is None)
+
+
+def test_an_evaluation_that_is_started_again_records_itself_once(pretrained, short_data, tmp_path):
+    short_runs.start("run_glue", short_runs.flags("run_glue", short_data, tmp_path / "model", pretrained))
+    flags = short_runs.flags("run_glue", short_data, tmp_path / "run", tmp_path / "model")
+    at = flags.index("--train_file")
+    flags = [*flags[:at], *flags[at + 2 :]]
+    short_runs.start("run_glue", flags)
+    once = (tmp_path / "run/metrics.jsonl").read_text()
+    (tmp_path / "run/all_results.json").unlink()  # as if it had been killed just before
+    short_runs.start("run_glue", [*flags, "--resume_from_checkpoint", "auto"])
+    assert (tmp_path / "run/metrics.jsonl").read_text() == once and once.count("\n") == 1

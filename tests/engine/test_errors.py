@@ -12,6 +12,7 @@ import modeling_bert_repro
 from tests.helpers.repository import ROOT
 from tokenization import load_vocab
 from training.engine.errors import OUR_MODULES, SCRIPTS, UNEXPECTED, is_for_the_user, report_errors
+from training.files.disk_errors import DiskError
 from training.networks.configuration import bert_config
 
 
@@ -109,3 +110,20 @@ def test_memory_that_ends_is_one_line_and_status_1(capsys, error):
 
 def test_all_scripts_are_known():
     assert {f"{name}.py" for name in SCRIPTS} == {path.name for path in ROOT.glob("*.py")} - {"setup.py"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["run_glue.py"], "; add --resume_from_checkpoint auto to go on from the newest checkpoint"),
+        (["run_glue.py", "--resume_from_checkpoint", "auto"], ""),
+        (["run_paper.py"], ""),
+    ],
+)
+def test_an_error_of_the_disk_says_how_to_go_on(capsys, monkeypatch, argv, hint):
+    def full():
+        raise DiskError("out/a could not be written (x): free some space", 28)
+
+    monkeypatch.setattr(sys, "argv", argv)
+    assert report_errors(full) == 2
+    assert capsys.readouterr().err == f"{argv[0]}: error: out/a could not be written (x): free some space{hint}\n"

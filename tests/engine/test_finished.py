@@ -52,11 +52,12 @@ def test_a_finished_run_is_left_alone(pretrained, short_data, tmp_path, capsys, 
     assert content(folder) == before
 
 
-def test_the_weights_that_a_killed_run_has_kept_are_removed(pretrained, short_data, tmp_path):
+def test_what_a_killed_run_has_left_is_removed(pretrained, short_data, tmp_path):
     """A run deletes them after its results are written, because until then a resumed run needs them."""
     given = short_runs.flags("run_glue", short_data, tmp_path / "run", pretrained)
     short_runs.start("run_glue", given)
     before = content(tmp_path / "run")
+    (tmp_path / "run" / ".lock").touch()
     (tmp_path / "run" / "checkpoint-best-2").mkdir()
     (tmp_path / "run" / "checkpoint-best-2" / "model.safetensors").write_bytes(b"weights")
     short_runs.start("run_glue", [*given, *AUTO])
@@ -161,3 +162,19 @@ def test_a_finished_run_of_two_processes_is_left_alone(pretrained, short_data, t
     again = subprocess.run([*torchrun, *given, *AUTO], **options)
     assert (again.returncode, again.stdout.count("this run is finished")) == (0, 1), again.stderr
     assert content(folder) == before
+
+
+@pytest.mark.parametrize("series", [False, True])
+def test_what_a_kill_after_the_results_left_is_removed(pretrained, short_data, tmp_path, capsys, series):
+    more = ("--seeds", "2") if series else AUTO
+    flags = short_runs.flags("run_glue", short_data, tmp_path / "run", pretrained, *more)
+    short_runs.start("run_glue", flags)
+    folder = tmp_path / "run" / "seed-42" if series else tmp_path / "run"
+    before = content(tmp_path)
+    for name in ("checkpoint-best-2", "checkpoint-best-1.old.incomplete"):
+        (folder / name).mkdir()
+        (folder / name / "config.json").write_text("{}")
+    capsys.readouterr()
+    short_runs.start("run_glue", flags)
+    assert f"{folder}/checkpoint-best-2: removed, as the run is finished" in capsys.readouterr().out
+    assert content(tmp_path) == before

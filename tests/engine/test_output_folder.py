@@ -1,5 +1,7 @@
 """training/engine/output_folder.py: a folder that holds a run, or a model, is not overwritten."""
 
+import os
+
 import pytest
 
 from training.engine.output_folder import check_output_dir
@@ -29,4 +31,43 @@ def test_resuming_overwrites_nothing_that_is_no_run(make_run, name):
     with pytest.raises(ValueError, match=f"holds {name} but no run.json, so there is no run to continue"):
         check_output_dir(run.args)
     (run.output_dir / "run.json").write_text("{}")
+    check_output_dir(run.args)
+
+
+def _link(folder, target="nowhere"):
+    (folder / "link").symlink_to(target)
+    return "link"
+
+
+def _below_a_file(folder):
+    (folder / "file").write_text("mine")
+    return "file/run"
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (_link, "is a link to nowhere, which is not there; make that folder"),
+        (lambda folder: _link(folder, "link"), "is a link to link, which is not there"),
+        (_below_a_file, "cannot be made, because .*/file is a file; give a folder"),
+    ],
+)
+def test_a_place_where_no_folder_can_be_is_refused_at_once(make_run, tmp_path, make, says):
+    run = make_run()
+    run.args.output_dir = str(tmp_path / make(tmp_path))
+    with pytest.raises(ValueError, match=says):
+        check_output_dir(run.args)
+
+
+def test_a_folder_without_permission_is_refused_at_once(make_run, monkeypatch):
+    run = make_run()
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
+    with pytest.raises(ValueError, match=r"you may not write into .*; give another folder"):
+        check_output_dir(run.args)
+
+
+def test_a_link_to_a_folder_is_a_folder(make_run, tmp_path):
+    (tmp_path / "disk").mkdir()
+    run = make_run()
+    run.args.output_dir = str(tmp_path / _link(tmp_path, "disk"))
     check_output_dir(run.args)

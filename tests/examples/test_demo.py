@@ -1,27 +1,23 @@
 """examples/demo.sh at a small size: every part runs, can be started again, and leaves the promised folder."""
 
-import os
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
+from tests.helpers.no_network import guarded
 from tests.helpers.repository import ROOT
 
 
 @pytest.mark.slow
 def test_the_demo_runs_and_keeps_what_has_finished(tmp_path):
-    environment = os.environ | {
-        "DEMO_DIR": str(tmp_path),
-        "DEMO_STEPS": "4",
-        "DEMO_EXAMPLES": "64",
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-    }
+    guard = tmp_path / "guard"
+    guard.mkdir()
+    environment = guarded(guard) | {"DEMO_DIR": str(tmp_path), "DEMO_STEPS": "4", "DEMO_EXAMPLES": "64"}
     done = subprocess.run(
         ["bash", ROOT / "examples" / "demo.sh"], env=environment, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stderr[-2000:]
+    assert not (guard / "asked").exists(), (guard / "asked").read_text()
     assert "| pair task | accuracy |" in done.stdout
     assert "fill_mask(" in done.stdout
     assert (tmp_path / "report" / "report.png").stat().st_size > 10_000

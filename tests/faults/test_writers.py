@@ -19,7 +19,7 @@ def test_a_kill_at_a_call_of_the_system(seed, unbroken, folder, record_property)
     arguments: dict[str, Any] = {"trace": "../trace", "fatal": fatal, "half": half}
     ended = chosen.start(folder, [(f"{FAULTS}:kill_at_moment", arguments)])
     assert ended.statuses[0] == -signal.SIGKILL and not ended.left_behind, (chosen.moments[fatal], ended.printed)
-    record_property("outcome", check_goes_on(chosen, folder))
+    record_property("outcome", check_goes_on(chosen, folder, fatal))
 
 
 @faults("kills while a file is written", 70)
@@ -32,4 +32,4 @@ def test_a_kill_in_the_middle_of_a_file(seed, unbroken, folder, record_property)
     chosen.writer.earlier(folder)
     ended = chosen.start(folder, [(f"{FAULTS}:limit_at_moment", arguments | {"kill": True})])
     assert ended.statuses[0] == -signal.SIGXFSZ and not ended.left_behind, ended.printed
-    record_property("outcome", check_goes_on(chosen, folder))
+    record_property("outcome", check_goes_on(chosen, folder, number))

@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.repository import ROOT
 from training.files import locks
-from training.files.locks import held, hold, release
+from training.files.locks import held, hold, release, sweep
 
 # Takes the lock, says so, and keeps it until a line comes; or says why it was refused.
 OTHER = """
@@ -70,6 +70,20 @@ def test_a_killed_process_leaves_a_file_that_refuses_nobody(tmp_path, fork):
     if fork:
         os.kill(int(child), signal.SIGKILL)
     process.communicate()
+
+
+def test_only_a_lock_that_nobody_holds_is_swept(tmp_path):
+    path = tmp_path / ".lock"
+    sweep(path)
+    process = other(path)
+    process.stdout.readline()
+    sweep(path)
+    assert path.exists()
+    process.kill()
+    process.communicate()
+    assert path.exists()
+    sweep(path)
+    assert not path.exists()
 
 
 def test_waiting_for_a_lock(tmp_path):

@@ -133,3 +133,10 @@ def test_batches_of_each_phase_wherever_one_begins(done):
     short = [list(range(8 * step, 8 * step + 8)) for step in range(4)]
     long = [list(range(12 * step, 12 * step + 12)) for step in range(4)]
     assert together == (short + long)[done:]
+
+
+@pytest.mark.parametrize("text", ["\u0661\u0662\u0668:1", "9" * 5000 + ":1", "8:0." + "3" * 5000, "8\n:1"])
+def test_what_is_no_number_of_ascii_is_refused_in_one_line(text):
+    with pytest.raises(ValueError, match="is not a phase") as caught:
+        phases(text)
+    assert len(str(caught.value)) < 500 and len(str(caught.value).splitlines()) == 1

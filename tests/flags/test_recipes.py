@@ -129,6 +129,7 @@ def test_the_choices_can_be_told_from_the_flags_alone():
         ("--dropout -0.1", "--dropout must be at least 0 and below 1; got -0.1"),
         ("--initializer_range 0", "--initializer_range must lie between 0 and 1; got 0.0"),
         ("--initializer_range 0.1 --model_name_or_path m", "--initializer_range has no effect with weights that are"),
+        ("--muon_learning_rate 0.1", "--muon_learning_rate has no effect without --optimizer muon; leave it out"),
         ("--decay_steps -1", "--decay_steps must be at least 0"),
         ("--recipe fast --max_seq_length 4", "--max_seq_length must be at least 8; got 4"),
         ("--recipe fast --max_seq_length 64 --phases 64:1", "give --phases or --max_seq_length, not both"),

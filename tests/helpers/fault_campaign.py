@@ -31,12 +31,20 @@ ROWS = {
 LONG_RUN_SECONDS = 7200
 
 
-def faults(row: str, number: int) -> Callable[[Test], Test]:
-    """Decorator of a test with an argument ``seed``: it stands for ``number`` faults of this row of ``ROWS``."""
+def faults(row: str, number: int, in_ci: bool = True) -> Callable[[Test], Test]:
+    """Decorator of a test with an argument ``seed``: it stands for ``number`` faults of this row of ``ROWS``.
+
+    Args:
+        in_ci: whether every tenth seed runs by default, and therefore in continuous integration.
+    """
     assert row in ROWS, f"{row!r} is none of {list(ROWS)}"
 
     def decorate(test: Test) -> Test:
-        for mark in (pytest.mark.parametrize("seed", range(number)), pytest.mark.faults(row), pytest.mark.slow):
+        for mark in (
+            pytest.mark.parametrize("seed", range(number)),
+            pytest.mark.faults(row, in_ci=in_ci),
+            pytest.mark.slow,
+        ):
             test = mark(test)
         return test
 

@@ -22,7 +22,8 @@ NAMES = (
 )  # fmt: skip
 UNFINISHED = re.compile(r"\.(tmp|incomplete|building|shares-[\w-]+)(/|$)")  # names that say that something is not whole
 TIMES = re.compile(
-    r"^Started |^python run_|started|runtime|second|mfu|flops|metrics_(bytes|sha256)|command|resume_from_checkpoint"
+    r"^Started |^python run_|started|runtime|second|mfu|flops|metrics_(bytes|sha256)|command|[Cc]ommit|"
+    r"resume_from_checkpoint"
 )
 AUTO = ("--resume_from_checkpoint", "auto")
 STEPS = {"--max_steps 2": "--max_steps 4", "--save_steps 0": "--save_steps 1"}
@@ -256,18 +257,27 @@ def draw_moment(draw: random.Random, moments: list, possible: tuple[str, ...] | 
 
 def draw_growth(draw: random.Random, moments: list[tuple[str, str, dict[str, int]]]) -> tuple[int, int]:
     """The first moment of a draft that gets its final name later, and a size that one of its files exceeds."""
-    renamed = [(path, sizes) for moment, path, sizes in moments if moment == "rename" and any(sizes.values())]
-    draft, sizes = draw.choice(renamed)
-    unfinished = UNFINISHED.search(draft)
-    assert unfinished, f"{draft} is renamed, but its name does not say that it is unfinished"
-    named = draft[: unfinished.end(1)]
-    begun = next(number for number, (_, path, _) in enumerate(moments) if path.startswith(named))
-    return begun, draw.randrange(max(sizes.values()))
+    renamed = [
+        (path[: unfinished.end(1)], max(sizes.values()))
+        for moment, path, sizes in moments
+        if moment == "rename" and any(sizes.values()) and (unfinished := UNFINISHED.search(path))
+    ]
+    draft, largest = draw.choice(renamed)
+    begun = next(number for number, (_, path, _) in enumerate(moments) if path.startswith(draft))
+    return begun, draw.randrange(largest)
 
 
-def check_goes_on(unbroken: Unbroken, folder: Path) -> str:
-    """Start a command again that was broken off; return what it did."""
+def check_goes_on(unbroken: Unbroken, folder: Path, number: int = 0) -> str:
+    """Start a command again that was broken off; return what it did.
+
+    Args:
+        number: the moment at which it was broken off, or an earlier one. A checkpoint that was complete by then, or a
+            later one, must be there.
+    """
     stood = {int(path.name[11:]) for path in folder.glob("out/checkpoint-*") if path.name[11:].isdigit()}
+    paths = [path for moment, path, _ in unbroken.moments[:number] if moment == "rename"]
+    complete = {int(found[1]) for path in paths if (found := re.fullmatch(r"out/checkpoint-(\d+)\.incomplete", path))}
+    assert max(stood, default=0) >= max(complete, default=0), f"of {complete} only {stood} are left"
     finished = (folder / "out" / "all_results.json").exists()
     check_whole(folder, unbroken.earlier, unbroken.folders)
     ended = unbroken.start(folder, [], again=True)

@@ -18,6 +18,7 @@ import run_glue
 import run_swag
 from modeling_bert_repro import BertForSequenceClassification
 from tests.helpers import short_runs
+from tests.helpers.model_folders import edit_json
 from tests.helpers.old_checkpoints import (
     WRITTEN,
     aged,
@@ -28,9 +29,10 @@ from tests.helpers.old_checkpoints import (
     write_sentence_transformers,
 )
 from tests.helpers.repository import ROOT
-from training.engine.errors import report_errors
+from training.engine.errors import is_for_the_user, report_errors
 from training.files.hashing import sha256
 from training.networks.checkpoints import check_model_name, checkpoint_config, load_config, load_tokenizer
+from training.networks.configuration import bert_config, config_labels
 from training.networks.initial_weights import load_network, weights_sha256
 from training.networks.old_checkpoints import is_old_checkpoint
 from training.tools import ask, convert
@@ -257,3 +259,34 @@ def test_a_folder_without_a_tokenizer_is_one_error(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(ValueError, match="expected a folder or a name on the Hub with a tokenizer"):
         load_tokenizer(str(tmp_path))
+
+
+@pytest.mark.parametrize("by_flag", [False, True])
+def test_a_config_that_transformers_refuses_is_one_line(tmp_path, pretrained, by_flag):
+    shutil.copytree(pretrained, tmp_path / "model")
+    edit_json(tmp_path / "model" / "config.json", hidden_dropout_prob="x")
+    opened = (lambda name: bert_config(name, 9)) if by_flag else checkpoint_config
+    message = r"config\.json: transformers refuses it .*hidden_dropout_prob.*; correct it"
+    with pytest.raises(ValueError, match=message) as caught:
+        opened(str(tmp_path / "model"))
+    assert is_for_the_user(caught.value) and len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("names", [{"0": "a", "2": "b"}, {"0": "a", "1": "a"}, {"0": "a", "1": ""}])
+def test_labels_without_a_name_of_their_own_are_refused(tmp_path, pretrained, names):
+    shutil.copytree(pretrained, tmp_path / "model")
+    edit_json(tmp_path / "model" / "config.json", id2label=names, label2id={"a": 0, "b": 1}, num_labels=2)
+    with pytest.raises(ValueError, match=r"id2label in config\.json must give each of the numbers"):
+        config_labels(checkpoint_config(str(tmp_path / "model")))
+
+
+def test_ids_of_a_damaged_tokenizer_are_compared(tmp_path, tokenizer_folder):
+    """Without [SEP] in its vocabulary, the library would give it another id, in silence."""
+    shutil.copytree(tokenizer_folder, tmp_path / "tokenizer")
+    path = tmp_path / "tokenizer" / "tokenizer.json"
+    content = json.loads(path.read_text())
+    del content["model"]["vocab"]["[SEP]"]
+    path.write_text(json.dumps(content))
+    message = r"tokenizer\.json: \$\.added_tokens\[\d\] says that '\[SEP\]' has the id 3, but|to two pieces, '\[SEP\]'"
+    with pytest.raises(ValueError, match=message):
+        load_tokenizer(str(path.parent))

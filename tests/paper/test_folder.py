@@ -26,6 +26,10 @@ def test_a_folder_keeps_to_its_plan(tmp_path):
         claim_folder(tmp_path / "out", dataclasses.replace(plan, cells=plan.cells[:-1]), {"a.txt": "1"})
     with pytest.raises(ValueError, match=r"a\.txt: changed since the runs had begun"):
         claim_folder(tmp_path / "out", plan, {"a.txt": "2"})
+    (tmp_path / "killed").mkdir()
+    (tmp_path / "killed/plan.json.tmp").write_text("{")  # by a process that was killed while it wrote the plan
+    claim_folder(tmp_path / "killed", plan, {})
+    assert [path.name for path in (tmp_path / "killed").iterdir()] == ["plan.json"]
     (tmp_path / "other").mkdir()
     (tmp_path / "other/file").touch()
     with pytest.raises(ValueError, match=r"expected an empty folder, or one with plan\.json"):

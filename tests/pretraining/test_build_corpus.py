@@ -108,6 +108,9 @@ def test_processes_share_the_work_and_write_the_same_bytes(tmp_path, tokenizer, 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "c"]
     encode_part(documents, tokenizer, tmp_path / "c", 0, world_size)  # Finished chunks are not encoded again.
     assert encoded == []
+    (tmp_path / "c.shares-9-left").mkdir()  # by a process that was killed when the corpus was complete
+    build_corpus(documents, tokenizer, tmp_path / "c", processes=world_size)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["alone", "c"]
 
 
 @pytest.mark.parametrize("cut", [1, 40, 300])
@@ -247,9 +250,11 @@ def test_a_corpus_that_another_process_has_just_built_is_used(tmp_path, tokenize
     finished, looks = build_corpus(DOCUMENTS, tokenizer, tmp_path / "c"), [False]
     occupied = corpus_module._is_occupied
     monkeypatch.setattr(corpus_module, "_is_occupied", lambda path: looks.pop() if looks else occupied(path))
-    (tmp_path / "c.shares-2-old").mkdir()
-    assert build_corpus(DOCUMENTS, tokenizer, tmp_path / "c").fingerprint == finished.fingerprint
-    assert [path.name for path in tmp_path.iterdir()] == ["c"]
+    for _ in range(2):  # The second time, the first look finds it.
+        (tmp_path / "c.shares-2-old").mkdir()  # as if it had been killed just before it removed this, and its lock
+        (tmp_path / ".c.lock").touch()
+        assert build_corpus(DOCUMENTS, tokenizer, tmp_path / "c").fingerprint == finished.fingerprint
+        assert [path.name for path in tmp_path.iterdir()] == ["c"]
 
 
 def test_a_full_disk_is_named(tmp_path, tokenizer, monkeypatch):

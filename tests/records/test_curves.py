@@ -104,7 +104,14 @@ def test_without_matplotlib_there_is_no_picture_but_advice(monkeypatch, tmp_path
 def test_bad_records_are_named_with_their_line(tmp_path):
     with pytest.raises(ValueError, match=r"expected the records of a run at .*metrics.jsonl"):
         draw_curves(tmp_path)
-    for line in ('{"event": "tra', "[1]", '{"step": 1}'):
+    for line in (
+        '{"event": "tra',
+        "[1]",
+        '{"step": 1}',
+        '{"event": 1}',
+        '{"event": "train", "step": 1.0}',
+        '{"event": "eval", "step": 1, "loss": "x"}',
+    ):
         (tmp_path / "metrics.jsonl").write_text('{"event": "x"}\n' + line)
         with pytest.raises(ValueError, match=r"metrics.jsonl:2: expected one JSON object"):
             read_events(tmp_path / "metrics.jsonl")

@@ -107,8 +107,10 @@ def test_new_weights_have_the_deviation_of_the_flag(pretraining_flags, shape_of_
     assert float(weight.std()) == pytest.approx(0.88 * 0.3, rel=0.05)
 
 
-def test_a_run_with_a_recipe_resumes_as_if_it_had_never_stopped(pretraining_flags, shape_of_128):
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_run_with_a_recipe_resumes_as_if_it_had_never_stopped(pretraining_flags, shape_of_128, optimizer):
     settings = BY_RECIPE | {"config_name": shape_of_128, "max_steps": 6, "save_steps": 3, "decay_steps": 2}
+    settings |= {"optimizer": optimizer}
     whole = pretrain(pretraining_flags("whole", **settings))
     stopped = whole.parent / "stopped"
     shutil.copytree(whole, stopped)  # The copy looks like a run that was stopped after step 3.

@@ -103,6 +103,14 @@ def test_wrong_combinations_of_sources_are_refused(tmp_path):
     assert "cannot be read" in message(validation_file=str(tmp_path / "none.csv"))
 
 
+def test_an_ending_that_the_first_row_lacks_is_not_left_out_of_all_rows(tmp_path):
+    row = {"sent1": "a", "ending0": "b", "ending1": "c", "ending2": "d", "label": 1}
+    first = {name: value for name, value in row.items() if name != "ending2"}
+    path = write(tmp_path, "".join(json.dumps(each) + "\n" for each in (first, row, row)), "own.jsonl")
+    with pytest.raises(ValueError, match=r"own\.jsonl:1: field 'ending2' is missing or null"):
+        swag.read_swag(path)
+
+
 def test_200_spoiled_files_give_one_error_each_that_names_the_line(tmp_path):
     for seed in range(200):
         generator = random.Random(seed)

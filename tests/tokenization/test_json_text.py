@@ -15,3 +15,24 @@ def test_faults_are_one_kind_of_error(text):
 
 def test_json_is_read():
     assert parse_json('{"a": [1, 2.5, null]}') == {"a": [1, 2.5, None]}
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [
+        ('{"a": 1, "a": 2}', 1, 1),
+        ('{"data": [\n {"x": 1},\n {"paragraphs": [], "paragraphs": [1]}]}', 3, 2),
+        ('{"b": {"te\\u0078t": 1, "text": 1}}', 1, 7),
+    ],
+)
+def test_a_field_that_occurs_twice_is_refused_with_the_place_of_its_object(text, line, column):
+    """``json.loads`` keeps the last one, so that all rows of the first would be lost."""
+    with pytest.raises(json.JSONDecodeError, match="occurs twice in one object") as caught:
+        parse_json(text)
+    assert (caught.value.lineno, caught.value.colno) == (line, column)
+
+
+def test_numbers_that_are_not_json_are_refused_on_demand():
+    assert parse_json('{"a": Infinity}') == {"a": float("inf")}
+    with pytest.raises(json.JSONDecodeError, match="Infinity is no number of JSON"):
+        parse_json('{"a": Infinity}', strict=True)

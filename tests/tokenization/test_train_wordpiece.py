@@ -6,6 +6,8 @@ import logging
 import lzma
 import os
 import random
+import re
+import resource
 import runpy
 import subprocess
 import sys
@@ -179,7 +181,8 @@ def test_texts_are_read_as_they_are_asked_for(tmp_path):
         for _ in range(400):
             file.write(b"the same short line of text again and again\n" * 2300)
     code = (
-        "import resource\n"
+        "import os, resource\n"
+        "os.environ['BERT_REPRO_LARGEST_MIB'] = '64'\n"  # Such a text looks like a bomb.
         "from tokenization.text_files import read_texts\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         f"n = sum(1 for _ in read_texts([{str(path)!r}]))\n"
@@ -203,15 +206,20 @@ def test_texts_are_read_as_they_are_asked_for(tmp_path):
         ("a.txt.xz", b"plain text", r"a\.txt\.xz:1: damaged \.xz file"),
         ("a.txt.gz", gzip.compress(b"text\n" * 99, mtime=0)[:-9], r"a\.txt\.gz:\d+: damaged \.gz file"),
         ("a.txt.gz", b"plain text", r"a\.txt\.gz:1: damaged \.gz file"),
-        ("a.jsonl", b'{"text": "a"}\n{"text": \n', r"a\.jsonl:2: expected one JSON object a line"),
-        ("a.jsonl", b'{"body": "a"}\n', r'a\.jsonl:1: expected an object with a string in "text"'),
-        ("a.jsonl", b'{"text": null}\n', r'a\.jsonl:1: expected an object with a string in "text"'),
-        ("a.jsonl", b'["text"]\n', r'a\.jsonl:1: expected an object with a string in "text"'),
+        ("a.jsonl", b'{"text": "a"}\n{"text": \n', r"a\.jsonl:2: not JSON at column 9 .*; expected one object a line"),
+        ("a.jsonl", b'{"text": "a"}\n\n{"text": "b", "text": "c"}\n', r"a\.jsonl:3: not JSON .*'text' occurs twice"),
+        ("a.jsonl", b'{"text": "a\\ud800"}\n', r"a\.jsonl:1: lone surrogate at character 1"),
+        ("a.jsonl", b"\n", r"a\.jsonl: holds no text"),
+        ("a.txt", b"a\nb\0\n", r"a\.txt:2: holds a NUL byte"),
+        ("a.txt", b"a\rb\r", r"a\.txt:1: expected lines that end in .n, got a file in which they end in .r"),
+        ("a.jsonl", b'{"body": "a"}\n', r"a\.jsonl:1: expected a field `text`; its fields are 'body'"),
+        ("a.jsonl", b'{"text": null}\n', r"a\.jsonl:1: expected a string in the field `text`, got NoneType"),
+        ("a.jsonl", b'["text"]\n', r"a\.jsonl:1: expected one JSON object a line, got a list"),
         ("a.jsonl", b'{"text": "\xff"}\n', r"a\.jsonl:1: expected UTF-8"),
         (
             "a.jsonl",
             b'{"text": "ok"}\n{"text": "\\ud800"}\n',
-            r"text 2: expected characters, got the lone surrogate '\\ud800' at 0",
+            r"a\.jsonl:2: lone surrogate at character 0; repair the text",
         ),
         ("a.parquet", b"PAR1 not really", r"a\.parquet: not a parquet file"),
         ("a.csv", b"a,b\n", r"a\.csv: expected a file named \.txt, \.jsonl"),
@@ -342,3 +350,27 @@ def test_the_benchmark_of_coverage_worked_by_hand(tmp_path, monkeypatch, capsys)
     assert (second["words"], second["unknown_share"], second["whole_share"]) == (2, 0.5, 0.5)
     assert record["command"].startswith("python benchmarks/vocabulary_coverage.py --vocab mine=")
     assert set(record["sha256"]) == {"mine", "text.txt", "other.txt"}
+
+
+@pytest.mark.parametrize("name", ["n" * 300, "file/vocab"])
+def test_a_place_that_cannot_be_written_is_one_line(tmp_path, capsys, name):
+    (tmp_path / "text.txt").write_text("\n".join(LINES))
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit, match="2"):
+        main(["--train_file", str(tmp_path / "text.txt"), "--vocab_size", "80", "--output_dir", str(tmp_path / name)])
+    assert re.search(r"could not be written \(.+\); give another folder", capsys.readouterr().err)
+
+
+def test_a_tokenizer_that_does_not_fit_leaves_nothing(tmp_path):
+    """The library writes tokenizer.json, and raises a plain Exception if it cannot."""
+    earlier = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, earlier[1]))
+    try:
+        with pytest.raises(OSError, match=r"v could not be written \(File too large.*free some space there"):
+            train_wordpiece(iter(LINES), 80, output_dir=tmp_path / "v", layout="compact")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, earlier)
+    assert not list((tmp_path / "v").iterdir())
+    train_wordpiece(iter(LINES), 80, output_dir=tmp_path / "v", layout="compact")
+    names = ["tokenizer.json", "tokenizer_config.json", "vocab.txt"]
+    assert sorted(path.name for path in (tmp_path / "v").iterdir()) == names

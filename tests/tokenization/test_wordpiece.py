@@ -144,7 +144,9 @@ def test_load_vocab_reads_either_end_of_line_and_odd_characters(tmp_path):
         (b"", "empty"),
         (b"a\n\nb\n", "vocab.txt:2: expected a piece, got an empty line"),
         (b"a\nb\na\n", "vocab.txt:3: 'a' is already in line 1"),
-        (b"a\n\xff\n", "vocab.txt:2: expected UTF-8, got byte 0xff"),
+        (b"a\n\xff\n", "vocab.txt:2: expected UTF-8 text, got byte 0xff at column 1"),
+        (b"a\rb\r", "vocab.txt:1: expected lines that end in"),
+        (b"a\nb\0\n", "vocab.txt:2: holds a NUL byte"),
     ],
 )
 def test_bad_vocabulary_files_are_refused(tmp_path, content, message):

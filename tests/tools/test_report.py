@@ -222,5 +222,14 @@ def test_every_script_has_its_rows_and_others_are_named(finished, tmp_path):
         ["multiple choice", "accuracy", "75.0"],
     ]
     finished("other", "run_other.py", {})
-    with pytest.raises(ValueError, match=r"run\.json: expected a run of run_pretraining.py, .*; got one of run_o"):
+    with pytest.raises(ValueError, match=r"run\.json: expected a run of run_pretraining.py, .*; got one of .run_o"):
         read_finished_runs(tmp_path / "other")
+
+
+@pytest.mark.parametrize("fields", [{"flags": 7}, {"script": {}}, {"flags": {"model_name_or_path": ["x"]}}])
+def test_records_of_an_unexpected_form_are_one_line(finished, tmp_path, fields):
+    folder = finished("odd", "run_glue.py", {"eval_accuracy": 0.5}, task_name="cola")
+    path = tmp_path / "odd" / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+    with pytest.raises(ValueError, match=r"odd/run\.json: not in the form that a run writes"):
+        read_finished_runs(folder)

@@ -5,9 +5,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from training.engine.output_folder import is_main_process
+from training.engine.output_folder import LOCK, is_main_process
 from training.files.atomic import remove_folder
 from training.files.hub_upload import upload
+from training.files.locks import sweep
 from training.files.records import read_record
 from training.flags.natures import FREE
 from training.flags.scripts import flags_with
@@ -53,8 +54,9 @@ def report_finished(args: SharedArguments) -> None:
 def remove_rest(folder: Path) -> None:
     """Remove what only an unfinished run needs from the folder of a finished one, and print the names.
 
-    A process that is killed after it has written ``all_results.json`` leaves these folders.
+    A process that is killed after it has written ``all_results.json`` leaves these folders and its lock.
     """
+    sweep(folder / LOCK)
     rest = [path for path in folder.iterdir() if re.fullmatch(r"checkpoint-best-\d+|.+\.incomplete", path.name)]
     for path in sorted(rest):
         try:

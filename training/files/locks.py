@@ -81,6 +81,14 @@ def held(path: Path, busy: str) -> Iterator[None]:
         release(path)
 
 
+def sweep(path: Path) -> None:
+    """Remove a lock file that a killed process has left behind; that of another living process stays."""
+    if path.exists():
+        with contextlib.suppress(ValueError, OSError):  # it is held, or the folder is read-only
+            hold(path, "")
+            release(path)
+
+
 @atexit.register
 def release_all() -> None:
     """Release all locks of this process."""

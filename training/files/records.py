@@ -7,13 +7,14 @@ Nothing else in the folder is compared, apart from ``python -m training verify``
 """
 
 import io
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
+from tokenization.json_text import parse_json
 from training.files.hashing import HASHES, hashes_record, sha256
 from training.files.json_files import read_object
 
@@ -120,16 +121,30 @@ def read_events(path: Path, size: int = -1) -> list[dict]:
     with open(path, "rb") as file:
         for number, line in enumerate(io.BytesIO(file.read(size)), 1):
             try:
-                event = json.loads(line.decode())
-                if event["event"] in ("train", "eval") and not isinstance(event["step"], int):
-                    raise TypeError
-            except (ValueError, KeyError, TypeError, RecursionError):
+                event = parse_json(line.decode().strip())
+                problem = _problem_of_event(event)
+            except ValueError:  # not UTF-8, or no JSON
+                problem = "not one JSON object"
+            if problem:
                 raise ValueError(
-                    f'{path}:{number}: expected one JSON object with an "event", got {line.strip()[:60]!r}; '
-                    "probably a write was interrupted; delete the line"
-                ) from None
+                    f'{path}:{number}: expected one JSON object with an "event", got {line.strip()[:60]!r} '
+                    f"({problem}); probably a write was interrupted; delete the line"
+                )
             events.append(event)
     return events
+
+
+def _problem_of_event(event: Any) -> str:
+    """What is wrong with an event of a metrics.jsonl; "" if nothing is."""
+    kind = event.get("event") if isinstance(event, dict) else None
+    if not isinstance(kind, str):
+        return "it names no event"
+    if kind not in ("train", "eval"):
+        return ""
+    if type(event.get("step")) is not int:
+        return "its step is no whole number"
+    wrong = [name for name, value in event.items() if "loss" in name and type(value) not in (int, float, NoneType)]
+    return f"{wrong[0]} is no number" if wrong else ""
 
 
 @contextmanager

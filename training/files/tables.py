@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tokenization.compressed_files import kind_of, numbered_lines
+from tokenization.json_text import parse_json
 
 
 @dataclass
@@ -42,7 +43,7 @@ def _tsv_rows(path: Path) -> Iterator[tuple[int, list]]:
 
 def _csv_rows(path: Path) -> Iterator[tuple[int, list]]:
     csv.field_size_limit(sys.maxsize)  # of 131,072 characters by default; a text may be longer
-    reader = csv.reader((line + "\n" for _, line in numbered_lines(path)), strict=True)
+    reader = csv.reader((line for _, line in numbered_lines(path, keep_ends=True)), strict=True)
     number = 1
     try:
         for row in reader:
@@ -56,37 +57,40 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list]]:
 
 
 def _jsonl_rows(path: Path) -> Iterator[tuple[int, list]]:
-    """Yield the fields of the first object as the header, then the values of each object; None for absent fields."""
-    header: list[str] = []
+    """Yield the names of all fields as the header, then the values of each object; None for absent fields.
+
+    A field that the first object lacks may be the text or the label of all others, so the header is known at the end.
+    """
+    positions: dict[str, int] = {}
+    rows: list[tuple[int, list]] = []
     for number, line in numbered_lines(path):
         if not line.strip():
-            yield number, []
+            rows.append((number, []))
             continue
         try:
-            row = json.loads(line, object_pairs_hook=_object, parse_constant=_constant)
+            row = parse_json(line, strict=True)
             json.dumps(row, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             half = error.object[error.start]
             raise ValueError(f"{path}:{number}: expected Unicode text, got half a surrogate pair {half!r}") from None
-        except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a plain ValueError
-            raise ValueError(f"{path}:{number}: expected one JSON object a line, got: {error}") from None
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"{path}:{number}: expected one JSON object a line, got: {error.msg} at column {error.colno}; correct "
+                "the line"
+            ) from None
         if not isinstance(row, dict) or not row:
             raise ValueError(f"{path}:{number}: expected a JSON object with fields, got {line[:60]!r}")
-        if not header:
-            header = list(row)
-            yield number, header
-        yield number, [row.get(name) for name in header]
-
-
-def _object(fields: list[tuple[str, object]]) -> dict:
-    names = [name for name, _ in fields]
-    if doubled := [name for name in names if names.count(name) > 1]:
-        raise ValueError(f"the field {doubled[0]!r} twice in one object")
-    return dict(fields)
-
-
-def _constant(name: str) -> float:
-    raise ValueError(f"{name}, which is not JSON")
+        values = [None] * len(positions)
+        for name, value in row.items():
+            if name in positions:
+                values[positions[name]] = value
+            else:
+                positions[name] = len(values)
+                values.append(value)
+        rows.append((number, values))
+    yield rows[0][0] if rows else 1, [*positions]
+    for number, values in rows:
+        yield number, values + [None] * (len(positions) - len(values)) if values else []
 
 
 _ROWS = {".tsv": _tsv_rows, ".csv": _csv_rows, ".jsonl": _jsonl_rows}

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-_PHASE = re.compile(r"(\d+):([0-9.]+(?:e-?\d+)?)(?::(\d+)(?:x(\d+))?)?")
+_PHASE = re.compile(r"(\d{1,9}):([0-9.]{1,40}(?:e-?\d{1,9})?)(?::(\d{1,9})(?:x(\d{1,9}))?)?", re.ASCII)
 _EXAMPLE = "expected LENGTH:SHARE[:BATCH[xACCUMULATION]], ... as in 128:0.9:32,512:0.1:8x4"
 
 
@@ -45,27 +45,28 @@ def phases_of(flags: Mapping[str, Any]) -> list[Phase]:
     text = flags.get("phases")
     if text is None:
         return [Phase(flags["max_seq_length"], 1.0, size, accumulation)]
+    shown = text if len(text) <= 200 and text.isprintable() else f"{text!r:.200}"
     phases = []
     for part in text.split(","):
         match = _PHASE.fullmatch(part.strip())
         if match is None:
-            raise ValueError(f"--phases {text}: {part.strip()!r} is not a phase; {_EXAMPLE}")
+            raise ValueError(f"--phases {shown}: {part.strip()!r:.60} is not a phase; {_EXAMPLE}")
         length, share, own_size, own_accumulation = match.groups()
         try:
             phase = Phase(int(length), float(share), int(own_size or size), int(own_accumulation or accumulation))
         except ValueError as error:
-            raise ValueError(f"--phases {text}: {error}; {_EXAMPLE}") from error
+            raise ValueError(f"--phases {shown}: {error}; {_EXAMPLE}") from error
         if phase.length < 8 or min(phase.size, phase.accumulation) < 1 or not 0 < phase.share <= 1:
             raise ValueError(
-                f"--phases {text}: {part.strip()} is out of range; lengths are at least 8, shares above 0 and at "
+                f"--phases {shown}: {part.strip()} is out of range; lengths are at least 8, shares above 0 and at "
                 "most 1, batches at least 1"
             )
         phases.append(phase)
     if abs(sum(phase.share for phase in phases) - 1) > 1e-6:
         total = sum(phase.share for phase in phases)
-        raise ValueError(f"--phases {text}: the shares add up to {total:g}; expected 1")
+        raise ValueError(f"--phases {shown}: the shares add up to {total:g}; expected 1")
     if len({phase.length for phase in phases}) < len(phases):
-        raise ValueError(f"--phases {text}: a length occurs twice; give each length one phase")
+        raise ValueError(f"--phases {shown}: a length occurs twice; give each length one phase")
     return phases
 
 

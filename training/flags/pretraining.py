@@ -119,6 +119,12 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
 
     num_train_epochs: float = flag(1.0, "Passes over the training text.")
     learning_rate: float = flag(1e-4, "Peak learning rate (paper, A.2).")
+    optimizer: Literal["adamw", "bert_adamw", "muon"] = flag(  # type: ignore[assignment]  # one choice more
+        "adamw",
+        "adamw: torch's AdamW. bert_adamw: the AdamW of google-research/bert, without bias correction. muon: torch's "
+        "Muon for the matrices of the encoder, and AdamW for the rest; slow on processors without bfloat16.",
+    )
+    muon_learning_rate: float = flag(0.02, "Peak learning rate of Muon's matrices.", FIXED | CARD)
     warmup_steps: float = flag(
         0.01, "As a number of steps or, below 1, a share of all steps (paper: 10,000 of 1,000,000)."
     )
@@ -146,6 +152,7 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         super().__post_init__()
         in_unit_interval(self, "mlm_probability", "mask_replace_prob", "random_replace_prob")
         in_unit_interval(self, "short_seq_prob", "validation_split")
+        at_least(self, 0, "muon_learning_rate")
         if self.dropout is not None and not 0 <= self.dropout < 1:
             raise ValueError(f"--dropout must be at least 0 and below 1; got {self.dropout}")
         if self.initializer_range is not None and not 0 < self.initializer_range < 1:
@@ -188,6 +195,7 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
             (not self.dataset_name and "without --dataset_name", ("dataset_config_name", "streaming")),
             (self.tokenizer_name and "with a tokenizer that is given", ("vocab_size", "cased")),
             (self.validation_file and "with --validation_file", ("validation_split",)),
+            (self.optimizer != "muon" and "without --optimizer muon", ("muon_learning_rate",)),
             (self.model_name_or_path and "with weights that are given", ("initializer_range",)),
             (ltr, ("mlm_probability", "mask_replace_prob", "random_replace_prob")),
             (ltr, ("whole_word_mask", "max_predictions_per_seq")),

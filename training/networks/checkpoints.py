@@ -14,7 +14,7 @@ from transformers.utils import CONFIG_NAME, cached_file
 from training.files.json_files import read_object
 from training.files.records import warn_of_changes
 from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from training.networks.claims import check_against_weights, check_claims, check_tokenizer_files
+from training.networks.claims import accepted, check_against_weights, check_claims, check_tokenizer_files
 from training.networks.configuration import bert_config, check_fit
 from training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
 from training.networks.old_vocabularies import old_tokenizer
@@ -76,12 +76,7 @@ def checkpoint_config(name: str) -> BertConfig:
     check_claims(path, fields)
     if path.parent == Path(name):
         check_against_weights(path.parent, fields)
-    try:
-        config = AutoConfig.from_pretrained(name, trust_remote_code=False)
-    except OSError:
-        raise
-    except Exception as error:  # the library raises errors of many kinds for wrong values
-        raise ValueError(f"{path}: transformers refuses it ({str(error)[:300]}); correct it") from error
+    config = accepted(path, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
     if not isinstance(config, BertConfig):
         raise ValueError(f"{name}: expected a BERT checkpoint, got model_type {config.model_type!r}")
     return config
@@ -121,9 +116,36 @@ def load_tokenizer(name: str | None) -> PreTrainedTokenizerBase:
     check_tokenizer_files(Path(name))
     try:
         # False: the code of a folder is never executed, and the user is not asked whether it may be.
-        return AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except OSError:
         raise
     except Exception as error:  # the libraries raise errors of all kinds for a missing or damaged tokenizer
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{name}: expected a folder or a name on the Hub with a tokenizer ({reason})") from error
+    _check_ids(name, tokenizer)
+    return tokenizer
+
+
+def _check_ids(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Compare the ids of the opened tokenizer with those in its file; the library repairs a damaged file in silence.
+
+    Raises:
+        ValueError: two pieces have one id, or a special token has another id than in tokenizer.json.
+    """
+    vocabulary = tokenizer.get_vocab()
+    if len(set(vocabulary.values())) < len(vocabulary):
+        seen: dict[int, str] = {}
+        piece = next(piece for piece, number in vocabulary.items() if seen.setdefault(number, piece) != piece)
+        number = vocabulary[piece]
+        raise ValueError(
+            f"{name}: its tokenizer gives the id {number} to two pieces, {seen[number]!r:.60} and {piece!r:.60}; copy "
+            "or download it again"
+        )
+    path = Path(name) / "tokenizer.json"
+    added = read_object(path).get("added_tokens") if path.is_file() else None
+    for number, token in enumerate(added or []):
+        if vocabulary.get(token["content"]) != token["id"]:
+            raise ValueError(
+                f"{path}: $.added_tokens[{number}] says that {token['content']!r:.60} has the id {token['id']}, but it "
+                f"gets {vocabulary.get(token['content'])}, because the vocabulary differs; copy or download it again"
+            )

@@ -5,8 +5,9 @@ which transformers would download and execute.
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from transformers import BertConfig
 from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_INDEX_NAME, WEIGHTS_NAME
@@ -14,6 +15,8 @@ from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHT
 from tokenization.compressed_files import largest_file
 from training.files.json_files import read_object
 from training.files.weights_header import elements_in, files_of_index
+
+Made = TypeVar("Made")
 
 SIZES = (
     "vocab_size",
@@ -52,7 +55,7 @@ def check_claims(path: Path, fields: dict[str, Any]) -> None:
         raise ValueError(f"{path}: expected a BERT checkpoint, got model_type {str(kind)[:60]!r}")
     sizes = sizes_of(fields)
     for name, value in sizes.items():
-        if type(value) is not int or value < 1:
+        if type(value) is not int or value < (name != "num_hidden_layers"):  # there may be no layer
             raise ValueError(f"{path}: {name} must be a positive whole number, got {str(value)[:60]!r}")
     if sizes["hidden_size"] % sizes["num_attention_heads"]:
         raise ValueError(
@@ -73,6 +76,23 @@ def check_claims(path: Path, fields: dict[str, Any]) -> None:
                 f"{path}: {name} is {str(value)[:60]!r}, expected one of {', '.join(ATTENTION)}; another name may be "
                 "code of the Hub, which is not executed"
             )
+
+
+def accepted(path: Path, make: Callable[[], Made]) -> Made:
+    """What transformers makes of a config.json; its errors, which are of many kinds, become one line.
+
+    Raises:
+        ValueError: transformers refuses the file.
+        OSError: the file cannot be read.
+    """
+    try:
+        return make()
+    except OSError:
+        raise
+    except Exception as error:
+        raise ValueError(
+            f"{path}: transformers refuses it ({' '.join(str(error).split())[:300]}); correct it"
+        ) from error
 
 
 def check_labels(path: Path, fields: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from tokenization.special_tokens import check_special_tokens
 from training.files.json_files import read_object
 from training.flags.pretraining import CONFIG_SIZES
 from training.flags.shared import SharedArguments
-from training.networks.claims import check_claims
+from training.networks.claims import accepted, check_claims
 
 
 def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:
@@ -40,7 +40,7 @@ def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:
             f"--config_name {config_name}: expected one of {', '.join(CONFIG_SIZES)}, or a folder with config.json"
         )
     check_claims(path, read_object(path))
-    return BertConfig.from_pretrained(config_name, **fields)
+    return accepted(path, lambda: BertConfig.from_pretrained(config_name, **fields))
 
 
 def set_switches(config: PretrainedConfig, args: SharedArguments) -> None:
@@ -100,5 +100,10 @@ def check_length(config: BertConfig, max_seq_length: int) -> None:
 def config_labels(config: PretrainedConfig) -> tuple[str, ...] | None:
     """The label names of a model's config; None if they are transformers' placeholders (LABEL_0, ...)."""
     labels: dict = config.id2label or {}
-    names = tuple(labels[number] for number in range(len(labels)))
+    names: tuple[Any, ...] = tuple(labels.get(number) for number in range(len(labels)))
+    if not all(isinstance(name, str) and name.strip() for name in names) or len(set(names)) < len(names):
+        raise ValueError(
+            f"{config.name_or_path or 'the model'}: id2label in config.json must give each of the numbers from 0 a "
+            f"name of its own, got {str(labels)[:80]!r}; correct it"
+        )
     return None if all(name == f"LABEL_{number}" for number, name in enumerate(names)) else names

@@ -19,7 +19,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGH
 
 from training.files.json_files import is_plain_name, read_json
 from training.files.tensorflow_checkpoint import TensorFlowCheckpoint
-from training.networks.claims import check_claims
+from training.networks.claims import accepted, check_claims
 
 # google-research/bert -> transformers, for the whole name. `kernel` is stored as (inputs, outputs) and is transposed.
 LAYER = r"bert/encoder/layer_(\d+)"
@@ -234,7 +234,8 @@ def _read_config(source: Path, folder: Path, config_file: str | Path | None) -> 
         if not isinstance(fields.get(name), int) or fields[name] <= 0:
             raise ValueError(f"{path}: expected {name} to be a whole number above 0, got {fields.get(name)!r}")
     known = BertConfig().to_dict() | dict.fromkeys(("num_labels", "id2label", "label2id", "architectures"))
-    config = BertConfig(**{name: value for name, value in fields.items() if name in known and name != "dtype"})
+    kept = {name: value for name, value in fields.items() if name in known and name != "dtype"}
+    config = accepted(path, lambda: BertConfig(**kept))
     config.dtype = None  # everything becomes float32
     return config
 
@@ -303,10 +304,13 @@ def _load(path: Path) -> Mapping[str, Any]:
         if path.suffix == ".safetensors":
             stored: Any = load_file(path)
         else:  # files of before torch 1.6 are no zip files
-            stored = torch.load(path, "cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except OSError:
-        raise
+            packed = zipfile.is_zipfile(path)
+            if packed:
+                _check_sums(path)
+            stored = torch.load(path, "cpu", weights_only=True, mmap=packed)
     except Exception as error:  # the bytes of a damaged pickle can raise anything
+        if isinstance(error, OSError) and error.filename is not None:  # it is not there, or must not be read
+            raise
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{path}: expected a file with nothing but tensors; it cannot be read ({reason})") from None
     if isinstance(stored, Mapping) and isinstance(stored.get("model"), Mapping):  # NVIDIA: model, optimizer, ...
@@ -314,6 +318,14 @@ def _load(path: Path) -> Mapping[str, Any]:
     if not isinstance(stored, Mapping) or not all(isinstance(name, str) for name in stored):
         raise ValueError(f"{path}: expected names with tensors, got a {type(stored).__name__}")
     return stored
+
+
+def _check_sums(path: Path) -> None:
+    """Raise ValueError if a part of a file of PyTorch does not have its checksum; ``torch.load`` compares none."""
+    with zipfile.ZipFile(path) as parts:
+        damaged = parts.testzip()
+    if damaged is not None:
+        raise ValueError(f"the checksum of its part {damaged!r:.80} differs")
 
 
 def _refuse_unknown(index: Path, unknown: list[str]) -> None:

@@ -24,7 +24,7 @@ from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
 from training.files.atomic import make_folder
 from training.files.disk_errors import explained
 from training.files.hashing import sha256
-from training.files.locks import held
+from training.files.locks import held, sweep
 from training.files.unchanged import UnchangedFiles
 from training.pretraining.corpus import (
     FORMAT,
@@ -94,7 +94,7 @@ def build_corpus(
     with explained(target, CONTINUES):
         make_folder(target.parent)
         busy = f"{target}: another process is building this corpus; wait until it is done"
-        with held(target.with_name(f".{target.name}.lock"), busy):
+        with held(_lock_of(target), busy):
             if _is_occupied(target):  # by a process that has built it since the question above
                 return _reuse(target, key)
             with contextlib.closing(CorpusWriter(target, key, dtype)) as writer:
@@ -154,6 +154,11 @@ def _is_occupied(target: Path) -> bool:
     return target.exists() and (not target.is_dir() or any(target.iterdir()))
 
 
+def _lock_of(target: Path) -> Path:
+    """The file that a process locks while it builds the corpus ``target``."""
+    return target.with_name(f".{target.name}.lock")
+
+
 def _chunks(lines: Iterator[str | None]) -> Iterator[list[str | None]]:
     """Consecutive lines in lists of about ``_CHUNK_CHARACTERS`` characters."""
     chunk: list[str | None] = []
@@ -195,6 +200,7 @@ def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
         )
     forget_progress(target)  # the build may have been killed just after it renamed the folder
     remove_parts(target)
+    sweep(_lock_of(target))
     return Corpus.open(target)
 
 

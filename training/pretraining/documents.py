@@ -1,6 +1,5 @@
 """Read documents from files; malformed and damaged files raise a ValueError that names file and line."""
 
-import json
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -9,6 +8,7 @@ from typing import IO, Any
 
 from tokenization.compressed_files import DAMAGE, PACKED, damage_error, decoded_lines, kind_of, open_packed
 from tokenization.parquet_files import text_rows
+from tokenization.text_files import text_of_row
 from training.files.disk_errors import explained
 
 _KINDS = (".txt", ".jsonl", ".parquet")
@@ -71,41 +71,17 @@ def check_files(files: Iterable[str | Path]) -> list[Path]:
     return paths
 
 
-def _stripped_lines(path: Path, stream: IO[bytes]) -> Iterator[tuple[int, str]]:
-    for number, line in decoded_lines(path, stream):
-        if "\0" in line:
-            raise ValueError(f"{path}:{number}: holds a NUL byte: a binary file, or UTF-16; convert it to UTF-8")
-        yield number, line.strip()
-
-
 def _text_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
-    for _, line in _stripped_lines(path, stream):
-        yield line or None
+    for _, line in decoded_lines(path, stream):
+        yield line.strip() or None
     yield None
 
 
 def _json_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:
-    for number, line in _stripped_lines(path, stream):
-        if not line:
-            continue
-        try:
-            # json silently keeps the last of two fields with one name. The hook that notices them is slow, so it is
-            # used only where the name occurs twice.
-            row = json.loads(line, object_pairs_hook=_one_text_field if line.count('"text"') > 1 else None)
-        except (ValueError, RecursionError) as error:  # RecursionError: deeply nested brackets
-            raise ValueError(f"{path}:{number}: not JSON ({error}); expected one object a line") from error
-        if not isinstance(row, dict):
-            raise ValueError(f"{path}:{number}: expected one object a line, got a {type(row).__name__}")
-        if "text" not in row:
-            raise ValueError(f"{path}:{number}: expected a field `text`; its fields are {', '.join(row)}")
-        yield from _paragraphs(row["text"], f"{path}:{number}")
-
-
-def _one_text_field(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    if names.count("text") > 1:
-        raise ValueError("the field `text` occurs twice")
-    return dict(pairs)
+    for number, line in decoded_lines(path, stream):
+        if line.strip():
+            where = f"{path}:{number}"
+            yield from _paragraphs(text_of_row(line.strip(), where), where)
 
 
 def _parquet_lines(path: Path, stream: IO[bytes]) -> Iterator[str | None]:

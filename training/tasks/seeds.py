@@ -21,7 +21,7 @@ from transformers.utils import is_torch_xla_available
 
 from training.engine.best import deciding_metric, goodness
 from training.engine.finished import changed_flags, read_facts, read_results, remove_rest
-from training.engine.output_folder import is_main_process, lock_output_dir, unlock_output_dir
+from training.engine.output_folder import is_main_process, lock_output_dir
 from training.files.atomic import json_text, write_json
 from training.files.hashing import digest
 from training.files.records import RESULTS, read_record
@@ -118,7 +118,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
         if not target.is_file() or target.read_bytes() != json_text(content).encode():
             write_json(target, content)
         print(table(summary), flush=True)
-        unlock_output_dir(folder)
+        remove_rest(folder)
     return summary
 
 

@@ -13,7 +13,6 @@ in the context and the one after its last. A model that was fine-tuned on SQuAD 
 import argparse
 import itertools
 import json
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from tokenization.compressed_files import read_text
+from tokenization.compressed_files import numbered_lines
 from tokenization.special_tokens import check_special_tokens
 from training.engine.batches import Features
 from training.engine.predict import predict_alone
@@ -103,8 +102,11 @@ def read_contexts(path: str | Path) -> list[str]:
 
     Raises ValueError if there is none or the file is not UTF-8.
     """
-    text = read_text(path).replace("\r\n", "\n")
-    contexts = [part.strip("\n") for part in re.split(r"\n[^\S\n]*(?=\n)", text) if part.strip()]
+    contexts = [
+        "\n".join(line for _, line in lines)
+        for blank, lines in itertools.groupby(numbered_lines(path), lambda line: not line[1].strip())
+        if not blank
+    ]
     if not contexts:
         raise ValueError(f"{path}: expected contexts with blank lines between them, got no text")
     return contexts

@@ -1,8 +1,10 @@
 """The records of a finished folder against each other: all_results.json, metrics.jsonl, run.json, the model card."""
 
+import ast
 import difflib
 import math
 import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ from training.tools.findings import (
     verified,
 )
 
+# The text of a Python string, which is the name that opens the model in the example of a card.
+OPENED = re.compile(r"""(?:model=|from_pretrained\()('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")""")
 # Results that depend on the moment and on the machine, and that no other record repeats.
 MEASURED = re.compile(r"train_runtime|train_.*_per_second|train_mfu|peak_tflops|peak_memory_gb")
 
@@ -89,14 +93,23 @@ def check_card(folder: Path, run: dict, results: dict) -> Iterator[Finding]:
         yield unknown("README.md", "the folder has no model card")
         return
     card = path.read_text(encoding="utf-8")
-    name = re.search(r"(?:model=|from_pretrained\()('[^'\n]*'|\"[^\"\n]*\")", card)
-    opened = name[1][1:-1] if name else ""
+    name = re.search(OPENED, card)
+    opened = _python_text(name[1]) if name else ""
     expected = regenerate_card(folder, run, results, card, opened)
     known = {str(Path(run["flags"]["output_dir"])), run["flags"].get("hub_model_id")}
     if opened not in known:
         reason = f"its example opens {short_text(opened)}, which run.json does not name; it may be an upload's name"
         yield unknown("README.md", reason)
     yield from _lines(expected.splitlines(), card.splitlines(), run.get("commit", "unknown"))
+
+
+def _python_text(source: str) -> str:
+    """The value of the source of a Python string; another's card may have escapes that Python does not know."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            return str(ast.literal_eval(source))
+    except (ValueError, SyntaxError):
+        return source[1:-1]
 
 
 def regenerate_card(folder: Path, run: dict, results: dict, card: str, opened: str) -> str:

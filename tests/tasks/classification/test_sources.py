@@ -78,17 +78,30 @@ def test_malformed_csv_is_refused_with_its_line(tmp_path, content, expected):
         ('{"text": "a", "label": ""}\n{"text": "b", "label": "x"}\n', "own.jsonl:1: expected a label, got an empty"),
         ('{"text": "a", "label": "x"}\n', "expected at least two labels, got only 'x' in "),
         ('{"text": "a", "label": 0.5}\n{"text": "b", "label": "x"}\n', ":2: expected a number as label, got 'x'"),
-        ('{"text": "a", "label": 0.5}\n{"text": "b", "label": NaN}\n', "JSON object a line, got: NaN, which"),
+        ('{"text": "a", "label": 0.5}\n{"text": "b", "label": NaN}\n', "a line, got: NaN is no number of JSON"),
         ('{"text": "a", "label": 1}\n{"text": "b", "label": [1]}\n', ":2: expected a word or a number in 'label'"),
         ('{"text": "a", "label": "x"}\n{"text": "b", "label": "x "}\n', "without spaces around it, got 'x '"),
         ('{"text": "a", "label": 1}\n{"text": "b", "text": "c", "label": 0}\n', ":2: expected one JSON object a line"),
         ('{"text": "a", "label": 1}\n{"text": "b", "label": ' + "[" * 100_000, ":2: expected one JSON object a line"),
         ('{"text": "a", "label": 1}\n{"text": "b", "label": ' + "1" * 5000 + "}", ":2: expected one JSON object a"),
+        ('{"text": "a", "label": 1}\n{"sentence": "b", "label": 0}\n', ":1: field 'sentence' is missing or null"),
+        ('{"text": "a", "label": 0.5}\n{"text": "b", "label": "1e999"}\n', ":2: expected a number as label, got '1e9"),
     ],
 )  # fmt: skip
 def test_malformed_jsonl_is_refused_with_its_line(tmp_path, content, expected):
     path = own(tmp_path, content, "own.jsonl")
     assert expected in glue_error(train_file=path, validation_file=path)
+
+
+def test_line_ends_within_a_quoted_field_are_kept(tmp_path):
+    path = own(tmp_path, 'text,label\r\n"a\r\nb\nc\rd",x\r\ne,y\r\n', "own.csv")
+    train = load_data(glue_arguments(train_file=path, validation_file=path)).splits["train"]
+    assert train.texts == (["a\r\nb\nc\rd", "e"],)
+
+
+def test_a_label_of_5000_digits_is_refused_with_its_line(tmp_path):
+    path = own(tmp_path, f"text\tlabel\na\t1\nb\t{'9' * 5000}\n")
+    assert "own.tsv:3: expected a number as label, got '999" in glue_error(train_file=path, validation_file=path)
 
 
 def test_a_score_out_of_range_is_refused(tmp_path):

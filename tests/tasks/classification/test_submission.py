@@ -129,6 +129,9 @@ def test_the_check_names_every_problem_of_a_zip_file(tmp_path, monkeypatch, caps
     assert f"{path}: unexpected entry 'folder/RTE.tsv'" in error
     assert f"{path}: unexpected entry 'WNLI.tsv.bak'" in error
     assert len(out.splitlines()) == 9
-    path.write_bytes(path.read_bytes()[:5000])
-    with pytest.raises(ValueError, match="expected a whole zip file, got"):
-        submission.check(path)
+    whole = path.read_bytes()
+    far = whole.rfind(b"PK\5\6") + 16  # where the place of the directory is stored; seeking there is an OSError
+    for damaged in (whole[:5000], whole[:far] + b"\xff" * 4 + whole[far + 4 :]):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"s\.zip: expected a whole zip file, got"):
+            submission.check(path)

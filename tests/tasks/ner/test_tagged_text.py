@@ -63,8 +63,10 @@ def test_tabs_line_ends_blank_lines_and_byte_order_marks(tmp_path, text):
 
 def test_words_of_strange_characters_are_words(tmp_path):
     odd = ["\u00a0", "\x85", "\u2028", "-", "#", "\u200b", "-DOCSTART-x", "\ufffd"]
-    split = read(tmp_path, "".join(f"a{word} O\n" for word in odd) + "\x00 B-X\n")
-    assert split.sentences[0].words == [*(f"a{word}" for word in odd), "\x00"]
+    split = read(tmp_path, "".join(f"a{word} O\n" for word in odd) + "\x01 B-X\n")
+    assert split.sentences[0].words == [*(f"a{word}" for word in odd), "\x01"]
+    with pytest.raises(ValueError, match=r":2: holds a NUL byte: a binary file, or UTF-16; convert it to UTF-8"):
+        read(tmp_path, "a O\n\x00 B-X\n")
 
 
 def test_compressed_files_and_files_without_tags(tmp_path):

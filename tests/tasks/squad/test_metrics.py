@@ -123,7 +123,10 @@ def test_arguments_that_do_not_fit_are_refused(arguments, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "cannot be read as JSON"),
+        ("{", "p.json:1: cannot be read as JSON at column 2"),
+        ('{"a": "x",\n "a": "y"}', "p.json:1: cannot be read as JSON at column 1 .the field 'a' occurs twice"),
+        ('{"a": ' + "7" * 5000 + "}", "p.json:1: cannot be read as JSON at column 1 .Exceeds the limit"),
+        ('{"a": "\\ud800"}', "question 'a': half a surrogate pair; repair the text"),
         ("[]", "expected one JSON object, question id -> an answer text; got a list"),
         ('{"a": null}', "question 'a': expected an answer text, got None"),
         ('{"a": 1}', "question 'a': expected an answer text, got 1"),
@@ -138,7 +141,7 @@ def test_bad_prediction_files_are_refused(tmp_path, content, message):
 def test_files_of_numbers_must_contain_numbers(tmp_path):
     (tmp_path / "odds.json").write_text('{"a": 1, "b": -2.5}')
     assert read_numbers(tmp_path / "odds.json") == {"a": 1, "b": -2.5}
-    for wrong in ('{"a": true}', '{"a": NaN}', '{"a": "1"}'):
+    for wrong in ('{"a": true}', '{"a": NaN}', '{"a": "1"}', '{"a": 1e999}', f'{{"a": -{"9" * 400}}}'):
         (tmp_path / "odds.json").write_text(wrong)
         with pytest.raises(ValueError, match="question 'a': expected a number"):
             read_numbers(tmp_path / "odds.json")

@@ -86,6 +86,8 @@ def broken(change) -> dict:
         (broken(lambda q: q["answers"][0].update(text="")), "'q1': has an empty answer"),
         (broken(lambda q: q.update(answers=[])), "'q1': has no answer; .* give --version_2_with_negative"),
         (broken(lambda q: q.update(is_impossible=True)), "'q1': 'is_impossible' is True but there are 1 answers"),
+        (broken(lambda q: q.update(is_impossible=0)), "'q1': 'is_impossible' is 0 but there are 1 answers"),
+        ({"data": [{"title": 7, "paragraphs": []}]}, "article 0: 'title' must be of type str, got 7"),
         (broken(lambda q: q.update(question="\ud800?")), "'q1': half a surrogate pair in its question at character 0"),
     ],
 )
@@ -101,8 +103,10 @@ def test_bad_content_is_refused(tmp_path, content, message):
     [
         ("f.json", b"", "f.json:1: not JSON at column 1"),
         ("f.json", b'{"data":\n [1,\n }', "f.json:3: not JSON at column 2"),
+        ("f.json", b'{"data": [],\n "data": []}', "f.json:1: not JSON at column 1 .the field 'data' occurs twice"),
+        ("f.json", b'{"data": ' + b"7" * 5000 + b"}", "f.json:1: not JSON at column 1 .Exceeds the limit"),
         ("f.json", b'{"data": "caf\xe9"}', "f.json:1: expected UTF-8 text, got byte 0xe9 at column 14"),
-        ("f.json", b"[" * 200_000, "f.json: nested too deeply"),
+        ("f.json", b"[" * 200_000, r"f.json:1: not JSON at column 1 .it is nested too deeply"),
         ("f.json.xz", b"not xz", "f.json.xz: damaged .xz file"),
         ("f.json.xz", lzma.compress(b"{}")[:-5], "f.json.xz: damaged .xz file"),
         ("f.json.gz", gzip.compress(b"{}" * 99, mtime=0)[:-12], "f.json.gz: damaged .gz file"),

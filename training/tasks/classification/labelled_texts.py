@@ -27,8 +27,8 @@ from training.tasks.classification.scores import metric_prefix, score_of_constan
 from training.tasks.task_data import ProblemType
 
 INDEX_COLUMNS = ("", "id", "idx", "index", "guid", "uid", "row")
-INTEGER = re.compile(r"[-+]?\d+")
-NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+INTEGER = re.compile(r"[-+]?[0-9]{1,4000}")  # int() refuses more digits
+NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 
 
 @dataclass
@@ -187,9 +187,11 @@ def encode_labels(examples: Examples, task: Task) -> list[int] | list[float]:
         low, high = task.score_range
         for row, value in enumerate(examples.labels):
             text = as_text(value)
-            if not NUMBER.fullmatch(text) or not low <= float(text) <= high:
+            if not NUMBER.fullmatch(text) or not low <= float(text) <= high or not np.isfinite(float(text)):
                 bounds = f" from {low} to {high}" if np.isfinite(low) else ""
-                raise ValueError(f"{examples.where(row)}: expected a number{bounds} as label, got {text!r}")
+                raise ValueError(
+                    f"{examples.where(row)}: expected a number{bounds} as label, got {text[:60]!r}; correct the line"
+                )
             numbers.append(float(text))
         return numbers
     known = {name: number for number, name in enumerate(task.labels)}

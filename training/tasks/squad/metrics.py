@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokenization.compressed_files import read_text
+from tokenization.json_text import parse_json
 from training.tasks.squad.threshold import apply_threshold, find_best_threshold
 
 if TYPE_CHECKING:  # machines that only train may lack this package
@@ -174,14 +175,22 @@ def read_numbers(path: str | Path) -> dict[str, float]:
 
 def _read_object(path: str | Path, kinds: tuple[type, ...], what: str) -> dict:
     try:
-        content = json.loads(read_text(path))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ValueError(f"{path}: cannot be read as JSON: {error}") from error
+        content = parse_json(read_text(path))
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{path}:{error.lineno}: cannot be read as JSON at column {error.colno} ({error.msg}); expected one "
+            f"object, question id -> {what}"
+        ) from error
     if not isinstance(content, dict):
         raise ValueError(f"{path}: expected one JSON object, question id -> {what}; got a {type(content).__name__}")
     for id_, value in content.items():
-        if type(value) not in kinds or value != value:
-            raise ValueError(f"{path}, question {id_!r}: expected {what}, got {value!r:.60}")
+        finite = isinstance(value, str) or (type(value) in kinds and abs(value) <= sys.float_info.max)
+        if type(value) not in kinds or not finite:
+            raise ValueError(f"{path}, question {id_!r:.80}: expected {what}, got {value!r:.60}")
+        try:
+            f"{id_}{value}".encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{path}, question {id_!r:.80}: half a surrogate pair; repair the text") from None
     return content
 
 

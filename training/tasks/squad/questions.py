@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tokenization.compressed_files import read_text
+from tokenization.json_text import parse_json
 
 Value = TypeVar("Value")
 
@@ -44,14 +45,12 @@ def read_squad(path: str | Path, version_2_with_negative: bool = False) -> list[
         ValueError: the file cannot be read, or violates a rule of ``parse_squad``.
     """
     try:
-        document = json.loads(read_text(path))
+        document = parse_json(read_text(path))
     except json.JSONDecodeError as error:
         raise ValueError(
             f"{path}:{error.lineno}: not JSON at column {error.colno} ({error.msg}); "
             "expected one SQuAD object with a field 'data'"
         ) from error
-    except RecursionError as error:
-        raise ValueError(f"{path}: nested too deeply to be SQuAD JSON") from error
     return parse_squad(document, str(path), version_2_with_negative)
 
 
@@ -69,7 +68,7 @@ def parse_squad(document: object, source: str, version_2_with_negative: bool = F
     questions, seen = [], set()
     for article_number, article in enumerate(_get(document, "data", list, source)):
         place = f"{source}, article {article_number}"
-        title = article.get("title", "") if isinstance(article, dict) else ""
+        title = _get(article, "title", str, place) if isinstance(article, dict) and "title" in article else ""
         for number, paragraph in enumerate(_get(article, "paragraphs", list, place)):
             place = f"{source}, article {article_number} ({title!r}), paragraph {number}"
             context = _get(paragraph, "context", str, place)
@@ -84,7 +83,7 @@ def parse_squad(document: object, source: str, version_2_with_negative: bool = F
                     (_get(answer, "text", str, here), _get(answer, "answer_start", int, here))
                     for answer in _get(entry, "answers", list, here)
                 ]
-                question = Question(id_, text, context, tuple(answers), str(title))
+                question = Question(id_, text, context, tuple(answers), title)
                 _check(question, entry.get("is_impossible"), here, version_2_with_negative)
                 questions.append(question)
     if not questions:
@@ -110,12 +109,13 @@ def _short(value: object) -> str:
 
 
 def _check(question: Question, is_impossible: object, here: str, version_2_with_negative: bool) -> None:
-    for name, text in (("question", question.text), ("context", question.context), ("id", question.id)):
+    texts = {"question": question.text, "context": question.context, "id": question.id, "title": question.title}
+    for name, text in texts.items():
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise ValueError(f"{here}: half a surrogate pair in its {name} at character {error.start}") from error
-    if is_impossible not in (None, bool(not question.answers)):
+    if is_impossible is not None and is_impossible is not (not question.answers):  # JSON's 0 is not its false
         raise ValueError(
             f"{here}: 'is_impossible' is {_short(is_impossible)} but there are {len(question.answers)} answers"
         )
