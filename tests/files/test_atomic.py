@@ -187,3 +187,13 @@ def test_only_one_module_replaces_files():
 
     files = [*(ROOT / "training").rglob("*.py"), *(ROOT / "benchmarks").glob("*.py"), *ROOT.glob("*.py")]
     assert [path.name for path in files if replaces(path)] == ["atomic.py"]
+
+
+def test_a_folder_in_the_place_of_a_file_is_named(tmp_path):
+    (tmp_path / "vocab.txt").mkdir()
+    with (
+        pytest.raises(OSError, match=r"vocab\.txt: a folder is in the place of a file"),
+        atomic.files_into(tmp_path, "x") as draft,
+    ):
+        (draft / "vocab.txt").write_text("[PAD]")
+    assert [path.name for path in tmp_path.iterdir()] == ["vocab.txt"]

@@ -18,6 +18,7 @@ disk becomes a ``DiskError`` (training/files/disk_errors.py); the draft is remov
 """
 
 import contextlib
+import errno
 import fcntl
 import glob
 import json
@@ -29,7 +30,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from training.files.disk_errors import explained
+from training.files.disk_errors import DiskError, explained
 from training.files.hashing import sha256
 from training.files.json_files import is_plain_name, read_object
 
@@ -222,7 +223,13 @@ def files_into(folder: Path, name: str) -> Iterator[Path]:
         yield draft
         for path in sorted(draft.iterdir()):
             sync(path)
-            os.replace(path, folder / path.name)
+            target = folder / path.name
+            if target.is_dir():
+                raise DiskError(
+                    f"{target}: a folder is in the place of a file that is to be written; remove it and start again",
+                    errno.EISDIR,
+                )
+            os.replace(path, target)
         draft.rmdir()
         sync(folder)
 
