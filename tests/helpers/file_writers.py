@@ -20,9 +20,10 @@ NAMES = (
     "pre-training", "run_glue", "run_squad", "run_ner", "run_swag", "series", "vectors.jsonl", "vectors.npz",
     "convert", "vocabulary", "report", "curves", "space", "evaluation", "two processes", "run_paper",
 )  # fmt: skip
-UNFINISHED = re.compile(r"\.(tmp|incomplete|building|shares-[\w-]+)(/|$)")  # names that say that something is not whole
+# Names that say that something is not whole, or that a process is at work.
+UNFINISHED = re.compile(r"\.(tmp|incomplete|building|lock|shares-[\w-]+)(/|$)")
 TIMES = re.compile(
-    r"^Started |^python run_|started|runtime|second|mfu|flops|metrics_(bytes|sha256)|command|[Cc]ommit|"
+    r"^Started |^python run_|started|runtime|second|mfu|flops|metrics_(bytes|sha256)|checksum|command|[Cc]ommit|"
     r"resume_from_checkpoint"
 )
 AUTO = ("--resume_from_checkpoint", "auto")
@@ -207,7 +208,7 @@ def check_whole(folder: Path, earlier: dict[str, bytes], whole: list[Path]) -> N
         whole: the folders of two unbroken runs.
     """
     for name, path in files(folder).items():
-        if UNFINISHED.search(name) or path.name == ".lock" or path.read_bytes() == earlier.get(name):
+        if UNFINISHED.search(name) or path.read_bytes() == earlier.get(name):
             continue
         if sealed := re.match(r"(.*/checkpoint-(best-)?\d+)/", name):
             assert damage(folder / sealed[1]) is None, f"{name}: {damage(folder / sealed[1])}"

@@ -88,9 +88,10 @@ def _is_of_the_disk(error: Exception, path: Path | None) -> bool:
             return True
         if error.errno is None:
             return bool(SHORT_WRITE.search(str(error)))
-        names = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
-        if path is None or not names:
+        given = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]
+        if path is None or not given:
             return True
+        path, names = path.absolute(), [os.path.abspath(name) for name in given]
         mine = [name.removeprefix(str(path)) for name in names if name.startswith(str(path))]
         return any(map(OF_A_DRAFT.match, mine)) or any(Path(name) in path.parents for name in names)
     return _number(error) is not None or (isinstance(error, RuntimeError) and bool(OF_TORCH.search(str(error))))

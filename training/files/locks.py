@@ -68,7 +68,8 @@ def release(path: Path) -> None:
         with contextlib.suppress(OSError):  # the folder may have been deleted, or have become read-only
             if _is_at(file, path):
                 path.unlink()
-        os.close(file)
+        with contextlib.suppress(OSError):  # the disk did not take the name in the file
+            os.close(file)
 
 
 @contextlib.contextmanager
