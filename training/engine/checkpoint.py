@@ -118,10 +118,10 @@ def load_checkpoint(run: Run[SharedArguments], folder: Path, state: TrainingStat
     saved, weights = _read(folder)
     _check_same_run(run, folder, saved, state)
     _check_same_model(folder, weights, run.accelerator.unwrap_model(model))
-    run.only_main(lambda: _check_metrics(run, folder, saved))
     if saved.get("sharded", False) != is_sharded(model):
         how = "without" if is_sharded(model) else "with"
         raise ValueError(f"{folder} was written by a run {how} FSDP; resume it {how} FSDP")
+    run.only_main(lambda: _check_metrics(run, folder, saved))
     if is_sharded(model):
         load_full_state(model, state.optimizer, weights, saved["optimizer"])
     else:
