@@ -1,5 +1,6 @@
 """The fault campaign: tests/programs/fault_runs.py does to a run what it says, and CI runs a tenth of all seeds."""
 
+import json
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.helpers.fault_campaign import ROWS
 from tests.helpers.fault_runs import run
 from tests.helpers.repository import ROOT
 
@@ -73,3 +75,11 @@ def test_every_tenth_seed_runs_or_all_or_the_one_that_is_named():
     assert collected(test, BERT_REPRO_FAULTS="") == everything[::10]
     assert collected(f"{test}[17]", BERT_REPRO_FAULTS="") == [f"{test}[17]"]
     assert collected(test, "-m", "not slow", BERT_REPRO_FAULTS="all") == []
+
+
+def test_every_recorded_row_has_the_faults_that_it_promises():
+    record = json.loads((ROOT / "benchmarks" / "results" / "faults.json").read_text(encoding="utf-8"))
+    assert list(record) == [row for row in ROWS if row in record]
+    assert {row: found["faults"] for row, found in record.items() if found["faults"] < ROWS[row]} == {}
+    counted = {test.partition("::")[0] for found in record.values() for test in found["seeds"]}
+    assert [file for file in counted if not (ROOT / file).is_file()] == []
