@@ -32,7 +32,7 @@ from tqdm import tqdm
 import modeling_bert_repro
 from training.engine.errors import report_errors
 from training.files.atomic import make_folder
-from training.files.locks import hold, release
+from training.files.locks import hold, release, sweep
 from training.flags.feature_extraction import FeatureArguments
 from training.flags.parsing import parse_arguments
 from training.networks.checkpoints import checkpoint_config, load_tokenizer
@@ -51,7 +51,9 @@ def main(argv: list[str] | None = None) -> None:
     target = Path(args.output_file)
     if target.suffix not in (".jsonl", ".npz"):
         raise ValueError(f"--output_file {target}: expected a name that ends in .jsonl or .npz")
+    lock = target.with_name(f".{target.name}.lock")
     if target.exists():
+        sweep(lock)  # left by a process that was killed after it had written the file
         raise ValueError(f"--output_file {target} exists; give another name, or delete it")
     tokenizer = load_tokenizer(args.tokenizer_name or args.model_name_or_path)
     config = checkpoint_config(args.model_name_or_path)
@@ -62,7 +64,6 @@ def main(argv: list[str] | None = None) -> None:
     loaded = load_network(model_class, args.model_name_or_path, config=config, add_pooling_layer=False)
     model: torch.nn.Module = loaded.model
     make_folder(target.parent)
-    lock = target.with_name(f".{target.name}.lock")
     hold(lock, f"--output_file {target}: another process is writing it; give another name")
     device = torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
     extracted = feature_extraction.extract(

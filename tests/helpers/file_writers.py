@@ -21,7 +21,7 @@ NAMES = (
     "convert", "vocabulary", "report", "curves", "space", "evaluation", "two processes", "run_paper",
 )  # fmt: skip
 # Names that say that something is not whole, or that a process is at work.
-UNFINISHED = re.compile(r"\.(tmp|incomplete|building|lock|shares-[\w-]+)(/|$)")
+UNFINISHED = re.compile(r"\.(tmp|incomplete|building|lock|shares-[\w-]+)(/|$)|/progress\.json$")
 TIMES = re.compile(
     r"^Started |^python run_|started|runtime|second|mfu|flops|metrics_(bytes|sha256)|checksum|command|[Cc]ommit|"
     r"resume_from_checkpoint"

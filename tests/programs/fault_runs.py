@@ -30,6 +30,7 @@ import training.tools.report
 import training.tools.verify
 from tests.helpers.fault_injection import AT_THE_END
 from training.engine.errors import report_errors
+from training.files.locks import release_all
 from training.tasks import fine_tuning
 
 GRACE_SECONDS = 15  # which processes of a run have to end after its last rank: torch's workers look after 5 s
@@ -45,16 +46,14 @@ def work(request: dict[str, Any], environment: dict[str, str]) -> int:
     sys.argv = request["argv"]
     module = importlib.import_module("training.__main__" if sys.argv[0] == "training" else sys.argv[0])
 
-    status = 0
+    statuses: list[int | None] = []
 
     def main() -> None:
-        nonlocal status
         for name, arguments in request["prepare"]:
             prepared, _, function = name.partition(":")
             getattr(importlib.import_module(prepared), function)(**arguments)
         statuses.append(module.main())
 
-    statuses: list[int | None] = []
     try:
         # `python -m training` reports errors itself, and its main returns the status.
         return report_errors(main) or (statuses[0] or 0)
@@ -62,6 +61,7 @@ def work(request: dict[str, Any], environment: dict[str, str]) -> int:
         sys.settrace(None)
         for call in AT_THE_END:
             call()
+        release_all()  # At its end, a process calls this by itself; a fork that ends by os._exit does not.
 
 
 def fork(request: dict[str, Any], output: int, environment: dict[str, str], group: int) -> int:

@@ -135,8 +135,8 @@ def _check_ids(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
     vocabulary = tokenizer.get_vocab()
     if len(set(vocabulary.values())) < len(vocabulary):
         seen: dict[int, str] = {}
-        piece = next(piece for piece, number in vocabulary.items() if seen.setdefault(number, piece) != piece)
-        number = vocabulary[piece]
+        in_order = sorted(vocabulary.items())  # the library gives another order each time
+        piece, number = next((piece, number) for piece, number in in_order if seen.setdefault(number, piece) != piece)
         raise ValueError(
             f"{name}: its tokenizer gives the id {number} to two pieces, {seen[number]!r:.60} and {piece!r:.60}; copy "
             "or download it again"
