@@ -26,9 +26,11 @@ except ValueError as error:
     print(error)
     sys.exit(2)
 child = os.fork() if {fork} else None
-if child == 0:
+if child == 0:  # It speaks for both, because only now it has surely closed its copy of the lock.
+    print("held", os.getpid(), flush=True)
     time.sleep(60)
-print("held", child, flush=True)
+if child is None:
+    print("held None", flush=True)
 sys.stdin.readline()
 """
 
