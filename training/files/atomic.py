@@ -175,9 +175,8 @@ def sealed_folder(path: Path) -> Iterator[Path]:
         manifest.write_text(json.dumps({"sha256": digests}, indent=2) + "\n", encoding="utf-8")
         for file in (*files, manifest, draft):
             sync(file)
-        old = _set_aside(
-            path
-        )  # written before the run was interrupted; the resumed run has reached the same step again
+        # An older one was written before the run was interrupted; the resumed run has reached the same step again.
+        old = _set_aside(path)
         try:
             os.replace(draft, path)
         except BaseException:

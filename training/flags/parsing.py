@@ -4,6 +4,7 @@ import argparse
 import difflib
 import re
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
 from typing import Any, TypeVar
@@ -24,17 +25,17 @@ class _Parser(HfArgumentParser):
         return super().add_argument(*names, **options)
 
 
-class HasOwnDefaults:
+class HasOwnDefaults(ABC):
     """A dataclass of flags of which some decide on the defaults of others."""
 
     @classmethod
+    @abstractmethod
     def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         """The defaults that differ from those of the fields.
 
         Args:
             given: the flags on the command line, by name.
         """
-        raise NotImplementedError
 
 
 def parse_arguments(cls: type[Flags], argv: list[str] | None = None) -> Flags:

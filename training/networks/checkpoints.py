@@ -14,12 +14,16 @@ from transformers.utils import CONFIG_NAME, cached_file
 from training.files.json_files import read_object
 from training.files.records import warn_of_changes
 from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
-from training.networks.claims import accepted, check_against_weights, check_claims, check_tokenizer_files
+from training.networks.claims import (
+    TOKENIZER_FILES,
+    accepted,
+    check_against_weights,
+    check_claims,
+    check_tokenizer_files,
+)
 from training.networks.configuration import bert_config, check_fit
 from training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
 from training.networks.old_vocabularies import old_tokenizer
-
-TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")
 
 
 def load_config(

@@ -34,7 +34,6 @@ TOKENIZER_FILES = (
     "vocab.txt",
     "special_tokens_map.json",
     "added_tokens.json",
-    CONFIG_NAME,
 )
 MOST_LABELS = 1_000_000
 # A config may describe a new head, or a vocabulary that is cut to fit, so its network may be larger than the weights.
@@ -112,7 +111,7 @@ def check_tokenizer_files(folder: Path) -> None:
     Raises:
         ValueError: one is too large, or the config is no JSON or has too many labels.
     """
-    for name in TOKENIZER_FILES:
+    for name in (*TOKENIZER_FILES, CONFIG_NAME):
         path = folder / name
         if path.is_file() and path.stat().st_size > largest_file():
             raise ValueError(f"{path}: expected at most {largest_file():,} bytes, got {path.stat().st_size:,}")
