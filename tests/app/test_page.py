@@ -37,7 +37,11 @@ MODELS = {
     "names": ("BertForTokenClassification", {"id2label": NAMES}, None),
     "choice": ("BertForMultipleChoice", {}, None),
     "hostile words": ("BertForMaskedLM", {}, None),
-    "hostile": ("BertForSequenceClassification", {"id2label": {0: ATTACK, 1: "b"}}, {"texts_per_example": 1}),
+    "hostile": (
+        "BertForSequenceClassification",
+        {"id2label": {0: ATTACK, 1: "b"}, "max_position_embeddings": 128},  # the attack has 83 pieces
+        {"texts_per_example": 1},
+    ),
 }
 
 
@@ -287,11 +291,13 @@ def test_the_steps_from_text_to_pieces(visit, models):
 # --- hostile and oversized input -------------------------------------------------------------------------
 
 
-def test_texts_labels_pieces_and_names_of_folders_stay_text(visit):
+def test_texts_labels_pieces_and_names_of_folders_stay_text(visit, models):
     page = visit("hostile")
     shows(page, "<img src=x onerror=window.hacked=4>")
     use(page, "Judge", Text=ATTACK)
-    shows(page, ATTACK)  # the label
+    found = readings.classify(open_folder(str(models["hostile"])), ATTACK)
+    assert ATTACK in [label.text for label in found]
+    check_bars(page, found)
     tab(page, "Pieces")
     use(page, "Cut into pieces", Text=ATTACK)
     shows(page, "window.hacked=2")

@@ -28,6 +28,7 @@ from transformers.hf_argparser import string_to_bool
 from training.files.atomic import json_text
 from training.files.hashing import HASHES, hashes_record, sha256
 from training.files.json_files import is_plain_name, read_object
+from training.files.records import check_weights_unchanged, warn_of_changes
 
 FILES = (
     "config.json",
@@ -172,10 +173,15 @@ def upload(folder: str | Path, repo_id: str, private: bool, dry_run: bool, say: 
         dry_run: only list the files, which needs neither network nor token.
 
     Raises:
-        ValueError: the upload failed; the message is one line that says what to do. The folder is never changed.
+        ValueError: the upload failed, or the weights are not those that the run left; the message is one line that says
+            what to do. The folder is never changed.
     """
     folder = Path(folder)
-    contents = {path.name: content_to_upload(path, repo_id) for path in files_to_upload(folder)}
+    check_weights_unchanged(folder)
+    files = files_to_upload(folder)
+    names = {path.name for path in files if path.suffix != ".safetensors"} | {name for name in FILES if "*" not in name}
+    warn_of_changes(folder, sorted(names), say)
+    contents = {path.name: content_to_upload(path, repo_id) for path in files}
     if dry_run:
         say(f"would upload to {repo_id}, {_visibility(private)} if it is new:")
         for name, content in contents.items():

@@ -1,9 +1,9 @@
 """Read the records of runs, such as run.json, which may have been damaged since they were written.
 
-A finished folder has ``hashes.json``. Its records and its weights are compared with it whenever a command of this
-project reads them, because a flipped bit in them loads like any other value. Whoever changes them on purpose deletes
-``hashes.json``. Its config and its tokenizer may well be edited by hand, so that a change there is one printed line.
-Nothing else in the folder is compared, apart from ``python -m training verify``, which compares everything.
+A finished folder has ``hashes.json``. Its records, predictions and weights are compared with it whenever a command of
+this project reads them, because a flipped bit in them loads like any other value. Whoever changes them on purpose
+deletes ``hashes.json``. Its config and its tokenizer may well be edited by hand, so that a change there is one printed
+line. Nothing else in the folder is compared, apart from ``python -m training verify``, which compares everything.
 """
 
 import io
@@ -94,15 +94,15 @@ def check_weights_unchanged(folder: Path) -> None:
 
 
 def warn_of_changes(folder: Path, names: Iterable[str], say: Callable[[str], object] = print) -> None:
-    """Print a line for each of these files that is not the one that the finished run in the folder left."""
+    """Print a line for each of these files that is missing or not the one that the finished run in the folder left."""
     if os.environ.get("RANK", "0") != "0":
         return
     for name in names:
-        if (folder / name).exists() and changed_since_finished(folder, name):
-            say(
-                f"warning: {folder / name} is not the file that the run left (its SHA-256 is not that in {HASHES}); it "
-                "is used as it is. If you have not edited it, copy the folder again"
-            )
+        if changed_since_finished(folder, name):
+            found = f"is not the file that the run left (its SHA-256 is not that in {HASHES}); it is used as it is"
+            if not (folder / name).is_file():
+                found = f"is missing, although {HASHES} names it"
+            say(f"warning: {folder / name} {found}. If you have not changed it, copy the folder again")
 
 
 def read_events(path: Path, size: int = -1) -> list[dict]:

@@ -5,7 +5,9 @@ python -m training score DATA.json PREDICTIONS.json [--version_2_with_negative] 
 
 import argparse
 import json
+from pathlib import Path
 
+from training.files.records import check_unchanged
 from training.tasks.squad.metrics import read_numbers, read_predictions, score
 from training.tasks.squad.questions import read_squad
 
@@ -32,6 +34,8 @@ def main(argv: list[str] | None = None) -> None:
         help="for SQuAD 2.0: answers whose number is above this count as empty (default 1.0)",
     )
     args = parser.parse_args(argv)
+    for file in filter(None, (args.predictions, args.na_prob_file)):
+        check_unchanged(Path(file))
     questions = read_squad(args.data, args.version_2_with_negative)
     gold = {question.id: [text for text, _ in question.answers] for question in questions}
     predictions = read_predictions(args.predictions)

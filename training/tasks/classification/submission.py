@@ -20,6 +20,7 @@ from pathlib import Path
 from tokenization.compressed_files import largest
 from training.files.atomic import whole_file
 from training.files.json_files import is_plain_name
+from training.files.records import check_unchanged
 from training.tasks.classification.glue import GLUE_TASKS, Task, server_name
 from training.tasks.classification.labelled_texts import NUMBER
 from training.tasks.seeds import read_summary
@@ -141,7 +142,8 @@ def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
     """The files with predictions in ``folders``, by the names that the server expects.
 
     Raises:
-        ValueError: a folder has no such file, or two folders have the same file.
+        ValueError: a folder has no such file, two folders have the same file, or a file has changed since the finished
+            run in its folder wrote it.
     """
     files: dict[str, Path] = {}
     for folder in map(Path, folders):
@@ -160,6 +162,7 @@ def gather(folders: Iterable[str | Path]) -> dict[str, Path]:
         for path in here:
             if path.name in files:
                 raise ValueError(f"{path.name} is both in {files[path.name].parent} and in {folder}; give one of them")
+            check_unchanged(path)
             files[path.name] = path
     return files
 
