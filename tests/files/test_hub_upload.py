@@ -18,6 +18,7 @@ from modeling_bert_repro import BertForTokenClassification
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
 from tests.helpers import hub_stand_in
 from tests.helpers.hub_stand_in import TOKEN
+from tests.helpers.model_folders import edit_json
 from tests.helpers.repository import ROOT
 from tests.helpers.tagged_text import CONLL, write
 from training.files.hub_upload import FILES, check_access, files_to_upload, upload, without_paths
@@ -139,6 +140,21 @@ def test_a_folder_that_is_not_finished_is_refused(folder):
             upload(folder, NAME, private=True, dry_run=True, say=print)
 
 
+def test_damaged_weights_are_refused_and_other_changes_named(folder):
+    lines: list[str] = []
+    edit_json(folder / "config.json", layer_norm_eps=1.0)
+    (folder / "metrics.jsonl").unlink()
+    upload(folder, NAME, True, True, lines.append)
+    assert "config.json is not the file that the run left" in lines[0]
+    assert "metrics.jsonl is missing, although hashes.json names it" in lines[1]
+    assert lines[2].startswith("would upload")
+    weights = bytearray((folder / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (folder / "model.safetensors").write_bytes(weights)
+    with pytest.raises(ValueError, match=r"model\.safetensors: damaged or edited"):
+        upload(folder, NAME, True, True, lines.append)
+
+
 def test_paths_of_this_machine_are_cut():
     text = (
         'python run.py --train_file "/home/anna/my data/a.txt" --x=/a/b/c.tsv ../up/z ~/w `/tmp/k`, (/v/u) runs/first'
@@ -220,12 +236,13 @@ def test_a_second_upload_and_uploads_to_existing_repositories(hub, folder, tmp_p
     assert len(hub.repos[NAME]["commits"]) == 2 and hub.repos[NAME]["private"]
     (folder / "README.md").write_text((folder / "README.md").read_text() + "More.\n")
     hub.repos[NAME]["private"] = False
-    asked, done = uploads(hub, tmp_path, folder, [])
+    warning, asked, done = uploads(hub, tmp_path, folder, [])
+    assert warning.startswith(f"warning: {folder / 'README.md'} is not the file that the run left")
     assert asked.startswith(f"{NAME} exists and is public: it stays so, although this run asked for a private one")
     assert done.endswith("(public)") and not hub.repos[NAME]["private"]
     assert len(hub.repos[NAME]["commits"]) == 3 and hub.files(NAME)["README.md"].endswith(b"More.\n")
     del hub.repos[NAME]
-    assert uploads(hub, tmp_path, folder, ["--hub_private_repo", "false"])[0].endswith("(public)")
+    assert uploads(hub, tmp_path, folder, ["--hub_private_repo", "false"])[-1].endswith("(public)")
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import zipfile
 
 import pytest
 
+from tests.helpers.finished_folders import edit, forge
 from training.engine.errors import report_errors
 from training.tasks.classification import submission
 
@@ -80,6 +81,16 @@ def test_folders_without_predictions_or_with_the_same_are_refused(tmp_path, runs
         submission.gather([tmp_path])
     with pytest.raises(ValueError, match=r"RTE.tsv is both in .* and in .*; give one of them"):
         submission.gather([runs / "RTE", runs / "RTE"])
+
+
+def test_predictions_that_have_changed_since_the_run_are_refused(tmp_path):
+    (tmp_path / "all_results.json").write_text("{}")
+    (tmp_path / "RTE.tsv").write_text(content("RTE.tsv"), encoding="utf-8")
+    forge(tmp_path)
+    assert submission.gather([tmp_path])
+    edit(tmp_path / "RTE.tsv", "not_entailment", "entailment")
+    with pytest.raises(ValueError, match=r"RTE\.tsv: damaged or edited"):
+        submission.gather([tmp_path])
 
 
 @pytest.mark.parametrize(

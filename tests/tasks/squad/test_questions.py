@@ -10,6 +10,7 @@ import datasets
 import numpy as np
 import pytest
 
+from tests.helpers.finished_folders import edit, forge
 from training.__main__ import main as run_command
 from training.tasks.squad.questions import Question, parse_squad, read_squad
 from training.tasks.squad.sources import read_hub
@@ -219,6 +220,13 @@ def test_the_command_scores_a_file_of_answers(tmp_path, capsys):
         assert (result["best_f1"], result["best_f1_thresh"]) == (pytest.approx(90), -1)
     assert run_command(["score", data, predictions]) == 2
     assert "question 'q1': has no answer" in capsys.readouterr().err
+    (tmp_path / "all_results.json").write_text("{}")  # now it is the folder of a finished run
+    forge(tmp_path)
+    for name, old in ("predictions.json", "house"), ("odds.json", "2.5"):
+        edit(tmp_path / name, old, "9")
+        assert run_command(["score", data, predictions, *more]) == 2
+        assert f"{name}: damaged or edited" in capsys.readouterr().err
+        edit(tmp_path / name, "9", old)
 
 
 FIELDS = ("paragraphs", "context", "qas", "id", "question", "answers", "text", "answer_start")
