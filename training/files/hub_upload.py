@@ -11,6 +11,8 @@ publish.
 run.json, metrics.jsonl and the model card contain the command and the names of the data files. In the uploaded copies,
 every absolute path and every path that begins with ~ or .. is cut to its last part; other relative paths stay as they
 were typed; the uploaded hashes.json has the hashes of these copies. The files in the folder are not changed.
+
+Weights that are not those that the run left are refused; every other file that has changed or is missing is named.
 """
 
 import argparse

@@ -13,7 +13,11 @@ from training.tasks.squad.questions import read_squad
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Print the official scores as one JSON object. Raises ValueError for files with unexpected content."""
+    """Print the official scores as one JSON object.
+
+    Raises:
+        ValueError: a file has unexpected content, or has changed since the finished run in its folder wrote it.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m training score",
         description=__doc__,
