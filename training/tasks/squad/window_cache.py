@@ -132,13 +132,21 @@ def load_windows(path: Path, key: str) -> Windows:
     A damaged file raises one of ``DAMAGE``, because zip files have checksums.
 
     Raises:
-        ValueError: the file holds windows of another ``key``, such as those of another file that was renamed.
+        ValueError: the file holds windows of another ``key``, such as those of another file that was renamed, or it
+            claims to hold more than it does.
     """
     with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+        if sum(member.file_size for member in arrays.zip.infolist()) > path.stat().st_size:
+            raise ValueError("it is packed, and save_windows does not pack")
         columns = dict(arrays)
     if str(columns["key"]) != key:
         raise ValueError("it holds the windows of other questions, tokenizer or lengths")
     begins, lengths = columns["context_begin"], columns["lengths"]
+    for counts, items in (("lengths", "input_ids"), ("span_counts", "spans")):
+        if columns[counts].min(initial=0) < 0 or columns[counts].sum() != len(columns[items]):
+            raise ValueError(f"{counts} do not sum to the {len(columns[items]):,} {items}")
+    if (begins < 0).any() or (begins > lengths).any():
+        raise ValueError("context_begin is outside the window")
     types = np.repeat(
         np.tile(np.array([0, 1], dtype=np.int8), len(begins)), np.stack([begins, lengths - begins], 1).flat
     )
