@@ -3,12 +3,14 @@
     python benchmarks/step.py                              # everything, under 15 minutes on 2 cores
     python benchmarks/step.py --only pretraining smallest
     python benchmarks/step.py --device cuda                # adds Large, length 512 and torch.compile
+    python benchmarks/step.py --device cuda --smoke        # five minutes; a table in Markdown, to report a GPU
 
 Every repetition times every arm once, in turn; a ratio compares two speeds of the same repetition. The table shows
 medians, the smallest and the largest ratio, and the target. Speeds are real tokens per second: padding does not count.
 --dtype auto selects the type with the faster matrix products on this machine, for both networks. After each workload,
 results/step_<device>.json is written: the table with versions, commit, device, threads, the command and hashes of the
-source files. benchmarks/picture.py draws it.
+source files. benchmarks/picture.py draws it. --smoke makes a part of the workloads, compares the gradients of every way
+to compute a step with transformers' in float32, and writes a file only with --output.
 """
 
 import argparse
@@ -28,7 +30,9 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.agreement import agreement
 from benchmarks.provenance import provenance
+from benchmarks.tables import markdown, steps
 from benchmarks.workloads import (
     MEMORY_TARGET,
     PEAK_TARGETS,
@@ -67,7 +71,7 @@ def matrix_peak(device: torch.device, dtype: torch.dtype, size: int) -> float:
     return 2 * size**3 / best
 
 
-def workloads(group: str, setting: Setting, tiny: bool) -> list[Callable[[], Workload]]:
+def workloads(group: str, setting: Setting, tiny: bool, smoke: bool = False) -> list[Callable[[], Workload]]:
     """Functions that make the workloads of a group; so the networks of only one workload are in memory at a time."""
     cuda = setting.device.type == "cuda"
     shrink, few = (16, 4) if tiny else (1, 32)
@@ -76,14 +80,17 @@ def workloads(group: str, setting: Setting, tiny: bool) -> list[Callable[[], Wor
         sizes = [("base", 16, 128), ("small", 32, 128), ("mini", 32, 128)]
         if cuda:
             sizes = [("base", 256, 128), ("base", 64, 512), ("large", 128, 128), ("large", 32, 512)]
+        if smoke:
+            sizes = [("base", 32, 128)] if cuda else [("mini", 32, 128)]
         settings = [setting, replace(setting, compile=True)] if cuda else [setting]
         shapes = [("tiny", 2, 16)] if tiny else sizes
         return [partial(pretraining, *shape, one) for shape in shapes for one in settings]
     if group == "finetuning":
         tasks = [("mrpc train", CLASSIFY, few), ("sst2 train", CLASSIFY, few), ("squad train", SPAN, min(few, 12))]
+        tasks = tasks[: 1 if smoke else None]
         return [partial(with_padding, data, name, size, rows, setting, True, shrink) for data, name, rows in tasks]
     if group == "inference":
-        tasks = [("mrpc dev", CLASSIFY), ("squad dev", SPAN)]
+        tasks = [("mrpc dev", CLASSIFY), ("squad dev", SPAN)][: 1 if smoke else None]
         return [partial(with_padding, data, name, size, few, setting, False, shrink) for data, name in tasks]
     cases = [
         (name, length, training) for name in ("mini", "base") for length in (16, 128) for training in (False, True)
@@ -203,6 +210,45 @@ def environment(args: argparse.Namespace, setting: Setting, peaks: dict[str, flo
     }
 
 
+def failure(what: str, error: Exception) -> str:
+    """One line for the report: a GPU that nobody has tried may lack a kernel, a compiler or memory."""
+    return f"{what}: {type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def compared(record: dict[str, Any], setting: Setting, tiny: bool, output: Path | None) -> dict[str, Any]:
+    """The record with what ``agreement`` found for a classifier and for pre-training."""
+    found = []
+    for class_name in (CLASSIFY, "BertForPreTraining"):
+        try:
+            found += agreement(class_name, setting, tiny)
+        except Exception as error:
+            record.setdefault("failures", []).append(failure(f"gradients of {class_name}", error))
+    record["agreement"] = found
+    if output:
+        write_json(output, record)
+    return record
+
+
+def report(record: dict[str, Any]) -> str:
+    """What --smoke prints: Markdown for an issue of the project."""
+    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    peaks = ", ".join(f"{peak:,.0f} GFLOP/s in {name}" for name, peak in record["matrix_peak_gflops"].items())
+    facts = f"{record['device']}; {record['dtype']}; matrix products: {peaks}; {versions}; commit {record['commit']}"
+    rows = [
+        [row["network"], row["way"], f"{row['difference']:.1e}", "yes" if row["as_expected"] else "NO"]
+        for row in record["agreement"]
+    ]
+    head = ("network", "computed by", "difference from float32", "explained by rounding")
+    parts = [
+        "\nPlease open an issue with all that follows.\n",
+        f"`{record['command']}`\n\n{facts}\n",
+        steps(record),
+        f"Gradients, beside those of transformers' network in float32:\n\n{markdown(head, rows, 2)}",
+    ]
+    parts += [f"FAILED, {one}\n" for one in record.get("failures", [])]
+    return "\n".join(parts)
+
+
 def parse(argv: list[str] | None) -> argparse.Namespace:
     """The arguments of the command; ``argv`` itself is kept for the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -215,11 +261,18 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--tiny", action="store_true", help="use tiny networks and lengths, to test that everything runs"
     )
-    parser.add_argument("--output", type=Path, help="default: results/step_<device>.json")
+    parser.add_argument(
+        "--smoke", action="store_true", help="a part of the workloads, and a table in Markdown to report"
+    )
+    parser.add_argument("--output", type=Path, help="default: results/step_<device>.json; with --smoke none")
     args = parser.parse_args(argv)
     args.argv = sys.argv[1:] if argv is None else argv
     if args.repetitions < 1:
         parser.error(f"expected --repetitions of at least 1, got {args.repetitions}")
+    if args.device == "cuda" and not torch.cuda.is_available():
+        parser.error(
+            f"--device cuda: torch {torch.__version__} sees no CUDA device; see https://pytorch.org/get-started"
+        )
     return args
 
 
@@ -233,26 +286,36 @@ def main(argv: list[str] | None = None) -> None:
     vocab_size = 500 if args.tiny else VOCAB_SIZE
     setting = Setting(device, DTYPES[name], vocab_size=vocab_size, fast_dropout=not args.torch_dropout)
     record = environment(args, setting, peaks) | {"results": []}
-    output = args.output or Path(__file__).parent / "results" / f"step_{args.device}.json"
-    output.parent.mkdir(parents=True, exist_ok=True)
+    output = args.output or (None if args.smoke else Path(__file__).parent / "results" / f"step_{args.device}.json")
     print(f"{record['device']}, {record['threads']} threads, {record['dtype']}, GFLOP/s {record['matrix_peak_gflops']}")
     print(LINE.format(*HEADS), flush=True)
-    memory_rows = args.memory_rows or (32 if args.device == "cuda" else 8)
-    work = [(group, make) for group in args.only if group != "memory" for make in workloads(group, setting, args.tiny)]
+    memory_rows = args.memory_rows or (32 if args.device == "cuda" and not args.smoke else 8)
+    makers = {group: workloads(group, setting, args.tiny, args.smoke) for group in args.only if group != "memory"}
+    work = [(group, make) for group, makes in makers.items() for make in makes]
     work += [("memory", partial(memory_row, setting, args.tiny, memory_rows))] * ("memory" in args.only)
     for number, (group, make) in enumerate(work, 1):
         print(f"{number} of {len(work)}, {time.perf_counter() - started:.0f} s: {group}", file=sys.stderr, flush=True)
-        if group == "memory":
-            rows = [make()]
-        else:
-            workload = make()
-            rows = rows_of(workload, speeds(workload, args.repetitions, device), peaks[name], args.device)
-            del workload
+        try:
+            if group == "memory":
+                rows = [make()]
+            else:
+                workload = make()
+                rows = rows_of(workload, speeds(workload, args.repetitions, device), peaks[name], args.device)
+                del workload
+        except Exception as error:
+            if not args.smoke:
+                raise
+            record.setdefault("failures", []).append(failure(group, error))
+            continue
         gc.collect()
         print("\n".join(map(show, rows)), flush=True)
         record["results"] += [{"group": group, **row} for row in rows]
         record["seconds"] = round(time.perf_counter() - started, 1)
-        write_json(output, record)  # after every row: a run that is cut off leaves what it had
+        if output:
+            output.parent.mkdir(parents=True, exist_ok=True)
+            write_json(output, record)  # after every row: a run that is cut off leaves what it had
+    if args.smoke:
+        print(report(compared(record, setting, args.tiny, output)), end="")
 
 
 if __name__ == "__main__":

@@ -148,8 +148,8 @@ def attend_unpadded(
     - flash_attention_*: transformers' call with variable lengths.
     - sdpa on a CPU: one call for each length, without a mask and without copies, which is faster than blocks
       (docs/lab/performance.md).
-    - sdpa on CUDA in half precision without attention dropout: torch's own kernel for variable lengths, which does
-      not support dropout.
+    - sdpa on CUDA in half precision without attention dropout: torch's own kernel for variable lengths, where it can
+      compute this (``fits_varlen_kernel``).
     - In all other cases: blocks of the longest length with a mask. Only the attention itself then computes padding.
     """
     implementation = module.config._attn_implementation
@@ -173,8 +173,18 @@ def attend_unpadded(
 
 
 def fits_varlen_kernel(query: Tensor, dropout: float, is_causal: bool) -> bool:
-    """Whether torch's variable-length kernel can compute this: half precision on CUDA, no dropout, bidirectional."""
-    return query.is_cuda and query.dtype in (torch.bfloat16, torch.float16) and not dropout and not is_causal
+    """Whether torch's variable-length kernel can compute this: half precision on CUDA, no dropout, bidirectional.
+
+    The kernel is FlashAttention's, without the checks and the padding of ``scaled_dot_product_attention``. It needs
+    compute capability 8.0 (Ampere) and heads whose size is a multiple of 8 and at most 256.
+
+    Args:
+        query: (..., D).
+    """
+    if not query.is_cuda or query.dtype not in (torch.bfloat16, torch.float16) or dropout or is_causal:
+        return False
+    size = query.shape[-1]
+    return size % 8 == 0 and size <= 256 and torch.cuda.get_device_capability(query.device) >= (8, 0)
 
 
 def varlen_attention(tokens: Tokens, query: Tensor, key: Tensor, value: Tensor) -> Tensor:

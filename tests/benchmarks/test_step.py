@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks import lengths, picture, step, tables
+from benchmarks import agreement, lengths, picture, step, tables
 from benchmarks.provenance import out_of_date
 from benchmarks.workloads import (
     Setting,
@@ -49,6 +49,62 @@ def test_a_run_at_tiny_sizes_writes_the_record_and_a_picture(tmp_path, capsys):
     assert aims["inference squad dev", "stock, padded to 24"] is None
     picture.main([str(output), str(tmp_path / "images" / "speed.png")])
     assert (tmp_path / "images" / "speed.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_smoke_prints_a_report_and_goes_on_after_a_failure(tmp_path, capsys, monkeypatch):
+    """One workload fails, as on a GPU that lacks a kernel; one way to compute gradients is wrong."""
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self: None)
+    rows_of, gradients = step.rows_of, agreement.gradients
+
+    def some_rows(workload, *rest):
+        if "one row" in workload.name:
+            raise RuntimeError("no kernel image is available\n for execution on the device")
+        return rows_of(workload, *rest)
+
+    def wrong(side, batch):
+        found = gradients(side, batch)
+        return found * 1.01 if getattr(side.model.config, "unpad_inputs", None) is True else found
+
+    monkeypatch.setattr(step, "rows_of", some_rows)
+    monkeypatch.setattr(agreement, "gradients", wrong)
+    output = tmp_path / "step.json"
+    flags = "--tiny --smoke --dtype fp32 --repetitions 1 --only inference smallest --output"
+    step.main([*flags.split(), str(output)])
+    printed = capsys.readouterr().out
+    assert "| inference on MRPC, BERT-Tiny, batches of 4 | padded to the longest |" in printed
+    assert (
+        printed.count("FAILED, smallest: RuntimeError: no kernel image is available for execution on the device") == 2
+    )
+    assert printed.count("| yes |") == 6 and printed.count("| ours, without padding | 1.0e-02 | NO |") == 2
+    record = json.loads(output.read_text())
+    assert {row["group"] for row in record["results"]} == {"inference"} and len(record["failures"]) == 2
+    assert len(record["agreement"]) == 8
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_gpu_that_is_not_there(capsys):
+    with pytest.raises(SystemExit):
+        step.main(["--device", "cuda"])
+    assert "sees no CUDA device" in capsys.readouterr().err
+
+
+def test_a_failure_ends_a_measurement_that_is_recorded(tmp_path, monkeypatch):
+    monkeypatch.setattr(step, "rows_of", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        step.main(["--tiny", "--repetitions", "1", "--only", "smallest", "--output", str(tmp_path / "step.json")])
+
+
+def test_rounding_explains_what_it_explains(monkeypatch):
+    """In bfloat16 every way is as far from float32 as transformers' network, and that is far more than in float32."""
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self: None)
+    half = Setting(torch.device("cpu"), torch.bfloat16, vocab_size=500)
+    for class_name in ("BertForSequenceClassification", "BertForPreTraining"):
+        limits = {}
+        for name, setting in (("fp32", CPU), ("bf16", half)):
+            found = {row["way"]: row["difference"] for row in agreement.agreement(class_name, setting, tiny=True)}
+            limits[name] = found.pop("transformers")
+            assert max(found.values()) <= max(1e-5, 2 * limits[name])
+        assert limits["fp32"] == 0 and 1e-3 < limits["bf16"] < 1e-1
 
 
 def test_what_was_measured_before_an_interruption_is_kept(tmp_path, monkeypatch):

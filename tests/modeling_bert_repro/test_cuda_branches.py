@@ -1,0 +1,115 @@
+"""The branches for CUDA, as far as a machine without a GPU can look at them: tensors without data say they are on one.
+
+The kernels' results are compared in test_unpadding.py: with a plain loop in their place here, and by themselves on a
+machine with a GPU (``pytest -m gpu``).
+"""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+from modeling_bert_repro import unpadding
+from modeling_bert_repro.unpadding import Tokens, attend_unpadded, fits_varlen_kernel
+
+AMPERE, TURING = (8, 0), (7, 5)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """Sets the compute capability of the GPU that there is not; Ampere if it is not called."""
+
+    def of(capability: tuple[int, int]) -> None:
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+
+    of(AMPERE)
+    with FakeTensorMode():
+        yield of
+
+
+def on_gpu(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    return torch.empty(*shape, dtype=dtype, device="cuda:0")
+
+
+@pytest.mark.parametrize(
+    ("fits", "changes"),
+    [
+        (True, {}),
+        (True, {"dtype": torch.float16}),
+        (True, {"size": 256}),
+        (False, {"dtype": torch.float32}),
+        (False, {"dropout": 0.1}),
+        (False, {"is_causal": True}),
+        (False, {"size": 12}),
+        (False, {"size": 264}),
+        (False, {"capability": TURING}),
+        (True, {"capability": (12, 0)}),
+    ],
+)
+def test_where_the_kernel_for_variable_lengths_is_used(gpu, fits, changes):
+    """FlashAttention's kernel ends with an error on a T4 or V100 and for heads of 12, where sdpa falls back."""
+    case = {"dtype": torch.bfloat16, "size": 64, "dropout": 0.0, "is_causal": False, "capability": AMPERE} | changes
+    gpu(case["capability"])
+    query = on_gpu(20, 2, case["size"], dtype=case["dtype"])
+    assert fits_varlen_kernel(query, case["dropout"], case["is_causal"]) == fits
+
+
+def test_a_cpu_is_never_asked_for_its_capability():
+    assert not fits_varlen_kernel(torch.zeros(20, 2, 64, dtype=torch.bfloat16), 0.0, False)
+
+
+def tokens_of(limits: Tensor, place: Tensor, mask: Tensor) -> Tokens:
+    """Sequences of 3, 8 and 9 tokens from a batch with rows of 9."""
+    return Tokens(place, place, limits, mask, True, ((1, 3), (1, 8), (1, 9)), (3, 9), 3, 9)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_what_the_kernel_is_given(gpu, dtype, monkeypatch):
+    """Three tensors (T, N, D) whose rows are contiguous, cumulative lengths in int32, and the longest length."""
+    given = {}
+
+    def forward(query, key, value, limits_q, limits_k, max_q, max_k, *rest, **options):
+        given.update(states=(query, key, value), limits=(limits_q, limits_k), longest=(max_q, max_k))
+        return original(query, key, value, limits_q, limits_k, max_q, max_k, *rest, **options)
+
+    from torch.nn.attention import varlen
+
+    original = varlen.varlen_attn
+    monkeypatch.setattr(varlen, "varlen_attn", forward)
+    tokens = tokens_of(on_gpu(4, dtype=torch.int32), on_gpu(20, dtype=torch.int64), on_gpu(3, 9, dtype=torch.bool))
+    module = SimpleNamespace(config=SimpleNamespace(_attn_implementation="sdpa"), is_causal=False)
+    states = [on_gpu(1, 20, 128, dtype=dtype).view(1, 20, 2, 64).transpose(1, 2) for _ in range(3)]
+    context, weights = attend_unpadded(
+        sdpa_attention_forward, tokens, module, *states, None, dropout=0.0, scaling=1 / 8
+    )
+    assert context.shape == (1, 20, 2, 64) and context.dtype == dtype and context.is_cuda and weights is None
+    for one in given["states"]:
+        assert one.shape == (20, 2, 64) and one.stride() == (128, 64, 1) and one.dtype == dtype and one.is_cuda
+    for one in given["limits"]:
+        assert one.shape == (4,) and one.dtype == torch.int32 and one.is_cuda
+    assert given["longest"] == (9, 9)
+
+
+@pytest.mark.parametrize("case", ["float32", "dropout", "Turing", "padding that must be computed", "eager"])
+def test_everything_else_is_computed_in_blocks(gpu, case, monkeypatch):
+    def kernel(*_: object) -> None:
+        pytest.fail("this kernel cannot compute the case")
+
+    monkeypatch.setattr(unpadding, "varlen_attention", kernel)
+    monkeypatch.setattr(unpadding, "attend_by_length", kernel)
+    monkeypatch.setattr(unpadding, "attend_in_blocks", lambda attend, tokens, module, query, *_, **__: query)
+    if case == "Turing":
+        gpu(TURING)
+    tokens = tokens_of(on_gpu(4, dtype=torch.int32), on_gpu(20, dtype=torch.int64), on_gpu(3, 9, dtype=torch.bool))
+    tokens = tokens._replace(attends_to_all=case != "padding that must be computed")
+    module = SimpleNamespace(
+        config=SimpleNamespace(_attn_implementation="eager" if case == "eager" else "sdpa"), is_causal=False
+    )
+    dtype = torch.float32 if case == "float32" else torch.bfloat16
+    states = [on_gpu(1, 2, 20, 64, dtype=dtype) for _ in range(3)]
+    dropout = 0.1 if case == "dropout" else 0.0
+    context, _ = attend_unpadded(sdpa_attention_forward, tokens, module, *states, None, dropout=dropout, scaling=1 / 8)
+    assert context.shape == (1, 20, 2, 64)
