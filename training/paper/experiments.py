@@ -212,7 +212,7 @@ MNLI_OR_SMALLER = ("mnli", "sst2", "mrpc")
 PRETRAINING_TASKS = Experiment(
     table="5",
     published=TABLE_5,
-    steps={"builtin": 1800, "small": 2000, "paper": PAPERS_STEPS},
+    steps={"builtin": 1800, "small": 1200, "paper": PAPERS_STEPS},
     tasks={
         "builtin": (("pair",), ("kind",), ("qa",)),
         "small": (("mnli",), ("qnli",), ("mrpc",), ("sst2",), ("squad",)),
@@ -254,7 +254,7 @@ FEATURES = Experiment(
 MASKING = Experiment(
     table="8",
     published=TABLE_8,
-    steps={"builtin": 1000, "small": 2000, "paper": PAPERS_STEPS},
+    steps={"builtin": 1000, "small": 1200, "paper": PAPERS_STEPS},
     tasks={
         "builtin": (("kind",), ("code",)),
         "small": (MNLI_OR_SMALLER, ("conll", "code")),
