@@ -224,6 +224,24 @@ def whole_runs(record: dict) -> str:
     return table
 
 
+def compiled(record: dict) -> str:
+    """The table of compiled.json."""
+    rows = []
+    for row in record["results"]:
+        seconds = row["seconds"]
+        rows.append(
+            [
+                in_words(f"{row['size']}, {row['rows']} x {row['length']}"),
+                f"{row['dropout']:g}",
+                *(f"{seconds[way]:.3f}" for way in ("ours", "compiled", "transformers")),
+                f"{seconds['ours'] / seconds['compiled']:.2f}",
+                f"{row['first_two_steps']:.0f}",
+            ]
+        )
+    heads = ("network and batch", "dropout", "ours, seconds", "compiled", "transformers'", "gain by compiling, times")
+    return markdown((*heads, "first two compiled steps, seconds"), rows)
+
+
 def faults(record: dict) -> str:
     """The table of faults.json."""
     rows = []
@@ -246,6 +264,7 @@ TABLES: dict[str, Callable[[dict], str]] = {
     "compatibility.json": compatibility,
     "speedrun.json": speedrun,
     "whole_runs.json": whole_runs,
+    "compiled.json": compiled,
     "faults.json": faults,
 }
 
