@@ -30,6 +30,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks import idle
 from benchmarks.agreement import agreement
 from benchmarks.provenance import provenance
 from benchmarks.tables import markdown, steps
@@ -265,6 +266,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
         "--smoke", action="store_true", help="a part of the workloads, and a table in Markdown to report"
     )
     parser.add_argument("--output", type=Path, help="default: results/step_<device>.json; with --smoke none")
+    idle.add_flag(parser)
     args = parser.parse_args(argv)
     args.argv = sys.argv[1:] if argv is None else argv
     if args.repetitions < 1:
@@ -278,14 +280,16 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
 
 def main(argv: list[str] | None = None) -> None:
     """The command."""
-    args, started = parse(argv), time.perf_counter()
+    args = parse(argv)
+    found = idle.demand_idle_cores(args.busy or args.tiny or args.smoke)
+    started = time.perf_counter()
     device = torch.device(args.device)
     matrix = 128 if args.tiny else 8192 if args.device == "cuda" else 2048
     peaks = {name: matrix_peak(device, dtype, matrix) for name, dtype in DTYPES.items()}
     name = max(peaks, key=peaks.get) if args.dtype == "auto" else args.dtype
     vocab_size = 500 if args.tiny else VOCAB_SIZE
     setting = Setting(device, DTYPES[name], vocab_size=vocab_size, fast_dropout=not args.torch_dropout)
-    record = environment(args, setting, peaks) | {"results": []}
+    record = environment(args, setting, peaks) | found | {"results": []}
     output = args.output or (None if args.smoke else Path(__file__).parent / "results" / f"step_{args.device}.json")
     print(f"{record['device']}, {record['threads']} threads, {record['dtype']}, GFLOP/s {record['matrix_peak_gflops']}")
     print(LINE.format(*HEADS), flush=True)

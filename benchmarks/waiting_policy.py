@@ -28,6 +28,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks import idle
 from benchmarks.provenance import provenance
 from benchmarks.workloads import Setting, make_sides, pretraining_batch
 from training.files.atomic import write_json
@@ -104,13 +105,14 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--settings", choices=SETTINGS, nargs="+", default=[*SETTINGS], help="default: all of them")
     parser.add_argument("--only_measure", action="store_true", help="measure in this process and print the number")
     parser.add_argument("--output", type=Path, default=RESULTS, help="the record to write")
+    idle.add_flag(parser)
     args = parser.parse_args(argv)
     if args.seconds <= 0 or args.repetitions < 1:
         parser.error("expected --seconds above 0 and --repetitions of at least 1")
     if args.only_measure:
         print(steps_per_second(args.seconds))
         return
-    record = environment(sys.argv[1:] if argv is None else argv, args.seconds)
+    record = environment(sys.argv[1:] if argv is None else argv, args.seconds) | idle.demand_idle_cores(args.busy)
     rates_beside = {neighbour: {name: [] for name in args.settings} for neighbour in NEIGHBOURS}
     for number in range(1, args.repetitions + 1):
         for neighbour, processes in NEIGHBOURS.items():

@@ -35,7 +35,7 @@ from transformers.utils import logging
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks import whole_run_programs
+from benchmarks import idle, whole_run_programs
 from benchmarks.provenance import ROOT, provenance
 from benchmarks.tables import whole_runs
 from benchmarks.workloads import stored_lengths
@@ -292,6 +292,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--work_dir", type=Path, default=Path("runs/whole_runs"), help="data and runs")
     parser.add_argument("--output", type=Path, help="the record; default: results/whole_runs.json")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes; the record is written to the work_dir")
+    idle.add_flag(parser)
     argv = sys.argv[1:] if argv is None else argv
     args = parser.parse_args(argv)
     if args.repetitions < 1:
@@ -300,7 +301,7 @@ def main(argv: list[str] | None = None) -> None:
     work = args.work_dir.resolve()
     output = args.output or (work / "whole_runs.json" if args.smoke else RESULTS)
     size, repetitions = ("tiny", 1) if args.smoke else (args.config_name, args.repetitions)
-    record = provenance("benchmarks/whole_runs.py", argv)
+    record = provenance("benchmarks/whole_runs.py", argv) | idle.demand_idle_cores(args.busy or args.smoke)
     record |= {"threads": torch.get_num_threads(), "size": size, "repetitions": repetitions}
     record |= {"data": prepare(work / "data", size, 0.002 if args.smoke else 1.0), "results": []}
     for name in args.only:
