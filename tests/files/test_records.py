@@ -7,10 +7,10 @@ from training.files.hashing import HASHES, hashes_of, hashes_record
 from training.files.records import (
     changed_since_finished,
     check_weights_unchanged,
-    explained,
     read_events,
     read_record,
     warn_of_changes,
+    well_formed,
 )
 
 
@@ -78,5 +78,5 @@ def test_events_need_a_step(tmp_path):
 
 def test_an_unexpected_form_is_one_sentence(tmp_path):
     message = r"run\.json, line 2: not in the form that a run writes \(KeyError: 'a'\)"
-    with pytest.raises(ValueError, match=message), explained(tmp_path / "run.json", "line 2"):
+    with pytest.raises(ValueError, match=message), well_formed(tmp_path / "run.json", "line 2"):
         {}["a"]

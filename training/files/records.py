@@ -148,7 +148,7 @@ def _problem_of_event(event: Any) -> str:
 
 
 @contextmanager
-def explained(place: Path, detail: str = "") -> Iterator[None]:
+def well_formed(place: Path, detail: str = "") -> Iterator[None]:
     """Turn an error about the form of a run's records into a sentence that names the folder or the file.
 
     Args:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from training.files.atomic import whole_file
-from training.files.records import check_unchanged, explained, read_events, read_record
+from training.files.records import check_unchanged, read_events, read_record, well_formed
 from training.records.metrics import METRICS, percent_factor
 from training.records.reference_curves import comparable
 
@@ -87,7 +87,7 @@ def draw_curves(folder: str | Path) -> Path | None:
     facts = folder / "run.json"
     reference = None
     if facts.is_file():
-        with explained(facts):
+        with well_formed(facts):
             reference = comparable(read_record(facts, "copy the folder again"), entropy)
     draw_losses(axes[0], train, held_out, entropy if part else None, title, reference)
     if by_label:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from training.files.atomic import make_folder, write_text
 from training.files.json_files import is_plain_name
-from training.files.records import RESULTS, explained, read_events, read_record
+from training.files.records import RESULTS, read_events, read_record, well_formed
 from training.records.curves import (
     BLUE,
     GREEN,
@@ -122,7 +122,7 @@ def _list_in(record: dict, name: str) -> list:
 def read_finished_run(folder: Path) -> FinishedRun:
     """The run in a folder. Raises ValueError with the file if it is not finished or of another script."""
     facts, results = _read_record(folder / "run.json", "flags", "script"), _read_record(folder / RESULTS)
-    with explained(folder / "run.json"):
+    with well_formed(folder / "run.json"):
         return _described(folder, facts, results)
 
 
