@@ -25,7 +25,7 @@ WRITTEN = (
 def check_output_dir(args: SharedArguments) -> None:
     """Raise ValueError if --output_dir is a file, or holds something that this command would overwrite.
 
-    Without --resume_from_checkpoint, any file of a run or of a model is refused (``WRITTEN``). With it, they are refused
+    Without --resume_from_checkpoint, any file of a run or a model is refused (``WRITTEN``). With it, they are refused
     only if run.json is missing, because then there is no run to continue.
     """
     folder = Path(args.output_dir)
