@@ -8,6 +8,7 @@ as Python does in the text of a string. All other characters, in all scripts, st
 
 import contextlib
 import logging
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -67,7 +68,9 @@ def harmless_output() -> Iterator[None]:
     if any(isinstance(stream, HarmlessStream) for stream in before):
         yield
         return
-    sys.stdout, sys.stderr = HarmlessStream(before[0]), HarmlessStream(before[1], bars=True)
+    # Python has no stream for a file that was closed before it began, as `>&-` does; then nothing is shown.
+    shown = [open(os.devnull, "w", encoding="utf-8") if stream is None else stream for stream in before]  # noqa: SIM115
+    sys.stdout, sys.stderr = HarmlessStream(shown[0]), HarmlessStream(shown[1], bars=True)
     loggers = [logging.root, *logging.root.manager.loggerDict.values()]
     handlers = [handler for logger in loggers for handler in getattr(logger, "handlers", [])]
     changed = []
@@ -85,6 +88,9 @@ def harmless_output() -> Iterator[None]:
         raise
     finally:
         if not ends:
+            for stream in shown:
+                if stream not in before:
+                    stream.close()
             sys.stdout, sys.stderr = before
             for handler, stream in changed:
                 handler.stream = stream

@@ -17,6 +17,7 @@ from training.engine.checkpoint import (
     begin_anew,
     find_checkpoint,
     load_checkpoint,
+    refuse_training,
     resume,
     save_checkpoint,
     save_model_folder,
@@ -90,6 +91,24 @@ def test_a_later_damaged_checkpoint_removes_no_other(make_run, new_state):
     for step in (9, 10):
         save_checkpoint(run, step, state)
         assert sorted(p.name for p in run.output_dir.iterdir()) == sorted([f"checkpoint-{step}", "checkpoint-12"])
+
+
+def test_checkpoints_may_be_links_to_another_disk(make_run, new_state, tmp_path):
+    """The link is removed or replaced, and what it leads to stays."""
+    run, state = make_run(save_total_limit=1), new_state()
+    for step, again in ((2, 2), (2, 4)):
+        folder = save_checkpoint(run, step, state)
+        folder.rename(tmp_path / f"moved-{again}")
+        folder.symlink_to(tmp_path / f"moved-{again}")
+        save_checkpoint(run, again, state)
+        assert [path.name for path in run.output_dir.iterdir()] == [f"checkpoint-{again}"]
+        assert not (run.output_dir / f"checkpoint-{again}").is_symlink()
+        assert damage(tmp_path / f"moved-{again}") is None
+    (run.output_dir / "checkpoint-6").symlink_to("checkpoint-6")
+    (run.output_dir / "checkpoint-2.old.incomplete").symlink_to(tmp_path / "moved-2")
+    save_checkpoint(run, 6, state)
+    assert [path.name for path in run.output_dir.iterdir()] == ["checkpoint-6"]
+    assert damage(run.output_dir / "checkpoint-6") is None and damage(tmp_path / "moved-2") is None
 
 
 def test_what_a_kill_left_behind_is_removed_on_resuming(make_run, new_state):
@@ -258,6 +277,20 @@ def test_another_run_is_refused(make_run, new_state):
         load_checkpoint(run, folder, state)
 
 
+def test_the_best_evaluation_is_one_of_the_same_kind(make_run, new_state):
+    """Otherwise a score on four examples could win over one on all, and be reported as that of all."""
+    run, state = make_run(), new_state()
+    run.args.max_eval_samples = 4
+    folder = save_checkpoint(run, 7, state)
+    run.args.max_eval_samples = None
+    assert load_checkpoint(run, folder, state) == 7
+    run.args.load_best_model_at_end = True
+    with pytest.raises(ValueError, match="max_eval_samples 4 -> None"):
+        load_checkpoint(run, folder, state)
+    run.args.max_eval_samples = 4
+    assert load_checkpoint(run, folder, state) == 7
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
@@ -350,3 +383,21 @@ def test_an_evaluation_that_is_started_again_records_itself_once(pretrained, sho
     (tmp_path / "run/all_results.json").unlink()  # as if it had been killed just before
     short_runs.start("run_glue", [*flags, "--resume_from_checkpoint", "auto"])
     assert (tmp_path / "run/metrics.jsonl").read_text() == once and once.count("\n") == 1
+    # Without its training data, the command of a training that is not finished would evaluate and end that run.
+    shutil.copytree(tmp_path / "model", tmp_path / "training")
+    (tmp_path / "training/all_results.json").unlink()
+    before = {path.name: path.read_bytes() for path in (tmp_path / "training").iterdir()}
+    flags[flags.index("--output_dir") + 1] = str(tmp_path / "training")
+    with pytest.raises(ValueError, match=r"holds a run that trains \(metrics\.jsonl\), but this command gives no"):
+        short_runs.start("run_glue", [*flags, "--resume_from_checkpoint", "auto"])
+    after = {path.name: path.read_bytes() for path in (tmp_path / "training").iterdir() if path.name != ".lock"}
+    assert before == after
+
+
+def test_the_checkpoints_of_a_training_are_not_those_of_an_evaluation(tmp_path):
+    refuse_training(tmp_path)
+    (tmp_path / "metrics.jsonl").write_text('{"event": "eval", "step": 0}\n{"event": "ev')  # killed while it wrote
+    refuse_training(tmp_path)
+    (tmp_path / "checkpoint-3").mkdir()
+    with pytest.raises(ValueError, match=r"holds a run that trains \(checkpoint-3\)"):
+        refuse_training(tmp_path)

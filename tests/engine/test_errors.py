@@ -127,3 +127,21 @@ def test_an_error_of_the_disk_says_how_to_go_on(capsys, monkeypatch, argv, hint)
     monkeypatch.setattr(sys, "argv", argv)
     assert report_errors(full) == 2
     assert capsys.readouterr().err == f"{argv[0]}: error: out/a could not be written (x): free some space{hint}\n"
+
+
+@pytest.mark.parametrize(("script", "more"), [("run_glue.py", "; add --resume_from_checkpoint auto to"), ("show", "")])
+def test_a_reader_that_ends_early_is_one_line(script, more):
+    """As of `run_glue.py ... | head -1`; the line also says how a training goes on."""
+    program = f"import sys; from training.engine.errors import report_errors; sys.argv = ['{script}']\n"
+    program += "sys.exit(report_errors(lambda: [print(number) for number in range(100_000)] and None))"
+    child = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    assert child.stdout.readline() == "0\n"
+    child.stdout.close()
+    said = child.stderr.read()
+    child.stderr.close()
+    assert child.wait() == 2
+    assert said.startswith(f"{script}: error: [Errno 32] Broken pipe: the program that read what is printed has ended.")
+    assert said.count("\n") == 1 and said.rstrip().endswith("give the same command again") == (not more)
+    assert more in said

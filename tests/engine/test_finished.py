@@ -14,6 +14,7 @@ from training.engine import finished
 from training.engine.errors import report_errors
 from training.engine.launch import start_run
 from training.files import locks
+from training.flags.fine_tuning import SquadArguments, SwagArguments
 
 AUTO = ("--resume_from_checkpoint", "auto")
 
@@ -62,6 +63,16 @@ def test_what_a_killed_run_has_left_is_removed(pretrained, short_data, tmp_path)
     (tmp_path / "run" / "checkpoint-best-2" / "model.safetensors").write_bytes(b"weights")
     short_runs.start("run_glue", [*given, *AUTO])
     assert content(tmp_path / "run") == before and not (tmp_path / "run" / "checkpoint-best-2").exists()
+
+
+def test_the_finished_run_of_another_script_is_refused(make_run):
+    run = make_run(resume_from_checkpoint="auto")
+    (run.output_dir / "run.json").write_text(json.dumps({"flags": {}, "script": "run_squad.py"}))
+    (run.output_dir / "all_results.json").write_text("{}")
+    given = {"output_dir": str(run.output_dir), "resume_from_checkpoint": "auto", "model_name_or_path": "x"}
+    assert finished.is_finished(SquadArguments(**given))
+    with pytest.raises(ValueError, match=r"holds a finished run of run_squad\.py; give another --output_dir"):
+        finished.is_finished(SwagArguments(**given))
 
 
 def test_a_run_that_ends_while_the_command_is_given_again_is_not_trained_again(make_run):

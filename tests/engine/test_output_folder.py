@@ -1,10 +1,13 @@
 """training/engine/output_folder.py: a folder that holds a run, or a model, is not overwritten."""
 
 import os
+import re
 
 import pytest
 
-from training.engine.output_folder import check_output_dir
+from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
+from training.engine.output_folder import WRITTEN, check_output_dir
+from training.tasks.classification.submission import TEST_ROWS
 
 
 def test_a_folder_that_holds_a_run_is_not_overwritten(make_run):
@@ -19,6 +22,26 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(make_run):
         (run.output_dir / name).unlink()
     run.args.output_dir = str(run.output_dir / "notes.txt")
     with pytest.raises(ValueError, match="is a file"):
+        check_output_dir(run.args)
+
+
+def test_every_file_that_a_run_writes_is_taken_for_one():
+    names = {*PLAIN_FILES, *FAST_FILES, *TEST_ROWS, "tokenizer_config.json", "all_results.json", "hashes.json"}
+    names |= {"predictions.json", "nbest_predictions.json", "span_predictions.json", "null_odds.json", "answers.html"}
+    names |= {"validation_predictions.txt", "test_predictions.csv", "custom.tsv", "training_curves.png"}
+    names |= {"checkpoint-500", "checkpoint-best-3", "model-00001-of-00002.safetensors"}
+    assert [name for name in sorted(names) if not re.fullmatch("|".join(WRITTEN), name)] == []
+    for name in ("train.tsv", "test.txt", "predictions.py", "checkpoint-backup", "summary.log", "corpus"):
+        assert not re.fullmatch("|".join(WRITTEN), name)
+
+
+@pytest.mark.parametrize("more", [{}, {"resume_from_checkpoint": "auto"}])
+@pytest.mark.parametrize("name", ["losses.py", "checkpoint-500"])
+def test_code_and_checkpoints_of_others_are_not_overwritten(make_run, name, more):
+    """A checkpoint of another program would be deleted by --save_total_limit."""
+    run = make_run(**more)
+    (run.output_dir / name).mkdir()
+    with pytest.raises(ValueError, match=f"{name}.* overwrite"):
         check_output_dir(run.args)
 
 

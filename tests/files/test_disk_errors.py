@@ -30,6 +30,14 @@ def test_a_full_disk_is_one_sentence(tmp_path, error):
     assert raised.value.errno == errno.ENOSPC and raised.value.__cause__ is error
 
 
+def test_a_pipe_that_nobody_reads_is_not_an_error_of_the_file(tmp_path):
+    error = BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+    with pytest.raises(BrokenPipeError) as raised, explained(tmp_path / "a"):
+        raise error
+    assert raised.value is error
+    assert "the program that read what is printed has ended. Redirect the output" in with_remedy(error)
+
+
 @pytest.mark.parametrize(
     "text",
     ["[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534", "basic_ios::clear: iostream error"],

@@ -317,6 +317,21 @@ def test_two_processes_do_the_runs_one_after_the_other(tmp_path, pretrained, glu
     assert losses[0] == pytest.approx(losses[1], abs=1e-5)
 
 
+def test_the_summary_of_a_series_with_other_runs_is_not_overwritten(tmp_path, monkeypatch):
+    args = GlueArguments(output_dir=str(tmp_path), seeds=2, config_name="tiny", tokenizer_name="x")
+    names = [Path(plan.output_dir).name for plan in seeds.planned_runs(args)]
+    series = seeds.Series("x", {}, "eval_accuracy", {})
+    monkeypatch.setattr(seeds, "results_of_finished", lambda *_: pytest.fail("the summary would be overwritten"))
+    content = {"runs": [{"folder": name} for name in (*names, "seed-44")]}
+    (tmp_path / "summary.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"holds a series to which seed-44 belongs.* give another folder"):
+        seeds.run_series(args, series, lambda _: {})
+    for text in (json.dumps({"runs": content["runs"][:1]}), "damaged"):  # A longer series includes the shorter one.
+        (tmp_path / "summary.json").write_text(text)
+        with pytest.raises(pytest.fail.Exception):
+            seeds.run_series(args, series, lambda _: {})
+
+
 def test_a_single_run_does_not_go_into_the_folder_of_a_series(tmp_path):
     """The report and the submission would read the series instead."""
     args = SimpleNamespace(output_dir=str(tmp_path), many_runs=False)

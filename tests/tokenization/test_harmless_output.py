@@ -71,6 +71,16 @@ def test_print_log_and_traceback_are_covered(monkeypatch):
     assert "ValueError: \\x1b[2J" in error.getvalue()
 
 
+def test_a_stream_that_was_closed_before_python_began_takes_everything(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    with harmless_output():
+        print("中\x07", flush=True)
+        tqdm.write("a line", file=sys.stdout)
+        print("error", file=sys.stderr)
+    assert sys.stdout is None and sys.stderr is None
+
+
 def test_other_attributes_are_those_of_the_stream():
     stream = HarmlessStream(sys.__stdout__)
     assert stream.encoding == sys.__stdout__.encoding and stream.isatty() == sys.__stdout__.isatty()

@@ -8,7 +8,6 @@ contains ``config.json`` and ``model.safetensors``, which ``from_pretrained`` op
 import hashlib
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +28,7 @@ from training.files.atomic import damage, remove_folder
 from training.files.disk_errors import DiskError, explained
 from training.files.hashing import checksums
 from training.files.records import read_events
-from training.flags.natures import FIXED
+from training.flags.natures import EVALUATION, FIXED, FREE
 from training.flags.scripts import flags_with
 from training.flags.shared import SharedArguments
 
@@ -61,6 +60,7 @@ def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) 
             "batches": _batches_of(run, origin),
             "sharded": is_sharded(state.model),
             "flags": {name: getattr(run.args, name) for name in flags_with(FIXED) if hasattr(run.args, name)},
+            "evaluation": _evaluation(run),
             "data_sha256": checksums(origin.data),
             **{name: getattr(origin, name) for name in STARTED_WITH},
             "metrics_bytes": _size(run.output_dir / "metrics.jsonl"),
@@ -200,6 +200,22 @@ def begin_anew(run: Run[SharedArguments]) -> None:
             _drop_drafts(run)
 
 
+def refuse_training(folder: Path) -> None:
+    """Raise ValueError if the folder holds a run that trains, for a command without training data.
+
+    It would finish that run's folder without training, and overwrite its records.
+    """
+    records, trained = folder / "metrics.jsonl", [path.name for path in _checkpoints(folder)]
+    # Not parsed, because a process that was killed may have left half a line.
+    if records.exists() and b'"event": "train"' in records.read_bytes():
+        trained.append(records.name)
+    if trained:
+        raise ValueError(
+            f"{folder} holds a run that trains ({trained[0]}), but this command gives no training data; give the "
+            "command of that run, or another --output_dir"
+        )
+
+
 def save_model_folder(run: Run[SharedArguments], model: torch.nn.Module) -> None:
     """Write ``config.json`` and ``model.safetensors`` of the finished model into the output folder.
 
@@ -241,6 +257,12 @@ def _batches_of(run: Run[SharedArguments], origin: Origin) -> int | str:
     return origin.phases or run.global_batch_size
 
 
+def _evaluation(run: Run[SharedArguments]) -> dict[str, Any]:
+    """The flags that decide what an evaluation computes, and which nothing else in a training depends on."""
+    names = set(flags_with(EVALUATION)) - set(flags_with(FIXED | FREE)) - {"mixed_precision"}
+    return {name: getattr(run.args, name) for name in sorted(names) if hasattr(run.args, name)}
+
+
 def _check_same_run(run: Run[SharedArguments], folder: Path, saved: dict, state: TrainingState) -> None:
     origin = state.origin
     now = {"total_steps": state.total_steps, "batches": _batches_of(run, origin)}
@@ -248,6 +270,9 @@ def _check_same_run(run: Run[SharedArguments], folder: Path, saved: dict, state:
     # Older versions called the batches "global_batch_size".
     batches = saved["batches"] if "batches" in saved else saved["global_batch_size"]
     then = {"total_steps": saved["total_steps"], "batches": batches} | saved["flags"]
+    if getattr(run.args, "load_best_model_at_end", False):  # the best is one of evaluations of the same kind
+        then |= saved.get("evaluation", {})  # older versions recorded none
+        now |= _evaluation(run)
     changed = [f"{name} {then[name]} -> {now.get(name)}" for name in then if then[name] != now.get(name)]
     if changed:
         raise ValueError(
@@ -333,7 +358,7 @@ def _drop_old(run: Run[SharedArguments], step: int) -> None:
 def _drop_drafts(run: Run[SharedArguments]) -> None:
     for path in run.output_dir.glob("checkpoint-*.incomplete"):
         with explained(path, verb="removed", reads=False):
-            shutil.rmtree(path)
+            atomic.delete(path)
 
 
 def _checkpoints(output_dir: Path) -> list[Path]:

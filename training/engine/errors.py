@@ -8,6 +8,7 @@ defined three times, because neither ``tokenization`` nor the network may import
 statements could forget it, whereas a library cannot raise an error from our lines.
 """
 
+import contextlib
 import linecache
 import os
 import sys
@@ -57,6 +58,7 @@ def _status(main: Callable[[], None]) -> int:
     try:
         _check_arguments()
         main()
+        sys.stdout.flush()  # here and not when Python ends, so that an error is one line
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.destroy_process_group()
     except (ValueError, OSError, FloatingPointError, KeyboardInterrupt, MemoryError, RuntimeError) as error:
@@ -75,11 +77,20 @@ def _status(main: Callable[[], None]) -> int:
         else:
             shown = with_remedy(error) if isinstance(error, OSError) else error
             text, status = f"error: {shown}", 1 if isinstance(error, FloatingPointError) else 2
-            if isinstance(error, DiskError) and script in RESUMING and AUTO not in " ".join(sys.argv):
+            printing = isinstance(error, BrokenPipeError)
+            if printing:
+                _print_no_more()
+            if (isinstance(error, DiskError) or printing) and script in RESUMING and AUTO not in " ".join(sys.argv):
                 text += f"; add {AUTO} to go on from the newest checkpoint"
         print(f"{os.path.basename(sys.argv[0])}: {text}", file=sys.stderr)
         return status
     return 0
+
+
+def _print_no_more() -> None:
+    """Keep Python from writing the rest to standard output when it ends, which would fail again."""
+    with contextlib.suppress(OSError, ValueError):  # a stream without a file, as in the tests
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def is_out_of_memory(error: BaseException) -> bool:

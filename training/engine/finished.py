@@ -11,7 +11,7 @@ from training.files.hub_upload import upload
 from training.files.locks import sweep
 from training.files.records import read_record
 from training.flags.natures import FREE
-from training.flags.scripts import flags_with
+from training.flags.scripts import SCRIPTS, flags_with
 from training.flags.shared import SharedArguments
 
 
@@ -27,7 +27,11 @@ def is_finished(args: SharedArguments) -> bool:
     other = f"give another --output_dir; with --model_name_or_path {folder} that run starts from these weights"
     if not (folder / "run.json").is_file():
         raise ValueError(f"{folder} holds a finished run but no run.json with its flags; {other}")
-    if changed := changed_flags(read_facts(folder)["flags"], args):
+    facts = read_facts(folder)
+    script = next((name for name, cls in SCRIPTS.items() if type(args) is cls), None)
+    if script and facts.get("script", script) != script:
+        raise ValueError(f"{folder} holds a finished run of {facts['script']}; {other}")
+    if changed := changed_flags(facts["flags"], args):
         raise ValueError(
             f"{folder} holds a finished run with other flags ({', '.join(changed)}); give the same flags, or {other}"
         )

@@ -1,6 +1,7 @@
 """The check of --output_dir before anything is written there, and the lock that keeps other runs out of it."""
 
 import os
+import re
 from pathlib import Path
 
 from accelerate.utils import get_int_from_env
@@ -10,32 +11,35 @@ from training.files.locks import hold, release
 from training.flags.shared import SharedArguments
 
 LOCK = ".lock"  # the name of the lock file
+# What runs write beside run.json, in which each new run writes its flags first: patterns of whole names. The code files
+# have names that other projects give theirs, and another program may have left checkpoints of the same form.
+WRITTEN = (
+    r"(run|config|tokenizer|tokenizer_config|all_results|hashes)\.json|metrics\.jsonl|model.*\.safetensors|vocab\.txt",
+    r"README\.md|training_curves\.png|checkpoint-(best-)?\d+",
+    r"(modeling_bert|pretrained|(pretraining_)?heads|losses|fast_path|unpadding|fast_dropout)\.py",
+    r"(nbest_|span_)?predictions\.json|null_odds\.json|answers\.html|(validation|test)\w*_predictions\.\w+",
+    r"(AX|CoLA|MNLI-mm?|MRPC|QNLI|QQP|RTE|SST-2|STS-B|WNLI|custom|builtin_\w+)\.tsv",
+)
 
 
 def check_output_dir(args: SharedArguments) -> None:
     """Raise ValueError if --output_dir is a file, or holds something that this command would overwrite.
 
-    Without --resume_from_checkpoint, any file of a run or of a model is refused. With it, they are refused only if
-    run.json is missing, because then there is no run to continue.
+    Without --resume_from_checkpoint, any file of a run or a model is refused (``WRITTEN``). With it, they are refused
+    only if run.json is missing, because then there is no run to continue.
     """
     folder = Path(args.output_dir)
     check_place(folder)
-    names = (
-        "run.json",
-        "metrics.jsonl",
-        "config.json",
-        "model.safetensors",
-        "tokenizer.json",
-        "vocab.txt",
-        "README.md",
-    )
-    taken = [name for name in names if (folder / name).exists()]
+    present = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    taken = [name for name in present if re.fullmatch("|".join(WRITTEN), name)]
+    if (folder / "run.json").is_file():
+        taken = ["run.json"]
     if taken and not args.resume_from_checkpoint:
         raise ValueError(
-            f"--output_dir {folder} already holds a run or a model ({taken[0]}); give another folder, "
-            "or --resume_from_checkpoint auto to continue that run"
+            f"--output_dir {folder} already holds a run or a model ({taken[0]}), which a new run would overwrite; give "
+            "another folder, or --resume_from_checkpoint auto to continue that run"
         )
-    if taken and not (folder / "run.json").is_file():
+    if taken and taken != ["run.json"]:
         raise ValueError(
             f"--output_dir {folder} holds {taken[0]} but no run.json, so there is no run to continue, and a new one "
             "would overwrite what is there; give another folder"

@@ -185,25 +185,35 @@ def sealed_folder(path: Path) -> Iterator[Path]:
             raise
         sync(path.parent)
     if old is not None:
-        shutil.rmtree(old, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            delete(old)
 
 
 def remove_folder(path: Path) -> None:
-    """Delete a folder. If the process is killed meanwhile, the rest has the name of a draft.
+    """Delete a folder, or a link to one. If the process is killed meanwhile, the rest has the name of a draft.
 
     Raises:
         DiskError: it could not be removed.
     """
     with explained(path, verb="removed", reads=False):
         if (old := _set_aside(path)) is not None:
-            shutil.rmtree(old)
+            delete(old)
+
+
+def delete(path: Path) -> None:
+    """Delete a folder, or the link or the file in its place. What a link leads to stays, as it lies elsewhere."""
+    if path.is_symlink() or path.is_file():
+        path.unlink()
+    else:
+        shutil.rmtree(path)
 
 
 def _set_aside(path: Path) -> Path | None:
     """Give a folder the name of a draft in one step and return its path; None if there is no such folder."""
     old = path.with_name(f"{path.name}.old.incomplete")
-    shutil.rmtree(old, ignore_errors=True)  # left by a process that was killed
-    if not path.exists():
+    with contextlib.suppress(OSError):
+        delete(old)  # left by a process that was killed
+    if not os.path.lexists(path):
         return None
     os.replace(path, old)
     return old

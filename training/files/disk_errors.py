@@ -25,6 +25,7 @@ REMEDIES = {
     errno.ENAMETOOLONG: "the name is too long for this disk. Give a shorter one",
     errno.ENOTDIR: "a part of this path is a file. Give another path",
     errno.ENOENT: "a folder of this path has vanished, or a link leads nowhere. Give another path",
+    errno.EPIPE: f"the program that read what is printed has ended. Redirect the output into a file, then {AGAIN}",
 }
 # Errors that only writing causes. shutil.copyfile names its source in them, which was read well.
 OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
@@ -73,7 +74,7 @@ def explained(
 
 def with_remedy(error: OSError) -> str:
     """The text of an error that is no DiskError, with what to do if reading a file that is there cannot cause it."""
-    if isinstance(error, DiskError) or error.errno not in (*OF_WRITING, errno.EIO, errno.ENAMETOOLONG):
+    if isinstance(error, DiskError) or error.errno not in (*OF_WRITING, errno.EIO, errno.ENAMETOOLONG, errno.EPIPE):
         return str(error)
     remedy = (
         REMEDIES[error.errno].replace(AGAIN, "give the same command again").replace(" (FREE bytes are free there)", "")
@@ -86,6 +87,8 @@ def _is_of_the_disk(error: Exception, path: Path | None) -> bool:
     if isinstance(error, OSError):
         if error.errno in OF_WRITING:
             return True
+        if error.errno == errno.EPIPE:  # a line was printed meanwhile
+            return False
         if error.errno is None:
             return bool(SHORT_WRITE.search(str(error)))
         given = [os.fsdecode(name) for name in (error.filename, error.filename2) if isinstance(name, str | bytes)]

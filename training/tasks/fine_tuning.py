@@ -9,7 +9,14 @@ from transformers import BertConfig, BertModel, PreTrainedModel, PreTrainedToken
 
 from training.engine.batches import Features, evaluation_due, step_batches, steps_for
 from training.engine.best import Best
-from training.engine.checkpoint import begin_anew, resume, save_checkpoint, save_model_folder, save_tokenizer
+from training.engine.checkpoint import (
+    begin_anew,
+    refuse_training,
+    resume,
+    save_checkpoint,
+    save_model_folder,
+    save_tokenizer,
+)
 from training.engine.finished import upload_finished
 from training.engine.loop import training_steps
 from training.engine.optimizer import create_optimizer, linear_schedule
@@ -146,6 +153,7 @@ def fine_tune(
     if train:
         done = resume(run, state)
     else:
+        run.only_main(lambda: refuse_training(run.output_dir))
         run.write_facts()
         begin_anew(run)
     best = Best(run, metric)

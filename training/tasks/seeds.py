@@ -96,6 +96,7 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
     folder, plans = Path(args.output_dir), planned_runs(args)
     weights = weights_sha256(args.model_name_or_path) if args.model_name_or_path else None
     other = _read_other(args.compare_to, plans, series) if args.compare_to else None
+    _check_summary(folder, plans)
     if is_main_process() and not all(read_results(Path(plan.output_dir)) for plan in plans):
         lock_output_dir(folder)
     earlier = [results_of_finished(plan, series, weights) for plan in plans]
@@ -120,6 +121,21 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
         print(table(summary), flush=True)
         remove_rest(folder)
     return summary
+
+
+def _check_summary(folder: Path, plans: Sequence[FineTuningArguments]) -> None:
+    """Raise ValueError if the folder has the summary of a series with other runs, which would be overwritten."""
+    if not (folder / "summary.json").is_file():
+        return
+    try:
+        runs = [run["folder"] for run in read_summary(folder)["runs"]]
+    except (ValueError, KeyError, TypeError):
+        return  # it is damaged, and is made again from the records of the runs
+    if lost := sorted({*map(str, runs)} - {Path(plan.output_dir).name for plan in plans}):
+        raise ValueError(
+            f"--output_dir {folder} holds a series to which {lost[0]} belongs, and its summary would be overwritten by "
+            "one without that run; give another folder, or flags that include all of its runs"
+        )
 
 
 def planned_runs(args: Args) -> list[Args]:
