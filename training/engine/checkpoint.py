@@ -29,7 +29,7 @@ from training.files.disk_errors import DiskError, explained
 from training.files.hashing import checksums
 from training.files.records import read_events
 from training.flags.natures import EVALUATION, FIXED, FREE
-from training.flags.scripts import flags_with
+from training.flags.scripts import chooses_best, flags_with
 from training.flags.shared import SharedArguments
 
 # Field of Origin -> the end of the error message "... belongs to a run" if it differs on resume.
@@ -270,7 +270,7 @@ def _check_same_run(run: Run[SharedArguments], folder: Path, saved: dict, state:
     # Older versions called the batches "global_batch_size".
     batches = saved["batches"] if "batches" in saved else saved["global_batch_size"]
     then = {"total_steps": saved["total_steps"], "batches": batches} | saved["flags"]
-    if getattr(run.args, "load_best_model_at_end", False):  # the best is one of evaluations of the same kind
+    if chooses_best(run.args):  # among evaluations of the same kind
         then |= saved.get("evaluation", {})  # older versions recorded none
         now |= _evaluation(run)
     changed = [f"{name} {then[name]} -> {now.get(name)}" for name in then if then[name] != now.get(name)]
