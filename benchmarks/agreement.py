@@ -56,7 +56,7 @@ def agreement(class_name: str, setting: Setting, tiny: bool) -> list[dict[str, A
 
 
 def labels_of(generator: np.random.Generator, batch: Batch, class_name: str) -> Batch:
-    """Labels for a classifier, or for masked tokens and next sentences: those that no padding changes the loss of."""
+    """Labels for a classifier, or for masked tokens and next sentences; padding does not change these losses."""
     classes = torch.from_numpy(generator.integers(0, 2, len(batch["input_ids"])))
     if class_name != "BertForPreTraining":
         return {"labels": classes}
@@ -70,7 +70,6 @@ def gradients(side: Side, batch: Batch) -> Tensor:
     """All gradients of the loss in one vector, in float32; the model has none afterwards."""
     batch = {name: tensor.to(side.setting.device) for name, tensor in batch.items()}
     side.forward(batch).loss.backward()
-    # Some weights, such as the pooler's under a span head, have no gradient.
-    found = [weight.grad.float().flatten() for weight in side.model.parameters() if weight.grad is not None]
+    found = [weight.grad.float().flatten() for weight in side.model.parameters()]
     side.model.zero_grad(set_to_none=True)
     return torch.cat(found)

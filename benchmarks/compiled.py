@@ -1,6 +1,6 @@
 """Measure what torch.compile gains or loses in our pre-training step on a CPU, and what it costs once.
 
-    python benchmarks/compiled.py                              # five minutes
+    python benchmarks/compiled.py                              # some minutes
     python benchmarks/compiled.py --sizes tiny --rows 2 --length 16 --vocab_size 500 --output tried.json
 
 Inductor fuses the small operations of a step, but draws random numbers for dropout slowly. Without dropout none are
@@ -54,7 +54,7 @@ def measure(size: str, dropout: float, args: argparse.Namespace) -> dict[str, An
         batch = pretraining_batch(generator, args.rows, args.length, args.vocab_size)
         return processor_seconds(side.work([batch], training=True)[0])
 
-    first = step(other) + step(other)  # another number of labelled positions can be compiled again
+    first = step(other) + step(other)  # another number of labelled positions may be compiled anew
     for side in (own, stock):
         step(side)
     found: dict[str, list[float]] = {way: [] for way in WAYS}
