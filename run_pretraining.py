@@ -54,6 +54,7 @@ from training.networks.checkpoints import load_tokenizer
 from training.pretraining import evaluation
 from training.pretraining.corpora import build_corpora
 from training.pretraining.corpus import Corpus
+from training.pretraining.counted_weights import set_counted_weights
 from training.pretraining.early_checks import check_early
 from training.pretraining.instances import PretrainingInstances
 from training.pretraining.network import build_pretraining_network
@@ -81,6 +82,9 @@ def main(argv: list[str] | None = None) -> None:
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
     model, initial_weights = build_pretraining_network(run, CLASSES[args.objective], tokenizer)
     train_corpus, eval_corpus = build_corpora(run, text, tokenizer)
+    if args.initial_embeddings == "counted":
+        counted = set_counted_weights(model, train_corpus, args.seed)
+        run.say(f"initial embeddings of {counted:,} pieces from counts of the training text")
     train = instances_by_length(args, train_corpus, tokenizer)
     held_out = instances_by_length(args, eval_corpus, tokenizer, held_out=True)
     phases = planned_phases(args, train, run.world_size)

@@ -5,7 +5,8 @@
         --target 6.36 --steps 9000 --seconds 5000 --what "mini on Wikipedia"
     python benchmarks/speedrun.py --smoke                            # a minute, to see that everything works
 
-The contestants are run_pretraining.py with --recipe fast and with --recipe paper, and transformers' example run_mlm.
+The contestants are run_pretraining.py with --recipe fast and with --recipe paper, and transformers' example run_mlm,
+which was made for weights that are trained already and so gets the learning rate and the warm-up of the fast recipe.
 Each reads the same text with the same vocabulary, and one judge measures all of them: the masked-LM loss of their
 weights in transformers' own class, on the same held-out instances. The clock starts before the process of a run does,
 so that imports and the preparation of the data count, and stands still while the judge works.
@@ -139,8 +140,9 @@ def flags_of(name: str, args: argparse.Namespace) -> list[str]:
     """The flags that make the contestant what it is, without those of a single run."""
     flags = [*CONTESTANTS[name].flags]
     if name == "transformers-tuned":
-        hidden_size = bert_config(args.config_name, args.vocab_size).hidden_size
-        flags += ["--learning_rate", str(peak_rate(hidden_size)), "--warmup_steps", str(args.steps // 10)]
+        config = bert_config(args.config_name, args.vocab_size)
+        rate = peak_rate(config.num_hidden_layers, config.hidden_size)
+        flags += ["--learning_rate", str(rate), "--warmup_steps", str(args.steps // 10)]
     given = (words.partition("=") for words in args.flags)
     return flags + [word for other, _, words in given for word in shlex.split(words) if other == name]
 
@@ -247,7 +249,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=1800, help="the most seconds that a run may take (1800)")
     parser.add_argument("--judge", choices=OBJECTIVES, default="pairs", help="the held-out instances (pairs)")
     parser.add_argument("--instances", type=int, default=512, help="the number of held-out instances (512)")
-    parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=["fast", "paper", "transformers"])
+    parser.add_argument(
+        "--contestants", nargs="+", choices=CONTESTANTS, default=["fast", "paper", "transformers-tuned"]
+    )
     parser.add_argument("--flags", nargs="+", default=[], metavar="NAME=FLAGS", help="more flags of contestants")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each contestant, with the seeds 1, 2, ... (3)")
     parser.add_argument("--work_dir", type=Path, default=Path("runs/speedrun"), help="runs and data (runs/speedrun)")

@@ -169,7 +169,9 @@ def speedrun(records: dict) -> str:
             f"{rules['config_name']}, {', '.join(rules['text'])}, {rules['pieces']:,} pieces, {rules['target']:g} nats"
         )
         text = [record["date"][:10], record["what"].replace("|", r"\|"), race, record["commit"]]
-        rows.append([*text, str(len(own)), *(times_of(record, name) for name in ("fast", "paper", "transformers"))])
+        rows.append(
+            [*text, str(len(own)), *(times_of(record, name) for name in ("fast", "paper", "transformers-tuned"))]
+        )
     heads = (
         "date",
         "what is new",
@@ -178,7 +180,7 @@ def speedrun(records: dict) -> str:
         "seeds",
         "fast, seconds",
         "paper, seconds",
-        "transformers, seconds",
+        "transformers-tuned, seconds",
     )
     newest = records[max(records)]
     ledger = markdown(heads, rows, 4) if rows else "No record counts yet: three seeds must be under the target.\n"

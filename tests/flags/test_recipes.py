@@ -28,19 +28,27 @@ def test_without_a_recipe_every_default_is_that_of_its_flag():
 
 
 def test_the_fast_recipe_of_the_default_size():
-    """BERT-Mini has 256 units: 0.02 * sqrt(3) = 0.0346, and 0.256 / 256 = 0.001."""
+    """BERT-Mini has 4 layers of 256 units: 0.02 * sqrt(3) = 0.0346, and 0.512 / 1024 = 0.0005."""
     args = fast()
-    assert (args.dropout, args.initializer_range, args.learning_rate) == (0.0, 0.0346, 1e-3)
+    assert (args.dropout, args.initializer_range, args.learning_rate) == (0.0, 0.0346, 5e-4)
     assert (args.warmup_steps, args.per_device_train_batch_size) == (0.1, 64)
     assert (args.phases, args.max_seq_length) == ("32:0.4,64:0.4,128:0.2", 128)
+    assert (args.initial_embeddings, parse().initial_embeddings) == ("counted", "random")
 
 
 @pytest.mark.parametrize(
-    ("hidden_size", "deviation", "rate"),
-    [(768, 0.02, 3.33e-4), (128, 0.049, 2e-3), (256, 0.0346, 1e-3), (1024, 0.0173, 2.5e-4), (64, 0.0693, 2e-3)],
+    ("layers", "hidden_size", "deviation", "rate"),
+    [
+        (12, 768, 0.02, 1e-4),  # 0.512 / 9216 is less than the paper's rate
+        (2, 128, 0.049, 2e-3),
+        (4, 256, 0.0346, 5e-4),
+        (4, 512, 0.0245, 2.5e-4),
+        (24, 1024, 0.0173, 1e-4),
+        (1, 64, 0.0693, 2e-3),
+    ],
 )
-def test_the_formulas_by_width_worked_by_hand(hidden_size, deviation, rate):
-    assert (initial_range(hidden_size), peak_rate(hidden_size)) == (deviation, rate)
+def test_the_formulas_by_size_worked_by_hand(layers, hidden_size, deviation, rate):
+    assert (initial_range(hidden_size), peak_rate(layers, hidden_size)) == (deviation, rate)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +75,8 @@ def test_phases_suit_the_longest_length_and_the_steps(longest, steps, phases):
 GIVEN = {
     "dropout": (0.2, {}),
     "initializer_range": (0.03, {}),
-    "learning_rate": (5e-4, {}),
+    "learning_rate": (6e-4, {}),
+    "initial_embeddings": ("random", {}),
     "warmup_steps": (7.0, {}),
     "per_device_train_batch_size": (4, {}),
     "phases": ("16:0.5,48:0.5", {"max_seq_length": 48}),
@@ -91,19 +100,20 @@ def test_all_choices_of_the_recipe_were_tried_above():
 
 def test_a_folder_with_a_config_decides_by_its_width(tmp_path):
     path = tmp_path / "config.json"
-    path.write_text(json.dumps({"hidden_size": 128}))
+    path.write_text(json.dumps({"hidden_size": 128, "num_hidden_layers": 2}))
     assert (fast("--config_name", str(tmp_path)).initializer_range, parse().initializer_range) == (0.049, None)
     assert fast("--config_name", str(tmp_path)).learning_rate == 2e-3
-    path.write_text(json.dumps({"hidden_size": 128, "initializer_range": 0.07}))
+    path.write_text(json.dumps({"hidden_size": 128, "num_hidden_layers": 2, "initializer_range": 0.07}))
     assert fast("--config_name", str(tmp_path)).initializer_range is None  # The folder has chosen its own.
-    for content in ("[]", "{"):  # The script reports it when it makes the network.
+    # The script reports these when it makes the network.
+    for content in ("[]", "{", '{"hidden_size": "wide", "num_hidden_layers": 0}'):
         path.write_text(content)
-        assert fast("--config_name", str(tmp_path)).learning_rate == peak_rate(768)
+        assert fast("--config_name", str(tmp_path)).learning_rate == peak_rate(12, 768) == 1e-4
 
 
 def test_weights_that_are_trained_further_keep_the_paper_s_rate():
     args = fast("--model_name_or_path", "m")
-    assert (args.learning_rate, args.initializer_range) == (1e-4, None)
+    assert (args.learning_rate, args.initializer_range, args.initial_embeddings) == (1e-4, None, "random")
     assert (args.dropout, args.phases) == (0.0, "32:0.4,64:0.4,128:0.2")
 
 
@@ -129,6 +139,7 @@ def test_the_choices_can_be_told_from_the_flags_alone():
         ("--dropout -0.1", "--dropout must be at least 0 and below 1; got -0.1"),
         ("--initializer_range 0", "--initializer_range must lie between 0 and 1; got 0.0"),
         ("--initializer_range 0.1 --model_name_or_path m", "--initializer_range has no effect with weights that are"),
+        ("--initial_embeddings counted --model_name_or_path m", "--initial_embeddings has no effect with weights that"),
         ("--muon_learning_rate 0.1", "--muon_learning_rate has no effect without --optimizer muon; leave it out"),
         ("--decay_steps -1", "--decay_steps must be at least 0"),
         ("--recipe fast --max_seq_length 4", "--max_seq_length must be at least 8; got 4"),

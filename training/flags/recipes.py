@@ -4,20 +4,22 @@
 
 ``fast`` is for hours instead of days, with small networks that read little text and hardly any text twice. The paper's
 values were chosen for 768 units and 40 epochs. The trials behind this recipe are in docs/lab/log.md (2026-11-22, "What
-lets a small network leave the plateau"); they had 2 layers of 128 units. The formulas carry their values to other
-widths:
+lets a small network leave the plateau"); most of them had 2 layers of 128 units. The formulas carry their
+values to other sizes:
 
 - No dropout, because little text is read often enough to be learnt by heart. Only the training leaves it out: the saved
   config.json keeps 0.1 for fine-tuning.
 - New weights have an initializer_range of 0.02 * sqrt(768 / hidden_size), so that the outputs of a layer have the
   variance that they have in BERT-Base: 0.02 at 768 units, 0.049 at 128. The saved config.json says what was used.
-- The peak learning rate is 0.256 / hidden_size, at most 0.002. With Adam, a rate in inverse proportion to the width
-  suits all widths (Yang et al. 2022, "Tensor Programs V"). At 128 units it is the 0.002 of the trials; twice as
-  much was worse there.
+- The peak learning rate is 0.512 / (hidden_size * layers), at least the paper's 0.0001 and at most 0.002. With Adam, a
+  rate in inverse proportion to the width suits all widths (Yang et al. 2022, "Tensor Programs V"). The formula meets
+  two trials: 0.002 with 2 layers of 128 units, where twice as much was worse, and 0.0005 with 4 layers of 256 units,
+  where twice as much was worse, too.
+- New word embeddings are calculated from counts of the training text (``--initial_embeddings counted``).
 - Short sequences come first (``short_to_long``). Two fifths of the steps have 32 tokens, as in the trials.
 - 64 sequences a batch and a warm-up of a tenth of the steps, as in the trials.
 
-The two formulas are for new weights. With ``--model_name_or_path``, the rate stays the paper's.
+The formulas and the counts are for new weights. With ``--model_name_or_path``, the rate stays the paper's.
 """
 
 import json
@@ -29,8 +31,8 @@ from typing import Any
 from training.flags.phases import Phase, with_steps
 
 FAST: dict[str, Any] = {"dropout": 0.0, "per_device_train_batch_size": 64, "warmup_steps": 0.1}
-BASE_WIDTH, BASE_RANGE = 768, 0.02  # hidden_size and initializer_range of BERT-Base
-LARGEST_RATE = 2e-3
+BASE_LAYERS, BASE_WIDTH, BASE_RANGE = 12, 768, 0.02  # num_hidden_layers, hidden_size, initializer_range of BERT-Base
+SMALLEST_RATE, LARGEST_RATE = 1e-4, 2e-3
 SHORT_LENGTHS = (32, 64, 128)
 # The number of phases -> the shares of the steps, from the shortest length to the longest.
 SHARES = {1: (1.0,), 2: (0.4, 0.6), 3: (0.4, 0.4, 0.2), 4: (0.4, 0.3, 0.2, 0.1)}
@@ -58,9 +60,9 @@ def initial_range(hidden_size: int) -> float:
     return _three_digits(BASE_RANGE * math.sqrt(BASE_WIDTH / hidden_size))
 
 
-def peak_rate(hidden_size: int) -> float:
-    """The peak learning rate at this width."""
-    return _three_digits(min(LARGEST_RATE, 0.256 / hidden_size))
+def peak_rate(num_hidden_layers: int, hidden_size: int) -> float:
+    """The peak learning rate of this size."""
+    return _three_digits(min(LARGEST_RATE, max(SMALLEST_RATE, 0.512 / (hidden_size * num_hidden_layers))))
 
 
 def short_to_long(max_seq_length: int, max_steps: int) -> str | None:
@@ -91,14 +93,16 @@ def in_words(chosen: Mapping[str, Any], flags: Mapping[str, Any]) -> str:
     return ", ".join(kept) + (f"; given instead: {', '.join(instead)}" if instead else "")
 
 
-def _for_new_weights(config_name: str, sizes: Mapping[str, tuple[int, int]]) -> dict[str, float]:
-    """The learning rate and ``initializer_range``; a config.json with another range than BERT's 0.02 keeps its own."""
+def _for_new_weights(config_name: str, sizes: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
+    """The learning rate and what new weights are; a config.json with another range than BERT's 0.02 keeps its own."""
     if config_name in sizes:
-        hidden_size, own_range = sizes[config_name][1], BASE_RANGE
+        (layers, hidden_size), own_range = sizes[config_name], BASE_RANGE
     else:
         config = _config(Path(config_name) / "config.json")
-        hidden_size, own_range = config.get("hidden_size", BASE_WIDTH), config.get("initializer_range", BASE_RANGE)
-    defaults = {"learning_rate": peak_rate(hidden_size)}
+        layers = _size(config.get("num_hidden_layers"), BASE_LAYERS)
+        hidden_size = _size(config.get("hidden_size"), BASE_WIDTH)
+        own_range = config.get("initializer_range", BASE_RANGE)
+    defaults = {"learning_rate": peak_rate(layers, hidden_size), "initial_embeddings": "counted"}
     return defaults | ({"initializer_range": initial_range(hidden_size)} if own_range == BASE_RANGE else {})
 
 
@@ -109,6 +113,11 @@ def _config(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return config if isinstance(config, dict) else {}
+
+
+def _size(value: Any, default: int) -> int:
+    """The value, or the default if it is no size, which the script reports when it makes the network."""
+    return value if type(value) is int and value > 0 else default
 
 
 def _three_digits(value: float) -> float:

@@ -1,0 +1,141 @@
+"""training/pretraining/counted_weights.py: counts beside an independent count, and what becomes of a network."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cosine_similarity
+from transformers import BertForMaskedLM as StockForMaskedLM
+
+from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
+from tests.helpers.small_corpora import make_tokenizer, random_documents
+from training.pretraining import counted_weights
+from training.pretraining.build_corpus import build_corpus
+from training.pretraining.counted_weights import count_neighbours, counted_directions, log_shares, set_counted_weights
+
+GREETINGS, PLACES = ("hello", "hi", "goodbye"), ("north", "south", "inland")
+EXTRA = [*GREETINGS, *PLACES, "never"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make_tokenizer(EXTRA)
+
+
+def corpus_of(documents, tokenizer, folder):
+    """The corpus of documents, each of which is a list of paragraphs."""
+    file = folder / "text.txt"
+    file.write_text("\n\n".join("\n".join(document) for document in documents))
+    return build_corpus([file], tokenizer, folder / "corpus", need_pairs=False)
+
+
+@pytest.fixture
+def corpus(tokenizer, tmp_path):
+    return corpus_of(random_documents(30), tokenizer, tmp_path)
+
+
+@pytest.fixture
+def two_topics(tokenizer, tmp_path):
+    """Each sentence has words of one topic, in any order; the corpus contains "never" nowhere."""
+    rng = random.Random(0)
+    documents = [
+        [" ".join(rng.choices(topic, k=12)) + "." for _ in range(4)] for topic in (GREETINGS, PLACES) for _ in range(60)
+    ]
+    rng.shuffle(documents)
+    return corpus_of(documents, tokenizer, tmp_path)
+
+
+def counted_slowly(corpus, columns):
+    """The same counts with loops over documents and pairs."""
+    special, found = set(corpus.manifest["special_ids"]), np.zeros((len(corpus.unigrams), len(columns)))
+    for first, last in zip(corpus.documents[:-1], corpus.documents[1:]):
+        ids = corpus.tokens[corpus.sentences[first] : corpus.sentences[last]].tolist()
+        for i, piece in enumerate(ids):
+            for distance in counted_weights.DISTANCES:
+                for j in (i - distance, i + distance):
+                    if 0 <= j < len(ids) and ids[j] in columns and piece not in special:
+                        found[piece, columns.index(ids[j])] += 1
+    return found
+
+
+def test_neighbours_are_counted_within_documents(corpus):
+    columns = [9, 7, 12, 20]
+    found = count_neighbours(corpus, torch.tensor(columns))
+    assert found.sum() > 100
+    np.testing.assert_array_equal(found.numpy(), counted_slowly(corpus, columns))
+
+
+def test_a_long_corpus_is_counted_in_blocks_that_are_spread_over_it(corpus, monkeypatch):
+    columns = torch.tensor([9, 7, 12, 20])
+    whole = count_neighbours(corpus, columns)
+    monkeypatch.setattr(counted_weights, "BLOCK", 50)
+    monkeypatch.setattr(counted_weights, "MOST_TOKENS", 10 * 50)
+    begins = counted_weights._blocks(corpus.num_tokens)
+    assert (len(begins), begins[0]) == (10, 0) and 0 <= corpus.num_tokens - begins[-1] < corpus.num_tokens / 5
+    share = float(count_neighbours(corpus, columns).sum() / whole.sum())
+    assert 0.5 < share * corpus.num_tokens / 500 <= 1.1  # pairs across the edges of blocks are not counted
+
+
+def test_information_worked_by_hand(monkeypatch):
+    """Counts 3, 1 / 1, 3: of 8 pairs each row and each column has 4, so the PMI is log(3 / 8 / (1 / 4)) = log 1.5, and
+    log 0.5, which becomes 0."""
+    monkeypatch.setattr(counted_weights, "SMOOTHING", 1)
+    found = counted_weights._to_ppmi(torch.tensor([[3.0, 1], [1, 3], [0, 0]]))
+    expected = torch.tensor([[math.log(1.5), 0], [0, math.log(1.5)], [0, 0]])
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_bias_alone_has_the_loss_of_the_unigrams(corpus):
+    shares = log_shares(corpus)
+    assert float(shares.exp().sum()) == pytest.approx(1)
+    counts = torch.from_numpy(corpus.unigrams.astype(np.float64))
+    counts[corpus.manifest["special_ids"]] = 0
+    loss = -float((counts / counts.sum() * shares).sum())
+    assert corpus.unigram_entropy() <= loss < corpus.unigram_entropy() + 0.05
+    assert set(shares[corpus.manifest["special_ids"]].tolist()) == {float(shares.min())}
+
+
+def test_pieces_with_like_neighbours_get_like_vectors(two_topics, tokenizer):
+    found = counted_directions(two_topics, 2, seed=1)  # one dimension for each topic
+    vectors = dict(zip(EXTRA, found[tokenizer.convert_tokens_to_ids(EXTRA)]))
+    alike = [cosine_similarity(vectors["hello"], vectors[word], dim=0) for word in GREETINGS]
+    different = [cosine_similarity(vectors["hello"], vectors[word], dim=0) for word in PLACES]
+    assert min(alike) > 0.9 and max(different) < 0.1
+    assert not vectors["never"].any() and not found[two_topics.manifest["special_ids"]].any()
+
+
+def test_another_seed_turns_the_vectors_and_keeps_their_angles(two_topics, tokenizer):
+    first, again, other = (counted_directions(two_topics, 16, seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(first, again) and not torch.allclose(first, other, atol=1e-2)
+    torch.testing.assert_close(first @ first.T, other @ other.T, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("cls", [BertForPreTraining, BertForMaskedLM, StockForMaskedLM])
+def test_a_network_gets_counted_rows_and_keeps_the_others(cls, small_config, two_topics, tokenizer):
+    small_config.vocab_size = len(tokenizer)
+    network = cls(small_config)
+    table = network.get_input_embeddings().weight
+    before = table.detach().clone()
+    rng = torch.get_rng_state()
+    assert set_counted_weights(network, two_topics, seed=1) == len(GREETINGS) + len(PLACES) + 1  # and the full stop
+    assert torch.equal(torch.get_rng_state(), rng)  # what comes after it draws the same numbers
+    counted = [*tokenizer.convert_tokens_to_ids([*GREETINGS, *PLACES, "."])]
+    others = [number for number in range(len(tokenizer)) if number not in counted]
+    assert torch.equal(table[others], before[others])
+    length = small_config.initializer_range * small_config.hidden_size**0.5
+    assert table[counted].norm(dim=1).tolist() == pytest.approx([length] * len(counted))
+    output = network.get_output_embeddings()
+    assert output.weight is table and torch.equal(output.bias, log_shares(two_topics).float())
+    assert torch.equal(network.state_dict()["cls.predictions.bias"], output.bias)
+
+
+def test_a_text_of_one_word_leaves_the_embeddings_random(tokenizer, tmp_path, small_config):
+    small_config.vocab_size = len(tokenizer)
+    network = BertForMaskedLM(small_config)
+    before = network.get_input_embeddings().weight.detach().clone()
+    corpus = corpus_of([["hello hello hello"], ["hello hello"]], tokenizer, tmp_path)
+    assert set_counted_weights(network, corpus, seed=1) == 0
+    assert torch.equal(network.get_input_embeddings().weight, before)
+    assert int(network.get_output_embeddings().bias.argmax()) == tokenizer.convert_tokens_to_ids("hello")
