@@ -82,9 +82,9 @@ def main(argv: list[str] | None = None) -> None:
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
     model, initial_weights = build_pretraining_network(run, CLASSES[args.objective], tokenizer)
     train_corpus, eval_corpus = build_corpora(run, text, tokenizer)
-    if args.initial_embeddings == "counted":
+    if args.initial_weights == "counted":
         counted = set_counted_weights(model, train_corpus, args.seed)
-        run.say(f"initial embeddings of {counted:,} pieces from counts of the training text")
+        run.say(f"initial weights from counts of the training text, with embeddings of {counted:,} pieces")
     train = instances_by_length(args, train_corpus, tokenizer)
     held_out = instances_by_length(args, eval_corpus, tokenizer, held_out=True)
     phases = planned_phases(args, train, run.world_size)

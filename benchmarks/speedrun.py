@@ -53,7 +53,7 @@ from training.pretraining.text import is_held_out
 
 RESULTS = Path(__file__).parent / "results" / "speedrun.json"
 HELD_OUT_SHARE = 0.02
-LOOKS = 40  # the number of times that the judge looks at a run
+LOOKS = 20  # the number of times that the judge looks at a run
 CONFIRMED = 1e-3  # nats by which the saved folder may differ from what the judge saw
 
 

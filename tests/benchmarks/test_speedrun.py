@@ -227,7 +227,7 @@ def test_flags_of_a_contestant_come_last(tmp_path):
     more = ["--flags", "fast=--max_steps 7", "transformers-tuned=--learning_rate 1"]
     args = speedrun.parse(["--contestants", "fast", "transformers-tuned", "--steps", "50", *more])
     own = speedrun.describe_run("fast", 2, args, tmp_path)
-    assert own["flags"][-4:] == ["--recipe", "fast", "--max_steps", "7"] and own["every"] == 1
+    assert own["flags"][-4:] == ["--recipe", "fast", "--max_steps", "7"] and own["every"] == 2
     assert own["flags"][own["flags"].index("--seed") + 1] == "2"
     theirs = speedrun.describe_run("transformers-tuned", 2, args, tmp_path)["flags"]
     assert theirs[-8:-2] == ["--per_device_train_batch_size", "64", "--learning_rate", "0.002", "--warmup_steps", "5"]

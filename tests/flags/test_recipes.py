@@ -33,7 +33,7 @@ def test_the_fast_recipe_of_the_default_size():
     assert (args.dropout, args.initializer_range, args.learning_rate) == (0.0, 0.0346, 5e-4)
     assert (args.warmup_steps, args.per_device_train_batch_size) == (0.1, 64)
     assert (args.phases, args.max_seq_length) == ("32:0.4,64:0.4,128:0.2", 128)
-    assert (args.initial_embeddings, parse().initial_embeddings) == ("counted", "random")
+    assert (args.initial_weights, parse().initial_weights) == ("counted", "random")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ GIVEN = {
     "dropout": (0.2, {}),
     "initializer_range": (0.03, {}),
     "learning_rate": (6e-4, {}),
-    "initial_embeddings": ("random", {}),
+    "initial_weights": ("random", {}),
     "warmup_steps": (7.0, {}),
     "per_device_train_batch_size": (4, {}),
     "phases": ("16:0.5,48:0.5", {"max_seq_length": 48}),
@@ -113,7 +113,7 @@ def test_a_folder_with_a_config_decides_by_its_width(tmp_path):
 
 def test_weights_that_are_trained_further_keep_the_paper_s_rate():
     args = fast("--model_name_or_path", "m")
-    assert (args.learning_rate, args.initializer_range, args.initial_embeddings) == (1e-4, None, "random")
+    assert (args.learning_rate, args.initializer_range, args.initial_weights) == (1e-4, None, "random")
     assert (args.dropout, args.phases) == (0.0, "32:0.4,64:0.4,128:0.2")
 
 
@@ -139,7 +139,7 @@ def test_the_choices_can_be_told_from_the_flags_alone():
         ("--dropout -0.1", "--dropout must be at least 0 and below 1; got -0.1"),
         ("--initializer_range 0", "--initializer_range must lie between 0 and 1; got 0.0"),
         ("--initializer_range 0.1 --model_name_or_path m", "--initializer_range has no effect with weights that are"),
-        ("--initial_embeddings counted --model_name_or_path m", "--initial_embeddings has no effect with weights that"),
+        ("--initial_weights counted --model_name_or_path m", "--initial_weights has no effect with weights that"),
         ("--muon_learning_rate 0.1", "--muon_learning_rate has no effect without --optimizer muon; leave it out"),
         ("--decay_steps -1", "--decay_steps must be at least 0"),
         ("--recipe fast --max_seq_length 4", "--max_seq_length must be at least 8; got 4"),

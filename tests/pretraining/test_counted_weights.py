@@ -131,6 +131,27 @@ def test_a_network_gets_counted_rows_and_keeps_the_others(cls, small_config, two
     assert torch.equal(network.state_dict()["cls.predictions.bias"], output.bias)
 
 
+@pytest.mark.parametrize("cls", [BertForPreTraining, StockForMaskedLM])
+def test_layers_add_a_part_of_the_average_and_the_head_passes_it_on(cls, small_config, two_topics, tokenizer):
+    """With queries of 0 each position attends to all alike; of GELU, half remains near 0."""
+    small_config.vocab_size = len(tokenizer)
+    network = cls(small_config).eval()
+    before = network.bert.embeddings.position_embeddings.weight.detach().clone()
+    set_counted_weights(network, two_topics, seed=1)
+    torch.testing.assert_close(network.bert.embeddings.position_embeddings.weight, 0.3 * before)
+    states = torch.randn(2, 7, small_config.hidden_size, generator=torch.Generator().manual_seed(2))
+    average = states.mean(dim=1, keepdim=True)
+    for layer in network.bert.encoder.layer:
+        attention = layer.attention
+        torch.nn.init.zeros_(attention.self.query.weight)
+        added = attention.output.dense(attention.self(states)[0])
+        torch.testing.assert_close(added, 0.49 * average.expand_as(states), atol=1e-5, rtol=0)
+    first, second = (layer.attention.self.value.weight for layer in network.bert.encoder.layer[:2])
+    assert not torch.allclose(first, second, atol=0.1)
+    passed = network.cls.predictions.transform(states).detach()
+    assert float(cosine_similarity(passed, states, dim=-1).mean()) > 0.9
+
+
 def test_a_text_of_one_word_leaves_the_embeddings_random(tokenizer, tmp_path, small_config):
     small_config.vocab_size = len(tokenizer)
     network = BertForMaskedLM(small_config)

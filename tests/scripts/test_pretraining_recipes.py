@@ -50,7 +50,7 @@ def test_a_run_says_and_records_what_the_recipe_chose(pretraining_flags, shape_o
         "warmup_steps": 0.1,
         "phases": "32:0.4,64:0.4,128:0.2",
         "learning_rate": 0.002,
-        "initial_embeddings": "counted",
+        "initial_weights": "counted",
         "initializer_range": 0.049,
     }
     assert run["flags"]["per_device_train_batch_size"] == 8 and run["flags"]["dropout"] == 0.0

@@ -102,10 +102,11 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         "config, 0.02 in BERT.",
         FIXED | CARD,
     )
-    initial_embeddings: Literal["random", "counted"] = flag(
+    initial_weights: Literal["random", "counted"] = flag(
         "random",
-        "New word embeddings. random: as all other weights (paper). counted: pieces with similar neighbours in the "
-        "training text get similar embeddings, and the output bias starts with the frequencies.",
+        "New weights. random: all of them (paper). counted: pieces with similar neighbours in the training text get "
+        "similar embeddings, the output bias starts with the frequencies, and the network predicts from the average of "
+        "the context at first.",
         FIXED | CARD,
     )
     static_shapes: bool = flag(
@@ -202,7 +203,7 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
             (self.tokenizer_name and "with a tokenizer that is given", ("vocab_size", "cased")),
             (self.validation_file and "with --validation_file", ("validation_split",)),
             (self.optimizer != "muon" and "without --optimizer muon", ("muon_learning_rate",)),
-            (self.model_name_or_path and "with weights that are given", ("initializer_range", "initial_embeddings")),
+            (self.model_name_or_path and "with weights that are given", ("initializer_range", "initial_weights")),
             (ltr, ("mlm_probability", "mask_replace_prob", "random_replace_prob")),
             (ltr, ("whole_word_mask", "max_predictions_per_seq")),
         )

@@ -15,7 +15,8 @@ values to other sizes:
   rate in inverse proportion to the width suits all widths (Yang et al. 2022, "Tensor Programs V"). The formula meets
   two trials: 0.002 with 2 layers of 128 units, where twice as much was worse, and 0.0005 with 4 layers of 256 units,
   where twice as much was worse, too.
-- New word embeddings are calculated from counts of the training text (``--initial_embeddings counted``).
+- The network begins with word embeddings from counts of the training text and with weights that average the context
+  (``--initial_weights counted``).
 - Short sequences come first (``short_to_long``). Two fifths of the steps have 32 tokens, as in the trials.
 - 64 sequences a batch and a warm-up of a tenth of the steps, as in the trials.
 
@@ -102,7 +103,7 @@ def _for_new_weights(config_name: str, sizes: Mapping[str, tuple[int, int]]) -> 
         layers = _size(config.get("num_hidden_layers"), BASE_LAYERS)
         hidden_size = _size(config.get("hidden_size"), BASE_WIDTH)
         own_range = config.get("initializer_range", BASE_RANGE)
-    defaults = {"learning_rate": peak_rate(layers, hidden_size), "initial_embeddings": "counted"}
+    defaults = {"learning_rate": peak_rate(layers, hidden_size), "initial_weights": "counted"}
     return defaults | ({"initializer_range": initial_range(hidden_size)} if own_range == BASE_RANGE else {})
 
 

@@ -1,9 +1,19 @@
-"""Initial word embeddings and output bias from counts of the training text (``--initial_embeddings counted``).
+"""Initial weights that make BERT a bag of words, from counts of the training text (``--initial_weights counted``).
 
-A short run with random embeddings spends most of its time on learning how frequent the pieces are and which of them are
-alike. Both can be counted in seconds. The output bias becomes the logarithm of each piece's share of the text. The
-embeddings factorise the positive pointwise mutual information (PPMI) of pieces that stand near each other. Those of
-word2vec do so too (Levy and Goldberg 2014, "Neural Word Embedding as Implicit Matrix Factorization").
+A short run with random weights spends most of its time on learning how frequent the pieces are, which of them are
+alike, and that a masked piece has to do with the pieces around it. The first two can be counted in seconds, and the
+weights can begin as if the third were learnt:
+
+- The output bias becomes the logarithm of each piece's share of the text.
+- The word embeddings factorise the positive pointwise mutual information (PPMI) of pieces that stand near each other.
+  Those of word2vec do so too (Levy and Goldberg 2014, "Neural Word Embedding as Implicit Matrix Factorization").
+- Each attention layer adds a part of the average of its inputs: its output matrix undoes the rotation of its value
+  matrix. (Trockman and Kolter 2023, "Mimetic Initialization of Self-Attention Layers", find such pairs in trained
+  networks.) The position embeddings are small, so that they hardly disturb the average.
+- The transform of the head begins as a small multiple of the identity, where GELU is nearly linear, so that the average
+  arrives at the tied output embeddings.
+
+All other weights stay random. The network then resembles the continuous bag of words of word2vec.
 
 All V pieces are counted beside the C most frequent ones. The eigenvectors of the frequent pieces' square part, (C, C),
 give the vectors of all rows of the matrix, (V, C) (the Nyström method).
@@ -22,12 +32,15 @@ DISTANCES = (1, 2, 3, 4, 6, 9, 13)
 SMOOTHING = 0.75  # exponent of the columns' counts, as in word2vec; without it rare neighbours weigh too much
 POWER = 0.25  # exponent of the eigenvalues; 0.5 would factorise the PPMI itself, 0 gives all directions equal weight
 BLOCK = 1 << 22  # tokens that are counted at a time
+AVERAGE = 0.49  # the part of the average that an attention layer adds at first
+POSITIONS = 0.3  # what the new position embeddings are multiplied by
+IDENTITY = 0.3  # the multiple of the identity in the head's transform
 MOST_TOKENS = 1 << 25  # of a longer corpus, so many tokens are counted, in blocks that are spread over it
 
 
 @torch.no_grad()
 def set_counted_weights(model: PreTrainedModel, corpus: Corpus, seed: int) -> int:
-    """Replace the new word embeddings and the new output bias by counted ones; return the number of counted rows.
+    """Replace new weights as the module says; return the number of pieces with counted embeddings.
 
     A counted row has the length ``initializer_range * sqrt(H)``, about that of a random one. The rows of the special
     tokens, and of pieces that the text does not contain, stay random.
@@ -36,7 +49,7 @@ def set_counted_weights(model: PreTrainedModel, corpus: Corpus, seed: int) -> in
         model: with new weights and a head that predicts tokens.
         corpus: the training text. The largest matrix has a row for each piece and 2,048 columns in float32: 250 MB for
             30,522 pieces. It exists twice at a time.
-        seed: of the rotation of the embeddings.
+        seed: of the rotations, of which the embeddings have one and each layer another.
     """
     bias = log_shares(corpus)
     output = model.get_output_embeddings().get_parameter("bias")
@@ -46,7 +59,20 @@ def set_counted_weights(model: PreTrainedModel, corpus: Corpus, seed: int) -> in
     length = model.config.initializer_range * model.config.hidden_size**0.5
     table = model.get_input_embeddings().get_parameter("weight")
     table[counted] = (directions[counted] * length).to(table.dtype)
+    _average_the_context(model, seed)
     return len(counted)
+
+
+def _average_the_context(model: PreTrainedModel, seed: int) -> None:
+    """Make the layers add averages of their inputs, and the head pass them on."""
+    config, base = model.config, model.base_model
+    for layer in range(config.num_hidden_layers):
+        rotation = _rotation(config.hidden_size, seed + 1 + layer) * AVERAGE**0.5
+        base.get_parameter(f"encoder.layer.{layer}.attention.self.value.weight").copy_(rotation)
+        base.get_parameter(f"encoder.layer.{layer}.attention.output.dense.weight").copy_(rotation.T)
+    base.get_parameter("embeddings.position_embeddings.weight").mul_(POSITIONS)
+    transform = model.get_parameter("cls.predictions.transform.dense.weight")
+    transform.copy_(torch.eye(config.hidden_size) * IDENTITY)
 
 
 def log_shares(corpus: Corpus) -> Tensor:
@@ -68,10 +94,8 @@ def counted_directions(corpus: Corpus, hidden_size: int, seed: int) -> Tensor:
     values, vectors = torch.linalg.eigh((square + square.T) / 2)
     chosen = (values > values[-1] * 1e-6).nonzero()[:, 0].flip(0)[:hidden_size]  # the largest positive ones
     found = information @ (vectors[:, chosen] * values[chosen] ** (POWER - 1))
-    generator = torch.Generator().manual_seed(seed)
-    rotation = torch.linalg.qr(torch.randn(hidden_size, hidden_size, generator=generator))[0]
     # The rotation spreads the directions of large eigenvalues over all units, as random embeddings are spread.
-    return torch.nn.functional.normalize(found @ rotation[: found.shape[1]], dim=1)
+    return torch.nn.functional.normalize(found @ _rotation(hidden_size, seed)[: found.shape[1]], dim=1)
 
 
 def count_neighbours(corpus: Corpus, columns: Tensor) -> Tensor:
@@ -97,6 +121,11 @@ def count_neighbours(corpus: Corpus, columns: Tensor) -> Tensor:
     counts = counts.view(size, -1)
     counts[corpus.manifest["special_ids"]] = 0
     return counts
+
+
+def _rotation(size: int, seed: int) -> Tensor:
+    """(size, size) a random orthogonal matrix."""
+    return torch.linalg.qr(torch.randn(size, size, generator=torch.Generator().manual_seed(seed)))[0]
 
 
 def _occurrences(corpus: Corpus) -> Tensor:
