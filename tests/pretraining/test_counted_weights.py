@@ -13,7 +13,16 @@ from modeling_bert_repro import BertForMaskedLM, BertForPreTraining
 from tests.helpers.small_corpora import make_tokenizer, random_documents
 from training.pretraining import counted_weights
 from training.pretraining.build_corpus import build_corpus
-from training.pretraining.counted_weights import count_neighbours, counted_directions, log_shares, set_counted_weights
+from training.pretraining.counted_weights import (
+    associations,
+    count_followers,
+    count_neighbours,
+    counted_directions,
+    log_shares,
+    most_frequent,
+    set_counted_weights,
+)
+from training.pretraining.initial_attention import number_of_frequencies
 
 GREETINGS, PLACES = ("hello", "hi", "goodbye"), ("north", "south", "inland")
 EXTRA = [*GREETINGS, *PLACES, "never"]
@@ -98,7 +107,7 @@ def test_the_bias_alone_has_the_loss_of_the_unigrams(corpus):
 
 
 def test_pieces_with_like_neighbours_get_like_vectors(two_topics, tokenizer):
-    found = counted_directions(two_topics, 2, seed=1)  # one dimension for each topic
+    found = counted_directions(two_topics, most_frequent(two_topics), 2)  # one dimension for each topic
     vectors = dict(zip(EXTRA, found[tokenizer.convert_tokens_to_ids(EXTRA)]))
     alike = [cosine_similarity(vectors["hello"], vectors[word], dim=0) for word in GREETINGS]
     different = [cosine_similarity(vectors["hello"], vectors[word], dim=0) for word in PLACES]
@@ -106,10 +115,27 @@ def test_pieces_with_like_neighbours_get_like_vectors(two_topics, tokenizer):
     assert not vectors["never"].any() and not found[two_topics.manifest["special_ids"]].any()
 
 
-def test_another_seed_turns_the_vectors_and_keeps_their_angles(two_topics, tokenizer):
-    first, again, other = (counted_directions(two_topics, 16, seed=seed) for seed in (1, 1, 2))
-    assert torch.equal(first, again) and not torch.allclose(first, other, atol=1e-2)
-    torch.testing.assert_close(first @ first.T, other @ other.T, atol=1e-4, rtol=0)
+def test_followers_are_counted_within_documents(corpus):
+    columns, found = [9, 7, 12, 20], np.zeros((4, 4))
+    for first, last in zip(corpus.documents[:-1], corpus.documents[1:]):
+        ids = corpus.tokens[corpus.sentences[first] : corpus.sentences[last]].tolist()
+        for earlier, later in zip(ids, ids[2:]):
+            if earlier in columns and later in columns:
+                found[columns.index(earlier), columns.index(later)] += 1
+    assert found.sum() > 10
+    np.testing.assert_array_equal(count_followers(corpus, torch.tensor(columns), 2).numpy(), found)
+
+
+def test_associations_are_fitted_to_the_information_of_their_place(corpus):
+    """With as many units as pieces the fit is exact, and a place before a piece has the roles exchanged."""
+    frequent = torch.tensor([9, 7, 12, 20])
+    vectors = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))
+    found = associations(corpus, frequent, vectors, [-1, 1, -2])
+    assert set(found) == {-1, 1, -2}
+    after = count_followers(corpus, frequent, 1)
+    for place, counts in ((1, after), (-1, after.T), (-2, count_followers(corpus, frequent, 2).T)):
+        expected = counted_weights._to_ppmi(counts.clone())
+        torch.testing.assert_close(vectors @ found[place] @ vectors.T, expected, atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize("cls", [BertForPreTraining, BertForMaskedLM, StockForMaskedLM])
@@ -123,7 +149,10 @@ def test_a_network_gets_counted_rows_and_keeps_the_others(cls, small_config, two
     assert torch.equal(torch.get_rng_state(), rng)  # what comes after it draws the same numbers
     counted = [*tokenizer.convert_tokens_to_ids([*GREETINGS, *PLACES, "."])]
     others = [number for number in range(len(tokenizer)) if number not in counted]
-    assert torch.equal(table[others], before[others])
+    changed = table.detach()[others] - before[others]  # by their part of the subspace of the positions
+    assert int(torch.linalg.matrix_rank(changed)) == 2 * number_of_frequencies(small_config)
+    waves = network.base_model.embeddings.position_embeddings.weight.detach()
+    assert float((table.detach() @ waves.T).abs().max()) < 1e-5
     length = small_config.initializer_range * small_config.hidden_size**0.5
     assert table[counted].norm(dim=1).tolist() == pytest.approx([length] * len(counted))
     output = network.get_output_embeddings()
@@ -131,23 +160,34 @@ def test_a_network_gets_counted_rows_and_keeps_the_others(cls, small_config, two
     assert torch.equal(network.state_dict()["cls.predictions.bias"], output.bias)
 
 
-@pytest.mark.parametrize("cls", [BertForPreTraining, StockForMaskedLM])
-def test_layers_add_a_part_of_the_average_and_the_head_passes_it_on(cls, small_config, two_topics, tokenizer):
-    """With queries of 0 each position attends to all alike; of GELU, half remains near 0."""
+def test_another_seed_turns_the_vectors_and_keeps_their_angles(small_config, two_topics, tokenizer):
     small_config.vocab_size = len(tokenizer)
-    network = cls(small_config).eval()
-    before = network.bert.embeddings.position_embeddings.weight.detach().clone()
+    tables = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(0)
+        network = BertForMaskedLM(small_config)
+        set_counted_weights(network, two_topics, seed)
+        tables.append(network.get_input_embeddings().weight.detach()[tokenizer.convert_tokens_to_ids([*EXTRA[:-1]])])
+    first, again, other = tables
+    assert torch.equal(first, again) and not torch.allclose(first, other, atol=1e-2)
+    torch.testing.assert_close(first @ first.T, other @ other.T, atol=1e-4, rtol=0)
+
+
+def test_untied_output_embeddings_are_counted_too(small_config, two_topics, tokenizer):
+    small_config.vocab_size, small_config.tie_word_embeddings = len(tokenizer), False
+    network = BertForMaskedLM(small_config)
     set_counted_weights(network, two_topics, seed=1)
-    torch.testing.assert_close(network.bert.embeddings.position_embeddings.weight, 0.3 * before)
+    ids = tokenizer.convert_tokens_to_ids([*GREETINGS, *PLACES])
+    table, output = network.get_input_embeddings().weight, network.get_output_embeddings().weight
+    assert output is not table and torch.equal(table[ids], output[ids])
+
+
+def test_the_head_passes_its_input_on(small_config, two_topics, tokenizer):
+    """Of GELU, half remains near 0."""
+    small_config.vocab_size = len(tokenizer)
+    network = BertForMaskedLM(small_config).eval()
+    set_counted_weights(network, two_topics, seed=1)
     states = torch.randn(2, 7, small_config.hidden_size, generator=torch.Generator().manual_seed(2))
-    average = states.mean(dim=1, keepdim=True)
-    for layer in network.bert.encoder.layer:
-        attention = layer.attention
-        torch.nn.init.zeros_(attention.self.query.weight)
-        added = attention.output.dense(attention.self(states)[0])
-        torch.testing.assert_close(added, 0.49 * average.expand_as(states), atol=1e-5, rtol=0)
-    first, second = (layer.attention.self.value.weight for layer in network.bert.encoder.layer[:2])
-    assert not torch.allclose(first, second, atol=0.1)
     passed = network.cls.predictions.transform(states).detach()
     assert float(cosine_similarity(passed, states, dim=-1).mean()) > 0.9
 
@@ -158,5 +198,6 @@ def test_a_text_of_one_word_leaves_the_embeddings_random(tokenizer, tmp_path, sm
     before = network.get_input_embeddings().weight.detach().clone()
     corpus = corpus_of([["hello hello hello"], ["hello hello"]], tokenizer, tmp_path)
     assert set_counted_weights(network, corpus, seed=1) == 0
-    assert torch.equal(network.get_input_embeddings().weight, before)
+    changed = (network.get_input_embeddings().weight - before).detach()
+    assert int(torch.linalg.matrix_rank(changed)) == 2 * number_of_frequencies(small_config)
     assert int(network.get_output_embeddings().bias.argmax()) == tokenizer.convert_tokens_to_ids("hello")

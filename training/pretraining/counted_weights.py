@@ -1,23 +1,24 @@
-"""Initial weights that make BERT a bag of words, from counts of the training text (``--initial_weights counted``).
+"""Initial weights from counts of the training text (``--initial_weights counted``).
 
 A short run with random weights spends most of its time on learning how frequent the pieces are, which of them are
-alike, and that a masked piece has to do with the pieces around it. The first two can be counted in seconds, and the
-weights can begin as if the third were learnt:
+alike, and that a masked piece has to do with its neighbours. All of it can be counted in seconds:
 
 - The output bias becomes the logarithm of each piece's share of the text.
 - The word embeddings factorise the positive pointwise mutual information (PPMI) of pieces that stand near each other.
   Those of word2vec do so too (Levy and Goldberg 2014, "Neural Word Embedding as Implicit Matrix Factorization").
-- Each attention layer adds a part of the average of its inputs: its output matrix undoes the rotation of its value
-  matrix. (Trockman and Kolter 2023, "Mimetic Initialization of Self-Attention Layers", find such pairs in trained
-  networks.) The position embeddings are small, so that they hardly disturb the average.
-- The transform of the head begins as a small multiple of the identity, where GELU is nearly linear, so that the average
+- For the places next to a piece, matrices are fitted by least squares, with which the embedding of the neighbour
+  predicts the piece. They become the first heads of the first layer, which look at these places; the other heads
+  average the context (initial_attention.py).
+- The transform of the head begins as a small multiple of the identity, where GELU is nearly linear, so that all this
   arrives at the tied output embeddings.
 
-All other weights stay random. The network then resembles the continuous bag of words of word2vec.
+All other weights stay random.
 
 All V pieces are counted beside the C most frequent ones. The eigenvectors of the frequent pieces' square part, (C, C),
 give the vectors of all rows of the matrix, (V, C) (the Nyström method).
 """
+
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -25,6 +26,13 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from training.pretraining.corpus import Corpus
+from training.pretraining.initial_attention import (
+    attend_to_neighbours,
+    average_the_context,
+    number_of_frequencies,
+    places_of_heads,
+    rotation,
+)
 
 COLUMNS = 2048  # the most frequent pieces, beside which all pieces are counted
 # In tokens. Near neighbours show the part of speech, distant ones the topic. All distances would take longer.
@@ -32,8 +40,6 @@ DISTANCES = (1, 2, 3, 4, 6, 9, 13)
 SMOOTHING = 0.75  # exponent of the columns' counts, as in word2vec; without it rare neighbours weigh too much
 POWER = 0.25  # exponent of the eigenvalues; 0.5 would factorise the PPMI itself, 0 gives all directions equal weight
 BLOCK = 1 << 22  # tokens that are counted at a time
-AVERAGE = 0.49  # the part of the average that an attention layer adds at first
-POSITIONS = 0.3  # what the new position embeddings are multiplied by
 IDENTITY = 0.3  # the multiple of the identity in the head's transform
 MOST_TOKENS = 1 << 25  # of a longer corpus, so many tokens are counted, in blocks that are spread over it
 
@@ -43,36 +49,39 @@ def set_counted_weights(model: PreTrainedModel, corpus: Corpus, seed: int) -> in
     """Replace new weights as the module says; return the number of pieces with counted embeddings.
 
     A counted row has the length ``initializer_range * sqrt(H)``, about that of a random one. The rows of the special
-    tokens, and of pieces that the text does not contain, stay random.
+    tokens, and of pieces that the text does not contain, stay random, and so do those of the token types; but they lose
+    their part of the subspace of the positions.
 
     Args:
         model: with new weights and a head that predicts tokens.
         corpus: the training text. The largest matrix has a row for each piece and 2,048 columns in float32: 250 MB for
             30,522 pieces. It exists twice at a time.
-        seed: of the rotations, of which the embeddings have one and each layer another.
+        seed: of all that is drawn: how the subspaces lie, the rotations of the layers, the frequencies.
     """
+    config = model.config
     bias = log_shares(corpus)
-    output = model.get_output_embeddings().get_parameter("bias")
-    output[: len(bias)] = bias.to(output.dtype)
-    directions = counted_directions(corpus, model.config.hidden_size, seed)
+    output = model.get_output_embeddings()
+    output.get_parameter("bias")[: len(bias)] = bias
+    frequent = most_frequent(corpus)
+    units = rotation(config.hidden_size, seed)
+    size = 2 * number_of_frequencies(config)
+    positions, words = units[:, :size], units[:, size:]
+    directions = counted_directions(corpus, frequent, words.shape[1])
+    directions = directions @ words[:, : directions.shape[1]].T
     counted = directions.any(dim=1).nonzero()[:, 0]
-    length = model.config.initializer_range * model.config.hidden_size**0.5
-    table = model.get_input_embeddings().get_parameter("weight")
-    table[counted] = (directions[counted] * length).to(table.dtype)
-    _average_the_context(model, seed)
-    return len(counted)
-
-
-def _average_the_context(model: PreTrainedModel, seed: int) -> None:
-    """Make the layers add averages of their inputs, and the head pass them on."""
-    config, base = model.config, model.base_model
-    for layer in range(config.num_hidden_layers):
-        rotation = _rotation(config.hidden_size, seed + 1 + layer) * AVERAGE**0.5
-        base.get_parameter(f"encoder.layer.{layer}.attention.self.value.weight").copy_(rotation)
-        base.get_parameter(f"encoder.layer.{layer}.attention.output.dense.weight").copy_(rotation.T)
-    base.get_parameter("embeddings.position_embeddings.weight").mul_(POSITIONS)
+    length = config.initializer_range * config.hidden_size**0.5
+    token_types = model.base_model.get_parameter("embeddings.token_type_embeddings.weight")
+    for table in (model.get_input_embeddings().get_parameter("weight"), output.get_parameter("weight"), token_types):
+        table -= table @ positions @ positions.T
+        if table is not token_types:
+            table[counted] = directions[counted] * length
+    average_the_context(model, seed + 1)
+    if len(counted):
+        places = associations(corpus, frequent, directions[frequent], places_of_heads(config))
+        attend_to_neighbours(model, positions, places, length, seed)
     transform = model.get_parameter("cls.predictions.transform.dense.weight")
     transform.copy_(torch.eye(config.hidden_size) * IDENTITY)
+    return len(counted)
 
 
 def log_shares(corpus: Corpus) -> Tensor:
@@ -84,18 +93,39 @@ def log_shares(corpus: Corpus) -> Tensor:
     return (counts / counts.sum()).log()
 
 
-def counted_directions(corpus: Corpus, hidden_size: int, seed: int) -> Tensor:
-    """(V, H) vectors of length 1, similar for pieces with similar neighbours; 0 for pieces that have no vector."""
+def most_frequent(corpus: Corpus) -> Tensor:
+    """(C) the ids of the most frequent pieces, beside which all are counted; at most COLUMNS."""
     occurrences = _occurrences(corpus)
     order = torch.argsort(occurrences, descending=True, stable=True)
-    frequent = order[: min(COLUMNS, int((occurrences > 0).sum()))]
+    return order[: min(COLUMNS, int((occurrences > 0).sum()))]
+
+
+def counted_directions(corpus: Corpus, frequent: Tensor, size: int) -> Tensor:
+    """(V, at most size) vectors of length 1, similar for pieces with similar neighbours; 0 for pieces without one."""
     information = _to_ppmi(count_neighbours(corpus, frequent))
     square = information[frequent]
-    values, vectors = torch.linalg.eigh((square + square.T) / 2)
-    chosen = (values > values[-1] * 1e-6).nonzero()[:, 0].flip(0)[:hidden_size]  # the largest positive ones
-    found = information @ (vectors[:, chosen] * values[chosen] ** (POWER - 1))
-    # The rotation spreads the directions of large eigenvalues over all units, as random embeddings are spread.
-    return torch.nn.functional.normalize(found @ _rotation(hidden_size, seed)[: found.shape[1]], dim=1)
+    squares, vectors = torch.linalg.eigh(square.T @ square)  # of the singular values
+    chosen = (squares > squares[-1] * 1e-9).nonzero()[:, 0].flip(0)[:size]  # the largest ones
+    found = information @ (vectors[:, chosen] * squares[chosen] ** ((POWER - 1) / 2))
+    return torch.nn.functional.normalize(found, dim=1)
+
+
+def associations(corpus: Corpus, frequent: Tensor, vectors: Tensor, places: list[int]) -> dict[int, Tensor]:
+    """For each place, (H, H): the matrix M with which e(piece) M e(neighbour) is nearest to the PPMI of the two.
+
+    Args:
+        frequent: (C) the ids of the pieces from which the matrices are fitted.
+        vectors: (C, H) their embeddings, e.
+        places: where the neighbour stands, such as -1 for the piece before.
+    """
+    inverse = torch.linalg.pinv(vectors)
+    found = {}
+    for distance in sorted({abs(place) for place in places}):
+        after = count_followers(corpus, frequent, distance)
+        for place, counts in ((distance, after), (-distance, after.T)):
+            if place in places:
+                found[place] = inverse @ _to_ppmi(counts.clone()) @ inverse.T
+    return found
 
 
 def count_neighbours(corpus: Corpus, columns: Tensor) -> Tensor:
@@ -104,28 +134,47 @@ def count_neighbours(corpus: Corpus, columns: Tensor) -> Tensor:
     Args:
         columns: (C) ids.
     """
-    size = len(corpus.unigrams)
-    column = torch.full((size,), -1, dtype=torch.int64)
-    column[columns] = torch.arange(len(columns))
-    counts = torch.zeros(size * len(columns))
-    ends = corpus.sentences[corpus.documents[1:]]
-    for begin in _blocks(corpus.num_tokens):
-        ids = torch.from_numpy(corpus.tokens[begin : begin + BLOCK].astype(np.int64))
-        document = torch.from_numpy(np.searchsorted(ends, np.arange(begin, begin + len(ids)), side="right"))
-        for distance in (distance for distance in DISTANCES if distance < len(ids)):
-            same = document[:-distance] == document[distance:]
-            earlier, later = ids[:-distance][same], ids[distance:][same]
+    column, counts = _columns(corpus, columns), torch.zeros(len(corpus.unigrams) * len(columns))
+    for distance in DISTANCES:
+        for earlier, later in _pairs(corpus, distance):
             for piece, beside in ((earlier, column[later]), (later, column[earlier])):
                 place = (piece * len(columns) + beside)[beside >= 0]
                 counts.index_add_(0, place, torch.ones(len(place)))
-    counts = counts.view(size, -1)
+    counts = counts.view(-1, len(columns))
     counts[corpus.manifest["special_ids"]] = 0
     return counts
 
 
-def _rotation(size: int, seed: int) -> Tensor:
-    """(size, size) a random orthogonal matrix."""
-    return torch.linalg.qr(torch.randn(size, size, generator=torch.Generator().manual_seed(seed)))[0]
+def count_followers(corpus: Corpus, columns: Tensor, distance: int) -> Tensor:
+    """(C, C) float32: how often the piece of a column stands at this distance after the piece of a row.
+
+    Args:
+        columns: (C) ids, of the rows as well.
+    """
+    column, counts = _columns(corpus, columns), torch.zeros(len(columns) ** 2)
+    for earlier, later in _pairs(corpus, distance):
+        earlier, later = column[earlier], column[later]
+        place = (earlier * len(columns) + later)[(earlier >= 0) & (later >= 0)]
+        counts.index_add_(0, place, torch.ones(len(place)))
+    return counts.view(len(columns), -1)
+
+
+def _columns(corpus: Corpus, ids: Tensor) -> Tensor:
+    """(V) the number of each piece's column, -1 for pieces without one."""
+    column = torch.full((len(corpus.unigrams),), -1, dtype=torch.int64)
+    column[ids] = torch.arange(len(ids))
+    return column
+
+
+def _pairs(corpus: Corpus, distance: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """The ids of the pieces that stand at this distance within a document, the earlier ones and the later ones."""
+    ends = corpus.sentences[corpus.documents[1:]]
+    for begin in _blocks(corpus.num_tokens):
+        ids = torch.from_numpy(corpus.tokens[begin : begin + BLOCK].astype(np.int64))
+        document = torch.from_numpy(np.searchsorted(ends, np.arange(begin, begin + len(ids)), side="right"))
+        if distance < len(ids):
+            same = document[:-distance] == document[distance:]
+            yield ids[:-distance][same], ids[distance:][same]
 
 
 def _occurrences(corpus: Corpus) -> Tensor:
