@@ -109,6 +109,14 @@ def test_every_size_begins_with_finite_outputs(hidden_size, heads, config, corpu
     config.hidden_size, config.num_attention_heads = hidden_size, heads
     network = counted(BertForPreTraining, config, corpus)
     assert network(torch.randint(5, config.vocab_size, (2, 40))).prediction_logits.isfinite().all()
+    assert network.base_model.embeddings.position_embeddings.weight.any()
+
+
+def test_a_text_without_second_neighbours(config, tokenizer, tmp_path):
+    (tmp_path / "text.txt").write_text("hello north\n\nhi south\n\nhello east\n\n" * 5)
+    pairs = build_corpus([tmp_path / "text.txt"], tokenizer, tmp_path / "corpus", need_pairs=False)
+    network = counted(BertForMaskedLM, config, pairs)
+    assert all(weight.isfinite().all() for weight in network.parameters())
 
 
 @pytest.mark.parametrize("cls", [BertForMaskedLM, BertForPreTraining, StockForMaskedLM])

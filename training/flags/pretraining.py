@@ -104,9 +104,8 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
     )
     initial_weights: Literal["random", "counted"] = flag(
         "random",
-        "New weights. random: all of them (paper). counted: pieces with similar neighbours in the training text get "
-        "similar embeddings, the output bias starts with the frequencies, and the network predicts from the average of "
-        "the context at first.",
+        "New weights. random: all of them (paper). counted: word embeddings, output bias and the first attention heads "
+        "are calculated from the pieces that stand near each other in the training text.",
         FIXED | CARD,
     )
     static_shapes: bool = flag(

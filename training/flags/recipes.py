@@ -15,7 +15,7 @@ values to other sizes:
   rate in inverse proportion to the width suits all widths (Yang et al. 2022, "Tensor Programs V"). The formula meets
   two trials: 0.002 with 2 layers of 128 units, where twice as much was worse, and 0.0005 with 4 layers of 256 units,
   where twice as much was worse, too.
-- The network begins with word embeddings from counts of the training text and with weights that average the context
+- Word embeddings and the first attention heads are calculated from counts of the training text
   (``--initial_weights counted``).
 - Short sequences come first (``short_to_long``). Two fifths of the steps have 32 tokens, as in the trials.
 - 64 sequences a batch and a warm-up of a tenth of the steps, as in the trials.

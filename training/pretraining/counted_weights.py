@@ -14,8 +14,8 @@ alike, and that a masked piece has to do with its neighbours. All of it can be c
 
 All other weights stay random.
 
-All V pieces are counted beside the C most frequent ones. The eigenvectors of the frequent pieces' square part, (C, C),
-give the vectors of all rows of the matrix, (V, C) (the Nyström method).
+All V pieces are counted beside the C most frequent ones. The singular vectors of the frequent pieces' square part,
+(C, C), give the vectors of all rows of the matrix, (V, C).
 """
 
 from collections.abc import Iterator
@@ -27,6 +27,7 @@ from transformers import PreTrainedModel
 
 from training.pretraining.corpus import Corpus
 from training.pretraining.initial_attention import (
+    TINY,
     attend_to_neighbours,
     average_the_context,
     number_of_frequencies,
@@ -38,7 +39,7 @@ COLUMNS = 2048  # the most frequent pieces, beside which all pieces are counted
 # In tokens. Near neighbours show the part of speech, distant ones the topic. All distances would take longer.
 DISTANCES = (1, 2, 3, 4, 6, 9, 13)
 SMOOTHING = 0.75  # exponent of the columns' counts, as in word2vec; without it rare neighbours weigh too much
-POWER = 0.25  # exponent of the eigenvalues; 0.5 would factorise the PPMI itself, 0 gives all directions equal weight
+POWER = 0.25  # exponent of the singular values; 0.5 would factorise the PPMI itself, 0 makes all directions equal
 BLOCK = 1 << 22  # tokens that are counted at a time
 IDENTITY = 0.3  # the multiple of the identity in the head's transform
 MOST_TOKENS = 1 << 25  # of a longer corpus, so many tokens are counted, in blocks that are spread over it
@@ -76,9 +77,9 @@ def set_counted_weights(model: PreTrainedModel, corpus: Corpus, seed: int) -> in
         if table is not token_types:
             table[counted] = directions[counted] * length
     average_the_context(model, seed + 1)
-    if len(counted):
-        places = associations(corpus, frequent, directions[frequent], places_of_heads(config))
-        attend_to_neighbours(model, positions, places, length, seed)
+    if len(counted) and (places := places_of_heads(config)):
+        fitted = associations(corpus, frequent, directions[frequent], places)
+        attend_to_neighbours(model, positions, fitted, length, seed)
     transform = model.get_parameter("cls.predictions.transform.dense.weight")
     transform.copy_(torch.eye(config.hidden_size) * IDENTITY)
     return len(counted)
@@ -104,8 +105,8 @@ def counted_directions(corpus: Corpus, frequent: Tensor, size: int) -> Tensor:
     """(V, at most size) vectors of length 1, similar for pieces with similar neighbours; 0 for pieces without one."""
     information = _to_ppmi(count_neighbours(corpus, frequent))
     square = information[frequent]
-    squares, vectors = torch.linalg.eigh(square.T @ square)  # of the singular values
-    chosen = (squares > squares[-1] * 1e-9).nonzero()[:, 0].flip(0)[:size]  # the largest ones
+    squares, vectors = torch.linalg.eigh(square.T @ square)  # much faster than the decomposition of the part itself
+    chosen = (squares > squares[-1] * 1e-6).nonzero()[:, 0].flip(0)[:size]  # the largest ones
     found = information @ (vectors[:, chosen] * squares[chosen] ** ((POWER - 1) / 2))
     return torch.nn.functional.normalize(found, dim=1)
 
@@ -195,5 +196,5 @@ def _to_ppmi(counts: Tensor) -> Tensor:
     """(V, C) the positive pointwise mutual information, in the memory of the counts."""
     rows = counts.sum(dim=1, keepdim=True).clamp(min=1)
     columns = counts.sum(dim=0) ** SMOOTHING
-    share = (columns / columns.sum()).clamp(min=torch.finfo(torch.float32).tiny)
+    share = (columns / columns.sum().clamp(min=TINY)).clamp(min=TINY)
     return counts.div_(rows).div_(share).clamp_(min=1).log_()

@@ -24,6 +24,7 @@ AVERAGE = 0.49  # the part of the average that the heads of a layer add together
 POSITIONS = 0.7  # the length of a position embedding, in lengths of a word embedding
 PEAK = 12.0  # the attention score of the place that a head looks at; those of other places are about 0
 MOST_FREQUENCIES = 16
+TINY = torch.finfo(torch.float32).tiny
 WEAKEST = 0.05  # the least singular value of a head's association, where the largest is 1: weights of 0 would stay 0
 
 
@@ -93,7 +94,7 @@ def attend_to_neighbours(
         key[looking] = scale * subspace.T
         query[looking] = scale * shift @ subspace.T
         left, strength, right = torch.linalg.svd(associations[place])
-        root = (strength[:size] / strength[0]).clamp(min=WEAKEST).sqrt()
+        root = (strength[:size] / strength[0].clamp(min=TINY)).clamp(min=WEAKEST).sqrt()
         value[rows] = root[:, None] * right[:size]
         output[:, rows] = left[:, :size] * root
 
