@@ -82,9 +82,7 @@ def main(argv: list[str] | None = None) -> None:
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
     model, initial_weights = build_pretraining_network(run, CLASSES[args.objective], tokenizer)
     train_corpus, eval_corpus = build_corpora(run, text, tokenizer)
-    if args.initial_weights == "counted":
-        counted = set_counted_weights(model, train_corpus, args.seed)
-        run.say(f"initial weights from counts of the training text, with embeddings of {counted:,} pieces")
+    counted = set_counted_weights(model, train_corpus, args.seed) if args.initial_weights == "counted" else 0
     train = instances_by_length(args, train_corpus, tokenizer)
     held_out = instances_by_length(args, eval_corpus, tokenizer, held_out=True)
     phases = planned_phases(args, train, run.world_size)
@@ -103,6 +101,8 @@ def main(argv: list[str] | None = None) -> None:
         verify_invariance(run, model, optimizer, train[phase_at(phases, done + 1).length])
     if done == 0:
         run.log(event="corpus", unigram_entropy=train_corpus.unigram_entropy())
+        if counted:
+            run.say(f"initial weights from counts of the training text, with embeddings of {counted:,} pieces")
 
     batches = phase_batches(run, phases, train, done)
     explain = partial(explain_divergence, phases=phases, folder=run.output_dir)

@@ -56,15 +56,17 @@ def two_topics(tokenizer, tmp_path):
     return corpus_of(documents, tokenizer, tmp_path)
 
 
-def counted_slowly(corpus, columns):
-    """The same counts with loops over documents and pairs."""
+def counted_slowly(corpus, columns, blocks=(0,), size=1 << 40):
+    """The same counts with loops over documents and pairs; both pieces of a pair are in the same one of the blocks."""
     special, found = set(corpus.manifest["special_ids"]), np.zeros((len(corpus.unigrams), len(columns)))
     for first, last in zip(corpus.documents[:-1], corpus.documents[1:]):
-        ids = corpus.tokens[corpus.sentences[first] : corpus.sentences[last]].tolist()
+        begin = int(corpus.sentences[first])
+        ids = corpus.tokens[begin : corpus.sentences[last]].tolist()
         for i, piece in enumerate(ids):
             for distance in counted_weights.DISTANCES:
                 for j in (i - distance, i + distance):
-                    if 0 <= j < len(ids) and ids[j] in columns and piece not in special:
+                    together = (begin + i) // size == (begin + j) // size and (begin + i) // size in blocks
+                    if 0 <= j < len(ids) and together and ids[j] in columns and piece not in special:
                         found[piece, columns.index(ids[j])] += 1
     return found
 
@@ -76,24 +78,31 @@ def test_neighbours_are_counted_within_documents(corpus):
     np.testing.assert_array_equal(found.numpy(), counted_slowly(corpus, columns))
 
 
-def test_a_long_corpus_is_counted_in_blocks_that_are_spread_over_it(corpus, monkeypatch):
-    columns = torch.tensor([9, 7, 12, 20])
-    whole = count_neighbours(corpus, columns)
-    monkeypatch.setattr(counted_weights, "BLOCK", 50)
-    monkeypatch.setattr(counted_weights, "MOST_TOKENS", 10 * 50)
+@pytest.mark.parametrize("blocks", ["all", "ten"])
+def test_a_long_corpus_is_counted_in_blocks_that_are_spread_over_it(corpus, monkeypatch, blocks):
+    """Pairs across the edge of a block are not counted."""
+    columns, size = [9, 7, 12, 20], 50
+    monkeypatch.setattr(counted_weights, "BLOCK", size)
+    monkeypatch.setattr(counted_weights, "MOST_TOKENS", size * (10 if blocks == "ten" else corpus.num_tokens))
     begins = counted_weights._blocks(corpus.num_tokens)
-    assert (len(begins), begins[0]) == (10, 0) and 0 <= corpus.num_tokens - begins[-1] < corpus.num_tokens / 5
-    share = float(count_neighbours(corpus, columns).sum() / whole.sum())
-    assert 0.5 < share * corpus.num_tokens / 500 <= 1.1  # pairs across the edges of blocks are not counted
+    if blocks == "all":
+        assert begins == [*range(0, corpus.num_tokens, size)]
+    else:
+        assert (len(begins), begins[0]) == (10, 0) and 0 <= corpus.num_tokens - begins[-1] < corpus.num_tokens / 5
+    found = count_neighbours(corpus, torch.tensor(columns))
+    expected = counted_slowly(corpus, columns, {begin // size for begin in begins}, size)
+    np.testing.assert_array_equal(found.numpy(), expected)
 
 
 def test_information_worked_by_hand(monkeypatch):
-    """Counts 3, 1 / 1, 3: of 8 pairs each row and each column has 4, so the PMI is log(3 / 8 / (1 / 4)) = log 1.5, and
-    log 0.5, which becomes 0."""
-    monkeypatch.setattr(counted_weights, "SMOOTHING", 1)
-    found = counted_weights._to_ppmi(torch.tensor([[3.0, 1], [1, 3], [0, 0]]))
-    expected = torch.tensor([[math.log(1.5), 0], [0, math.log(1.5)], [0, 0]])
-    torch.testing.assert_close(found, expected)
+    """The rows have 12 and 8 pairs, the columns 16 and 4; their roots are 4 and 2, and the shares of these 2/3 and 1/3.
+
+    So the values are log(1 / (2/3)) = log 1.5 and log 0, then log(1/2 / (2/3)) < 0 and log(1/2 / (1/3)) = log 1.5. What
+    is below 0 becomes 0.
+    """
+    monkeypatch.setattr(counted_weights, "SMOOTHING", 0.5)
+    found = counted_weights._to_ppmi(torch.tensor([[12.0, 0], [4, 4], [0, 0]]))
+    torch.testing.assert_close(found, torch.tensor([[math.log(1.5), 0], [0, math.log(1.5)], [0, 0]]))
 
 
 def test_the_bias_alone_has_the_loss_of_the_unigrams(corpus):
@@ -123,7 +132,9 @@ def test_followers_are_counted_within_documents(corpus):
             if earlier in columns and later in columns:
                 found[columns.index(earlier), columns.index(later)] += 1
     assert found.sum() > 10
-    np.testing.assert_array_equal(count_followers(corpus, torch.tensor(columns), 2).numpy(), found)
+    counts = count_followers(corpus, torch.tensor(columns), [1, 2])
+    assert set(counts) == {1, 2}
+    np.testing.assert_array_equal(counts[2].numpy(), found)
 
 
 def test_associations_are_fitted_to_the_information_of_their_place(corpus):
@@ -132,8 +143,8 @@ def test_associations_are_fitted_to_the_information_of_their_place(corpus):
     vectors = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))
     found = associations(corpus, frequent, vectors, [-1, 1, -2])
     assert set(found) == {-1, 1, -2}
-    after = count_followers(corpus, frequent, 1)
-    for place, counts in ((1, after), (-1, after.T), (-2, count_followers(corpus, frequent, 2).T)):
+    after = count_followers(corpus, frequent, [1, 2])
+    for place, counts in ((1, after[1]), (-1, after[1].T), (-2, after[2].T)):
         expected = counted_weights._to_ppmi(counts.clone())
         torch.testing.assert_close(vectors @ found[place] @ vectors.T, expected, atol=1e-3, rtol=0)
 
@@ -152,12 +163,23 @@ def test_a_network_gets_counted_rows_and_keeps_the_others(cls, small_config, two
     changed = table.detach()[others] - before[others]  # by their part of the subspace of the positions
     assert int(torch.linalg.matrix_rank(changed)) == 2 * number_of_frequencies(small_config)
     waves = network.base_model.embeddings.position_embeddings.weight.detach()
-    assert float((table.detach() @ waves.T).abs().max()) < 1e-5
+    types = network.base_model.embeddings.token_type_embeddings.weight.detach()
+    assert float((torch.cat([table.detach(), types]) @ waves.T).abs().max()) < 1e-5
+    assert not table[small_config.pad_token_id].any()
     length = small_config.initializer_range * small_config.hidden_size**0.5
     assert table[counted].norm(dim=1).tolist() == pytest.approx([length] * len(counted))
     output = network.get_output_embeddings()
     assert output.weight is table and torch.equal(output.bias, log_shares(two_topics).float())
     assert torch.equal(network.state_dict()["cls.predictions.bias"], output.bias)
+
+
+def test_vectors_are_those_of_the_singular_value_decomposition(corpus):
+    """Of the frequent pieces' PPMI, U S V': with all directions, a row of U S^(1/4), divided by its length."""
+    frequent = torch.arange(5, 21)
+    left, strength, _ = torch.linalg.svd(counted_weights._to_ppmi(count_neighbours(corpus, frequent))[frequent])
+    expected = torch.nn.functional.normalize(left[:, :6] * strength[:6] ** 0.25, dim=1)
+    found = counted_directions(corpus, frequent, 6)[frequent]
+    torch.testing.assert_close(found @ found.T, expected @ expected.T, atol=1e-3, rtol=0)
 
 
 def test_another_seed_turns_the_vectors_and_keeps_their_angles(small_config, two_topics, tokenizer):
@@ -171,6 +193,31 @@ def test_another_seed_turns_the_vectors_and_keeps_their_angles(small_config, two
     first, again, other = tables
     assert torch.equal(first, again) and not torch.allclose(first, other, atol=1e-2)
     torch.testing.assert_close(first @ first.T, other @ other.T, atol=1e-4, rtol=0)
+
+
+def test_rows_without_pieces_are_as_improbable_as_the_rarest_piece(small_config, two_topics, tokenizer):
+    small_config.vocab_size = len(tokenizer) + 8  # as in a table that was padded for the hardware
+    network = BertForMaskedLM(small_config)
+    set_counted_weights(network, two_topics, seed=1)
+    bias = network.get_output_embeddings().bias.detach()
+    assert bias[-8:].tolist() == [float(bias.min())] * 8
+
+
+def test_a_left_to_right_model_predicts_unknown_pieces(small_config, tokenizer, tmp_path):
+    corpus = corpus_of([["hello unheard north", "hi unheard"], ["hello hi"]], tokenizer, tmp_path)
+    unknown, rare = tokenizer.unk_token_id, tokenizer.mask_token_id
+    assert float(log_shares(corpus)[unknown]) == float(log_shares(corpus)[rare])
+    small_config.vocab_size, small_config.is_decoder = len(tokenizer), True
+    network = BertForMaskedLM(small_config)
+    set_counted_weights(network, corpus, seed=1)
+    bias = network.get_output_embeddings().bias.detach()
+    assert float((bias[unknown] - bias[rare]).exp()) == pytest.approx((2 + 0.5) / 0.5)
+
+
+def test_a_text_without_known_pieces_leaves_the_embeddings_random(small_config, tokenizer, tmp_path):
+    corpus = corpus_of([["unheard unseen", "unheard"], ["unseen"]], tokenizer, tmp_path)
+    small_config.vocab_size = len(tokenizer)
+    assert set_counted_weights(BertForMaskedLM(small_config), corpus, seed=1) == 0
 
 
 def test_untied_output_embeddings_are_counted_too(small_config, two_topics, tokenizer):

@@ -94,7 +94,8 @@ def test_a_left_to_right_model_looks_at_the_two_pieces_before_the_next(config, c
         (256, 4, 16, [-1, 1, -2, 2]),
         (768, 12, 16, [-1, 1, -2, 2]),
         (32, 4, 4, [-1, 1, -2, 2]),
-        (16, 8, 1, [-1, 1, -2, 2]),
+        (30, 3, 0, []),
+        (16, 8, 0, []),
         (8, 8, 0, []),
         (4, 1, 0, []),
     ],
@@ -102,9 +103,11 @@ def test_a_left_to_right_model_looks_at_the_two_pieces_before_the_next(config, c
 def test_small_heads_have_few_frequencies_or_none(hidden_size, heads, frequencies, places, config):
     config.hidden_size, config.num_attention_heads = hidden_size, heads
     assert (number_of_frequencies(config), places_of_heads(config)) == (frequencies, places)
+    config.num_hidden_layers = 0
+    assert places_of_heads(config) == []
 
 
-@pytest.mark.parametrize(("hidden_size", "heads"), [(16, 8), (8, 8), (48, 3)])
+@pytest.mark.parametrize(("hidden_size", "heads"), [(16, 8), (8, 8), (51, 3)])
 def test_every_size_begins_with_finite_outputs(hidden_size, heads, config, corpus):
     config.hidden_size, config.num_attention_heads = hidden_size, heads
     network = counted(BertForPreTraining, config, corpus)
@@ -117,6 +120,8 @@ def test_a_text_without_second_neighbours(config, tokenizer, tmp_path):
     pairs = build_corpus([tmp_path / "text.txt"], tokenizer, tmp_path / "corpus", need_pairs=False)
     network = counted(BertForMaskedLM, config, pairs)
     assert all(weight.isfinite().all() for weight in network.parameters())
+    attention = network.base_model.encoder.layer[0].attention  # weights of 0 on both sides would stay 0
+    assert attention.self.value.weight.any(dim=1).all() and attention.output.dense.weight.any(dim=0).all()
 
 
 @pytest.mark.parametrize("cls", [BertForMaskedLM, BertForPreTraining, StockForMaskedLM])

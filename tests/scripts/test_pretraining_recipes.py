@@ -15,6 +15,8 @@ from tests.helpers.records import events, read
 from training.flags.parsing import parse_arguments
 from training.flags.pretraining import PretrainingArguments
 from training.networks import configuration
+from training.pretraining.corpus import Corpus
+from training.pretraining.counted_weights import log_shares
 from training.pretraining.network import build_pretraining_network
 
 pytestmark = pytest.mark.usefixtures("no_pictures")
@@ -39,7 +41,8 @@ def shape_of_128(tmp_path, vocab):
 
 def test_a_run_says_and_records_what_the_recipe_chose(pretraining_flags, shape_of_128, capsys):
     folder = pretrain(pretraining_flags(**BY_RECIPE, config_name=shape_of_128, max_steps=5))
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("recipe fast: ")]
+    printed = capsys.readouterr().out
+    (line,) = [line for line in printed.splitlines() if line.startswith("recipe fast: ")]
     assert "dropout 0.0, warmup_steps 0.1, phases 32:0.4,64:0.4,128:0.2, learning_rate 0.002" in line
     assert line.endswith("initializer_range 0.049; given instead: per_device_train_batch_size 8")
     run = read(folder, "run.json")
@@ -55,8 +58,36 @@ def test_a_run_says_and_records_what_the_recipe_chose(pretraining_flags, shape_o
     }
     assert run["flags"]["per_device_train_batch_size"] == 8 and run["flags"]["dropout"] == 0.0
     assert [event["max_seq_length"] for event in events(folder, "train")] == [32, 32, 64, 64, 128]
+    assert "initial weights from counts of the training text, with embeddings of" in printed
     card = (folder / "README.md").read_text()
     assert "| `recipe` | fast |" in card and "| `dropout` | 0.0 |" in card and "| `initializer_range` | 0.049 |" in card
+
+
+@pytest.mark.parametrize(
+    ("objective", "model_impl"), [("mlm_nsp", "repro"), ("mlm", "repro"), ("ltr", "repro"), ("mlm_nsp", "transformers")]
+)
+def test_a_run_begins_with_counted_weights(pretraining_flags, shape_of_128, objective, model_impl):
+    """The rate of the first step is 0, so the weights that are saved after it are those of the start."""
+    origin = {
+        "config_name": shape_of_128,
+        "objective": objective,
+        "model_impl": model_impl,
+        "max_steps": 1,
+        "warmup_steps": 1,
+    }
+    saved = {}
+    for weights in ("random", "counted"):
+        folder = pretrain(pretraining_flags(**origin, initial_weights=weights))
+        saved[weights] = load_file(folder / "model.safetensors")
+        shutil.move(folder, folder.with_name(weights))
+    corpus = Corpus.open(
+        folder.with_name("counted") / "corpus" / "train", AutoTokenizer.from_pretrained(folder.with_name("counted"))
+    )
+    expected = log_shares(corpus, with_unknown=objective == "ltr").float()
+    assert torch.equal(saved["counted"]["cls.predictions.bias"], expected)
+    assert not saved["random"]["cls.predictions.bias"].any()
+    heads = "bert.encoder.layer.0.attention.self.query.weight"
+    assert float(saved["counted"][heads].norm()) > 1.5 * float(saved["random"][heads].norm())
 
 
 def test_the_paper_s_recipe_is_not_mentioned(pretraining_flags, capsys):

@@ -48,7 +48,7 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
     cased: bool = flag(False, "Learn a cased vocabulary, which keeps upper case and accents.")
     config_name: str | None = flag(
         None,
-        f"{'|'.join(CONFIG_SIZES)}, or a folder with config.json; the weights are new and random. Default: mini.",
+        f"{'|'.join(CONFIG_SIZES)}, or a folder with config.json; the weights are new. Default: mini.",
         CARD | START,
     )
     model_name_or_path: str | None = flag(
@@ -104,8 +104,8 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
     )
     initial_weights: Literal["random", "counted"] = flag(
         "random",
-        "New weights. random: all of them (paper). counted: word embeddings, output bias and the first attention heads "
-        "are calculated from the pieces that stand near each other in the training text.",
+        "New weights. random: all of them (paper). counted: embeddings, output bias, head and attention begin "
+        "with what counts of the training text say about its pieces and their neighbours.",
         FIXED | CARD,
     )
     static_shapes: bool = flag(

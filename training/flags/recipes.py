@@ -4,8 +4,8 @@
 
 ``fast`` is for hours instead of days, with small networks that read little text and hardly any text twice. The paper's
 values were chosen for 768 units and 40 epochs. The trials behind this recipe are in docs/lab/log.md (2026-11-22, "What
-lets a small network leave the plateau"); most of them had 2 layers of 128 units. The formulas carry their
-values to other sizes:
+lets a small network leave the plateau", and 2026-11-23); most of them had 2 layers of 128 units. The formulas carry
+their values to other sizes:
 
 - No dropout, because little text is read often enough to be learnt by heart. Only the training leaves it out: the saved
   config.json keeps 0.1 for fine-tuning.

@@ -5,10 +5,11 @@ alike, and that a masked piece has to do with its neighbours. All of it can be c
 
 - The output bias becomes the logarithm of each piece's share of the text.
 - The word embeddings factorise the positive pointwise mutual information (PPMI) of pieces that stand near each other.
-  Those of word2vec do so too (Levy and Goldberg 2014, "Neural Word Embedding as Implicit Matrix Factorization").
+  Those of word2vec do something close (Levy and Goldberg 2014, "Neural Word Embedding as Implicit Matrix
+  Factorization").
 - For the places next to a piece, matrices are fitted by least squares, with which the embedding of the neighbour
-  predicts the piece. They become the first heads of the first layer, which look at these places; the other heads
-  average the context (initial_attention.py).
+  predicts the piece. They become the first heads of the first layer, which look at these places by sinusoidal position
+  embeddings; the other heads average the context (initial_attention.py).
 - The transform of the head begins as a small multiple of the identity, where GELU is nearly linear, so that all this
   arrives at the tied output embeddings.
 
@@ -18,7 +19,7 @@ All V pieces are counted beside the C most frequent ones. The singular vectors o
 (C, C), give the vectors of all rows of the matrix, (V, C).
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import torch
@@ -39,7 +40,7 @@ COLUMNS = 2048  # the most frequent pieces, beside which all pieces are counted
 # In tokens. Near neighbours show the part of speech, distant ones the topic. All distances would take longer.
 DISTANCES = (1, 2, 3, 4, 6, 9, 13)
 SMOOTHING = 0.75  # exponent of the columns' counts, as in word2vec; without it rare neighbours weigh too much
-POWER = 0.25  # exponent of the singular values; 0.5 would factorise the PPMI itself, 0 makes all directions equal
+POWER = 0.25  # exponent of the singular values; 0 would give all directions the same weight
 BLOCK = 1 << 22  # tokens that are counted at a time
 IDENTITY = 0.3  # the multiple of the identity in the head's transform
 MOST_TOKENS = 1 << 25  # of a longer corpus, so many tokens are counted, in blocks that are spread over it
@@ -49,20 +50,21 @@ MOST_TOKENS = 1 << 25  # of a longer corpus, so many tokens are counted, in bloc
 def set_counted_weights(model: PreTrainedModel, corpus: Corpus, seed: int) -> int:
     """Replace new weights as the module says; return the number of pieces with counted embeddings.
 
-    A counted row has the length ``initializer_range * sqrt(H)``, about that of a random one. The rows of the special
-    tokens, and of pieces that the text does not contain, stay random, and so do those of the token types; but they lose
-    their part of the subspace of the positions.
+    A counted row has the length ``initializer_range * sqrt(H)``, about that of a random one. The rows of special tokens
+    and of pieces about whose neighbours the counts say nothing stay random, and so do those of the token types. But
+    they lose their part of the subspace of the positions.
 
     Args:
         model: with new weights and a head that predicts tokens.
         corpus: the training text. The largest matrix has a row for each piece and 2,048 columns in float32: 250 MB for
-            30,522 pieces. It exists twice at a time.
+            30,522 pieces. Every process makes its own.
         seed: of all that is drawn: how the subspaces lie, the rotations of the layers, the frequencies.
     """
     config = model.config
-    bias = log_shares(corpus)
-    output = model.get_output_embeddings()
-    output.get_parameter("bias")[: len(bias)] = bias
+    shares, output = log_shares(corpus, with_unknown=config.is_decoder), model.get_output_embeddings()
+    bias = output.get_parameter("bias")
+    bias.fill_(float(shares.min()))  # the table may have more rows than the tokenizer has pieces
+    bias[: len(shares)] = shares
     frequent = most_frequent(corpus)
     units = rotation(config.hidden_size, seed)
     size = 2 * number_of_frequencies(config)
@@ -85,12 +87,15 @@ def set_counted_weights(model: PreTrainedModel, corpus: Corpus, seed: int) -> in
     return len(counted)
 
 
-def log_shares(corpus: Corpus) -> Tensor:
+def log_shares(corpus: Corpus, *, with_unknown: bool = False) -> Tensor:
     """(V) the logarithm of each piece's share of the text, where half an occurrence is added to each piece.
 
-    Special tokens and [UNK], which are never predicted, count as pieces that do not occur.
+    Args:
+        with_unknown: count [UNK], which a left-to-right model predicts and a masked LM never does. The other special
+            tokens do not occur in the corpus.
     """
-    counts = _occurrences(corpus) + 0.5
+    counts = torch.from_numpy(corpus.unigrams.astype(np.float64)) if with_unknown else _occurrences(corpus)
+    counts = counts + 0.5
     return (counts / counts.sum()).log()
 
 
@@ -103,6 +108,8 @@ def most_frequent(corpus: Corpus) -> Tensor:
 
 def counted_directions(corpus: Corpus, frequent: Tensor, size: int) -> Tensor:
     """(V, at most size) vectors of length 1, similar for pieces with similar neighbours; 0 for pieces without one."""
+    if not len(frequent):
+        return torch.zeros(len(corpus.unigrams), 0)
     information = _to_ppmi(count_neighbours(corpus, frequent))
     square = information[frequent]
     squares, vectors = torch.linalg.eigh(square.T @ square)  # much faster than the decomposition of the part itself
@@ -119,10 +126,8 @@ def associations(corpus: Corpus, frequent: Tensor, vectors: Tensor, places: list
         vectors: (C, H) their embeddings, e.
         places: where the neighbour stands, such as -1 for the piece before.
     """
-    inverse = torch.linalg.pinv(vectors)
-    found = {}
-    for distance in sorted({abs(place) for place in places}):
-        after = count_followers(corpus, frequent, distance)
+    inverse, found = torch.linalg.pinv(vectors), {}
+    for distance, after in count_followers(corpus, frequent, {abs(place) for place in places}).items():
         for place, counts in ((distance, after), (-distance, after.T)):
             if place in places:
                 found[place] = inverse @ _to_ppmi(counts.clone()) @ inverse.T
@@ -136,28 +141,28 @@ def count_neighbours(corpus: Corpus, columns: Tensor) -> Tensor:
         columns: (C) ids.
     """
     column, counts = _columns(corpus, columns), torch.zeros(len(corpus.unigrams) * len(columns))
-    for distance in DISTANCES:
-        for earlier, later in _pairs(corpus, distance):
-            for piece, beside in ((earlier, column[later]), (later, column[earlier])):
-                place = (piece * len(columns) + beside)[beside >= 0]
-                counts.index_add_(0, place, torch.ones(len(place)))
+    for _, earlier, later in _pairs(corpus, DISTANCES):
+        for piece, beside in ((earlier, column[later]), (later, column[earlier])):
+            place = (piece * len(columns) + beside)[beside >= 0]
+            counts.index_add_(0, place, torch.ones(len(place)))
     counts = counts.view(-1, len(columns))
     counts[corpus.manifest["special_ids"]] = 0
     return counts
 
 
-def count_followers(corpus: Corpus, columns: Tensor, distance: int) -> Tensor:
-    """(C, C) float32: how often the piece of a column stands at this distance after the piece of a row.
+def count_followers(corpus: Corpus, columns: Tensor, distances: Collection[int]) -> dict[int, Tensor]:
+    """For each distance, (C, C) float32: how often the piece of a column stands so far after the piece of a row.
 
     Args:
         columns: (C) ids, of the rows as well.
     """
-    column, counts = _columns(corpus, columns), torch.zeros(len(columns) ** 2)
-    for earlier, later in _pairs(corpus, distance):
-        earlier, later = column[earlier], column[later]
-        place = (earlier * len(columns) + later)[(earlier >= 0) & (later >= 0)]
-        counts.index_add_(0, place, torch.ones(len(place)))
-    return counts.view(len(columns), -1)
+    column, size = _columns(corpus, columns), len(columns)
+    counts = {distance: torch.zeros(size**2) for distance in distances}
+    for distance, earlier, later in _pairs(corpus, distances):
+        row, beside = column[earlier], column[later]
+        place = (row * size + beside)[(row >= 0) & (beside >= 0)]
+        counts[distance].index_add_(0, place, torch.ones(len(place)))
+    return {distance: found.view(size, size) for distance, found in counts.items()}
 
 
 def _columns(corpus: Corpus, ids: Tensor) -> Tensor:
@@ -167,15 +172,17 @@ def _columns(corpus: Corpus, ids: Tensor) -> Tensor:
     return column
 
 
-def _pairs(corpus: Corpus, distance: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """The ids of the pieces that stand at this distance within a document, the earlier ones and the later ones."""
+def _pairs(corpus: Corpus, distances: Collection[int]) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Each distance with the ids of the pieces that stand so far apart within a document: the earlier and the later."""
     ends = corpus.sentences[corpus.documents[1:]]
     for begin in _blocks(corpus.num_tokens):
         ids = torch.from_numpy(corpus.tokens[begin : begin + BLOCK].astype(np.int64))
-        document = torch.from_numpy(np.searchsorted(ends, np.arange(begin, begin + len(ids)), side="right"))
-        if distance < len(ids):
+        inside = ends[(begin < ends) & (ends < begin + len(ids))] - begin
+        lengths = torch.from_numpy(np.diff(inside.astype(np.int64), prepend=0, append=len(ids)))
+        document = torch.repeat_interleave(lengths)
+        for distance in (distance for distance in distances if distance < len(ids)):
             same = document[:-distance] == document[distance:]
-            yield ids[:-distance][same], ids[distance:][same]
+            yield distance, ids[:-distance][same], ids[distance:][same]
 
 
 def _occurrences(corpus: Corpus) -> Tensor:

@@ -7,8 +7,8 @@ some heads have found the piece before and the piece after. Here these heads of 
   have a subspace of their own. A rotation of that subspace moves a position by any number of places. So a head whose
   queries are rotated, and whose keys are not, attends to one place beside its own.
 - The value and output matrices of such a head begin with what the counts say about that place (``associations`` of
-  counted_weights.py). With the tied output embeddings this is a log-bilinear language model (Mnih and Hinton 2007,
-  "Three New Graphical Models for Statistical Language Modelling").
+  counted_weights.py). With the tied output embeddings the network resembles a log-bilinear language model (Mnih and
+  Hinton 2007, "Three New Graphical Models for Statistical Language Modelling").
 - All other heads add a part of the average of their inputs: the output matrix undoes the rotation of the value matrix.
   (Trockman and Kolter 2023, "Mimetic Initialization of Self-Attention Layers", find such pairs in trained networks.)
 """
@@ -22,8 +22,8 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 AVERAGE = 0.49  # the part of the average that the heads of a layer add together
 POSITIONS = 0.7  # the length of a position embedding, in lengths of a word embedding
-PEAK = 12.0  # the attention score of the place that a head looks at; those of other places are about 0
-MOST_FREQUENCIES = 16
+PEAK = 12.0  # about the attention score of the place that a head looks at; those of other places scatter around 0
+FEWEST_FREQUENCIES, MOST_FREQUENCIES = 4, 16  # with fewer, many places look alike
 TINY = torch.finfo(torch.float32).tiny
 WEAKEST = 0.05  # the least singular value of a head's association, where the largest is 1: weights of 0 would stay 0
 
@@ -34,8 +34,12 @@ def rotation(size: int, seed: int) -> Tensor:
 
 
 def number_of_frequencies(config: PreTrainedConfig) -> int:
-    """How many sinusoids the position embeddings consist of: two units of a head each, and at most a quarter of all."""
-    return min(MOST_FREQUENCIES, config.hidden_size // config.num_attention_heads // 2, config.hidden_size // 8)
+    """How many sinusoids the position embeddings consist of: two units of a head each, and at most a quarter of all.
+
+    0 for networks that are too narrow; their position embeddings stay random.
+    """
+    frequencies = min(MOST_FREQUENCIES, config.hidden_size // config.num_attention_heads // 2, config.hidden_size // 8)
+    return frequencies if frequencies >= FEWEST_FREQUENCIES and config.num_hidden_layers else 0
 
 
 def places_of_heads(config: PreTrainedConfig) -> list[int]:
@@ -83,7 +87,7 @@ def attend_to_neighbours(
     query, key, value = (_attention_weight(model, 0, f"self.{name}") for name in ("query", "key", "value"))
     output = _attention_weight(model, 0, "output.dense")
     size = config.hidden_size // config.num_attention_heads
-    # LayerNorm makes the sum of word, token type and position H long (squared); the first two are of one length.
+    # LayerNorm makes the sum of word, token type and position H long (squared); the first two are about equally long.
     share = POSITIONS**2 / (2 + POSITIONS**2)
     scale = (PEAK * size**0.5 / (config.hidden_size * share)) ** 0.5
     for head, place in enumerate(places_of_heads(config)):
