@@ -79,12 +79,13 @@ def sha256(path: Path) -> str:
 
 
 def commit() -> str:
-    """The commit of the working tree, with "-dirty" appended if tracked files differ from it."""
+    """The commit of the working tree, with "-dirty" appended if tracked files other than records differ from it."""
 
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True).stdout.strip()
 
-    return git("rev-parse", "--short", "HEAD") + ("-dirty" if git("status", "--porcelain", "-uno") else "")
+    changed = git("status", "--porcelain", "-uno", "--", ".", ":!benchmarks/results")
+    return git("rev-parse", "--short", "HEAD") + ("-dirty" if changed else "")
 
 
 def versions() -> dict[str, str]:

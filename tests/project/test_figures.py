@@ -4,6 +4,7 @@ import ast
 import json
 import random
 import re
+import subprocess
 
 import pytest
 
@@ -196,6 +197,21 @@ def test_a_record_names_the_files_that_took_part():
     assert not [name for name in record["sources"] if name.startswith(("tests", ".")) or "site-packages" in name]
     assert provenance.out_of_date(record) == []
     assert provenance.out_of_date({"one": record, "other": record}) == []
+
+
+def test_a_tree_with_new_records_alone_is_the_commit(tmp_path, monkeypatch):
+    monkeypatch.setattr(provenance, "ROOT", tmp_path)
+    record, code = tmp_path / "benchmarks" / "results" / "step.json", tmp_path / "step.py"
+    record.parent.mkdir(parents=True)
+    record.write_text("{}")
+    code.write_text("x = 1\n")
+    identity = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+    for words in (["init", "-q"], ["add", "."], [*identity, "commit", "-qm", "first"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    record.write_text("{1}")
+    clean = provenance.commit()
+    code.write_text("x = 2\n")
+    assert not clean.endswith("-dirty") and provenance.commit() == f"{clean}-dirty"
 
 
 def test_a_record_is_out_of_date_when_a_file_changes(tmp_path, monkeypatch):
