@@ -56,6 +56,13 @@ def two_topics(tokenizer, tmp_path):
     return corpus_of(documents, tokenizer, tmp_path)
 
 
+@pytest.fixture
+def small_config(small_config):
+    """Wide enough for position embeddings that are sinusoids."""
+    small_config.update({"hidden_size": 64, "num_attention_heads": 4})
+    return small_config
+
+
 def counted_slowly(corpus, columns, blocks=(0,), size=1 << 40):
     """The same counts with loops over documents and pairs; both pieces of a pair are in the same one of the blocks."""
     special, found = set(corpus.manifest["special_ids"]), np.zeros((len(corpus.unigrams), len(columns)))
@@ -248,3 +255,11 @@ def test_a_text_of_one_word_leaves_the_embeddings_random(tokenizer, tmp_path, sm
     changed = (network.get_input_embeddings().weight - before).detach()
     assert int(torch.linalg.matrix_rank(changed)) == 2 * number_of_frequencies(small_config)
     assert int(network.get_output_embeddings().bias.argmax()) == tokenizer.convert_tokens_to_ids("hello")
+
+
+def test_counts_above_the_integers_of_float32(tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(counted_weights, "DISTANCES", (1,) * 100)  # As if there were 100 times as much text.
+    corpus = corpus_of([["hello " * 100_000], ["hi hello"]], tokenizer, tmp_path)
+    piece = int(most_frequent(corpus)[0])
+    pairs = 100 * (int(corpus.unigrams[piece]) - 2)  # The only one of the second document has no equal beside it.
+    assert float(count_neighbours(corpus, torch.tensor([piece]))[piece, 0]) == 2 * pairs > 2**24

@@ -2,6 +2,7 @@
 
 import functools
 from dataclasses import MISSING, fields
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -41,6 +42,15 @@ def test_settings_and_flags_have_the_same_defaults():
     assert {"objective", "short_seq_prob"} | {field.name for field in fields(MaskSettings)} == names
     settings = InstanceSettings(seed=0, max_seq_length=128)
     assert {name: getattr(settings, name) for name in names} == {name: defaults[name] for name in names}
+
+
+def test_an_epoch_too_short_for_the_recipe_names_what_to_give():
+    train = dict.fromkeys((32, 64, 128), SimpleNamespace(epoch_size=lambda epoch: 100))
+    args = parse_arguments(PretrainingArguments, ["--output_dir", "x", "--recipe", "fast"])
+    with pytest.raises(ValueError, match=r"1 epochs of this text are 2 optimiser steps.*give --max_steps.*128:1$"):
+        phased_batches.planned_phases(args, train, 1)
+    args.num_train_epochs = 5
+    assert [phase.stop for phase in phased_batches.planned_phases(args, train, 1)] == [3, 6, 8]
 
 
 @pytest.mark.usefixtures("no_pictures")

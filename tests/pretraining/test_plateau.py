@@ -5,14 +5,17 @@ import json
 import pytest
 
 from tests.helpers.plateau_runs import FACTS, FLAGS, LINE, random_corpus, run_of
+from training.flags.recipes import peak_rate
+from training.networks.configuration import CONFIG_SIZES
 from training.pretraining.plateau import (
-    MARGIN,
+    RATES,
     check_causes,
     diagnosis,
     find_plateau,
     log_diagnosis,
     tokens_to_leave_plateau,
 )
+from training.records.curves import MARGIN
 from training.records.reference_curves import references
 
 
@@ -87,6 +90,25 @@ def test_the_diagnosis_names_the_line_and_the_likely_causes(corpus):
     assert "stays at 3.90" in text and "gives 3.9" in text and "--learning_rate 1e-06 is outside" in text
     assert "checked and fine: duplicates, mask rate, warm-up, batch, too few steps" in text
     assert "none of the usual causes applies" in diagnosis(FACTS, stuck, corpus)
+
+
+def test_counted_weights_are_compared_with_their_own_start(corpus):
+    facts, start = FACTS | {"flags": FLAGS | {"initial_weights": "counted"}}, LINE - 0.6
+    stuck = run_of(lambda step: start, 9000, held_out=start)
+    assert diagnosis(FACTS, stuck, corpus) is None
+    text = diagnosis(facts, stuck, corpus)
+    assert "the counted initial weights began at 3.30: the model has not learnt more than the counts yet" in text
+    assert diagnosis(facts, run_of(lambda step: start - 0.3 * (step > 1), 9000), corpus) is None
+    # A start above the entropy of the unigrams is no excuse.
+    assert "frequency alone" in diagnosis(facts, run_of(lambda step: LINE + (step == 1), 9000), corpus)
+    # Of a run whose first record is lost the start is unknown.
+    assert diagnosis(facts, [event for event in stuck if event["step"] > 1], corpus) is None
+
+
+@pytest.mark.parametrize(("name", "size"), CONFIG_SIZES.items())
+def test_the_rates_of_the_recipe_suit_the_doctor(name, size):
+    low, high = RATES["large" if name in ("base", "large") else "small"]
+    assert low <= peak_rate(*size) <= high
 
 
 def test_the_diagnosis_is_repeated_only_when_the_run_is_twice_as_old(corpus, make_run, capsys):

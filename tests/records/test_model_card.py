@@ -123,6 +123,16 @@ def test_the_card_says_how_small_the_run_was(tmp_path, loss, verdict):
     assert verdict in made.text and "not measured" not in made.text
 
 
+@pytest.mark.parametrize(("loss", "verdict"), [(5.5, "it has learnt more"), (5.8, "it has hardly learnt more")])
+def test_the_card_says_what_was_counted(tmp_path, loss, verdict):
+    events = [{"event": "corpus", "unigram_entropy": 6.4}, {"event": "train", "step": 1, "mlm_loss": 5.9, "loss": 6.6}]
+    (tmp_path / "metrics.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    facts = records("run_pretraining.py", objective="mlm_nsp", initial_weights="counted")
+    made = card(tmp_path, "pretraining", {**PRETRAINING, "eval_mlm_loss": loss}, facts=facts)
+    assert "starting from weights that were counted in the text" in made.text and "random weights" not in made.text
+    assert f"the counted initial weights began at 5.90: {verdict} than the counts." in made.text
+
+
 def test_a_baseline_is_called_a_baseline(tmp_path):
     made = card(tmp_path / "a", "glue", {"eval_accuracy": 0.5}, ["builtin_pair"], records("run_glue.py"))
     assert "was not pre-trained: this is a baseline" in made.text and "nobody annotated" in made.text

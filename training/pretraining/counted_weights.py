@@ -34,6 +34,7 @@ from training.pretraining.initial_attention import (
     number_of_frequencies,
     places_of_heads,
     rotation,
+    signs,
 )
 
 COLUMNS = 2048  # the most frequent pieces, beside which all pieces are counted
@@ -57,7 +58,7 @@ def set_counted_weights(model: PreTrainedModel, corpus: Corpus, seed: int) -> in
     Args:
         model: with new weights and a head that predicts tokens.
         corpus: the training text. The largest matrix has a row for each piece and 2,048 columns in float32: 250 MB for
-            30,522 pieces. Every process makes its own.
+            30,522 pieces, and for a moment there are two. Every process makes its own.
         seed: of all that is drawn: how the subspaces lie, the rotations of the layers, the frequencies.
     """
     config = model.config
@@ -113,6 +114,7 @@ def counted_directions(corpus: Corpus, frequent: Tensor, size: int) -> Tensor:
     information = _to_ppmi(count_neighbours(corpus, frequent))
     square = information[frequent]
     squares, vectors = torch.linalg.eigh(square.T @ square)  # much faster than the decomposition of the part itself
+    vectors = vectors * signs(vectors)
     chosen = (squares > squares[-1] * 1e-6).nonzero()[:, 0].flip(0)[:size]  # the largest ones
     found = information @ (vectors[:, chosen] * squares[chosen] ** ((POWER - 1) / 2))
     return torch.nn.functional.normalize(found, dim=1)
@@ -140,12 +142,13 @@ def count_neighbours(corpus: Corpus, columns: Tensor) -> Tensor:
     Args:
         columns: (C) ids.
     """
-    column, counts = _columns(corpus, columns), torch.zeros(len(corpus.unigrams) * len(columns))
+    column = _columns(corpus, columns)
+    counts = torch.zeros(len(corpus.unigrams) * len(columns), dtype=torch.int32)  # float32 cannot count above 2^24
     for _, earlier, later in _pairs(corpus, DISTANCES):
         for piece, beside in ((earlier, column[later]), (later, column[earlier])):
             place = (piece * len(columns) + beside)[beside >= 0]
-            counts.index_add_(0, place, torch.ones(len(place)))
-    counts = counts.view(-1, len(columns))
+            counts.index_add_(0, place, torch.ones_like(place, dtype=torch.int32))
+    counts = counts.view(-1, len(columns)).float()
     counts[corpus.manifest["special_ids"]] = 0
     return counts
 
@@ -157,12 +160,12 @@ def count_followers(corpus: Corpus, columns: Tensor, distances: Collection[int])
         columns: (C) ids, of the rows as well.
     """
     column, size = _columns(corpus, columns), len(columns)
-    counts = {distance: torch.zeros(size**2) for distance in distances}
+    counts = {distance: torch.zeros(size**2, dtype=torch.int32) for distance in distances}
     for distance, earlier, later in _pairs(corpus, distances):
         row, beside = column[earlier], column[later]
         place = (row * size + beside)[(row >= 0) & (beside >= 0)]
-        counts[distance].index_add_(0, place, torch.ones(len(place)))
-    return {distance: found.view(size, size) for distance, found in counts.items()}
+        counts[distance].index_add_(0, place, torch.ones_like(place, dtype=torch.int32))
+    return {distance: found.view(size, size).float() for distance, found in counts.items()}
 
 
 def _columns(corpus: Corpus, ids: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from transformers import PreTrainedConfig, PreTrainedModel
 AVERAGE = 0.49  # the part of the average that the heads of a layer add together
 POSITIONS = 0.7  # the length of a position embedding, in lengths of a word embedding
 PEAK = 12.0  # about the attention score of the place that a head looks at; those of other places scatter around 0
-FEWEST_FREQUENCIES, MOST_FREQUENCIES = 4, 16  # with fewer, many places look alike
+FEWEST_FREQUENCIES, MOST_FREQUENCIES = 8, 16  # with fewer, many places look alike
 TINY = torch.finfo(torch.float32).tiny
 WEAKEST = 0.05  # the least singular value of a head's association, where the largest is 1: weights of 0 would stay 0
 
@@ -31,6 +31,15 @@ WEAKEST = 0.05  # the least singular value of a head's association, where the la
 def rotation(size: int, seed: int) -> Tensor:
     """(size, size) a random orthogonal matrix."""
     return torch.linalg.qr(torch.randn(size, size, generator=torch.Generator().manual_seed(seed)))[0]
+
+
+def signs(vectors: Tensor) -> Tensor:
+    """(N) 1 or -1 for each column, with which its entry of the largest magnitude becomes positive.
+
+    The signs that a decomposition returns depend on the processor and on the number of threads.
+    """
+    largest = vectors.gather(0, vectors.abs().argmax(dim=0, keepdim=True))[0]
+    return torch.where(largest < 0, -1.0, 1.0)
 
 
 def number_of_frequencies(config: PreTrainedConfig) -> int:
@@ -98,6 +107,8 @@ def attend_to_neighbours(
         key[looking] = scale * subspace.T
         query[looking] = scale * shift @ subspace.T
         left, strength, right = torch.linalg.svd(associations[place])
+        sign = signs(left)
+        left, right = left * sign, right * sign[:, None]
         root = (strength[:size] / strength[0].clamp(min=TINY)).clamp(min=WEAKEST).sqrt()
         value[rows] = root[:, None] * right[:size]
         output[:, rows] = left[:, :size] * root

@@ -47,7 +47,17 @@ def planned_phases(args: PretrainingArguments, train: dict[int, PretrainingInsta
     if args.max_steps < 0:
         sizes = {phase: phase.size * phase.accumulation * world_size for phase in phases}
         epoch_fraction = sum(phase.share * size / train[phase.length].epoch_size(0) for phase, size in sizes.items())
-    return with_steps(phases, steps_for(args, epoch_fraction))
+    steps = steps_for(args, epoch_fraction)
+    try:
+        return with_steps(phases, steps)
+    except ValueError as error:
+        if args.recipe == "paper" or args.max_steps > 0:
+            raise
+        raise ValueError(
+            f"--recipe fast: {args.num_train_epochs:g} epochs of this text are {steps} optimiser steps, too few for "
+            f"--phases {args.phases}; give --max_steps, a smaller --per_device_train_batch_size, or "
+            f"--phases {phases[-1].length}:1"
+        ) from error
 
 
 def phase_batches(

@@ -4,10 +4,11 @@ run_pretraining.py calls ``log_diagnosis`` after each evaluation; ``python -m tr
 of a folder.
 
 A model that knows only how often each piece occurs has a loss equal to the unigram entropy of the text, called the line
-here. A run is on the line if, after the warm-up, neither its last held-out loss nor the mean of its training losses (of
-the masked LM) over a window is at least 0.25 nats below the line. The window is the last tenth of the steps, with at
-least 5 records. The margin is needed because a model also learns from positions and lengths: models that do not use
-context yet reach about 0.25 nats below the line.
+here. Counted initial weights begin below it; for them the line is the loss at the first step. A run is on the line if,
+after the warm-up, neither its last held-out loss nor the mean of its training losses (of the masked LM) over a window
+is at least 0.25 nats below the line. The window is the last tenth of the steps, with at least 5 records. The margin is
+needed because a model also learns from positions and lengths: models that do not use context yet reach about 0.25 nats
+below the line.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,31 +20,29 @@ from training.flags.phases import Phase, phase_at, phases_of, with_steps
 from training.flags.pretraining import PretrainingArguments
 from training.pretraining.corpus import Corpus
 from training.pretraining.measurements import Measurement, repeated_documents, repeated_sentences
-from training.records.curves import curve_of
+from training.records.curves import MARGIN, counted_start, curve_of, training_losses
 from training.records.reference_curves import references
 
-MARGIN = 0.25  # nats
 FEWEST_RECORDS = 5
 LARGE = 60_000_000  # parameters; base has 110 million, medium 41 million
-# The range of peak learning rates that work: for small models in this project's runs; for large models around the
-# paper's 1e-4, up to the 7e-4 of RoBERTa.
-RATES = {"small": (2e-4, 3e-3), "large": (5e-5, 7e-4)}
+# The range of peak learning rates that work: for small models in this project's runs and the fast recipe; for large
+# models around the paper's 1e-4, up to the 7e-4 of RoBERTa.
+RATES = {"small": (1e-4, 3e-3), "large": (5e-5, 7e-4)}
 MASK_RATES = (0.1, 0.4)  # the upper bound is from Wettig et al. 2022
 FEWEST_TOKENS_A_STEP = 2048
 SHORTEST_WARMUP = 50  # steps; and at least 1 % of all steps, as in the paper
 PATIENCE = 2.0  # as a multiple of the tokens that the reference run needed
 
 
-def find_plateau(events: list[dict], entropy: float, warmup: int) -> tuple[int, int, float] | None:
+def find_plateau(events: list[dict], line: float, warmup: int) -> tuple[int, int, float] | None:
     """(last step, steps of the window, mean training loss) of a run that is on the line; None for any other run.
 
     Args:
         events: the records of metrics.jsonl.
-        entropy: the unigram entropy in nats.
+        line: in nats.
         warmup: the optimiser steps of the warm-up.
     """
-    name = "mlm_loss" if any("mlm_loss" in event for event in events) else "loss"
-    steps, losses = curve_of(events, "train", name)
+    steps, losses = training_losses(events)
     after = [(step, loss) for step, loss in zip(steps, losses) if step > warmup]
     if len(after) < FEWEST_RECORDS:
         return None
@@ -52,7 +51,7 @@ def find_plateau(events: list[dict], entropy: float, warmup: int) -> tuple[int, 
     window = after[-FEWEST_RECORDS:] if len(window) < FEWEST_RECORDS else window
     mean = sum(loss for _, loss in window) / len(window)
     held_out = [loss for step, loss in zip(*curve_of(events, "eval", "eval_mlm_loss")) if step > warmup]
-    if min([mean, *held_out[-1:]]) <= entropy - MARGIN:
+    if min([mean, *held_out[-1:]]) <= line - MARGIN:
         return None
     return last, last - window[0][0] + 1, mean
 
@@ -144,18 +143,20 @@ def tokens_to_leave_plateau(config_name: str) -> tuple[str, int]:
 
 def diagnosis(facts: Mapping[str, Any], events: list[dict], corpus: Corpus) -> str | None:
     """A sentence with the likely causes for a run that is on the line; None for any other run."""
-    entropy = corpus.unigram_entropy()
-    plateau = find_plateau(events, entropy, warmup_of(facts["flags"], facts["total_steps"]))
+    entropy, start = corpus.unigram_entropy(), counted_start(facts["flags"], events)
+    line = entropy if start is None else min(start, entropy)
+    plateau = find_plateau(events, line, warmup_of(facts["flags"], facts["total_steps"]))
     if plateau is None:
         return None
     step, window, mean = plateau
     checked = check_causes(facts, step, (repeated_documents(corpus), repeated_sentences(corpus)))
     likely = "; ".join(cause.text for cause in checked if not cause.good)
     fine = ", ".join(cause.name for cause in checked if cause.good)
-    text = (
-        f"the masked-LM loss stays at {mean:.2f} (last {window:,} steps), and guessing by frequency alone gives "
-        f"{entropy:.2f}: the model does not use context yet; "
-    )
+    text = f"the masked-LM loss stays at {mean:.2f} (last {window:,} steps), and "
+    if line < entropy:
+        text += f"the counted initial weights began at {line:.2f}: the model has not learnt more than the counts yet; "
+    else:
+        text += f"guessing by frequency alone gives {entropy:.2f}: the model does not use context yet; "
     text += f"likely causes: {likely}" if likely else "none of the usual causes applies: inspect the data with audit"
     return text + (f" (checked and fine: {fine})" if fine else "")
 

@@ -9,9 +9,9 @@ often each piece occurs. A masked language model has learnt from context if its 
 
 import argparse
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from training.files.atomic import whole_file
 from training.files.records import check_unchanged, read_events, read_record, well_formed
@@ -31,6 +31,8 @@ INK = "#333333"
 WIDTH, DPI = 9.0, 150
 TITLE = {"x": 0.01, "ha": "left", "fontsize": 13, "fontweight": "bold"}
 
+MARGIN = 0.25  # nats below a line that a loss may lie without much having been learnt
+
 Curve = tuple[list[int], list[float]]  # steps, values
 
 
@@ -38,6 +40,17 @@ def curve_of(events: list[dict], kind: str, key: str) -> Curve:
     """(steps, values) of one key in the events of a kind, "train" or "eval". If a step is repeated, the last counts."""
     values = {event["step"]: event[key] for event in events if event["event"] == kind and event.get(key) is not None}
     return sorted(values), [values[step] for step in sorted(values)]
+
+
+def training_losses(events: list[dict]) -> Curve:
+    """The steps of metrics.jsonl, and the losses of the masked or left-to-right LM at each of them."""
+    return curve_of(events, "train", "mlm_loss" if any("mlm_loss" in event for event in events) else "loss")
+
+
+def counted_start(flags: Mapping[str, Any], events: list[dict]) -> float | None:
+    """The loss at the first step of a run with counted initial weights; None for other runs, or if it is unknown."""
+    steps, losses = training_losses(events)
+    return losses[0] if flags.get("initial_weights") == "counted" and steps[:1] == [1] else None
 
 
 def scores(events: list[dict]) -> dict[str, Curve]:

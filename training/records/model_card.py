@@ -18,6 +18,7 @@ from training.files.records import read_events
 from training.flags.natures import CARD
 from training.flags.phases import phases_of, with_steps
 from training.flags.scripts import flags_with
+from training.records.curves import MARGIN, counted_start
 from training.records.markdown import code, one_line, plain
 from training.records.metrics import METRICS, card_name_of, percent_factor
 from training.records.model_usage import usage
@@ -196,7 +197,9 @@ def what_it_is(kind: str, run: dict, metrics: dict) -> str:
     flags = run["flags"]
     size = f"{run['parameters']:,} parameters" if run.get("parameters") else "BERT"
     start = flags.get("model_name_or_path")
-    origin = f"starting from {code(start)}" if start else "starting from random weights"
+    counted = flags.get("initial_weights") == "counted"
+    new = "starting from weights that were counted in the text" if counted else "starting from random weights"
+    origin = f"starting from {code(start)}" if start else new
     if kind == "pretraining":
         objectives = {
             "mlm_nsp": "predicting masked word pieces and whether one passage follows another",
@@ -286,7 +289,7 @@ def limits(folder: Path, kind: str, run: dict, metrics: dict) -> str:
                 f"Scale: it has seen {seen:,} sequences of up to {length} pieces, {share} % of the 256 million "
                 f"sequences of up to 512 that the published models have seen ({PAPER}). Do not expect their quality."
             )
-        lines += unigram_comparison(folder, metrics)
+        lines += unigram_comparison(folder, run["flags"], metrics)
     elif only_evaluated(metrics):
         lines.append("How the weights were trained, and on what: see the card of the source model.")
     else:
@@ -305,16 +308,24 @@ def limits(folder: Path, kind: str, run: dict, metrics: dict) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def unigram_comparison(folder: Path, metrics: dict) -> list[str]:
-    """A line that says whether the model predicts masked tokens better than their frequencies; [] if unknown."""
+def unigram_comparison(folder: Path, flags: dict, metrics: dict) -> list[str]:
+    """A line that says whether the model predicts masked tokens better than their frequencies; [] if unknown.
+
+    Counted initial weights already do so. For them it says whether the model has learnt more.
+    """
     records = folder / "metrics.jsonl"
     events = read_events(records) if records.exists() else []
     entropy = next((event["unigram_entropy"] for event in events if event.get("unigram_entropy")), None)
     loss = metrics.get("eval_mlm_loss")
     if entropy is None or loss is None:
         return []
+    compared = f"Masked-piece loss {loss:.2f} nats; guessing by frequency alone gives about {entropy:.2f}"
+    start = counted_start(flags, events)
+    if start is not None and start < entropy:
+        verdict = "has learnt" if loss <= start - MARGIN else "has hardly learnt"
+        return [f"{compared}, and the counted initial weights began at {start:.2f}: it {verdict} more than the counts."]
     verdict = "it has learnt from context" if loss < entropy else "it has not learnt anything from context"
-    return [f"Masked-piece loss {loss:.2f} nats; guessing by frequency alone gives about {entropy:.2f}: {verdict}."]
+    return [f"{compared}: {verdict}."]
 
 
 def versions(run: dict) -> str:

@@ -6,10 +6,11 @@
 run_pretraining.py gives the same diagnosis after each evaluation.
 
 A model that knows only how often each piece occurs has a loss equal to the unigram entropy of the text, called the line
-here. A run is on the line if, after the warm-up, neither its last held-out loss nor the mean of its training losses (of
-the masked LM) over a window is at least 0.25 nats below the line. The window is the last tenth of the steps, with at
-least 5 records. The margin is needed because a model also learns from positions and lengths: models that do not use
-context yet reach about 0.25 nats below the line.
+here. Counted initial weights begin below it; for them the line is the loss at the first step. A run is on the line if,
+after the warm-up, neither its last held-out loss nor the mean of its training losses (of the masked LM) over a window
+is at least 0.25 nats below the line. The window is the last tenth of the steps, with at least 5 records. The margin is
+needed because a model also learns from positions and lengths: models that do not use context yet reach about 0.25 nats
+below the line.
 """
 
 import argparse
@@ -67,4 +68,4 @@ def main(argv: list[str] | None = None) -> None:
         return
     corpus = Corpus.open(folder / "corpus" / "train", verify=False)
     text = diagnosis(facts, read_events(folder / "metrics.jsonl"), corpus)
-    print(text or "the loss is below the unigram entropy, or there are too few steps yet to tell")
+    print(text or "the loss is below that of a model without context, or there are too few steps yet to tell")
