@@ -156,7 +156,7 @@ def compatibility(record: dict) -> str:
 
 
 def speedrun(records: dict) -> str:
-    """The ledger of speedrun.json, newest first, and the contestants of the newest record."""
+    """The ledger of speedrun.json, newest first, and the contestants of the newest record that has several."""
     if not records:
         return "No record has been measured yet.\n"
     rows = []
@@ -182,7 +182,8 @@ def speedrun(records: dict) -> str:
         "paper, seconds",
         "transformers-tuned, seconds",
     )
-    newest = records[max(records)]
+    several = [date for date, record in records.items() if len(record["rules"]["contestants"]) > 1]
+    newest = records[max(several or records)]
     ledger = markdown(heads, rows, 4) if rows else "No record counts yet: three seeds must be under the target.\n"
     return f"{ledger}\n{speedrun_contestants(newest)}"
 
@@ -212,17 +213,17 @@ def times_of(record: dict, contestant: str) -> str:
 def whole_runs(record: dict) -> str:
     """The table of whole_runs.json."""
     rows = []
-    for row in record["results"]:
+    for name, row in record.items():
         seconds = [f"{statistics.median(row[f'{side}_seconds']):.1f}" for side in ("ours", "stock")]
         ratios = [f"{row['ratio']:.2f}", "{:.2f} to {:.2f}".format(*row["ratio_range"]), str(row["ratio_target"])]
-        rows.append([row["run"], *seconds, *ratios, str(row["ours_mb"]), str(row["stock_mb"])])
+        rows.append([name, *seconds, *ratios, str(row["ours_mb"]), str(row["stock_mb"])])
     heads = ("run", "ours, seconds", "Trainer, seconds", "times as fast", "range", "aim", "ours, MB", "Trainer, MB")
     table = markdown(heads, rows)
-    for row in record["results"]:
+    for name, row in record.items():
         if "parts" in row:
             names = {"ours": "ours", "stock": "Trainer"}
             parts = [[names[side], *(f"{value:.2f}" for value in row["parts"][side].values())] for side in names]
-            table += "\n" + markdown((f"{row['run']}, seconds", *row["parts"]["ours"]), parts)
+            table += "\n" + markdown((f"{name}, seconds", *row["parts"]["ours"]), parts)
     return table
 
 

@@ -15,7 +15,8 @@ own; the sides take turns. What counts is wall-clock time and the peak of the re
 - Cold start: from the command to the end of the first optimiser step, with the seconds of each part.
 - Corpus: text to ids on the disk. Ours also finds documents and sentences, which next sentence prediction needs.
 
-The record is written to results/whole_runs.json after every row.
+Every row of results/whole_runs.json is written as soon as it is measured, with its own commit and load; rows that the
+command does not name stay as they were.
 """
 
 import argparse
@@ -260,7 +261,6 @@ def row_of(name: str, runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     times = {side: [one["marks"][last] if last else one["seconds"] for one in made] for side, made in runs.items()}
     ratios = [theirs / mine for mine, theirs in zip(times["ours"], times["stock"])]
     row = {
-        "run": name,
         "ours_seconds": times["ours"],
         "stock_seconds": times["stock"],
         "ratio": round(statistics.median(ratios), 3),
@@ -283,6 +283,20 @@ def parts_of(marks: list[dict[str, float]]) -> dict[str, float]:
     return {name: round(value, 2) for name, value in seconds.items()}
 
 
+def read_records(path: Path, facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The rows that the file has already.
+
+    Raises:
+        SystemExit: they are of another size of the network, other data or another number of threads.
+    """
+    records = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    for name, record in records.items():
+        if found := {key: record[key] for key in facts if record[key] != facts[key]}:
+            wanted = {key: facts[key] for key in found}
+            raise SystemExit(f"{path} has a row {name!r} of {found}, expected {wanted}; give another --output")
+    return records
+
+
 def main(argv: list[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -301,20 +315,22 @@ def main(argv: list[str] | None = None) -> None:
     work = args.work_dir.resolve()
     output = args.output or (work / "whole_runs.json" if args.smoke else RESULTS)
     size, repetitions = ("tiny", 1) if args.smoke else (args.config_name, args.repetitions)
-    record = provenance("benchmarks/whole_runs.py", argv) | idle.demand_idle_cores(args.busy or args.smoke)
-    record |= {"threads": torch.get_num_threads(), "size": size, "repetitions": repetitions}
-    record |= {"data": prepare(work / "data", size, 0.002 if args.smoke else 1.0), "results": []}
+    idle.demand_idle_cores(args.busy or args.smoke)
+    data = prepare(work / "data", size, 0.002 if args.smoke else 1.0)
+    facts = {"threads": torch.get_num_threads(), "size": size, "data": data}
+    records = read_records(output, facts)
     for name in args.only:
         row = ROWS[name]._replace(length=64, epochs=1) if args.smoke else ROWS[name]
+        origin = provenance("benchmarks/whole_runs.py", argv) | idle.demand_idle_cores(args.busy or args.smoke)
         runs: dict[str, list[dict[str, Any]]] = {"ours": [], "stock": []}
         for _ in range(repetitions):
             for side in runs:
                 runs[side].append(make_run(commands(name, row, work / "data", work / side)[side], work / side))
-        record["results"].append(row_of(name, runs))
+        records[name] = origin | facts | row_of(name, runs)
         output.parent.mkdir(parents=True, exist_ok=True)
-        write_json(output, record)
-        print(f"{name}: {record['results'][-1]['ratio']:.2f} times as fast", flush=True)
-    print(whole_runs(record), end="")
+        write_json(output, {name: records[name] for name in ROWS if name in records})
+        print(f"{name}: {records[name]['ratio']:.2f} times as fast", flush=True)
+    print(whole_runs(records), end="")
 
 
 if __name__ == "__main__":

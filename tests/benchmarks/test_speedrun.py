@@ -244,6 +244,7 @@ def record_of(date, reached, seconds=(30.0, 10.0, 20.0)):
     ]
     runs += [{"contestant": "paper", "seed": 1, "reached": False, "loss": 5.0, "seconds": 60.0}]
     rules = {"config_name": "tiny", "text": ["corpus"], "pieces": 8192, "target": 4.5, "seconds": 60.0, "steps": 3000}
+    rules["contestants"] = {"fast": "--recipe fast", "paper": "--recipe paper"}
     return {"date": date, "what": f"idea of {date}", "commit": "abc", "rules": rules, "runs": runs}
 
 
@@ -251,6 +252,9 @@ def test_the_ledger_has_the_records_whose_seeds_are_all_under_the_target():
     dates = {"2026-01-01": [True] * 3, "2026-01-02": [True, True, False], "2026-01-03": [True] * 3}
     records = {date: record_of(date, reached) for date, reached in dates.items()}
     records["2026-01-04"] = record_of("2026-01-04", [True] * 2)  # two seeds are too few
+    alone = record_of("2026-01-05", [True] * 2)  # the second table has the contestants of the newest race with several
+    alone["rules"]["contestants"] = {"fast": "--recipe fast"}
+    records["2026-01-05"] = alone | {"runs": alone["runs"][:1]}
     lines = tables.speedrun(records).splitlines()
     assert [line.split(" | ")[0] for line in lines[2:4]] == ["| 2026-01-03", "| 2026-01-01"] and lines[4] == ""
     times = "3 | 20 (10 to 30) | not reached within 60 s and 3,000 steps | not measured |"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from benchmarks import tables, whole_run_programs, whole_runs
+from benchmarks import idle, tables, whole_run_programs, whole_runs
 from benchmarks.workloads import stored_lengths
 from tokenization import build_tokenizer
 
@@ -102,7 +102,7 @@ def test_a_row_compares_runs_of_one_repetition():
     }
     row = whole_runs.row_of("mrpc", runs)
     assert (row["ratio"], row["ratio_range"], row["ours_mb"], row["stock_mb"]) == (2.5, [2.0, 3.0], 510, 600)
-    assert tables.whole_runs({"results": [row]}).splitlines()[-1] == (
+    assert tables.whole_runs({"mrpc": row}).splitlines()[-1] == (
         "| mrpc | 3.0 | 7.0 | 2.50 | 2.00 to 3.00 | 2.0 | 510 | 600 |"
     )
 
@@ -116,7 +116,7 @@ def test_a_cold_start_ends_with_the_first_step_and_has_parts():
     row = whole_runs.row_of("cold start", runs)
     assert row["ratio"] == 2.0 and row["ours_seconds"] == [5.0]
     assert row["parts"]["ours"] == {"imports": 3.0, "data": 0.5, "network": 1.0, "first step": 0.5}
-    table = tables.whole_runs({"results": [row]})
+    table = tables.whole_runs({"cold start": row})
     assert "| cold start, seconds | imports | data | network | first step |" in table
     assert table.splitlines()[-1] == "| Trainer | 6.00 | 1.00 | 2.00 | 1.00 |"
 
@@ -134,6 +134,25 @@ def test_memory_is_that_of_the_process_that_was_started():
     assert whole_runs.resident_peak(process.pid) == 0
 
 
+def test_rows_that_the_command_does_not_name_stay_as_they_were(tmp_path, monkeypatch):
+    """And rows are in the order of the table, whichever was measured first."""
+    run = {"seconds": 2.0, "mb": 500, "marks": {}}
+    monkeypatch.setattr(whole_runs, "make_run", lambda command, output: run)
+    monkeypatch.setattr(whole_runs, "prepare", lambda *given: "made-up text")
+    monkeypatch.setattr(idle, "busy_cores", lambda: 0.0)
+    output = tmp_path / "found.json"
+    places = ["--work_dir", str(tmp_path), "--output", str(output)]
+    whole_runs.main([*places, "--only", "sst2"])
+    first = json.loads(output.read_text())["sst2"]
+    whole_runs.main([*places, "--only", "mrpc", "--repetitions", "1"])
+    both = json.loads(output.read_text())
+    assert list(both) == ["mrpc", "sst2"] and both["sst2"] == first
+    assert [len(row["ours_seconds"]) for row in both.values()] == [1, 3]
+    with pytest.raises(SystemExit, match=r"a row 'mrpc' of \{'size': 'mini'\}, expected \{'size': 'small'\}.*--output"):
+        whole_runs.main([*places, "--only", "corpus", "--config_name", "small"])
+    assert json.loads(output.read_text()) == both
+
+
 def test_a_run_that_fails_says_why(tmp_path):
     command = [sys.executable, "-S", "-c", "raise SystemExit('no such model')"]
     with pytest.raises(SystemExit, match=r"status 1: no such model"):
@@ -145,12 +164,12 @@ def test_rows_at_tiny_sizes(tmp_path, capsys):
     chosen = ["squad", "scoring mrpc", "cold start", "corpus"]
     whole_runs.main(["--smoke", "--work_dir", str(tmp_path), "--only", *chosen])
     record = json.loads((tmp_path / "whole_runs.json").read_text())
-    assert [row["run"] for row in record["results"]] == chosen
-    assert all(min(row["ours_mb"], row["stock_mb"]) > 100 for row in record["results"])
-    cold = record["results"][2]
+    assert list(record) == chosen
+    assert all(min(row["ours_mb"], row["stock_mb"]) > 100 for row in record.values())
+    cold = record["cold start"]
     for side in ("ours", "stock"):
         assert all(seconds > 0 for seconds in cold["parts"][side].values())
         assert cold[f"{side}_seconds"][0] == pytest.approx(sum(cold["parts"][side].values()), abs=0.05)
     assert AutoTokenizer.from_pretrained(tmp_path / "data" / "model").vocab_size == 30522
-    assert {"commit", "sources", "versions", "data", "size"} <= set(record)
+    assert all({"commit", "sources", "versions", "data", "size"} <= set(row) for row in record.values())
     assert "| cold start |" in capsys.readouterr().out
