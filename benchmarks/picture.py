@@ -1,10 +1,13 @@
-"""Draw the table of benchmarks/step.py.
+"""Draw the table of benchmarks/step.py, or the cold start of benchmarks/whole_runs.py.
 
     python benchmarks/picture.py step_cpu.json speed.png
+    python benchmarks/picture.py whole_runs.json cold_start.png
 
-A bar is the median ratio to transformers' speed; its whisker reaches from the smallest to the largest ratio. The words
-beside it say how the batches of transformers' BERT were padded. The picture leaves out the smallest cases, in which
-both are equally fast, and peak memory, of which less is better.
+Of step.py, a bar is the median ratio to transformers' speed; its whisker reaches from the smallest to the largest
+ratio. The words beside it say how the batches of transformers' BERT were padded. The picture leaves out the smallest
+cases, in which both are equally fast, and peak memory, of which less is better.
+
+Of whole_runs.py, a bar is the seconds from typing the command to the end of the first optimiser step, in its parts.
 """
 
 import argparse
@@ -23,13 +26,19 @@ from training.records.curves import BLUE, DPI, GREY, INK, LIGHT_GREY, SKY, TITLE
 GROUPS = ("pretraining", "finetuning", "inference")
 COLOURS = {"padded to the longest": SKY, "rows of like length": LIGHT_GREY}  # blue for the others
 NAMES = {"stock": "", "stock, padded to the longest": "padded to the longest row"}
+PARTS = (BLUE, SKY, GREY, LIGHT_GREY)
 
 
 def draw(record: dict, path: Path) -> None:
-    """Write `path` (.png or .svg). Raises ValueError for a record without any ratio of speeds."""
-    rows = [row for row in record["results"] if row["group"] in GROUPS]
+    """Write `path` (.png or .svg). Raises ValueError for a record with neither ratios of speeds nor a cold start."""
+    if "cold start" in record:
+        return draw_cold_start(record["cold start"], path)
+    rows = [row for row in record.get("results", []) if row["group"] in GROUPS]
     if not rows:
-        raise ValueError("the record holds no ratio of speeds; run benchmarks/step.py first")
+        raise ValueError(
+            "the record has neither ratios of speeds nor a cold start; run benchmarks/step.py, "
+            'or benchmarks/whole_runs.py --only "cold start", first'
+        )
     figure = Figure(figsize=(WIDTH, 0.34 * len(rows) + 1.8), layout="constrained")
     FigureCanvasAgg(figure)
     figure.get_layout_engine().set(w_pad=0.1, h_pad=0.08)
@@ -71,10 +80,34 @@ def draw(record: dict, path: Path) -> None:
     figure.savefig(path, dpi=DPI)
 
 
+def draw_cold_start(row: dict, path: Path) -> None:
+    """Write `path`: the parts of a cold start as bars, ours above Trainer's."""
+    figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    sides = {"ours": "ours", "stock": "transformers'\nTrainer"}
+    for place, side in enumerate(sides):
+        start = 0.0
+        for (part, seconds), colour in zip(row["parts"][side].items(), PARTS):
+            axes.barh(place, seconds, left=start, color=colour, label=None if place else part)
+            start += seconds
+        axes.annotate(f"{start:.1f} s", (start, place), xytext=(6, 0), textcoords="offset points", va="center")
+    machine = f"{row['device']}, {row['threads']} threads, BERT-{row['size'].capitalize()}"
+    style_axis(axes, f"{machine}, torch {row['versions']['torch']}", below="seconds since the command was typed")
+    figure.suptitle("From typing the command to the end of the first step", **TITLE)
+    figure.legend(loc="outside lower center", ncols=len(PARTS), frameon=False)
+    axes.grid(visible=False)
+    axes.set_yticks(range(len(sides)), sides.values(), color=GREY)
+    axes.invert_yaxis()
+    axes.margins(x=0.1)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=DPI)
+
+
 def main(argv: list[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("record", type=Path, help="a record of benchmarks/step.py")
+    parser.add_argument("record", type=Path, help="a record of benchmarks/step.py or whole_runs.py")
     parser.add_argument("picture", type=Path, help="the file to write, .png or .svg")
     args = parser.parse_args(argv)
     draw(json.loads(args.record.read_text(encoding="utf-8")), args.picture)

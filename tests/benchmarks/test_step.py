@@ -124,7 +124,7 @@ def test_what_was_measured_before_an_interruption_is_kept(tmp_path, monkeypatch)
 
 
 def test_a_record_without_speeds_cannot_be_drawn(tmp_path):
-    with pytest.raises(ValueError, match=r"no ratio of speeds; run benchmarks/step\.py first"):
+    with pytest.raises(ValueError, match=r"neither ratios of speeds nor a cold start; run benchmarks/step\.py"):
         picture.draw({"results": [{"group": "memory"}]}, tmp_path / "speed.png")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from benchmarks import idle, tables, whole_run_programs, whole_runs
+from benchmarks import idle, picture, tables, whole_run_programs, whole_runs
 from benchmarks.workloads import stored_lengths
 from tokenization import build_tokenizer
 
@@ -173,3 +173,20 @@ def test_rows_at_tiny_sizes(tmp_path, capsys):
     assert AutoTokenizer.from_pretrained(tmp_path / "data" / "model").vocab_size == 30522
     assert all({"commit", "sources", "versions", "data", "size"} <= set(row) for row in record.values())
     assert "| cold start |" in capsys.readouterr().out
+
+
+def test_the_picture_of_a_cold_start_shows_every_part_of_both_sides(tmp_path, monkeypatch):
+    parts = {"imports": 4.0, "data": 1.0, "network": 0.5, "first step": 0.5}
+    origin = {"device": "a processor", "threads": 2, "size": "mini", "versions": {"torch": "2"}}
+    figures = []
+    monkeypatch.setattr(picture.Figure, "savefig", lambda self, *_, **__: figures.append(self))
+    halves = {name: value / 2 for name, value in parts.items()}
+    picture.draw({"cold start": origin | {"parts": {"ours": halves, "stock": parts}}}, tmp_path / "x.png")
+    (axes,) = figures[0].axes
+    bars = {(bar.get_y() + bar.get_height() / 2, bar.get_x(), bar.get_width()) for bar in axes.patches}
+    assert bars == {
+        (place, left * share, width * share)
+        for place, share in ((0, 0.5), (1, 1.0))
+        for left, width in ((0, 4), (4, 1), (5, 0.5), (5.5, 0.5))
+    }
+    assert [text.get_text() for text in axes.texts] == ["3.0 s", "6.0 s"]
