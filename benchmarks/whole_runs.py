@@ -107,8 +107,10 @@ def prepare(folder: Path, config_name: str, scale: float) -> str:
     data = Path(source) if source else None
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    words = [f"w{number}" for number in range(30522 - len(SPECIALS))]
-    tokenizer = build_tokenizer(data / "assets" / "uncased_vocab.txt" if data else [*SPECIALS, *words])
+    words = np.array(
+        [f"w{number}" for number in range(30522 - len(SPECIALS))]
+    )  # choice() would convert a list each time
+    tokenizer = build_tokenizer(data / "assets" / "uncased_vocab.txt" if data else [*SPECIALS, *words.tolist()])
     config = bert_config(config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
     torch.manual_seed(SEED)
     networks = {"model": BertForPreTraining, "mrpc-scorer": BertForSequenceClassification}
@@ -131,7 +133,7 @@ def prepare(folder: Path, config_name: str, scale: float) -> str:
 
 
 def write_texts(
-    path: Path, name: str, split: str, count: int, data: Path | None, words: list[str], generator: np.random.Generator
+    path: Path, name: str, split: str, count: int, data: Path | None, words: np.ndarray, generator: np.random.Generator
 ) -> None:
     """A file of labelled texts: real ones, or made-up words in texts of the same lengths."""
     rows: list[dict[str, str]] = []
@@ -154,7 +156,7 @@ def write_texts(
 
 
 def write_questions(
-    path: Path, name: str, split: str, count: int, data: Path | None, words: list[str], generator: np.random.Generator
+    path: Path, name: str, split: str, count: int, data: Path | None, words: np.ndarray, generator: np.random.Generator
 ) -> None:
     """A file in the form of SQuAD 1.1: real questions, or made-up words in windows of the same lengths."""
     paragraphs: list[dict[str, Any]] = []

@@ -14,12 +14,12 @@ from benchmarks import idle, picture, tables, whole_run_programs, whole_runs
 from benchmarks.workloads import stored_lengths
 from tokenization import build_tokenizer
 
-WORDS = [f"w{number}" for number in range(200)]
+WORDS = np.array([f"w{number}" for number in range(200)])
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return build_tokenizer([*whole_runs.SPECIALS, *WORDS])
+    return build_tokenizer([*whole_runs.SPECIALS, *WORDS.tolist()])
 
 
 def lines(path) -> list[dict]:
