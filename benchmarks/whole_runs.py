@@ -107,9 +107,8 @@ def prepare(folder: Path, config_name: str, scale: float) -> str:
     data = Path(source) if source else None
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    words = np.array(
-        [f"w{number}" for number in range(30522 - len(SPECIALS))]
-    )  # choice() would convert a list each time
+    # an array, because choice() would convert a list each time
+    words = np.array([f"w{number}" for number in range(30522 - len(SPECIALS))])
     tokenizer = build_tokenizer(data / "assets" / "uncased_vocab.txt" if data else [*SPECIALS, *words.tolist()])
     config = bert_config(config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
     torch.manual_seed(SEED)
