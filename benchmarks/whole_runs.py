@@ -107,9 +107,11 @@ def prepare(folder: Path, config_name: str, scale: float) -> str:
     data = Path(source) if source else None
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    # an array, because choice() would convert a list each time
-    words = np.array([f"w{number}" for number in range(30522 - len(SPECIALS))])
-    tokenizer = build_tokenizer(data / "assets" / "uncased_vocab.txt" if data else [*SPECIALS, *words.tolist()])
+    vocabulary = [*SPECIALS, *(f"w{number}" for number in range(30522 - len(SPECIALS)))]
+    if data:
+        vocabulary = (data / "assets" / "uncased_vocab.txt").read_text(encoding="utf-8").splitlines()
+    words = whole_words(vocabulary)
+    tokenizer = build_tokenizer(vocabulary)
     config = bert_config(config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
     torch.manual_seed(SEED)
     networks = {"model": BertForPreTraining, "mrpc-scorer": BertForSequenceClassification}
@@ -129,6 +131,11 @@ def prepare(folder: Path, config_name: str, scale: float) -> str:
     text = "\n".join("\n".join(lines[start : start + 40]) + "\n" for start in range(0, len(lines), 40))
     (folder / "corpus_train.txt").write_text(text, encoding="utf-8")
     return "real data, and made-up pairs for rte-sized" if data else "made-up text with the lengths of the real data"
+
+
+def whole_words(vocabulary: list[str]) -> np.ndarray:
+    """The words of which each is one piece, so that made-up text has as many pieces as words."""
+    return np.array([piece for piece in vocabulary if piece.isascii() and piece.isalnum()])
 
 
 def write_texts(

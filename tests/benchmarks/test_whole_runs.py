@@ -38,6 +38,14 @@ def test_made_up_texts_have_the_lengths_of_the_data(tmp_path, tokenizer, name, d
     assert "[UNK]" not in tokenizer.convert_ids_to_tokens(tokenizer(texts[0][0])["input_ids"])
 
 
+def test_a_made_up_word_is_one_piece():
+    """Also with a vocabulary of another kind, in which most pieces are no words."""
+    vocabulary = [*whole_runs.SPECIALS, "[unused0]", "!", "\u00e9", "the", "1914", "##ing", "sing"]
+    words = whole_runs.whole_words(vocabulary)
+    assert words.tolist() == ["the", "1914", "sing"]
+    assert build_tokenizer(vocabulary).tokenize(" ".join(words)) == words.tolist()
+
+
 @pytest.fixture
 def questions(tmp_path):
     path = tmp_path / "squad.json"
