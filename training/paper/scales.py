@@ -120,15 +120,17 @@ SMOKE = replace(
 SMALL = Scale(
     name="small",
     data="small",
-    size=Size(4, 256, 4),
-    table_7_size=Size(6, 256, 4),
-    table_8_size=Size(4, 256, 4),
+    size=Size(4, 192, 3),
+    table_7_size=Size(6, 192, 3),
+    table_8_size=Size(4, 192, 3),
     ladder=ladder((1, 192, 3), (2, 192, 1), (2, 192, 3), (4, 192, 3), (4, 256, 4), (8, 256, 4)),
-    network=SMALL_NETWORKS,
-    phases="32:0.4:64,64:0.4:64,128:0.2:64",
-    phases_without_nsp="32:0.4:84,64:0.4:87,128:0.2:79",
+    network={},
+    phases="32:0.5:64,64:0.4:64,128:0.1:64",
+    phases_without_nsp="32:0.5:84,64:0.4:87,128:0.1:79",
     vocab_size=8192,
-    pretraining={"learning_rate": 1e-3, "warmup_steps": 0.1, "eval_steps": 0, "logging_steps": 50},
+    # With SMALL_NETWORKS and random weights, 1,200 steps on real text ended at 6.4 nats, which is little better than
+    # knowing how frequent the pieces are; the recipe's counted weights begin there. All sizes have one learning rate.
+    pretraining={"recipe": "fast", "learning_rate": 5e-4, "eval_steps": 0, "logging_steps": 50},
     restarts=5,
     features={"lstm_size": 192, "learning_rate": 1e-3},
 )
