@@ -9,9 +9,12 @@ from transformers import BertConfig
 import run_paper
 from tests.helpers.official_files import write_task
 from tests.helpers.paper_plans import command, plan_of
+from training.flags.fine_tuning import SquadArguments
 from training.paper import data
 from training.paper.flags import PaperArguments
 from training.paper.record import scores_of
+from training.paper.tasks import PAPERS_FINE_TUNING, SMALL_FINE_TUNING
+from training.tasks.squad.windows import check_lengths
 
 
 @pytest.fixture
@@ -36,6 +39,13 @@ def test_the_small_scale_takes_what_is_there(data_dir):
         assert [column.key for column in plan_of(table, "small", data_dir=str(data_dir)).columns] == first
     shutil.rmtree(data_dir / "glue/STS-B")
     assert [column.key for column in plan_of("8", "small", data_dir=str(data_dir)).columns][0] == "sst2"
+
+
+@pytest.mark.parametrize("settings", [SMALL_FINE_TUNING, PAPERS_FINE_TUNING], ids=["small", "paper"])
+def test_the_windows_of_questions_have_possible_sizes(settings):
+    # run_squad.py would refuse others, but only after the pre-training.
+    args = SquadArguments(output_dir="out", model_name_or_path="model", **settings["run_squad.py"])
+    check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
 
 
 def test_an_undefined_correlation_counts_as_constant_predictions(data_dir):

@@ -214,6 +214,6 @@ PAPERS_FINE_TUNING = {
 # Small networks need larger learning rates.
 SMALL_FINE_TUNING = {
     "run_glue.py": fine_tuning(128, 32, 3, 2e-4),
-    "run_squad.py": fine_tuning(128, 32, 1, 5e-4, doc_stride=96, max_query_length=32),
+    "run_squad.py": fine_tuning(128, 32, 1, 5e-4, doc_stride=92, max_query_length=32),
     "run_ner.py": fine_tuning(128, 32, 3, 2e-4, context="sentence"),
 }
