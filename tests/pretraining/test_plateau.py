@@ -126,11 +126,18 @@ def test_the_diagnosis_is_repeated_only_when_the_run_is_twice_as_old(corpus, mak
 
 
 def test_every_reference_curve_left_the_line():
+    names = {("mini", "random"): "mini", ("tiny", "random"): "tiny"}
+    names |= {("mini", "counted"): "mini-fast", ("tiny", "counted"): "tiny-fast"}
     for name, reference in references().items():
         settings, train, held_out = (reference[part] for part in ("settings", "train", "held_out"))
-        assert settings["config_name"] == name
+        assert names.pop((settings["config_name"], settings["initial_weights"])) == name
         assert len(train["steps"]) == len(train["mlm_loss"]) <= 200
         assert held_out["steps"] == sorted(held_out["steps"])
-        assert held_out["mlm_loss"][-1] < settings["unigram_entropy"] - MARGIN
-        assert tokens_to_leave_plateau(name)[0] == name
-        assert 0 < tokens_to_leave_plateau(name)[1] < 20e6
+        assert held_out["mlm_loss"][-1] < settings["line"] - MARGIN <= settings["unigram_entropy"] - MARGIN
+        found, tokens = tokens_to_leave_plateau(settings["config_name"], settings["initial_weights"])
+        assert found == name and 0 < tokens < 20e6
+    assert not names
+    # The first evaluation, after 500 steps of 64 x 32 tokens, was below the line.
+    assert tokens_to_leave_plateau("mini", "counted") == ("mini-fast", 500 * 64 * 32)
+    assert tokens_to_leave_plateau("base", "counted")[0] == "mini-fast"
+    assert tokens_to_leave_plateau("base", "random")[0] == "mini"

@@ -56,6 +56,12 @@ def find_plateau(events: list[dict], line: float, warmup: int) -> tuple[int, int
     return last, last - window[0][0] + 1, mean
 
 
+def line_of(flags: Mapping[str, Any], events: list[dict], entropy: float) -> float:
+    """The line of a run: the unigram entropy of its text or, below it, where its counted initial weights began."""
+    start = counted_start(flags, events)
+    return entropy if start is None else min(start, entropy)
+
+
 def check_causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, float]) -> list[Measurement]:
     """A check of each usual cause of a plateau; its text says what is wrong if it is not good.
 
@@ -73,7 +79,8 @@ def check_causes(facts: Mapping[str, Any], step: int, repeated: tuple[float, flo
     lowest_rate, highest_rate = RATES["large" if facts["parameters"] > LARGE else "small"]
     mask_rate = flags["mlm_probability"]
     lowest_mask_rate, highest_mask_rate = MASK_RATES
-    reference, tokens_needed = tokens_to_leave_plateau(flags["config_name"] or "mini")
+    weights = flags.get("initial_weights") or "random"
+    reference, tokens_needed = tokens_to_leave_plateau(flags["config_name"] or "mini", weights)
     return [
         Measurement(
             "duplicates",
@@ -124,27 +131,29 @@ def warmup_of(flags: Mapping[str, Any], total_steps: int) -> int:
     return round(flags["warmup_steps"] * (total_steps if flags["warmup_steps"] < 1 else 1))
 
 
-def tokens_to_leave_plateau(config_name: str) -> tuple[str, int]:
+def tokens_to_leave_plateau(config_name: str, initial_weights: str) -> tuple[str, int]:
     """(name of a reference run, number of tokens that it needed to leave the line).
 
     Args:
         config_name: the size of the network; if there is no reference run of this size, one of another size is taken.
+        initial_weights: "random" or "counted".
     """
-    known = references()
-    name = config_name if config_name in known else next(iter(known))
+    known = {
+        name: reference
+        for name, reference in references().items()
+        if reference["settings"]["initial_weights"] == initial_weights
+    }
+    of_size = (name for name, reference in known.items() if reference["settings"]["config_name"] == config_name)
+    name = next(of_size, next(iter(known)))
     settings, held_out = known[name]["settings"], known[name]["held_out"]
-    left = next(
-        step
-        for step, loss in zip(held_out["steps"], held_out["mlm_loss"])
-        if loss <= settings["unigram_entropy"] - MARGIN
-    )
+    left = next(step for step, loss in zip(held_out["steps"], held_out["mlm_loss"]) if loss <= settings["line"] - MARGIN)
     return name, left * settings["sequences_per_step"] * settings["max_seq_length"]
 
 
 def diagnosis(facts: Mapping[str, Any], events: list[dict], corpus: Corpus) -> str | None:
     """A sentence with the likely causes for a run that is on the line; None for any other run."""
-    entropy, start = corpus.unigram_entropy(), counted_start(facts["flags"], events)
-    line = entropy if start is None else min(start, entropy)
+    entropy = corpus.unigram_entropy()
+    line = line_of(facts["flags"], events, entropy)
     plateau = find_plateau(events, line, warmup_of(facts["flags"], facts["total_steps"]))
     if plateau is None:
         return None

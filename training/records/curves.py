@@ -179,18 +179,17 @@ def draw_losses(
 
     Args:
         entropy: the unigram entropy of the training text in nats, drawn as a horizontal line; None for no line.
-        reference: name and content of a reference curve (``comparable``), drawn up to the last step of this run.
+        reference: name and training curve of a reference (``comparable``), drawn up to the last step of this run.
     """
     ends = []
     (train_steps, train_losses), (held_out_steps, held_out_losses) = train, held_out
     if reference and train_steps:
-        name, content = reference
-        curve = content["train"]
+        name, curve = reference
         steps = [step for step in curve["steps"] if step <= train_steps[-1]]
         losses = curve["mlm_loss"][: len(steps)]
         if len(steps) > 1:
             axis.plot(steps, losses, color=GREY, alpha=0.45, linewidth=1.2)
-            ends.append((train_steps[-1], losses[-1], f"reference {name}", GREY))
+            ends.append((steps[-1], losses[-1], f"reference {name}", GREY))
     if train_steps:
         width = max(1, len(train_steps) // 25)
         smooth = running_mean(train_losses, width)

@@ -1,7 +1,8 @@
 """Loss curves of this project's own runs, with which other runs are compared: `reference_curves.json`.
 
 Each curve contains the settings of its run and, by optimiser step, the training loss (the mean of 5 neighbouring
-records) and the held-out loss.
+records) and the held-out loss. A run with ``--phases`` is comparable step by step in its first phase; a run without
+them has one phase.
 """
 
 import json
@@ -9,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from training.flags.phases import phases_of
+from training.flags.phases import phases_of, with_steps
 
 FILE = Path(__file__).with_name("reference_curves.json")
 # The settings that must be equal for two curves to be comparable step by step.
-COMPARED = ("config_name", "objective", "mlm_probability", "max_seq_length", "sequences_per_step")
+COMPARED = ("config_name", "initial_weights", "objective", "mlm_probability", "max_seq_length", "sequences_per_step")
 ENTROPY_APART = 0.3  # nats; with a larger difference in unigram entropy, vocabulary or text are not comparable
 
 
@@ -25,34 +26,41 @@ def references() -> dict[str, Any]:
 def settings_of(facts: Mapping[str, Any], entropy: float) -> dict[str, Any]:
     """The settings of a run as a reference curve records them.
 
+    ``max_seq_length``, ``sequences_per_step`` and ``comparable_steps`` are those of the first phase.
+
     Args:
         facts: the content of run.json.
         entropy: the unigram entropy of the training text, in nats.
     """
     flags = facts["flags"]
-    phase = phases_of(flags)[0]
-    names = ("objective", "mlm_probability", "max_seq_length", "learning_rate", "warmup_steps", "weight_decay", "seed")
+    phase = with_steps(phases_of(flags), facts["total_steps"])[0]
+    names = ("objective", "mlm_probability", "learning_rate", "warmup_steps", "weight_decay", "seed")
     return {
         "config_name": flags["config_name"] or "mini",
+        "initial_weights": flags.get("initial_weights") or "random",
         **{name: flags[name] for name in names},
+        "max_seq_length": phase.length,
         "sequences_per_step": phase.size * phase.accumulation * facts["processes"],
+        "comparable_steps": phase.stop,
         "total_steps": facts["total_steps"],
         "unigram_entropy": entropy,
     }
 
 
-def comparable(facts: Mapping[str, Any], entropy: float | None) -> tuple[str, dict[str, Any]] | None:
-    """Name and content of the reference curve that is comparable with a run step by step; None if there is none.
+def comparable(facts: Mapping[str, Any], entropy: float | None) -> tuple[str, dict[str, list[Any]]] | None:
+    """Name and training curve of the reference that is comparable with a run step by step; None if there is none.
 
-    The arguments are those of `settings_of`.
+    The curve ends where the first phase of one of the two ends. The arguments are those of `settings_of`.
     """
     flags = facts.get("flags", {})
-    if entropy is None or flags.get("phases") or flags.get("model_name_or_path") or "objective" not in flags:
+    if entropy is None or flags.get("model_name_or_path") or "objective" not in flags:
         return None
     own = settings_of(facts, entropy)
     for name, reference in references().items():
-        settings = reference["settings"]
+        settings, curve = reference["settings"], reference["train"]
         same = all(own[key] == settings[key] for key in COMPARED)
         if same and abs(own["unigram_entropy"] - settings["unigram_entropy"]) <= ENTROPY_APART:
-            return name, reference
+            end = min(own["comparable_steps"], settings["comparable_steps"])
+            count = sum(step <= end for step in curve["steps"])
+            return name, {key: values[:count] for key, values in curve.items()}
     return None

@@ -19,7 +19,7 @@ from pathlib import Path
 from training.files.atomic import write_json
 from training.files.records import read_events
 from training.pretraining.corpus import Corpus
-from training.pretraining.plateau import diagnosis
+from training.pretraining.plateau import diagnosis, line_of
 from training.records.curves import curve_of
 from training.records.reference_curves import FILE, references, settings_of
 from training.tools.audit import read_pretraining_facts
@@ -43,7 +43,9 @@ def make_reference(folder: Path, name: str) -> None:
     made = {"started": facts["started"], "device": facts["device"], "versions": facts["versions"]}
     text = {"train_file": [Path(file).name for file in facts["flags"]["train_file"]], **facts["corpus"]}
     reference = {
-        "settings": settings_of(facts, entropy) | {"text": text, "parameters": facts["parameters"], "made": made},
+        "settings": settings_of(facts, entropy)
+        | {"line": line_of(facts["flags"], events, entropy), "text": text}
+        | {"parameters": facts["parameters"], "made": made},
         "train": {"steps": steps[::every], "mlm_loss": [round(loss, 3) for loss in smooth[::every]]},
         "held_out": {"steps": held_out_steps, "mlm_loss": [round(loss, 3) for loss in held_out_losses]},
     }
