@@ -38,7 +38,7 @@ def test_the_small_scale_takes_what_is_there(data_dir):
     for table, first in (("6", ["ppl", "stsb", "mrpc", "sst2"]), ("8", ["stsb", "code", "code_features"])):
         assert [column.key for column in plan_of(table, "small", data_dir=str(data_dir)).columns] == first
     shutil.rmtree(data_dir / "glue/STS-B")
-    assert [column.key for column in plan_of("8", "small", data_dir=str(data_dir)).columns][0] == "sst2"
+    assert plan_of("8", "small", data_dir=str(data_dir)).columns[0].key == "sst2"
 
 
 @pytest.mark.parametrize("settings", [SMALL_FINE_TUNING, PAPERS_FINE_TUNING], ids=["small", "paper"])

@@ -125,7 +125,7 @@ BUILTIN_TASKS = {
     ),
 }
 
-SMALL_LIMITS = (4000, 1000)  # training and validation examples
+SMALL_LIMITS = (3000, 1000)  # training and validation examples
 # These replace flags of fine-tuning.
 SMOKE_FLAGS: Flags = {"max_steps": 2, "per_device_train_batch_size": 4}
 

@@ -146,7 +146,8 @@ def tokens_to_leave_plateau(config_name: str, initial_weights: str) -> tuple[str
     of_size = (name for name, reference in known.items() if reference["settings"]["config_name"] == config_name)
     name = next(of_size, next(iter(known)))
     settings, held_out = known[name]["settings"], known[name]["held_out"]
-    left = next(step for step, loss in zip(held_out["steps"], held_out["mlm_loss"]) if loss <= settings["line"] - MARGIN)
+    highest = settings["line"] - MARGIN
+    left = next(step for step, loss in zip(held_out["steps"], held_out["mlm_loss"]) if loss <= highest)
     return name, left * settings["sequences_per_step"] * settings["max_seq_length"]
 
 
