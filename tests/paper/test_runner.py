@@ -1,7 +1,9 @@
 """training/paper/runner.py: on a machine with several GPUs every cell sees one of its own."""
 
+import errno
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -77,3 +79,25 @@ def test_a_server_that_was_killed_ends_the_command_with_one_line(error, monkeypa
     cell = plan_of("7").cells[0]
     with pytest.raises(ValueError, match=rf"{cell.name} could not be started \({type(error).__name__}.*same command"):
         runner._start(context, tmp_path, cell, 2, None)
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_later_cells_are_given_the_corpus_of_the_first(tmp_path, monkeypatch, links):
+    if not links:
+
+        def refuse(source: str, target: str) -> None:
+            raise OSError(errno.EPERM, "no links here")
+
+        monkeypatch.setattr("os.link", refuse)
+    runner.share_corpus(tmp_path, "first")
+    assert not list(tmp_path.iterdir())  # There is nothing to share yet.
+    for part in ("train", "validation.incomplete"):
+        (tmp_path / "first/corpus" / part).mkdir(parents=True)
+        (tmp_path / "first/corpus" / part / "tokens.bin").write_text(part)
+    runner.share_corpus(tmp_path, "second")
+    runner.share_corpus(tmp_path, "second")
+    given = tmp_path / "second/corpus"
+    assert [path.name for path in given.iterdir()] == ["train"]  # A draft is not shared.
+    assert (given / "train/tokens.bin").samefile(tmp_path / "first/corpus/train/tokens.bin") == links
+    shutil.rmtree(tmp_path / "first")
+    assert (given / "train/tokens.bin").read_text() == "train"

@@ -5,6 +5,9 @@ importing torch. On a machine with GPUs every cell is a process of its own inste
 a GPU that its parent has looked for; if there are several GPUs, each cell sees one of them. The child does what
 ``python SCRIPT FLAGS`` in the output folder would do; its output is in ``cells/NAME.log``.
 
+All pre-trainings of a table read the same text with the same vocabulary, so only the first ones encode it: the others
+are given a corpus that is there already.
+
 A cell that was interrupted goes on from its checkpoint, because its command says ``--resume_from_checkpoint auto``.
 On SIGTERM or Ctrl-C all cells save a checkpoint, and the command ends with status 75. If the command itself was killed,
 its cells may still be running when it is given again: a child first waits for the lock of its cell's output folder.
@@ -14,6 +17,7 @@ import contextlib
 import importlib
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 import time
@@ -27,7 +31,7 @@ import torch
 from training.engine.errors import report_errors
 from training.engine.output_folder import lock_output_dir
 from training.engine.signals import STOPPED, StopSignals
-from training.files.atomic import make_folder
+from training.files.atomic import make_folder, new_folder
 from training.paper.folder import check_finished_cells, is_finished
 from training.paper.places import CELLS
 from training.paper.plan import Cell, Plan
@@ -113,8 +117,38 @@ def run_cell(folder: str, name: str, script: str, argv: list[str], threads: int)
         lock_output_dir(f"{CELLS}/{name}", wait=True)
         if threads:
             torch.set_num_threads(threads)
+        if script == "run_pretraining.py":
+            share_corpus(Path(CELLS), name)
         sys.argv = [script, *argv]
         sys.exit(report_errors(importlib.import_module(script.removesuffix(".py")).main))
+
+
+def share_corpus(cells: Path, name: str) -> None:
+    """Give the corpora that another cell has built to a cell that has none, as hard links or as copies.
+
+    The script compares text and vocabulary with them before it uses them. A link keeps its file when the other cell is
+    deleted, and nothing writes into a finished corpus.
+
+    Args:
+        cells: the folder of all cells.
+        name: the name of the cell.
+    """
+    for part in ("train", "validation"):
+        own = cells / name / "corpus" / part
+        built = next((path for path in sorted(cells.glob(f"*/corpus/{part}")) if path != own), None)
+        if built is None or own.exists():
+            continue
+        make_folder(own.parent)
+        with new_folder(own) as draft:
+            shutil.copytree(built, draft, copy_function=_link, dirs_exist_ok=True)
+
+
+def _link(source: str, target: str) -> None:
+    """Make ``target`` a hard link to the file ``source``, or a copy where the file system has no such links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
 
 
 @contextlib.contextmanager
