@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from training.flags.parsing import parse_arguments
+from training.flags.recipes import initial_range
 from training.flags.scripts import SCRIPTS
 from training.paper.command_line import Flags, words_of
 from training.paper.experiments import EXPERIMENTS, Experiment, PlannedColumn, PlannedRow, Pretraining
@@ -203,6 +204,8 @@ def pretraining_cell(
     flags |= {"phases": phases, "max_steps": steps, "save_steps": steps_between_checkpoints(steps)}
     flags |= {"save_total_limit": 0 if experiment.keeps_checkpoints else 1}
     flags |= scale.pretraining
+    if "recipe" in scale.pretraining:  # It would read the width from a path that exists only in the output folder.
+        flags |= {"initializer_range": initial_range(pretraining.size.hidden)}
     flags |= {"seed": seed}
     return Cell(name, "run_pretraining.py", flags, seed, pretraining.size)
 
