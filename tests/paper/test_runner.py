@@ -101,3 +101,19 @@ def test_later_cells_are_given_the_corpus_of_the_first(tmp_path, monkeypatch, li
     assert (given / "train/tokens.bin").samefile(tmp_path / "first/corpus/train/tokens.bin") == links
     shutil.rmtree(tmp_path / "first")
     assert (given / "train/tokens.bin").read_text() == "train"
+
+
+def test_one_pretraining_builds_the_corpora_and_the_next_ones_wait(tmp_path):
+    cells = plan_of("5").cells
+    first, second = [cell for cell in cells if cell.task is None][:2]
+    tuning = next(cell for cell in cells if cell.task is not None)
+
+    def must_wait(cell, beside):
+        running = {beside.name: runner.RunningCell(beside, None, 0.0, None)}
+        return runner._must_wait_for_corpus(tmp_path, cell, running)
+
+    assert not must_wait(tuning, beside=first) and not must_wait(second, beside=tuning)
+    for part, waits in (("train", True), ("validation", False)):
+        assert must_wait(second, beside=first)
+        (tmp_path / "cells" / first.name / "corpus" / part).mkdir(parents=True)
+        assert must_wait(second, beside=first) == waits

@@ -5,8 +5,8 @@ importing torch. On a machine with GPUs every cell is a process of its own inste
 a GPU that its parent has looked for; if there are several GPUs, each cell sees one of them. The child does what
 ``python SCRIPT FLAGS`` in the output folder would do; its output is in ``cells/NAME.log``.
 
-All pre-trainings of a table read the same text with the same vocabulary, so only the first ones encode it: the others
-are given a corpus that is there already.
+All pre-trainings of a table read the same text with the same vocabulary, so only the first one encodes it, while the
+others wait; then they are given its corpus.
 
 A cell that was interrupted goes on from its checkpoint, because its command says ``--resume_from_checkpoint auto``.
 On SIGTERM or Ctrl-C all cells save a checkpoint, and the command ends with status 75. If the command itself was killed,
@@ -77,7 +77,8 @@ def run_cells(folder: Path, plan: Plan, jobs: int) -> None:
             while (waiting or running) and not signals.asked:
                 for cell in list(waiting.values()):
                     unfinished = {*waiting, *running}
-                    if len(running) < jobs and unfinished.isdisjoint(cell.needs):
+                    ready = unfinished.isdisjoint(cell.needs) and not _must_wait_for_corpus(folder, cell, running)
+                    if len(running) < jobs and ready:
                         gpu = least_used(gpus, [one.gpu for one in running.values()])
                         running[cell.name] = _start(context, folder, waiting.pop(cell.name), jobs, gpu)
                 wait([one.process.sentinel for one in running.values()], timeout=1)
@@ -121,6 +122,13 @@ def run_cell(folder: str, name: str, script: str, argv: list[str], threads: int)
             share_corpus(Path(CELLS), name)
         sys.argv = [script, *argv]
         sys.exit(report_errors(importlib.import_module(script.removesuffix(".py")).main))
+
+
+def _must_wait_for_corpus(folder: Path, cell: Cell, running: Mapping[str, RunningCell]) -> bool:
+    """Whether another pre-training is about to build the corpora that this one needs, too."""
+    if cell.task is not None or all(one.cell.task is not None for one in running.values()):
+        return False
+    return next((folder / CELLS).glob("*/corpus/validation"), None) is None  # the second of the two
 
 
 def share_corpus(cells: Path, name: str) -> None:
