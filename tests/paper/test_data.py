@@ -34,7 +34,7 @@ def test_the_small_scale_takes_what_is_there(data_dir):
     assert list(plan.titles.values()) == titles
     words = command(plan, "pretrain-bert-seed-42")
     assert f"--train_file {data_dir}/text/wiki.txt --validation_file {data_dir}/text/wiki_heldout.txt" in words
-    assert "--recipe fast --learning_rate 5e-4" in words
+    assert "--recipe fast --learning_rate 1e-3" in words
     # The recipe would calculate it from sizes/L2_H192_A3/config.json, which is read in the output folder only.
     assert "--initializer_range 0.04 " in words
     for table, first in (("6", ["ppl", "stsb", "mrpc", "sst2"]), ("8", ["stsb", "code", "code_features"])):

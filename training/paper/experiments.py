@@ -212,7 +212,7 @@ MNLI_OR_SMALLER = ("mnli", "stsb", "sst2", "mrpc")  # the first of them that has
 PRETRAINING_TASKS = Experiment(
     table="5",
     published=TABLE_5,
-    steps={"builtin": 1800, "small": 400, "paper": PAPERS_STEPS},
+    steps={"builtin": 1800, "small": 1500, "paper": PAPERS_STEPS},
     tasks={
         "builtin": (("pair",), ("kind",), ("qa",)),
         "small": (("mnli",), ("qnli",), ("mrpc",), ("stsb",), ("sst2",), ("squad",)),
@@ -229,7 +229,7 @@ PRETRAINING_TASKS = Experiment(
 MODEL_SIZE = Experiment(
     table="6",
     published=TABLE_6,
-    steps={"builtin": 1000, "small": 400, "paper": PAPERS_STEPS},
+    steps={"builtin": 1000, "small": 1000, "paper": PAPERS_STEPS},
     tasks={
         "builtin": (("pair",), ("kind",)),
         "small": (("mnli", "stsb"), ("mrpc",), ("sst2",)),
@@ -244,7 +244,7 @@ MODEL_SIZE = Experiment(
 FEATURES = Experiment(
     table="7",
     published=TABLE_7,
-    steps={"builtin": 1500, "small": 1000, "paper": PAPERS_STEPS},
+    steps={"builtin": 1500, "small": 1500, "paper": PAPERS_STEPS},
     tasks={"builtin": (("code",),), "small": (("conll", "code"),), "paper": (("conll",),)},
     builtin_examples=(3000, 500),
     rows=_rows_of_table_7,
@@ -254,7 +254,7 @@ FEATURES = Experiment(
 MASKING = Experiment(
     table="8",
     published=TABLE_8,
-    steps={"builtin": 1000, "small": 200, "paper": PAPERS_STEPS},
+    steps={"builtin": 1000, "small": 1000, "paper": PAPERS_STEPS},
     tasks={
         "builtin": (("kind",), ("code",)),
         "small": (MNLI_OR_SMALLER, ("conll", "code")),
@@ -267,7 +267,7 @@ MASKING = Experiment(
 TRAINING_STEPS = Experiment(
     table="figure5",
     published=FIGURE_5,
-    steps={"builtin": 1500, "small": 1000, "paper": PAPERS_STEPS},
+    steps={"builtin": 1500, "small": 1500, "paper": PAPERS_STEPS},
     tasks={"builtin": (("pair",), ("kind",)), "small": (MNLI_OR_SMALLER,), "paper": (("mnli",),)},
     builtin_examples=(3000, 1000),
     rows=_rows_of_figure_5,

@@ -122,7 +122,7 @@ SMALL = Scale(
     data="small",
     size=Size(2, 192, 3),
     table_7_size=Size(6, 192, 3),
-    table_8_size=Size(4, 192, 3),
+    table_8_size=Size(4, 128, 2),
     ladder=ladder((1, 192, 3), (2, 192, 1), (2, 192, 3), (4, 192, 3), (4, 256, 4), (8, 256, 4)),
     network={},
     phases="32:0.5:64,64:0.4:64,128:0.1:64",
@@ -130,7 +130,7 @@ SMALL = Scale(
     vocab_size=8192,
     # With SMALL_NETWORKS and random weights, 1,200 steps on real text ended at 6.4 nats, which is little better than
     # knowing how frequent the pieces are; the recipe's counted weights begin there. All sizes have one learning rate.
-    pretraining={"recipe": "fast", "learning_rate": 5e-4, "eval_steps": 0, "logging_steps": 50},
+    pretraining={"recipe": "fast", "learning_rate": 1e-3, "eval_steps": 0, "logging_steps": 50},
     restarts=5,
     features={"lstm_size": 192, "learning_rate": 1e-3},
 )
