@@ -37,10 +37,8 @@ def test_the_small_scale_takes_what_is_there(data_dir):
     assert "--recipe fast --learning_rate 1e-3" in words
     # The recipe would calculate it from sizes/L2_H192_A3/config.json, which is read in the output folder only.
     assert "--initializer_range 0.04 " in words
-    for table, first in (("6", ["ppl", "stsb", "mrpc", "sst2"]), ("8", ["stsb", "code", "code_features"])):
-        assert [column.key for column in plan_of(table, "small", data_dir=str(data_dir)).columns] == first
-    shutil.rmtree(data_dir / "glue/STS-B")
-    assert plan_of("8", "small", data_dir=str(data_dir)).columns[0].key == "sst2"
+    for table, keys in (("6", ["ppl", "mrpc", "sst2"]), ("8", ["sst2", "code", "code_features"])):
+        assert [column.key for column in plan_of(table, "small", data_dir=str(data_dir)).columns] == keys
 
 
 @pytest.mark.parametrize("settings", [SMALL_FINE_TUNING, PAPERS_FINE_TUNING], ids=["small", "paper"])
