@@ -211,9 +211,9 @@ PAPERS_FINE_TUNING = {
     "run_squad.py": fine_tuning(384, 32, 3, 5e-5),
     "run_ner.py": fine_tuning(512, 8, 3, 5e-5),
 }
-# Small networks need larger learning rates.
+# Small networks need larger learning rates, and with little data smaller batches.
 SMALL_FINE_TUNING = {
-    "run_glue.py": fine_tuning(128, 32, 3, 2e-4),
-    "run_squad.py": fine_tuning(128, 32, 1, 5e-4, doc_stride=92, max_query_length=32),
-    "run_ner.py": fine_tuning(128, 32, 3, 2e-4, context="sentence"),
+    "run_glue.py": fine_tuning(128, 16, 3, 5e-4),
+    "run_squad.py": fine_tuning(128, 16, 1, 5e-4, doc_stride=92, max_query_length=32),
+    "run_ner.py": fine_tuning(128, 16, 3, 5e-4, context="sentence"),
 }
