@@ -129,7 +129,7 @@ SMALL_LIMITS = (3000, 1000)  # training and validation examples
 # These replace flags of fine-tuning.
 SMOKE_FLAGS: Flags = {"max_steps": 2, "per_device_train_batch_size": 4}
 
-# Tasks on the official files, without flags. MNLI is validated on both halves.
+# The paper's tasks on the official files, without flags. MNLI is validated on both halves.
 OFFICIAL_TASKS = {
     "mnli": Task(
         key="mnli",
@@ -160,17 +160,6 @@ OFFICIAL_TASKS = {
         constant=68.4,
         train_examples=3_668,
         validation_examples=408,
-    ),
-    # Not in the paper's tables. At the scale `small` it is a task about pairs on which a short pre-training shows.
-    "stsb": Task(
-        key="stsb",
-        title="STS-B, Spearman correlation",
-        kind="paraphrase",
-        script="run_glue.py",
-        metric="eval_spearmanr",
-        constant=0.0,
-        train_examples=5_749,
-        validation_examples=1_500,
     ),
     "sst2": Task(
         key="sst2",
