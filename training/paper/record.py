@@ -26,7 +26,6 @@ from training.paper.verdicts import Column, Scores
 from training.tasks.seeds import read_summary
 
 REPORT = ("report.md", "report.json", "report.png")
-CORRELATIONS = ("eval_pearson", "eval_spearmanr", "eval_matthews_correlation")
 UNIGRAM = "unigram_entropy"  # the loss of a model that knows only how often each piece occurs
 ORIGIN = ("versions", "commit", "device", "processes", "mixed_precision")  # of run.json
 Results = Mapping[str, Mapping[str, float | None]]  # name of the cell -> its results; of a series, their means
@@ -49,25 +48,17 @@ def results_of(cells: Mapping[str, Mapping[str, Any]]) -> Results:
 def scores_of(outline: Outline, results: Results) -> Scores:
     """(name of the row, key of the column) -> one score for each seed, in the order of the seeds.
 
-    A correlation is undefined if all predictions are equal; it then counts as the score of constant predictions.
-
     Raises:
         ValueError: the results of a cell lack the score.
     """
-    constants = {column.key: column.constant for column in outline.columns}
     scores: dict[tuple[str, str], list[float]] = {}
     for score in outline.scores:
-        found = results[score.cell]
-        value, constant = found.get(score.metric), constants[score.column]
-        if value is not None:
-            number = score.factor * value
-        elif score.metric in found and score.metric in CORRELATIONS and constant is not None:
-            number = constant
-        else:
+        value = results[score.cell].get(score.metric)
+        if value is None:
             raise ValueError(
                 f"{CELLS}/{score.cell}: expected the result {score.metric}, but it is missing or undefined"
             )
-        scores.setdefault((score.row, score.column), []).append(number)
+        scores.setdefault((score.row, score.column), []).append(score.factor * value)
     return scores
 
 
