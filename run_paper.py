@@ -31,7 +31,7 @@ from training.paper.cost import costs, dry_run, measure_speed
 from training.paper.data import checksums_of, find_tasks, find_text, prepare, scale_of
 from training.paper.experiments import EXPERIMENTS
 from training.paper.flags import PaperArguments
-from training.paper.folder import claim_folder
+from training.paper.folder import check_unchanged, claim_folder
 from training.paper.places import RECORD
 from training.paper.plan import make_plan
 from training.paper.record import read_cells, record_of, results_of
@@ -56,11 +56,13 @@ def main(argv: list[str] | None = None) -> None:
         print(dry_run(plan, folder, costs(plan, scale, speed), device, jobs))
         return
 
-    checksums = checksums_of(cell.flags for cell in plan.cells)
+    flags_of_runs = [cell.flags for cell in plan.cells]
+    checksums = checksums_of(flags_of_runs)
     lock_output_dir(folder)
     claim_folder(folder, plan, checksums)
     prepare(folder, args, scale, text, plan)
     run_cells(folder, plan, jobs)
+    check_unchanged(checksums, checksums_of(flags_of_runs))
     cells = read_cells(folder, plan)
     found = write_report(folder, plan, results_of(cells))
     write_json(folder / RECORD, record_of(folder, plan, cells, args, checksums))

@@ -57,6 +57,23 @@ def test_a_scale_without_its_data_is_refused_before_any_run(data_dir, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_a_task_with_a_missing_file_is_refused_and_one_without_data_is_named(data_dir, capsys):
+    plan_of("5", "small", data_dir=str(data_dir))
+    assert f"left out, because --data_dir {data_dir} has no data of it: mnli, qnli, squad\n" in capsys.readouterr().out
+    (data_dir / "glue/SST-2/dev.tsv").unlink()
+    with pytest.raises(ValueError, match=r"expected the official dev\.tsv of SST-2"):
+        plan_of("5", "small", data_dir=str(data_dir))
+
+
+def test_the_checksums_are_those_of_the_tables(data_dir):
+    folder = data_dir / "glue/MRPC"
+    (folder / "MRPC").mkdir()
+    (folder / "dev.tsv").rename(folder / "MRPC/dev.tsv")  # the official archive has such a folder
+    (folder / "README").write_text("no table")
+    found = data.checksums_of([{"data_dir": str(folder), "output_dir": "cells/x"}])
+    assert f"{folder}/MRPC/dev.tsv" in found and f"{folder}/README" not in found
+
+
 def test_a_changed_corpus_is_refused(tmp_path, monkeypatch, text_file):
     def write_files(folder, packages, joined_by_module):
         assert packages is False and joined_by_module  # A smoke run reads the standard library only.

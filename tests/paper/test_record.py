@@ -41,6 +41,10 @@ def test_the_record_says_what_the_runs_were_made_with(tmp_path):
         *(("a", None, 1), ("b", "no", 2))
     ]
     assert record["training_seconds"] == 5.5 and record["data"] == {"a.txt": "12"}
+    args.data_dir = "/home/x/data"
+    checksums = {"/home/x/data/glue/MRPC/dev.tsv": "34", "/home/x/data/glue/SST-2/dev.tsv": "56"}
+    record = record_of(tmp_path, plan, read_cells(tmp_path, plan), args, checksums)
+    assert record["data"] == {"glue/MRPC/dev.tsv": "34", "glue/SST-2/dev.tsv": "56"}
     cell = record["cells"][plan.cells[0].name]
     assert cell["results"] == {"train_loss": 1.5, "unigram_entropy": 6.5}
     assert cell["started"] == "2026-01-02" and cell["training_seconds"] == 2.0

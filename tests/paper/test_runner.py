@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.paper_plans import plan_of
+from tests.helpers.plateau_runs import random_corpus
 from training.paper import runner
 from training.paper.runner import GPUS, gpus_to_share, least_used
+from training.pretraining.corpus import Corpus
 
 
 def write_environment(folder: str, name: str, script: str, argv: list[str], threads: int) -> None:
@@ -91,16 +93,30 @@ def test_later_cells_are_given_the_corpus_of_the_first(tmp_path, monkeypatch, li
         monkeypatch.setattr("os.link", refuse)
     runner.share_corpus(tmp_path, "first")
     assert not list(tmp_path.iterdir())  # There is nothing to share yet.
-    for part in ("train", "validation.incomplete"):
-        (tmp_path / "first/corpus" / part).mkdir(parents=True)
-        (tmp_path / "first/corpus" / part / "tokens.bin").write_text(part)
+    random_corpus(tmp_path / "first/corpus/train")
+    (tmp_path / "first/corpus/validation.building").mkdir()
     runner.share_corpus(tmp_path, "second")
     runner.share_corpus(tmp_path, "second")
     given = tmp_path / "second/corpus"
-    assert [path.name for path in given.iterdir()] == ["train"]  # A draft is not shared.
-    assert (given / "train/tokens.bin").samefile(tmp_path / "first/corpus/train/tokens.bin") == links
+    assert [path.name for path in given.iterdir()] == ["train"]  # A corpus that is being built is not shared.
+    tokens = "corpus/train/tokens.bin"
+    assert (tmp_path / "second" / tokens).samefile(tmp_path / "first" / tokens) == links
     shutil.rmtree(tmp_path / "first")
-    assert (given / "train/tokens.bin").read_text() == "train"
+    Corpus.open(given / "train")
+
+
+def test_a_damaged_corpus_is_not_shared(tmp_path):
+    for name in ("first", "second"):
+        random_corpus(tmp_path / name / "corpus/train")
+    tokens = tmp_path / "first/corpus/train/tokens.bin"
+    tokens.write_bytes(bytes([tokens.read_bytes()[0] ^ 1]) + tokens.read_bytes()[1:])
+    runner.share_corpus(tmp_path, "third")
+    given = tmp_path / "third/corpus/train/tokens.bin"
+    assert given.samefile(tmp_path / "second/corpus/train/tokens.bin")
+    shutil.rmtree(tmp_path / "second")
+    shutil.rmtree(tmp_path / "third")
+    runner.share_corpus(tmp_path, "third")
+    assert not given.exists()
 
 
 def test_one_pretraining_builds_the_corpora_and_the_next_ones_wait(tmp_path):

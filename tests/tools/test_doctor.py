@@ -65,8 +65,20 @@ def test_the_reference_is_drawn_and_a_reference_can_be_made(tmp_path, monkeypatc
     doctor.main([str(tmp_path), "--make_reference", "again"])
     again = json.loads((tmp_path / "references.json").read_text())["again"]
     assert again["settings"] | settings_of(facts, entropy) == again["settings"]
+    assert again["settings"]["line"] == entropy
     assert again["held_out"] == {"steps": [1000], "mlm_loss": [6.0]}
     assert again["train"]["steps"] == list(range(1, 1000, 20))
+
+
+@pytest.mark.parametrize(("loss", "phases"), [(7.0, None), (6.0, "32:0.05,128:0.95")])
+def test_a_reference_must_have_left_the_line_in_its_first_phase(tmp_path, loss, phases):
+    flags = dict.fromkeys(SETTINGS) | FLAGS | {"train_file": [], "phases": phases}
+    made = {"started": "", "device": "cpu", "versions": {}, "corpus": {"documents": 1, "tokens": 1}}
+    (tmp_path / "run.json").write_text(json.dumps(FACTS | made | {"flags": flags}))
+    events = [{"event": "corpus", "unigram_entropy": 7.1}, *run_of(lambda step: loss, 1000, held_out=loss)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    with pytest.raises(ValueError, match=r"a reference must have left the line, 7\.10 nats, in its first phase"):
+        doctor.make_reference(tmp_path, "slow")
 
 
 @pytest.mark.parametrize(("loss", "said"), [(LINE, "the masked-LM loss stays at 3.90"), (1.0, "the loss is below")])

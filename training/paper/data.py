@@ -67,7 +67,8 @@ def find_tasks(args: PaperArguments, scale: Scale) -> list[Task]:
     """The tasks of the table, in the order of its columns.
 
     Raises:
-        ValueError: there is no data of a task (at the paper's scale) or of any task (at the small scale).
+        ValueError: there is no data of a task (at the paper's scale) or of any task (at the small scale), or a part of
+            the data of a task is missing.
     """
     present, missing = [], []
     for alternatives in EXPERIMENTS[args.table].tasks[scale.data]:
@@ -82,6 +83,8 @@ def find_tasks(args: PaperArguments, scale: Scale) -> list[Task]:
             f"--data_dir {args.data_dir}: found no data of {', '.join(missing)}, which table {args.table} needs at the "
             f"scale {scale.name}; {LAYOUT}"
         )
+    if missing:
+        print(f"left out, because --data_dir {args.data_dir} has no data of it: {', '.join(missing)}", flush=True)
     return present
 
 
@@ -106,12 +109,12 @@ def find_text(args: PaperArguments) -> TextFiles:
 
 
 def checksums_of(flags_of_runs: Iterable[Flags]) -> dict[str, str]:
-    """File -> SHA-256, for every file of the user's that the flags name or that lies in a folder that they name."""
+    """File -> SHA-256, for every file of the user's that the flags name, or table in a folder that they name."""
     named = {Path(name) for flags in flags_of_runs for name in files_in(flags)}
     files: set[Path] = set()
     for path in named:
         if path.is_absolute():  # the others are in the output folder
-            files.update([path] if path.is_file() else path.glob("*"))
+            files.update([path] if path.is_file() else path.rglob("*.tsv*"))
     return {str(path): sha256(path) for path in sorted(files) if path.is_file()}
 
 
@@ -151,14 +154,17 @@ def _official_task(key: str, args: PaperArguments) -> Task | None:
 
 
 def _data_flags(task: Task, folder: Path) -> Flags | None:
-    """The flags that name the official files of a task; None if a file is missing."""
+    """The flags that name the official files of a task; None if its data is missing.
+
+    Raises:
+        ValueError: the folder of a GLUE task lacks one of its files.
+    """
     if task.script == "run_glue.py":
         glue_task = GLUE_TASKS[task.key]
         data_dir = folder / "glue" / glue_task.folder
-        try:
-            official_files(glue_task, data_dir, with_test=False)
-        except ValueError:
+        if not data_dir.is_dir():
             return None
+        official_files(glue_task, data_dir, with_test=False)
         return {"task_name": task.key, "data_dir": str(data_dir)}
     train, validation = (sorted(folder.glob(pattern)) for pattern in OFFICIAL_FILES[task.key])
     if not train or not validation:

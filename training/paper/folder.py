@@ -4,6 +4,7 @@ A cell is finished when its folder says so, as after any other run of its script
 started by hand, or come from an interrupted start; they count only if they are the runs that the plan asks for.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from training.engine.finished import changed_flags, read_results
@@ -45,11 +46,7 @@ def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
     earlier = read_record(path, f"delete it, if {folder} holds runs of this very command, or give another --output_dir")
     if earlier == content:
         return
-    earlier_checksums = earlier.get("files", {})
-    if set(earlier_checksums) == set(checksums):
-        changed_files = [name for name, checksum in checksums.items() if earlier_checksums[name] != checksum]
-        if changed_files:
-            raise ValueError(f"{', '.join(changed_files)}: changed since the runs had begun; give another --output_dir")
+    check_unchanged(earlier.get("files", {}), checksums)
     changed = [
         f"{name} {earlier.get(name)} -> {content[name]}"
         for name in ("table", "scale", "seeds", "network")
@@ -57,6 +54,17 @@ def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
     ]
     detail = ", ".join(changed) or "other commands"
     raise ValueError(f"--output_dir {folder} holds another plan ({detail}); give another folder")
+
+
+def check_unchanged(earlier: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Compare the checksums of the user's files from before the runs with those of now.
+
+    Raises:
+        ValueError: a file was changed, has come or is gone.
+    """
+    changed = [name for name in sorted({*earlier, *now}) if earlier.get(name) != now.get(name)]
+    if changed:
+        raise ValueError(f"{', '.join(changed)}: changed since the runs had begun; give another --output_dir")
 
 
 def is_finished(folder: Path, cell: Cell) -> bool:

@@ -75,7 +75,7 @@ def record_of(
         "script": "run_paper.py",
         "command": _command(args),
         "outline": plain_outline(plan),
-        "data": {Path(name).name: checksum for name, checksum in checksums.items()},
+        "data": {_short_name(name, args.data_dir): checksum for name, checksum in checksums.items()},
         "runs_made_with": _origins(folder, plan),
         "report_made_with": {
             "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -191,6 +191,11 @@ def _facts_of_runs(folder: Path, cells: Iterable[Cell]) -> Iterable[dict[str, An
         for path in sorted(place.glob("*/run.json")) if cell.is_series else [place / "run.json"]:
             if facts := _facts(path.parent):
                 yield facts
+
+
+def _short_name(file: str, data_dir: str | None) -> str:
+    """The path of a file below ``data_dir``: several tasks have files of one name."""
+    return os.path.relpath(file, Path(data_dir).resolve()) if data_dir else Path(file).name
 
 
 def _command(args: PaperArguments) -> list[str]:

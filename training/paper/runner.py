@@ -35,6 +35,7 @@ from training.files.atomic import make_folder, new_folder
 from training.paper.folder import check_finished_cells, is_finished
 from training.paper.places import CELLS
 from training.paper.plan import Cell, Plan
+from training.pretraining.corpus import Corpus
 
 GPUS = "CUDA_VISIBLE_DEVICES"  # the names of the GPUs that a process sees
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -134,8 +135,8 @@ def _must_wait_for_corpus(folder: Path, cell: Cell, running: Mapping[str, Runnin
 def share_corpus(cells: Path, name: str) -> None:
     """Give the corpora that another cell has built to a cell that has none, as hard links or as copies.
 
-    The script compares text and vocabulary with them before it uses them. A link keeps its file when the other cell is
-    deleted, and nothing writes into a finished corpus.
+    Damaged corpora are not shared, and the script compares text and vocabulary with them before it uses them. A link
+    keeps its file when the other cell is deleted, and nothing writes into a finished corpus.
 
     Args:
         cells: the folder of all cells.
@@ -143,12 +144,22 @@ def share_corpus(cells: Path, name: str) -> None:
     """
     for part in ("train", "validation"):
         own = cells / name / "corpus" / part
-        built = next((path for path in sorted(cells.glob(f"*/corpus/{part}")) if path != own), None)
-        if built is None or own.exists():
+        if own.exists():
+            continue
+        built = next((path for path in sorted(cells.glob(f"*/corpus/{part}")) if _is_undamaged(path)), None)
+        if built is None:
             continue
         make_folder(own.parent)
         with new_folder(own) as draft:
             shutil.copytree(built, draft, copy_function=_link, dirs_exist_ok=True)
+
+
+def _is_undamaged(corpus: Path) -> bool:
+    try:
+        Corpus.open(corpus)
+    except ValueError:
+        return False
+    return True
 
 
 def _link(source: str, target: str) -> None:

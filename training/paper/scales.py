@@ -132,7 +132,7 @@ SMALL = Scale(
     # knowing how frequent the pieces are; the recipe's counted weights begin there. All sizes have one learning rate.
     pretraining={"recipe": "fast", "learning_rate": 1e-3, "eval_steps": 0, "logging_steps": 50},
     restarts=5,
-    features={"lstm_size": 192, "learning_rate": 1e-3},
+    features={"lstm_size": 192, "learning_rate": 2e-3},
 )
 PAPER = Scale(
     name="paper",

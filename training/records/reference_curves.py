@@ -1,8 +1,8 @@
 """Loss curves of this project's own runs, with which other runs are compared: `reference_curves.json`.
 
 Each curve contains the settings of its run and, by optimiser step, the training loss (the mean of 5 neighbouring
-records) and the held-out loss. A run with ``--phases`` is comparable step by step in its first phase; a run without
-them has one phase.
+records) and the held-out loss. Runs are compared up to the end of the first phase, which is the whole run without
+``--phases``.
 """
 
 import json

@@ -6,11 +6,11 @@
 run_pretraining.py gives the same diagnosis after each evaluation.
 
 A model that knows only how often each piece occurs has a loss equal to the unigram entropy of the text, called the line
-here. Counted initial weights begin below it; for them the line is the loss at the first step. A run is on the line if,
-after the warm-up, neither its last held-out loss nor the mean of its training losses (of the masked LM) over a window
-is at least 0.25 nats below the line. The window is the last tenth of the steps, with at least 5 records. The margin is
-needed because a model also learns from positions and lengths: models that do not use context yet reach about 0.25 nats
-below the line.
+here. Counted initial weights usually begin below it; then the line is their loss at the first step. A run is on the
+line if, after the warm-up, neither its last held-out loss nor the mean of its training losses (of the masked LM) over a
+window is at least 0.25 nats below the line. The window is the last tenth of the steps, with at least 5 records. The
+margin is needed because a model also learns from positions and lengths: models that do not use context yet reach about
+0.25 nats below the line.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from training.files.atomic import write_json
 from training.files.records import read_events
 from training.pretraining.corpus import Corpus
 from training.pretraining.plateau import diagnosis, line_of
-from training.records.curves import curve_of
+from training.records.curves import MARGIN, curve_of
 from training.records.reference_curves import FILE, references, settings_of
 from training.tools.audit import read_pretraining_facts
 
@@ -29,7 +29,7 @@ def make_reference(folder: Path, name: str) -> None:
     """Put the curve of the run in `folder` into reference_curves.json under `name`.
 
     Raises:
-        ValueError: the folder holds no pre-training run.
+        ValueError: the folder holds no pre-training run, or one that did not leave the line in its first phase.
     """
     facts = read_pretraining_facts(folder)
     events = read_events(folder / "metrics.jsonl")
@@ -40,12 +40,14 @@ def make_reference(folder: Path, name: str) -> None:
     smooth = [sum(window) / len(window) for window in windows]
     every = max(1, len(steps) // 100)
     held_out_steps, held_out_losses = curve_of(events, "eval", "eval_mlm_loss")
+    settings, line = settings_of(facts, entropy), line_of(facts["flags"], events, entropy)
+    below = [step for step, loss in zip(held_out_steps, held_out_losses) if loss <= line - MARGIN]
+    if not below or below[0] > settings["comparable_steps"]:
+        raise ValueError(f"{folder}: a reference must have left the line, {line:.2f} nats, in its first phase")
     made = {"started": facts["started"], "device": facts["device"], "versions": facts["versions"]}
     text = {"train_file": [Path(file).name for file in facts["flags"]["train_file"]], **facts["corpus"]}
     reference = {
-        "settings": settings_of(facts, entropy)
-        | {"line": line_of(facts["flags"], events, entropy), "text": text}
-        | {"parameters": facts["parameters"], "made": made},
+        "settings": settings | {"line": line, "text": text, "parameters": facts["parameters"], "made": made},
         "train": {"steps": steps[::every], "mlm_loss": [round(loss, 3) for loss in smooth[::every]]},
         "held_out": {"steps": held_out_steps, "mlm_loss": [round(loss, 3) for loss in held_out_losses]},
     }
