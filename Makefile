@@ -55,7 +55,7 @@ lint: install ## check rules and format (ruff) and types (mypy)
 	$(BIN)/mypy
 
 bench: install ## time training steps, also of transformers' BERT; rewrites benchmarks/results/
-	$(BIN)/python benchmarks/step.py
+	$(BIN)/python benchmarks/step.py --dtype fp32
 	$(BIN)/python benchmarks/picture.py benchmarks/results/step_cpu.json docs/images/speed.png
 
 report: install ## compare finished runs: make report RUNS="runs/a runs/b" OUT=report
