@@ -19,13 +19,16 @@ def test_a_folder_keeps_to_its_plan(tmp_path):
     with pytest.raises(ValueError, match=r"out holds another plan \(seeds \[42, 43\] -> \[42, 43, 44\]\); give"):
         claim_folder(tmp_path / "out", plan_of("7", seeds=3), {"a.txt": "1"})
     with pytest.raises(ValueError, match=r"another plan \(table 7 -> 8\)"):
-        claim_folder(tmp_path / "out", plan_of("8"), {"a.txt": "1"})
+        claim_folder(tmp_path / "out", plan_of("8"), {"a.txt": "1", "b.txt": "2"})
     with pytest.raises(ValueError, match=r"another plan \(scale builtin -> smoke\)"):
         claim_folder(tmp_path / "out", plan_of("7", smoke=True), {"a.txt": "1"})
     with pytest.raises(ValueError, match=r"another plan \(other commands\); give another folder"):
         claim_folder(tmp_path / "out", dataclasses.replace(plan, cells=plan.cells[:-1]), {"a.txt": "1"})
     with pytest.raises(ValueError, match=r"a\.txt: changed since the runs had begun"):
         claim_folder(tmp_path / "out", plan, {"a.txt": "2"})
+    for files in ({}, {"a.txt": "1", "b.txt": "2"}):
+        with pytest.raises(ValueError, match=r"[ab]\.txt: changed since the runs had begun"):
+            claim_folder(tmp_path / "out", plan, files)
     (tmp_path / "killed").mkdir()
     (tmp_path / "killed/plan.json.tmp").write_text("{")  # by a process that was killed while it wrote the plan
     claim_folder(tmp_path / "killed", plan, {})

@@ -46,12 +46,13 @@ def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
     earlier = read_record(path, f"delete it, if {folder} holds runs of this very command, or give another --output_dir")
     if earlier == content:
         return
-    check_unchanged(earlier.get("files", {}), checksums)
     changed = [
         f"{name} {earlier.get(name)} -> {content[name]}"
         for name in ("table", "scale", "seeds", "network")
         if earlier.get(name) != content[name]
     ]
+    if not changed:
+        check_unchanged(earlier.get("files", {}), checksums)
     detail = ", ".join(changed) or "other commands"
     raise ValueError(f"--output_dir {folder} holds another plan ({detail}); give another folder")
 
