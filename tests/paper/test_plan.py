@@ -49,6 +49,13 @@ def test_rows_differ_in_what_the_paper_varies():
     assert "--model_name_or_path cells/pretrain-mlm-seed-42/checkpoint-600 --tokenizer_name vocabulary" in tuned
 
 
+def test_all_rows_of_a_table_have_the_same_recipe():
+    for table in TABLES:
+        recipes = {cell.flags.get("recipe") for cell in plan_of(table).cells if cell.task is None}
+        assert recipes == ({"fast"} if table in ("5", "8") else {None})
+    assert "--initializer_range 0.049" in command(plan_of("5"), "pretrain-ltr-seed-42")
+
+
 def test_no_two_restarts_of_a_row_have_the_same_seed():
     plan = plan_of("6")
     seeds = [

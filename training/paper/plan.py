@@ -203,8 +203,8 @@ def pretraining_cell(
     phases = scale.phases if has_nsp else scale.phases_without_nsp
     flags |= {"phases": phases, "max_steps": steps, "save_steps": steps_between_checkpoints(steps)}
     flags |= {"save_total_limit": 0 if experiment.keeps_checkpoints else 1}
-    flags |= scale.pretraining
-    if "recipe" in scale.pretraining:  # It would read the width from a path that exists only in the output folder.
+    flags |= experiment.pretraining_at(scale)
+    if "recipe" in flags:  # It would read the width from a path that exists only in the output folder.
         flags |= {"initializer_range": initial_range(pretraining.size.hidden)}
     flags |= {"seed": seed}
     return Cell(name, "run_pretraining.py", flags, seed, pretraining.size)
