@@ -71,6 +71,16 @@ def test_the_report_shows_what_the_pretrainings_have_learnt():
     assert "| *constant predictions* | 50.00 | 33.33 | 0.00 |  |" in text
 
 
+def test_held_out_losses_of_other_objectives_are_shown_but_not_compared(tmp_path):
+    plan = plan_of("5", seeds=2)
+    write_scores(tmp_path, plan)
+    written = write_report_of(tmp_path, plan)
+    assert written["columns"]["loss"] == "held-out loss, nats"
+    assert all("difference" not in row["scores"]["loss"] for row in written["rows"].values())
+    heads = [line for line in (tmp_path / "report.md").read_text().splitlines() if line.startswith("| | pairs of")]
+    assert ["held-out loss, nats" in head for head in heads] == [True, False]
+
+
 def test_verdicts_of_planted_results(tmp_path):
     """In this Table 5 every row is about one point below the row before. In the paper the BiLSTM is above the third."""
     plan = plan_of("5", seeds=3)

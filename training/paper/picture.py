@@ -38,7 +38,8 @@ def draw(outline: Outline, scores: Scores, path: Path) -> None:
     """Draw one panel for each task: the means over the seeds with their 95 % intervals, and the score of each seed."""
     columns_of_tasks: dict[str, list[Column]] = {}
     for column in outline.columns:
-        columns_of_tasks.setdefault(column.task, []).append(column)
+        if column.compares_rows:
+            columns_of_tasks.setdefault(column.task, []).append(column)
     has_curves = any(column.checkpoint for column in outline.columns)
     height = CURVES_HEIGHT if has_curves else ROW_HEIGHT * len(outline.labels)
     figure, axes = _panels(outline, len(columns_of_tasks), FRAME_HEIGHT + height)

@@ -14,7 +14,7 @@ from training.files.atomic import write_json, write_text
 from training.paper.picture import draw
 from training.paper.plan import Outline
 from training.paper.record import UNIGRAM, Results, scores_of
-from training.paper.verdicts import LEARNT, JudgedContrast, Scores, judge, wide_level
+from training.paper.verdicts import LEARNT, Column, JudgedContrast, Scores, judge, wide_level
 from training.tasks.student_t import mean_interval
 
 SCALES_IN_WORDS = {
@@ -71,7 +71,7 @@ def content(outline: Outline, results: Results) -> dict[str, Any]:
             "label": outline.labels[row.name],
             "papers_label": row.label,
             "scores": {
-                column.key: _statistics(scores, row.name, paper.reference, column.key) for column in outline.columns
+                column.key: _statistics(scores, row.name, paper.reference, column) for column in outline.columns
             },
             "paper": dict(zip(paper.columns, row.scores, strict=True)),
         }
@@ -100,16 +100,16 @@ def content(outline: Outline, results: Results) -> dict[str, Any]:
     }
 
 
-def _statistics(scores: Scores, row: str, reference: str, column: str) -> dict[str, Any]:
+def _statistics(scores: Scores, row: str, reference: str, column: Column) -> dict[str, Any]:
     """The scores of a row in a column and their differences to the reference row, with the same seed for both."""
-    values = list(scores[row, column])
+    values = list(scores[row, column.key])
     cell: dict[str, Any] = {
         "values": values,
         "mean": statistics.fmean(values),
         "std": statistics.stdev(values) if len(values) > 1 else None,
     }
-    if row != reference:
-        differences = [own - other for own, other in zip(values, scores[reference, column], strict=True)]
+    if row != reference and column.compares_rows:
+        differences = [own - other for own, other in zip(values, scores[reference, column.key], strict=True)]
         cell |= {"difference": statistics.fmean(differences), "interval": mean_interval(differences)}
     return cell
 
@@ -181,10 +181,11 @@ def _score_table(outline: Outline, numbers: Mapping[str, Any]) -> list[str]:
 
 
 def _difference_table(outline: Outline, numbers: Mapping[str, Any]) -> list[str]:
-    lines = _table_head(list(outline.titles.values()))
+    compared = [column.key for column in outline.columns if column.compares_rows]
+    lines = _table_head([outline.titles[key] for key in compared])
     for name, row in numbers["rows"].items():
         if name != numbers["reference"]:
-            differences = [_difference(row["scores"][column.key]) for column in outline.columns]
+            differences = [_difference(row["scores"][key]) for key in compared]
             lines.append(f"| {row['label']} | {' | '.join(differences)} |")
     return lines
 

@@ -54,6 +54,11 @@ class Column:
         """The name of the column in ``Scores`` and in report.json, such as "pair" or "pair@3"."""
         return f"{self.task}@{self.checkpoint}" if self.checkpoint else self.task
 
+    @property
+    def compares_rows(self) -> bool:
+        """False for the held-out loss: objectives predict different words, so that it is a number of each row alone."""
+        return self.kind != "loss"
+
 
 class Summand(NamedTuple):
     """A term of a contrast on a column of the table."""
