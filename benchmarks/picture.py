@@ -12,6 +12,7 @@ Of whole_runs.py, a bar is the seconds from typing the command to the end of the
 
 import argparse
 import json
+import statistics
 import sys
 from pathlib import Path
 
@@ -81,7 +82,10 @@ def draw(record: dict, path: Path) -> None:
 
 
 def draw_cold_start(row: dict, path: Path) -> None:
-    """Write `path`: the parts of a cold start as bars, ours above Trainer's."""
+    """Write `path`: the parts of a cold start as bars, ours above Trainer's.
+
+    Beside a bar is the median of the whole. The parts have medians of their own, whose sum may differ from it.
+    """
     figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
@@ -91,15 +95,17 @@ def draw_cold_start(row: dict, path: Path) -> None:
         for (part, seconds), colour in zip(row["parts"][side].items(), PARTS):
             axes.barh(place, seconds, left=start, color=colour, label=None if place else part)
             start += seconds
-        axes.annotate(f"{start:.1f} s", (start, place), xytext=(6, 0), textcoords="offset points", va="center")
+        whole = statistics.median(row[f"{side}_seconds"])
+        axes.annotate(f"{whole:.1f} s in all", (start, place), xytext=(6, 0), textcoords="offset points", va="center")
     machine = f"{row['device']}, {row['threads']} threads, BERT-{row['size'].capitalize()}"
-    style_axis(axes, f"{machine}, torch {row['versions']['torch']}", below="seconds since the command was typed")
+    below = "seconds since the command was typed; each part and the whole: the median of several starts"
+    style_axis(axes, f"{machine}, torch {row['versions']['torch']}", below=below)
     figure.suptitle("From typing the command to the end of the first step", **TITLE)
     figure.legend(loc="outside lower center", ncols=len(PARTS), frameon=False)
     axes.grid(visible=False)
     axes.set_yticks(range(len(sides)), sides.values(), color=GREY)
     axes.invert_yaxis()
-    axes.margins(x=0.1)
+    axes.margins(x=0.15)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=DPI)
 

@@ -189,7 +189,9 @@ def test_the_picture_of_a_cold_start_shows_every_part_of_both_sides(tmp_path, mo
     figures = []
     monkeypatch.setattr(picture.Figure, "savefig", lambda self, *_, **__: figures.append(self))
     halves = {name: value / 2 for name, value in parts.items()}
-    picture.draw({"cold start": origin | {"parts": {"ours": halves, "stock": parts}}}, tmp_path / "x.png")
+    totals = {"ours_seconds": [3.0, 3.5, 3.1], "stock_seconds": [6.0, 7.0, 6.2]}
+    row = origin | totals | {"parts": {"ours": halves, "stock": parts}}
+    picture.draw({"cold start": row}, tmp_path / "x.png")
     (axes,) = figures[0].axes
     bars = {(bar.get_y() + bar.get_height() / 2, bar.get_x(), bar.get_width()) for bar in axes.patches}
     assert bars == {
@@ -197,4 +199,4 @@ def test_the_picture_of_a_cold_start_shows_every_part_of_both_sides(tmp_path, mo
         for place, share in ((0, 0.5), (1, 1.0))
         for left, width in ((0, 4), (4, 1), (5, 0.5), (5.5, 0.5))
     }
-    assert [text.get_text() for text in axes.texts] == ["3.0 s", "6.0 s"]
+    assert [text.get_text() for text in axes.texts] == ["3.1 s in all", "6.2 s in all"]

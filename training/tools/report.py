@@ -323,7 +323,9 @@ def draw_bars(axis: "Axes", bars: dict[tuple[str, str], dict[str, Scores]], name
     axis.grid(visible=False)
     axis.set_yticks(centres, rows)
     axis.invert_yaxis()
-    axis.set_xlim(min(0, *axis.get_xlim()), 140)
+    lowest = min(0, *axis.get_xlim())
+    axis.set_xlim(lowest, 140)  # room for the words beside the bars
+    axis.spines["bottom"].set_bounds(lowest, 100)
     axis.set_xticks([0, 25, 50, 75, 100])
 
 
