@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.helpers.paper_plans import TABLES, plan_of, write_report_of, write_scores
+from training.paper import picture
 from training.paper.folder import is_finished
 from training.paper.record import read_cells, results_of, scores_of
 from training.paper.report import content, markdown
@@ -79,6 +80,15 @@ def test_held_out_losses_of_other_objectives_are_shown_but_not_compared(tmp_path
     assert all("difference" not in row["scores"]["loss"] for row in written["rows"].values())
     heads = [line for line in (tmp_path / "report.md").read_text().splitlines() if line.startswith("| | pairs of")]
     assert ["held-out loss, nats" in head for head in heads] == [True, False]
+
+
+def test_the_picture_has_no_panel_of_held_out_losses(tmp_path, monkeypatch):
+    plan, figures = plan_of("5", seeds=2), []
+    write_scores(tmp_path, plan)
+    monkeypatch.setattr(picture, "save_figure", lambda figure, path: figures.append(figure))
+    picture.draw(plan, scores_of(plan, results_of(read_cells(tmp_path, plan))), tmp_path / "report.png")
+    titles = [axis.get_title(loc="left") for axis in figures[0].axes if axis.get_visible()]
+    assert titles == [plan.task_titles[task] for task in ("pair", "kind", "qa")]
 
 
 def test_verdicts_of_planted_results(tmp_path):

@@ -100,6 +100,7 @@ def test_the_picture_has_labels_in_words(finished, tmp_path, monkeypatch):
     bars = made[0][1][1]
     assert [text.get_text() for text in bars.texts] == ["50.0  random weights", "60.0  after this pre-training"]
     assert [label.get_text() for label in bars.get_yticklabels()] == ["pair task\naccuracy"]
+    assert bars.spines["bottom"].get_bounds() == (0, 100)  # although the words need more room
 
 
 def test_a_run_that_is_not_finished_is_named(finished, tmp_path):
