@@ -269,8 +269,8 @@ MASKING = Experiment(
     builtin_examples=(1200, 500),
     rows=_rows_of_table_8,
     columns=_tasks_and_features,
-    # With random weights four of the six mixes stayed near the unigram entropy for 1,000 steps. With weights from counts
-    # of the text, 400 steps end at lower losses (docs/lab/log.md, 2026-11-24).
+    # With random weights four of the six mixes stayed near the unigram entropy for 1,000 steps. With weights from
+    # counts of the text, 400 steps end at lower losses (docs/lab/log.md, 2026-11-24).
     pretraining={"builtin": {"recipe": "fast"}},
 )
 TRAINING_STEPS = Experiment(
