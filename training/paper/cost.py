@@ -93,7 +93,7 @@ def measure_speed(plan: Plan, scale: Scale, timed_run: TimedRun) -> tuple[float,
     size = plan.cells[0].size
     config = config_of(scale, size, scale.vocab_size)
     phases = [_shorten_for_timing(phase, size) for phase in phases_of(NO_BATCH | {"phases": scale.phases})]
-    shared = {name: value for name, value in plan.experiment.pretraining_at(scale).items() if name == "mixed_precision"}
+    shared = {name: value for name, value in scale.pretraining.items() if name == "mixed_precision"}
     with tempfile.TemporaryDirectory() as folder:
         config.save_pretrained(folder)
         records, _, facts = timed_run(folder, scale.vocab_size, phases, words_of(shared))

@@ -87,7 +87,6 @@ class Experiment:
             table takes less than half an hour on two cores.
         rows: a scale -> the rows, in the order of the paper.
         columns: a scale and the tasks that have data -> the columns.
-        pretraining: ``Scale.data`` -> the flags of pre-training that this table adds to those of the scale.
         has_restarts: whether each fine-tuning is repeated with several seeds, and the mean counts.
         keeps_checkpoints: whether pre-training keeps all of its checkpoints.
         needs_case: whether the paper's scale needs a vocabulary with upper case.
@@ -101,7 +100,6 @@ class Experiment:
     builtin_examples: tuple[int, int]
     rows: Callable[[Scale], list[PlannedRow]]
     columns: Callable[[Scale, Sequence[Task]], list[PlannedColumn]]
-    pretraining: dict[str, Flags] = field(default_factory=dict)
     has_restarts: bool = False
     keeps_checkpoints: bool = False
     needs_case: bool = False
@@ -110,10 +108,6 @@ class Experiment:
     def steps_at(self, scale: Scale) -> int:
         """The optimiser steps of each pre-training."""
         return scale.steps or self.steps[scale.data]
-
-    def pretraining_at(self, scale: Scale) -> Flags:
-        """The flags that all of its pre-trainings have."""
-        return scale.pretraining | self.pretraining.get(scale.data, {})
 
 
 # --- Columns ---------------------------------------------------------------------------------------------------------
@@ -218,13 +212,13 @@ MNLI_OR_SMALLER = ("mnli", "sst2", "mrpc")
 PRETRAINING_TASKS = Experiment(
     table="5",
     published=TABLE_5,
-    steps={"builtin": 1800, "small": 1500, "paper": PAPERS_STEPS},
+    steps={"builtin": 800, "small": 1500, "paper": PAPERS_STEPS},
     tasks={
         "builtin": (("pair",), ("kind",), ("qa",)),
         "small": (("mnli",), ("qnli",), ("mrpc",), ("sst2",), ("squad",)),
         "paper": (("mnli",), ("qnli",), ("mrpc",), ("sst2",), ("squad",)),
     },
-    builtin_examples=(4000, 1000),
+    builtin_examples=(3000, 1000),
     rows=_rows_of_table_5,
     columns=_tasks_and_loss,
     note=(
@@ -235,7 +229,7 @@ PRETRAINING_TASKS = Experiment(
 MODEL_SIZE = Experiment(
     table="6",
     published=TABLE_6,
-    steps={"builtin": 1000, "small": 1000, "paper": PAPERS_STEPS},
+    steps={"builtin": 500, "small": 1000, "paper": PAPERS_STEPS},
     tasks={
         "builtin": (("pair",), ("kind",)),
         "small": (("mnli",), ("mrpc",), ("sst2",)),
@@ -250,7 +244,7 @@ MODEL_SIZE = Experiment(
 FEATURES = Experiment(
     table="7",
     published=TABLE_7,
-    steps={"builtin": 1500, "small": 1500, "paper": PAPERS_STEPS},
+    steps={"builtin": 600, "small": 1500, "paper": PAPERS_STEPS},
     tasks={"builtin": (("code",),), "small": (("conll", "code"),), "paper": (("conll",),)},
     builtin_examples=(3000, 500),
     rows=_rows_of_table_7,
@@ -269,14 +263,11 @@ MASKING = Experiment(
     builtin_examples=(1200, 500),
     rows=_rows_of_table_8,
     columns=_tasks_and_features,
-    # With random weights four of the six mixes stayed near the unigram entropy for 1,000 steps. With weights from
-    # counts of the text, 400 steps end at lower losses (docs/lab/log.md, 2026-11-24).
-    pretraining={"builtin": {"recipe": "fast"}},
 )
 TRAINING_STEPS = Experiment(
     table="figure5",
     published=FIGURE_5,
-    steps={"builtin": 1500, "small": 1500, "paper": PAPERS_STEPS},
+    steps={"builtin": 800, "small": 1500, "paper": PAPERS_STEPS},
     tasks={"builtin": (("pair",), ("kind",)), "small": (MNLI_OR_SMALLER,), "paper": (("mnli",),)},
     builtin_examples=(3000, 1000),
     rows=_rows_of_figure_5,

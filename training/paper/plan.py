@@ -203,7 +203,7 @@ def pretraining_cell(
     phases = scale.phases if has_nsp else scale.phases_without_nsp
     flags |= {"phases": phases, "max_steps": steps, "save_steps": steps_between_checkpoints(steps)}
     flags |= {"save_total_limit": 0 if experiment.keeps_checkpoints else 1}
-    flags |= experiment.pretraining_at(scale)
+    flags |= scale.pretraining
     if "recipe" in flags:  # It would read the width from a path that exists only in the output folder.
         flags |= {"initializer_range": initial_range(pretraining.size.hidden)}
     flags |= {"seed": seed}
