@@ -84,7 +84,7 @@ def test_a_changed_corpus_is_refused(tmp_path, monkeypatch, text_file):
     arguments = (tmp_path, args, data.scale_of(args), data.find_text(args), plan_of("5", smoke=True))
     data.prepare(*arguments)
     config = BertConfig.from_pretrained(tmp_path / "sizes/L1_H32_A2")
-    assert (config.hidden_dropout_prob, config.initializer_range) == (0.0, 0.05)
+    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.0, 0.0)
     vocabulary = (tmp_path / "vocabulary/vocab.txt").read_text().splitlines()
     assert (config.vocab_size, config.hidden_size, config.intermediate_size) == (len(vocabulary), 32, 128)
     assert vocabulary[config.pad_token_id] == "[PAD]"

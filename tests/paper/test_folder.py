@@ -22,8 +22,12 @@ def test_a_folder_keeps_to_its_plan(tmp_path):
         claim_folder(tmp_path / "out", plan_of("8"), {"a.txt": "1", "b.txt": "2"})
     with pytest.raises(ValueError, match=r"another plan \(scale builtin -> smoke\)"):
         claim_folder(tmp_path / "out", plan_of("7", smoke=True), {"a.txt": "1"})
-    with pytest.raises(ValueError, match=r"another plan \(other commands\); give another folder"):
+    with pytest.raises(ValueError, match=r"another plan \(other runs\); give another folder"):
         claim_folder(tmp_path / "out", dataclasses.replace(plan, cells=plan.cells[:-1]), {"a.txt": "1"})
+    first, *others = plan.cells
+    shorter = dataclasses.replace(first, flags={**first.flags, "max_steps": 7, "fp16_full_eval": True})
+    with pytest.raises(ValueError, match=r"\(pretrain-bert-seed-42: --max_steps 600 -> --max_steps 7 --fp16_full"):
+        claim_folder(tmp_path / "out", dataclasses.replace(plan, cells=(shorter, *others)), {"a.txt": "1"})
     with pytest.raises(ValueError, match=r"a\.txt: changed since the runs had begun"):
         claim_folder(tmp_path / "out", plan, {"a.txt": "2"})
     for files in ({}, {"a.txt": "1", "b.txt": "2"}):
@@ -74,8 +78,8 @@ def test_a_finished_cell_that_is_another_run_is_refused(tmp_path):
         check_finished_cells(tmp_path, plan)
     weights.unlink()
     path = tmp_path / "cells" / pretraining.name / "run.json"
-    path.write_text(path.read_text().replace('"max_steps": 1000', '"max_steps": 10'))
-    refusal = rf"{names[0]} holds another run than the plan asks for \(max_steps 10 -> 1000"
+    path.write_text(path.read_text().replace('"max_steps": 500', '"max_steps": 10'))
+    refusal = rf"{names[0]} holds another run than the plan asks for \(max_steps 10 -> 500"
     with pytest.raises(ValueError, match=refusal):
         check_finished_cells(tmp_path, plan)
     path.unlink()

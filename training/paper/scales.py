@@ -78,14 +78,6 @@ def ladder(*sizes: tuple[int, int, int]) -> dict[str, Size]:
     return {row: Size(*size) for row, size in zip(LADDER, sizes, strict=True)}
 
 
-# Little text is read, and not often: without dropout, with initial weights that suit narrow networks (0.02 was chosen
-# for 768 units) and with short sequences first, a network learns from it what these tables vary.
-# docs/lab/log.md has the measurements (2026-11-22, "What lets a small network leave the plateau").
-SMALL_NETWORKS: dict[str, Any] = {
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-    "initializer_range": 0.05,
-}
 BUILTIN = Scale(
     name="builtin",
     data="builtin",
@@ -93,7 +85,9 @@ BUILTIN = Scale(
     table_7_size=Size(6, 128, 2),
     table_8_size=Size(4, 96, 3),
     ladder=ladder((1, 64, 2), (2, 64, 1), (2, 64, 2), (4, 64, 2), (4, 96, 3), (8, 96, 3)),
-    network=SMALL_NETWORKS,
+    # Little text is read, and not often. Without dropout, and with short sequences first, a network learns from it what
+    # these tables vary (docs/lab/log.md, 2026-11-22, "What lets a small network leave the plateau").
+    network={"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
     phases="32:0.4:64,64:0.6:64",
     phases_without_nsp="32:0.4:86,64:0.6:82",
     vocab_size=4096,
@@ -136,7 +130,7 @@ SMALL = Scale(
     phases="32:0.5:64,64:0.4:64,128:0.1:64",
     phases_without_nsp="32:0.5:84,64:0.4:87,128:0.1:79",
     vocab_size=8192,
-    # With SMALL_NETWORKS and random weights, 1,200 steps on real text ended at 6.4 nats, which is little better than
+    # With random weights and without dropout, 1,200 steps on real text ended at 6.4 nats, which is little better than
     # knowing how frequent the pieces are; the recipe's counted weights begin there. All sizes have one learning rate.
     pretraining={"recipe": "fast", "learning_rate": 1e-3, "eval_steps": 0, "logging_steps": 50},
     restarts=5,
