@@ -91,8 +91,8 @@ BUILTIN = Scale(
     phases="32:0.4:64,64:0.6:64",
     phases_without_nsp="32:0.4:86,64:0.6:82",
     vocab_size=4096,
-    # With random weights the networks need two to three times the steps, and some of them stay near the unigram entropy
-    # (docs/lab/log.md, 2026-11-24). All sizes have one learning rate.
+    # With random weights, some networks are still near the unigram entropy after twice the steps (docs/lab/log.md,
+    # 2026-11-24). All sizes have one learning rate.
     pretraining={
         "recipe": "fast",
         "learning_rate": 1.5e-3,
