@@ -28,13 +28,14 @@ def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
     Raises:
         ValueError: it holds another plan, or other data than the plan began with.
     """
+    commands = {cell.name: [cell.script, *cell.command] for cell in plan.cells}
     content = {
         "table": plan.table,
         "scale": plan.scale,
         "seeds": list(plan.seeds),
         "files": checksums,
         "network": plan.network,
-        "cells": {cell.name: [cell.script, *cell.command] for cell in plan.cells},
+        "cells": commands,
     }
     path = folder / PLAN
     if not path.is_file():
@@ -54,7 +55,7 @@ def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
     ]
     if not changed:
         check_unchanged(earlier.get("files", {}), checksums)
-    detail = ", ".join(changed) or _first_other_command(earlier.get("cells"), content["cells"])
+    detail = ", ".join(changed) or _first_other_command(earlier.get("cells"), commands)
     raise ValueError(f"--output_dir {folder} holds another plan ({detail}); give another folder")
 
 
