@@ -24,6 +24,9 @@ from training.flags.shared import SharedArguments
 # Set by torchrun, MPI's launchers and Slurm's srun. The first one counts, because srun may have started torchrun.
 PROCESS_COUNTS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 
+# oneDNN reads the first of these variables that is set, when it makes its first primitive.
+CACHE_CAPACITIES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "DNNL_PRIMITIVE_CACHE_CAPACITY")
+
 Args = TypeVar("Args", bound=SharedArguments)
 
 
@@ -49,6 +52,7 @@ def start_run(args: Args, script: str) -> Run[Args]:
     trackers = {} if args.report_to == "none" else {"log_with": args.report_to, "project_dir": args.output_dir}
     accelerator = _accelerator(args, **trackers)
     check_launch(accelerator)
+    keep_few_primitives(accelerator.mixed_precision)
     run = Run(args, accelerator)
     if repository := args.hub_repository:
         run.only_main(lambda: check_access(repository, args.hub_dry_run))
@@ -103,6 +107,18 @@ def _accelerator(args: SharedArguments, **trackers: Any) -> Accelerator:
     # The other processes wait while the main process builds a corpus; torch's limit is 10 minutes on GPUs.
     patience = InitProcessGroupKwargs(timeout=datetime.timedelta(hours=6))
     return Accelerator(cpu=no_device, mixed_precision=args.mixed_precision, kwargs_handlers=[patience], **trackers)
+
+
+def keep_few_primitives(mixed_precision: str) -> None:
+    """Let oneDNN keep its code for the shapes of one step only; by default it keeps 1,024 primitives.
+
+    On x86 CPUs, oneDNN computes GELU and, in bfloat16, the matrix products. It makes code for every shape, but the
+    number of real tokens differs from batch to batch, so older code is hardly ever used again. It lies between the
+    tensors of many steps, so that freed memory stays in small pieces and the process grows
+    (docs/lab/performance.md). A capacity that the user has set is left as it is.
+    """
+    if not any(name in os.environ for name in CACHE_CAPACITIES):
+        os.environ[CACHE_CAPACITIES[0]] = "16" if mixed_precision == "no" else "64"
 
 
 def check_launch(accelerator: Accelerator) -> None:

@@ -1,0 +1,33 @@
+"""Start a run, and print how many of a hundred oneDNN primitives have to be made again when they are called again.
+
+    python tests/programs/cached_primitives.py OUTPUT_DIR MIXED_PRECISION
+
+It needs a process in which oneDNN has not computed anything.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import torch
+from torch.backends import mkldnn
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from training.engine.launch import CACHE_CAPACITIES, start_run
+from training.flags.fine_tuning import GlueArguments
+
+
+def main() -> None:
+    for name in CACHE_CAPACITIES:  # another run of the process that started this one may have set it
+        os.environ.pop(name, None)
+    flags = {"output_dir": sys.argv[1], "mixed_precision": sys.argv[2], "model_name_or_path": "x"}
+    start_run(GlueArguments(**flags), "run_glue.py")
+    for rows in range(1, 101):
+        torch.nn.functional.gelu(torch.ones(rows, 16))
+    with mkldnn.verbose(mkldnn.VERBOSE_ON_CREATION):
+        for rows in range(100, 0, -1):
+            torch.nn.functional.gelu(torch.ones(rows, 16))
+
+
+main()
