@@ -1,0 +1,66 @@
+"""The pre-training of the other side of whole_demo.py: python benchmarks/whole_demo_pretraining.py RUN.json.
+
+It does what transformers' example run_mlm does, after a vocabulary has been learnt with the tokenizers library. The
+random weights and the trained ones are saved in the folders ``random`` and ``trained`` of the output. Only the standard
+library is imported at the top, so that the time of all other imports is that of the program.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+
+def main(argv: list[str]) -> None:
+    """Learn the vocabulary and train, with the settings of the file."""
+    from tokenizers import BertWordPieceTokenizer
+    from transformers import (
+        AutoConfig,
+        AutoModelForMaskedLM,
+        AutoTokenizer,
+        DataCollatorForLanguageModeling,
+        Trainer,
+        TrainingArguments,
+        set_seed,
+    )
+
+    from benchmarks.contestants import packed_blocks
+
+    run = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
+    output = Path(run["output"])
+    config = AutoConfig.from_pretrained(run["config"])
+    vocabulary = BertWordPieceTokenizer()
+    vocabulary.train(run["train"], vocab_size=config.vocab_size, show_progress=False)
+    vocabulary.save_model(run["config"])
+    tokenizer = AutoTokenizer.from_pretrained(run["config"])
+    set_seed(run["seed"])
+    network = AutoModelForMaskedLM.from_config(config)
+    for folder in (output / "random", output / "trained"):
+        tokenizer.save_pretrained(folder)
+    network.save_pretrained(output / "random")
+    lines = Path(run["train"]).read_text(encoding="utf-8").splitlines()
+    blocks = packed_blocks(tokenizer, [line for line in lines if line], run["length"])
+    settings = TrainingArguments(
+        output_dir=str(output / "checkpoints"),
+        per_device_train_batch_size=run["batch"],
+        max_steps=run["steps"],
+        learning_rate=run["learning_rate"],
+        weight_decay=0.01,
+        warmup_steps=run["steps"] // 10,
+        save_steps=500,
+        save_total_limit=2,
+        logging_steps=50,
+        seed=run["seed"],
+        report_to="none",
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+    )
+    collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
+    trainer = Trainer(network, settings, collator, blocks, processing_class=tokenizer)
+    trainer.train()
+    trainer.save_model(str(output / "trained"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
