@@ -18,10 +18,10 @@ from training.engine.launch import CACHE_CAPACITIES, start_run
 from training.flags.fine_tuning import GlueArguments
 
 
-def main() -> None:
+def main(output_dir: str, mixed_precision: str) -> None:
     for name in CACHE_CAPACITIES:  # another run of the process that started this one may have set it
         os.environ.pop(name, None)
-    flags = {"output_dir": sys.argv[1], "mixed_precision": sys.argv[2], "model_name_or_path": "x"}
+    flags = {"output_dir": output_dir, "mixed_precision": mixed_precision, "model_name_or_path": "x"}
     start_run(GlueArguments(**flags), "run_glue.py")
     for rows in range(1, 101):
         torch.nn.functional.gelu(torch.ones(rows, 16))
@@ -30,4 +30,5 @@ def main() -> None:
             torch.nn.functional.gelu(torch.ones(rows, 16))
 
 
-main()
+if __name__ == "__main__":
+    main(*sys.argv[1:])
