@@ -19,7 +19,7 @@ from training.flags.fine_tuning import GlueArguments
 
 
 def main(output_dir: str, mixed_precision: str) -> None:
-    for name in CACHE_CAPACITIES:  # another run of the process that started this one may have set it
+    for name in CACHE_CAPACITIES:  # whatever the user of the tests has set
         os.environ.pop(name, None)
     flags = {"output_dir": output_dir, "mixed_precision": mixed_precision, "model_name_or_path": "x"}
     start_run(GlueArguments(**flags), "run_glue.py")

@@ -4,6 +4,7 @@ import dataclasses
 import datetime
 import importlib.util
 import os
+import platform
 import sys
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,8 +25,10 @@ from training.flags.shared import SharedArguments
 # Set by torchrun, MPI's launchers and Slurm's srun. The first one counts, because srun may have started torchrun.
 PROCESS_COUNTS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
 
-# oneDNN reads the first of these variables that is set, when it makes its first primitive.
+# oneDNN reads the first of these variables that is set, when it makes its first primitive. The third one tells child
+# processes and later runs which value a run has chosen, so that they do not take it for the user's.
 CACHE_CAPACITIES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "DNNL_PRIMITIVE_CACHE_CAPACITY")
+CHOSEN_CAPACITY = "BERT_REPRO_CHOSEN_CACHE_CAPACITY"
 
 Args = TypeVar("Args", bound=SharedArguments)
 
@@ -115,10 +118,15 @@ def keep_few_primitives(mixed_precision: str) -> None:
     On x86 CPUs, oneDNN computes GELU and, in bfloat16, the matrix products. It makes code for every shape, but the
     number of real tokens differs from batch to batch, so older code is hardly ever used again. It lies between the
     tensors of many steps, so that freed memory stays in small pieces and the process grows
-    (docs/lab/performance.md). A capacity that the user has set is left as it is.
+    (docs/lab/performance.md). A capacity that the user has set is left as it is, and so are other processors, on which
+    oneDNN may compute more. oneDNN reads the variable once, so the first run of a process decides.
     """
-    if not any(name in os.environ for name in CACHE_CAPACITIES):
-        os.environ[CACHE_CAPACITIES[0]] = "16" if mixed_precision == "no" else "64"
+    if platform.machine().lower() not in ("x86_64", "amd64"):
+        return
+    given = next((os.environ[name] for name in CACHE_CAPACITIES if name in os.environ), None)
+    if given in (None, os.environ.get(CHOSEN_CAPACITY)):
+        capacity = "16" if mixed_precision == "no" else "64"
+        os.environ[CACHE_CAPACITIES[0]] = os.environ[CHOSEN_CAPACITY] = capacity
 
 
 def check_launch(accelerator: Accelerator) -> None:
