@@ -3,9 +3,13 @@
 import copy
 import gc
 import os
+import shutil
+import tempfile
 import warnings
 
 os.environ["HF_HUB_OFFLINE"] = "1"
+# The cache of the built-in data begins empty, and all tests and the processes that they start share it.
+os.environ["HF_ASSETS_CACHE"] = tempfile.mkdtemp(prefix="bert-repro-assets-")
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
 
@@ -21,6 +25,11 @@ from tests.helpers.words import WORDS, sentence
 from training.files import locks
 
 torch.set_num_threads(1)
+ASSETS = os.environ["HF_ASSETS_CACHE"]
+
+
+def pytest_unconfigure():
+    shutil.rmtree(ASSETS, ignore_errors=True)
 
 
 def pytest_collection_finish():

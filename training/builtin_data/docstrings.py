@@ -25,7 +25,7 @@ import sys
 import warnings
 import zlib
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from inspect import cleandoc
 from pathlib import Path
 
@@ -354,8 +354,8 @@ def main() -> None:
     assert isinstance(sys.stdin, io.TextIOWrapper) and isinstance(sys.stdout, io.TextIOWrapper)
     sys.stdin.reconfigure(encoding="utf-8")
     sys.stdout.reconfigure(encoding="utf-8")
-    records = [asdict(document) for path, module in json.load(sys.stdin) for document in read_file(path, module)]
-    json.dump(records, sys.stdout)
+    documents = [document for path, module in json.load(sys.stdin) for document in read_file(path, module)]
+    sys.stdout.write(json.dumps(documents, default=vars))
 
 
 if __name__ == "__main__":

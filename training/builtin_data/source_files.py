@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from training.builtin_data import docstrings
 from training.builtin_data.docstrings import Docstring, Parameter
@@ -73,7 +74,7 @@ def read_files(files: list[tuple[str, str]], workers: int | None = None) -> list
             [sys.executable, "-S", docstrings.__file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8"
         )
         assert child.stdin is not None
-        json.dump(by_size[worker::workers], child.stdin)
+        child.stdin.write(json.dumps(by_size[worker::workers]))
         child.stdin.close()
         children.append(child)
     documents: list[Docstring] = []
@@ -83,7 +84,12 @@ def read_files(files: list[tuple[str, str]], workers: int | None = None) -> list
         child.stdout.close()
         if child.wait():
             raise RuntimeError(f"reading docstrings failed in a child process (exit status {child.returncode})")
-        for record in records:
-            record["parameters"] = [Parameter(**entry) for entry in record["parameters"]]
-            documents.append(Docstring(**record))
+        documents += from_records(records)
     return sorted(documents, key=lambda document: (document.module, document.name, document.kind, document.summary))
+
+
+def from_records(records: list[dict[str, Any]]) -> list[Docstring]:
+    """The docstrings that were written as JSON objects."""
+    for record in records:
+        record["parameters"] = [Parameter(**entry) for entry in record["parameters"]]
+    return [Docstring(**record) for record in records]

@@ -1,0 +1,161 @@
+"""Docstrings that were read once come from the cache, but never stale or damaged ones, and a run needs no cache."""
+
+import errno
+import functools
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from huggingface_hub import cached_assets_path
+
+from training.builtin_data import reading_cache, source_files
+from training.builtin_data.reading_cache import cached_docstrings
+from training.files import atomic
+
+PROSE = 2 * "This paragraph is only here so that the documentation has the two hundred characters that are needed. "
+
+
+def module(subject: str) -> str:
+    function = f'def f(x):\n    """Of {subject}. {PROSE}\n\n    Args:\n        x: {PROSE}"""\n'
+    return f'"""About {subject}. {PROSE}"""\n\n{function}'
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """A package of two modules, and a cache of its own."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "one.py").write_text(module("apples"))
+    (package / "two.py").write_text(module("pears"))
+    place = functools.partial(cached_assets_path, assets_dir=tmp_path / "assets")
+    monkeypatch.setattr(reading_cache, "cached_assets_path", place)
+    return [(package, "package")]
+
+
+@pytest.fixture
+def readings(monkeypatch) -> list:
+    """The lists of files that were read, one for each time."""
+    made, read_files = [], source_files.read_files
+    monkeypatch.setattr(source_files, "read_files", lambda files: made.append(files) or read_files(files, workers=1))
+    return made
+
+
+def read_now(folders) -> list:
+    return source_files.read_files(list(source_files.source_files(*folders[0])))
+
+
+def test_an_installation_is_read_once(folders, readings):
+    first, second = cached_docstrings(folders), cached_docstrings(folders)
+    assert len(readings) == 1
+    assert first == second == read_now(folders)
+    assert [document.name for document in first] == ["", "f", "", "f"] and len(first[1].parameters) == 1
+
+
+def edited(package: Path, monkeypatch) -> None:
+    state = (package / "one.py").stat()
+    (package / "one.py").write_text(module("plums "))  # of the same size
+    assert (package / "one.py").stat().st_size == state.st_size
+    os.utime(package / "one.py", ns=(state.st_atime_ns, state.st_mtime_ns + 1))
+
+
+def grown(package: Path, monkeypatch) -> None:
+    state = (package / "one.py").stat()
+    (package / "one.py").write_text(module("blackberries"))
+    os.utime(package / "one.py", ns=(state.st_atime_ns, state.st_mtime_ns))
+
+
+def added(package: Path, monkeypatch) -> None:
+    (package / "three.py").write_text(module("plums"))
+
+
+def removed(package: Path, monkeypatch) -> None:
+    (package / "two.py").unlink()
+
+
+def renamed(package: Path, monkeypatch) -> None:
+    (package / "two.py").rename(package / "four.py")
+
+
+def other_python(package: Path, monkeypatch) -> None:
+    monkeypatch.setattr(reading_cache.sys, "version", "4.0.0")
+
+
+def other_code(package: Path, monkeypatch) -> None:
+    changed = shutil.copy(reading_cache.docstrings.__file__, package.parent / "docstrings.py")
+    Path(changed).write_text(Path(changed).read_text().replace("MIN_CHARACTERS = 200", "MIN_CHARACTERS = 300"))
+    monkeypatch.setattr(reading_cache.docstrings, "__file__", changed)
+
+
+@pytest.mark.parametrize("change", [edited, grown, added, removed, renamed, other_python, other_code])
+def test_whatever_the_docstrings_depend_on_makes_the_cache_stale(folders, readings, monkeypatch, change):
+    before = cached_docstrings(folders)
+    change(folders[0][0], monkeypatch)
+    after = cached_docstrings(folders)
+    assert len(readings) == 2
+    assert after == read_now(folders) and (after != before or change is other_python)
+    assert cached_docstrings(folders) == after and len(readings) == 3  # The new content took the place of the old one.
+    assert len(list(reading_cache.cache_file(folders).parent.iterdir())) == 1
+
+
+def half(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def of_another_form(path: Path) -> None:
+    content = json.loads(path.read_text())
+    del content["docstrings"][0]["summary"]
+    path.write_text(json.dumps(content))
+
+
+def no_list(path: Path) -> None:
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(content | {"docstrings": 3}))
+
+
+def no_object(path: Path) -> None:
+    path.write_text("[]")
+
+
+def nested(path: Path) -> None:
+    path.write_text("[" * 100_000)
+
+
+def binary(path: Path) -> None:
+    path.write_bytes(b"\xff\x00" * 50)
+
+
+@pytest.mark.parametrize("damage", [half, of_another_form, no_list, no_object, nested, binary])
+def test_a_damaged_file_is_replaced(folders, readings, damage):
+    whole = cached_docstrings(folders)
+    damage(reading_cache.cache_file(folders))
+    assert cached_docstrings(folders) == whole and len(readings) == 2
+    assert cached_docstrings(folders) == whole and len(readings) == 2
+
+
+def test_two_installations_do_not_replace_each_other(folders, readings, tmp_path):
+    shutil.copytree(folders[0][0], tmp_path / "other")
+    others = [(tmp_path / "other", "package")]
+    for _ in range(2):
+        assert cached_docstrings(folders) == cached_docstrings(others)
+    assert len(readings) == 2
+
+
+def full(path: Path, target: Path) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+
+
+def test_a_disk_that_cannot_be_written_costs_time_only(folders, readings, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic.os, "replace", full)
+        assert cached_docstrings(folders) == cached_docstrings(folders) and len(readings) == 2
+    assert not list(reading_cache.cache_file(folders).parent.iterdir())  # Not even a draft is left.
+    shutil.rmtree(tmp_path / "assets")
+    (tmp_path / "assets").write_text("a file in the place of the folder")
+    assert cached_docstrings(folders) == cached_docstrings(folders) and len(readings) == 4
+
+
+def test_the_variable_of_hugging_face_moves_it(folders, monkeypatch):
+    monkeypatch.undo()
+    assert reading_cache.cache_file(folders).is_relative_to(Path(os.environ["HF_ASSETS_CACHE"]).resolve())
