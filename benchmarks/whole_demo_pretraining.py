@@ -21,12 +21,11 @@ def main(argv: list[str]) -> None:
         AutoModelForMaskedLM,
         AutoTokenizer,
         DataCollatorForLanguageModeling,
-        Trainer,
-        TrainingArguments,
         set_seed,
     )
 
     from benchmarks.contestants import packed_blocks
+    from benchmarks.whole_run_programs import make_trainer
 
     run = json.loads(Path(argv[0]).read_text(encoding="utf-8"))
     output = Path(run["output"])
@@ -45,23 +44,8 @@ def main(argv: list[str]) -> None:
             module.p = 0.0  # as in the fast recipe; the config keeps its rate for fine-tuning
     lines = Path(run["train"]).read_text(encoding="utf-8").splitlines()
     blocks = packed_blocks(tokenizer, [line for line in lines if line], run["length"])
-    settings = TrainingArguments(
-        output_dir=str(output / "checkpoints"),
-        per_device_train_batch_size=run["batch"],
-        max_steps=run["steps"],
-        learning_rate=run["learning_rate"],
-        weight_decay=0.01,
-        warmup_steps=run["steps"] // 10,
-        save_steps=500,
-        save_total_limit=2,
-        logging_steps=50,
-        seed=run["seed"],
-        report_to="none",
-        disable_tqdm=True,
-        dataloader_pin_memory=False,
-    )
     collator = DataCollatorForLanguageModeling(tokenizer, mlm_probability=0.15)
-    trainer = Trainer(network, settings, collator, blocks, processing_class=tokenizer)
+    trainer = make_trainer(run, network, tokenizer, {"train": blocks, "validation": None}, collator, None)
     trainer.train()
     trainer.save_model(str(output / "trained"))
 
