@@ -5,6 +5,7 @@ are older than this module. Pages that quote such a record must say so (training
 """
 
 import hashlib
+import importlib
 import importlib.metadata
 import os
 import platform
@@ -21,13 +22,17 @@ PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "onnxruntime")
 ASIDE = {"tests", "benchmarks/provenance.py"}  # may be imported but are not measured
 
 
-def provenance(script: str, argv: Sequence[str] | None = None) -> dict[str, Any]:
+def provenance(script: str, argv: Sequence[str] | None = None, measured: Sequence[str] = ()) -> dict[str, Any]:
     """The part of a record that says how it was made.
 
     Args:
         script: path of the benchmark from the root of the project.
         argv: its arguments, by default those of this process.
+        measured: names of modules that the benchmark runs in other processes. They are imported here, so that their
+            files are among the sources, and all files that they import.
     """
+    for name in measured:
+        importlib.import_module(name)
     return {
         "command": shlex.join(["python", script, *map(str, sys.argv[1:] if argv is None else argv)]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

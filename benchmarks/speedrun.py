@@ -18,7 +18,6 @@ command continues with the runs that are missing. tables.py prints the ledger.
 
 import argparse
 import hashlib
-import importlib
 import json
 import os
 import shlex
@@ -282,9 +281,8 @@ def main(argv: list[str] | None = None) -> None:
     for name in args.contestants:
         if CONTESTANTS[name].kind == "ours":  # a mistake in its flags ends the program before the first run
             parse_arguments(PretrainingArguments, describe_run(name, 1, args, data)["flags"])
-    importlib.import_module("run_pretraining")  # so that its files are among the sources of the record
-    rules = rules_of(args, data)
-    records, record = open_record(args.output, args.what, rules, provenance("benchmarks/speedrun.py", argv))
+    rules, origin = rules_of(args, data), provenance("benchmarks/speedrun.py", argv, ["run_pretraining"])
+    records, record = open_record(args.output, args.what, rules, origin)
     held_out = HeldOut(data, args.judge, args.length, args.instances)
     done = {(run["contestant"], run["seed"]) for run in record["runs"]}
     for seed in range(1, args.seeds + 1):

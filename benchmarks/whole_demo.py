@@ -19,7 +19,6 @@ What differs:
 """
 
 import argparse
-import importlib
 import json
 import os
 import shutil
@@ -215,9 +214,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     work, size = args.work_dir.resolve(), Size(40, 100, 50) if args.smoke else Size()
     idle.demand_idle_cores(args.busy or args.smoke)
     prepare(work / "data", size)
-    for script in ("run_pretraining", "run_glue", "run_squad"):
-        importlib.import_module(script)  # so that its files are among the sources of the record
-    found = provenance("benchmarks/whole_demo.py", argv) | idle.demand_idle_cores(args.busy or args.smoke)
+    scripts = ["run_pretraining", "run_glue", "run_squad"]
+    found = provenance("benchmarks/whole_demo.py", argv, scripts) | idle.demand_idle_cores(args.busy or args.smoke)
     found["sources"][DEMO] = sha256(ROOT / DEMO)
     ours = run_demo(work / "ours", size)
     stock = run_stock(stock_commands(work / "data", work / "stock", size), work / "stock")
