@@ -8,7 +8,7 @@ import tempfile
 import warnings
 
 os.environ["HF_HUB_OFFLINE"] = "1"
-# The cache of the built-in data begins empty, and all tests and the processes that they start share it.
+# The cache of the built-in data begins empty; the tests and the processes that they start share it.
 os.environ["HF_ASSETS_CACHE"] = tempfile.mkdtemp(prefix="bert-repro-assets-")
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "")

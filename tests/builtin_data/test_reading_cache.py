@@ -2,7 +2,6 @@
 
 import errno
 import functools
-import json
 import os
 import shutil
 from pathlib import Path
@@ -57,7 +56,7 @@ def edited(package: Path, monkeypatch) -> None:
     state = (package / "one.py").stat()
     (package / "one.py").write_text(module("plums "))  # of the same size
     assert (package / "one.py").stat().st_size == state.st_size
-    os.utime(package / "one.py", ns=(state.st_atime_ns, state.st_mtime_ns + 1))
+    os.utime(package / "one.py", ns=(state.st_atime_ns, state.st_mtime_ns + 2_000_000_000))
 
 
 def grown(package: Path, monkeypatch) -> None:
@@ -103,30 +102,30 @@ def half(path: Path) -> None:
     os.truncate(path, path.stat().st_size // 2)
 
 
-def of_another_form(path: Path) -> None:
-    content = json.loads(path.read_text())
-    del content["docstrings"][0]["summary"]
-    path.write_text(json.dumps(content))
+def one_letter(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("apples") == 2
+    path.write_text(text.replace("apples", "applet", 1))
 
 
-def no_list(path: Path) -> None:
-    content = json.loads(path.read_text())
-    path.write_text(json.dumps(content | {"docstrings": 3}))
+def first_line_only(path: Path) -> None:
+    path.write_text(path.read_text().partition("\n")[0])
 
 
-def no_object(path: Path) -> None:
-    path.write_text("[]")
-
-
-def nested(path: Path) -> None:
-    path.write_text("[" * 100_000)
+def empty(path: Path) -> None:
+    path.write_text("")
 
 
 def binary(path: Path) -> None:
     path.write_bytes(b"\xff\x00" * 50)
 
 
-@pytest.mark.parametrize("damage", [half, of_another_form, no_list, no_object, nested, binary])
+def a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("damage", [half, one_letter, first_line_only, empty, binary, a_pipe])
 def test_a_damaged_file_is_replaced(folders, readings, damage):
     whole = cached_docstrings(folders)
     damage(reading_cache.cache_file(folders))
@@ -154,6 +153,15 @@ def test_a_disk_that_cannot_be_written_costs_time_only(folders, readings, tmp_pa
     shutil.rmtree(tmp_path / "assets")
     (tmp_path / "assets").write_text("a file in the place of the folder")
     assert cached_docstrings(folders) == cached_docstrings(folders) and len(readings) == 4
+
+
+@pytest.mark.parametrize("error", [RuntimeError("Could not determine home directory."), PermissionError()])
+def test_a_user_without_a_home_needs_no_cache(folders, readings, monkeypatch, error):
+    def no_place(*names):
+        raise error
+
+    monkeypatch.setattr(reading_cache, "cached_assets_path", no_place)
+    assert cached_docstrings(folders) == read_now(folders) and len(readings) == 2
 
 
 def test_the_variable_of_hugging_face_moves_it(folders, monkeypatch):
