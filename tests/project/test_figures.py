@@ -185,6 +185,22 @@ def test_a_section_says_when_its_benchmark_is_older_than_the_code(monkeypatch):
     assert found.startswith("## A: lengths.json is up to date; remove <!-- stale: lengths.json -->")
 
 
+def test_the_age_of_the_quoted_parts_decides(monkeypatch):
+    record = json.loads((ROOT / "benchmarks/results/whole_runs.json").read_text())
+    monkeypatch.setattr("training.tools.figures.out_of_date", lambda parts: [name for name in parts if name == "sst2"])
+    texts = {
+        name: f"## A\n\n{record[name]['ratio']:.2f} times.\n<!-- figures: whole_runs.json#[\"{name}\"].ratio -->\n"
+        for name in ("mrpc", "sst2")
+    }
+    note = f"\nIt was <!-- stale: whole_runs.json -->{STALE}.\n"
+    assert not mistakes(texts["mrpc"]) and mistakes(texts["mrpc"] + note)
+    assert mistakes(texts["sst2"]) and not mistakes(texts["sst2"] + note)
+    both = texts["mrpc"] + "\n" + texts["sst2"].removeprefix("## A\n\n")
+    assert mistakes(both) and not mistakes(both + note)
+    whole = texts["mrpc"].replace(" -->", "; =1 (whole_runs.json) -->").replace("times", "times and 1 times")
+    assert mistakes(whole) and not mistakes(whole + note)
+
+
 # --- benchmarks/provenance.py ----------------------------------------------------------------------------------------
 
 

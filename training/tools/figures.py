@@ -26,7 +26,8 @@ text of the figure. The text between ``<!-- python COMMAND -->`` and ``<!-- end 
 and is compared as a whole. So is the text between ``<!-- copy of REPORT -->`` and ``<!-- end -->``, where REPORT is the
 path of the recorded report of one of the paper's tables (``copy_of``).
 
-If the source files of a benchmark have changed since it was measured, every section that quotes its record says so.
+If the source files of a benchmark have changed since it was measured, every section that quotes its record says so. If
+all entries of a section begin with a part of the record, as in ``FILE#["PART"]``, the age of these parts decides.
 The comment ``<!-- stale: RECORD -->`` stands before the words that say it, such as "measured before the code changed";
 ``AGE`` lists the words of which one must occur there. If the benchmark is up to date, there is no such comment. The
 comment must not begin a line, because Markdown would end the paragraph there.
@@ -354,10 +355,8 @@ def notes_missing(text: str) -> list[str]:
     """Sections that quote an out-of-date benchmark and do not say so, or that say so of an up-to-date one."""
     lines = []
     for section in re.split(r"^(?=#)", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), flags=re.M):
-        comments = " ".join(re.findall(r"<!--(.*?)-->", section, re.DOTALL))
-        quoted = {name for name in re.findall(r"([\w-]+\.json)\b", comments) if (ROOT / RECORDS[0] / name).is_file()}
         said = set(re.findall(rf"\S[ ]*<!-- stale: ([\w-]+\.json) -->[^.;]*?\b{AGE}\b", section))
-        stale = {name for name in quoted if out_of_date(json.loads((ROOT / RECORDS[0] / name).read_text()))}
+        stale = {name for name, record in quoted_benchmarks(section).items() if out_of_date(record)}
         title = section.partition("\n")[0]
         for name in sorted(stale - said):
             lines.append(
@@ -367,6 +366,18 @@ def notes_missing(text: str) -> list[str]:
         for name in sorted(said - stale):
             lines.append(f"{title}: {name} is up to date; remove <!-- stale: {name} --> and the words behind it")
     return lines
+
+
+def quoted_benchmarks(section: str) -> dict[str, dict[str, Any]]:
+    """The records of benchmarks that a section quotes: whole, or those parts that its figures are from."""
+    comments = " ".join(re.findall(r"<!--(?! stale:)(.*?)-->", section, re.DOTALL))
+    quoted: dict[str, dict[str, Any]] = {}
+    for name, part in re.findall(r"([\w-]+\.json)\b(?:#\[\"([^\"]+)\"\])?", comments):
+        if (path := ROOT / RECORDS[0] / name).is_file():
+            record = read_record(path)
+            alone = part in record and "sources" not in record
+            quoted.setdefault(name, {}).update({part: record[part]} if alone else record)
+    return quoted
 
 
 def out_of_date(record: dict[str, Any]) -> list[str]:
