@@ -189,7 +189,7 @@ def test_the_age_of_the_quoted_parts_decides(monkeypatch):
     record = json.loads((ROOT / "benchmarks/results/whole_runs.json").read_text())
     monkeypatch.setattr("training.tools.figures.out_of_date", lambda parts: [name for name in parts if name == "sst2"])
     texts = {
-        name: f"## A\n\n{record[name]['ratio']:.2f} times.\n<!-- figures: whole_runs.json#[\"{name}\"].ratio -->\n"
+        name: f'## A\n\n{record[name]["ratio"]:.2f} times.\n<!-- figures: whole_runs.json#["{name}"].ratio -->\n'
         for name in ("mrpc", "sst2")
     }
     note = f"\nIt was <!-- stale: whole_runs.json -->{STALE}.\n"
