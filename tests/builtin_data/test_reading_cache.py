@@ -74,7 +74,7 @@ def removed(package: Path, monkeypatch) -> None:
 
 
 def renamed(package: Path, monkeypatch) -> None:
-    (package / "two.py").rename(package / "four.py")
+    (package / "two.py").rename(package / "two_or_more.py")  # The order of the files stays.
 
 
 def other_python(package: Path, monkeypatch) -> None:
@@ -139,6 +139,15 @@ def test_two_installations_do_not_replace_each_other(folders, readings, tmp_path
     for _ in range(2):
         assert cached_docstrings(folders) == cached_docstrings(others)
     assert len(readings) == 2
+
+
+def test_a_file_that_cannot_be_read_costs_time_only(folders, readings, monkeypatch):
+    def broken(path: Path) -> str:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+    whole = cached_docstrings(folders)
+    monkeypatch.setattr(reading_cache, "read_text", broken)
+    assert cached_docstrings(folders) == whole and len(readings) == 2
 
 
 def full(path: Path, target: Path) -> None:
