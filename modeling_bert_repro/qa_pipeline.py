@@ -13,6 +13,8 @@ in which its first token has the most context (run_squad.py of google-research/b
 sums of start and end logit of the best spans with different texts.
 """
 
+import copy
+import json
 import unicodedata
 from collections.abc import Iterator
 from typing import Any
@@ -67,6 +69,7 @@ class QuestionAnsweringPipeline(ChunkPipeline):
         cls, sep = tokenizer.cls_token_id, tokenizer.sep_token_id
         if pair != [cls, *first[1:-1], sep, *second[1:-1], sep]:
             raise ValueError("expected a tokenizer that pairs texts as [CLS] question [SEP] context [SEP]")
+        self._reader = _text_tokenizer(tokenizer)
 
     def _sanitize_parameters(
         self,
@@ -149,9 +152,9 @@ class QuestionAnsweringPipeline(ChunkPipeline):
 
     def _encode(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """The ids of a text without [CLS] and [SEP], and for each of them its first character and the one after it."""
-        # Special tokens are not recognised in the text: a "[SEP]" in it is tokenised as five ordinary characters.
+        # BERT's marks are not recognised in the text: a "[SEP]" in it is tokenised as five ordinary characters.
         options = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
-        coded = self.tokenizer(text, return_offsets_mapping=True, **options)
+        coded = self._reader(text, return_offsets_mapping=True, **options)
         return coded["input_ids"], coded["offset_mapping"]
 
     def _forward(self, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -187,6 +190,24 @@ class QuestionAnsweringPipeline(ChunkPipeline):
         results = [entry | {"score": score} for entry, score in zip(entries[:top_k], scores)]
         results = results or [{"score": 0.0, **NO_ANSWER}]  # the context has no tokens
         return results[0] if top_k == 1 else results
+
+
+def _text_tokenizer(tokenizer: Any) -> Any:
+    """The tokenizer for ``split_special_tokens=True``, which then takes BERT's marks apart, but no added tokens.
+
+    ``text_tokenizer`` of `tokenization/special_tokens.py` does the same; a saved pipeline cannot import it.
+    """
+    names = ("unk_token", "pad_token", "cls_token", "sep_token", "mask_token")
+    marks = {str(getattr(tokenizer, name)) for name in names}
+    backend = tokenizer.backend_tokenizer
+    if all(token.content in marks or not token.special for token in backend.get_added_tokens_decoder().values()):
+        return tokenizer
+    rules = json.loads(backend.to_str())
+    for token in rules["added_tokens"]:
+        token["special"] = token["content"] in marks
+    reader = copy.deepcopy(tokenizer)
+    reader._tokenizer = type(backend).from_str(json.dumps(rules))
+    return reader
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,13 @@
-"""The special tokens that training needs. A vocabulary without them can still tokenize."""
+"""The special tokens: those that training needs, and how they are read where they stand in a text.
 
+A vocabulary without them can still tokenize.
+"""
+
+import copy
+import json
 from typing import TYPE_CHECKING
+
+import tokenizers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -26,3 +33,26 @@ def check_special_tokens(tokenizer: "PreTrainedTokenizerBase", masking: bool = F
                 f"the tokenizer has no {spelling}, which {purpose} needs; take one whose vocabulary has a row for it, "
                 "or learn one with python -m tokenization.train_wordpiece"
             )
+
+
+def text_tokenizer(tokenizer: "PreTrainedTokenizerBase") -> "PreTrainedTokenizerBase":
+    """A tokenizer for texts that are encoded with ``split_special_tokens=True``.
+
+    That option makes ordinary text of every special token: of BERT's own marks, such as a "[SEP]" that somebody wrote,
+    but also of tokens that the user has added as special ones, such as "[E1]", whose embeddings would never be trained.
+    With the returned tokenizer, it only concerns BERT's marks.
+
+    Returns:
+        A copy whose added tokens, except BERT's marks, are no special ones; ``tokenizer`` itself if there are none. For
+        encoding only: its ``tokenizer.json`` would differ.
+    """
+    backend = tokenizer.backend_tokenizer
+    marks = {str(getattr(tokenizer, name)) for name in ("unk_token", *(name for name, _ in NEEDED_TOKENS.values()))}
+    if all(token.content in marks or not token.special for token in backend.get_added_tokens_decoder().values()):
+        return tokenizer
+    rules = json.loads(backend.to_str())
+    for token in rules["added_tokens"]:
+        token["special"] = token["content"] in marks
+    reader = copy.deepcopy(tokenizer)
+    reader._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(rules))
+    return reader

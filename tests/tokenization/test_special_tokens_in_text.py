@@ -3,11 +3,23 @@
 If it were a separator, a text could end itself, hide what follows, or pretend to be the second text of a pair.
 """
 
-import pytest
+import copy
+import sys
 
+import pytest
+from tokenizers import AddedToken
+from transformers import BertTokenizer
+
+from modeling_bert_repro import BertForMaskedLM, BertForQuestionAnswering
+from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline
+from tests.helpers.small_networks import small_config
 from tests.helpers.tagged_text import write
 from tokenization import build_tokenizer
-from training.pretraining import encoding
+from tokenization.fingerprint import tokenizer_json
+from training.app import readings
+from training.app.folder import OpenedModel
+from training.app.readings import _row
+from training.pretraining.build_corpus import build_corpus, encode_part
 from training.tasks import feature_extraction, swag
 from training.tasks.classification import glue, labelled_texts
 from training.tasks.ner import tagged_text
@@ -51,15 +63,78 @@ def of_extraction(tokenizer, tmp_path):
 
 
 def of_pretraining(tokenizer, tmp_path):
-    backend = encoding.load_backend(tokenizer.backend_tokenizer.to_str())
-    ids = encoding.encode_lines(backend, [f"old {MARKS}", None]).tokens
-    return [tokenizer.cls_token_id, *ids, tokenizer.sep_token_id]
+    corpus = build_corpus([[f"old {MARKS}"]], tokenizer, tmp_path / "corpus", need_pairs=False)
+    return [tokenizer.cls_token_id, *corpus.tokens, tokenizer.sep_token_id]
 
 
-@pytest.mark.parametrize("reader", [of_glue, of_swag, of_ner, of_squad, of_extraction, of_pretraining])
+def of_pretraining_in_two_processes(tokenizer, tmp_path):
+    documents, folder = [[f"old {MARKS}"]], tmp_path / "corpus"
+    for rank in range(2):
+        encode_part(documents, tokenizer, folder, rank, 2, need_pairs=False)
+    corpus = build_corpus(documents, tokenizer, folder, processes=2, need_pairs=False)
+    return [tokenizer.cls_token_id, *corpus.tokens, tokenizer.sep_token_id]
+
+
+def of_page(tokenizer, tmp_path):
+    model = BertForMaskedLM(small_config(vocab_size=len(tokenizer)))
+    opened = OpenedModel(tmp_path, "x", model, tokenizer, abilities=())
+    row = _row(opened, f"old {MARKS}")["input_ids"]
+    assert row == [piece.id for piece in readings.pieces(opened, f"old {MARKS}").pieces]
+    return row
+
+
+def of_pipeline(tokenizer, tmp_path):
+    model = BertForQuestionAnswering(small_config(vocab_size=len(tokenizer)))
+    answer = QuestionAnsweringPipeline(model, tokenizer=tokenizer)
+    return next(answer.preprocess({"question": "old", "context": MARKS}))["input_ids"][0]
+
+
+PAIRS = [of_glue, of_swag, of_squad, of_extraction, of_pipeline]
+READERS = [*PAIRS, of_ner, of_pretraining, of_pretraining_in_two_processes, of_page]
+
+
+@pytest.mark.parametrize("reader", READERS)
 def test_special_tokens_in_a_text_are_text(tokenizer, tmp_path, reader):
     tokens = tokenizer.convert_ids_to_tokens(list(map(int, reader(tokenizer, tmp_path))))
-    between = ["[SEP]"] if reader in (of_glue, of_swag, of_squad, of_extraction) else []
+    between = ["[SEP]"] if reader in PAIRS else []
     assert tokens == ["[CLS]", "old", *between, *PIECES, "[SEP]"]
     # The tokenizer itself is unchanged, because a model that fills in "[MASK]" needs it.
     assert tokenizer("[MASK]")["input_ids"][1] == tokenizer.mask_token_id
+
+
+@pytest.mark.parametrize("special", [True, False])
+@pytest.mark.parametrize("reader", READERS)
+def test_tokens_that_a_user_added_stay_whole(tokenizer, tmp_path, monkeypatch, reader, special):
+    """As every pipeline of transformers reads them; else their embeddings would never be an input of the training."""
+    tokenizer, marks = copy.deepcopy(tokenizer), "red [E1] [SEP] blue [/E1] house"
+    tokenizer.add_tokens([AddedToken(name, special=special, normalized=False) for name in ("[E1]", "[/E1]")])
+    monkeypatch.setattr(sys.modules[__name__], "MARKS", marks)
+    before = tokenizer_json(tokenizer)
+    tokens = tokenizer.convert_ids_to_tokens(list(map(int, reader(tokenizer, tmp_path))))
+    between = ["[SEP]"] if reader in PAIRS else []
+    assert tokens == ["[CLS]", "old", *between, *"red [E1] [ sep ] blue [/E1] house".split(), "[SEP]"]
+    assert tokenizer_json(tokenizer) == before
+    without = marks.replace("[SEP] ", "")
+    expected = BertTokenizer.from_pretrained(saved(tokenizer, tmp_path)).tokenize(without)
+    assert [token for token in tokens if token not in ("[", "sep", "]")] == [
+        "[CLS]",
+        "old",
+        *between,
+        *expected,
+        "[SEP]",
+    ]
+
+
+def saved(tokenizer, folder):
+    tokenizer.save_pretrained(folder / "tokenizer")
+    return folder / "tokenizer"
+
+
+def test_a_corpus_whose_added_tokens_were_taken_apart_is_not_used_again(tokenizer, tmp_path):
+    tokenizer, documents = copy.deepcopy(tokenizer), [["old [E1] house"]]
+    tokenizer.add_tokens([AddedToken("[E1]", special=True)])
+    with pytest.MonkeyPatch.context() as earlier_version:
+        earlier_version.setattr("training.pretraining.build_corpus.text_tokenizer", lambda tokenizer: tokenizer)
+        build_corpus(documents, tokenizer, tmp_path / "corpus", need_pairs=False)
+    with pytest.raises(ValueError, match=r"made from other input \(it differs in: text_tokenizer_sha256\); delete it"):
+        build_corpus(documents, tokenizer, tmp_path / "corpus", need_pairs=False)

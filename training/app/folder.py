@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from tokenization.special_tokens import check_special_tokens
+from tokenization.special_tokens import check_special_tokens, text_tokenizer
 from training.files.weights_header import files_of_index
 from training.networks.claims import check_claims, sizes_of
 from training.networks.configuration import check_fit
@@ -69,6 +70,11 @@ class OpenedModel:
     texts: int | None = None
     checkpoints: tuple[tuple[int, Path], ...] = ()
     builtin: bool = False
+
+    @cached_property
+    def text_tokenizer(self) -> PreTrainedTokenizerBase:
+        """The tokenizer for texts, in which a "[SEP]" is ordinary text; tokens that a user added stay whole."""
+        return text_tokenizer(self.tokenizer)
 
     @property
     def longest(self) -> int:

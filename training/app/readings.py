@@ -133,12 +133,12 @@ def decode_file(content: bytes) -> str:
 
 def _ids(opened: OpenedModel, text: str, masks: bool = False) -> list[int]:
     """The ids of a text's pieces. A "[SEP]" in it is read as five characters, but with ``masks`` not a "[MASK]"."""
-    tokenizer = opened.tokenizer
+    tokenizer, reader = opened.tokenizer, opened.text_tokenizer
     parts = text.split(str(tokenizer.mask_token)) if masks else [text]
     ids: list[int] = []
     for number, part in enumerate(parts):
         ids += [tokenizer.mask_token_id] if number else []
-        ids += tokenizer(part, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
+        ids += reader(part, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
     return ids
 
 
@@ -385,14 +385,15 @@ def attention(opened: OpenedModel, text: str, second: str | None, layer: int) ->
 def pieces(opened: OpenedModel, text: str) -> Pieces:
     """How a text becomes pieces, step by step."""
     check_text(text, "The text")
-    backend = opened.tokenizer.backend_tokenizer
+    tokenizer = opened.text_tokenizer
+    backend = tokenizer.backend_tokenizer
     normalised = backend.normalizer.normalize_str(text) if backend.normalizer else text
     words = [word for word, _ in backend.pre_tokenizer.pre_tokenize_str(normalised)]
-    coded = opened.tokenizer(text, split_special_tokens=True, return_offsets_mapping=True, verbose=False)
+    coded = tokenizer(text, split_special_tokens=True, return_offsets_mapping=True, verbose=False)
     if len(coded["input_ids"]) > SHOWN_PIECES:
         raise ValueError(
             f"The text has {len(coded['input_ids']):,} pieces, and this table shows at most {SHOWN_PIECES}; shorten it."
         )
-    texts = opened.tokenizer.convert_ids_to_tokens(coded["input_ids"])
+    texts = tokenizer.convert_ids_to_tokens(coded["input_ids"])
     columns = zip(texts, coded["input_ids"], coded.word_ids(), coded["offset_mapping"])
     return Pieces(normalised, words, [Piece(piece, id_, word, *span) for piece, id_, word, span in columns])

@@ -21,6 +21,7 @@ import tokenizers
 from transformers import PreTrainedTokenizerBase
 
 from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
+from tokenization.special_tokens import text_tokenizer
 from training.files.atomic import make_folder
 from training.files.disk_errors import explained
 from training.files.hashing import sha256
@@ -89,7 +90,7 @@ def build_corpus(
         return _reuse(target, key)
     if need_pairs:
         lines = _with_pairs(lines, source)
-    vocab_size = len(tokenizer)
+    rules, vocab_size = tokenizer_json(text_tokenizer(tokenizer)), len(tokenizer)
     dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<i4")
     with explained(target, CONTINUES):
         make_folder(target.parent)
@@ -103,7 +104,7 @@ def build_corpus(
                     _write(writer, joined_parts(parts, processes, writer.lines), files)
                 else:
                     remaining = itertools.islice(lines, writer.lines, None)
-                    _write(writer, encoded_chunks(_chunks(remaining), tokenizer_json(tokenizer), num_workers), files)
+                    _write(writer, encoded_chunks(_chunks(remaining), rules, num_workers), files)
                 if writer.tokens == 0:
                     raise ValueError("the source holds no text that the tokenizer turns into tokens")
                 writer.finish(_facts(sources, tokenizer), vocab_size)
@@ -136,7 +137,9 @@ def encode_part(
         lines = _with_pairs(lines, source)
     folder = parts_folder(target, world_size, fingerprint_of(key))
     with explained(folder, CONTINUES):
-        write_part(folder, _chunks(lines), tokenizer_json(tokenizer), rank, world_size, num_workers, files)
+        write_part(
+            folder, _chunks(lines), tokenizer_json(text_tokenizer(tokenizer)), rank, world_size, num_workers, files
+        )
 
 
 def _facts(sources: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
@@ -230,6 +233,8 @@ def _open_source(
         "sources": [part["sha256"] for part in described],
         "tokenizer_sha256": tokenizer_sha256(tokenizer),
     }
+    if (reader := text_tokenizer(tokenizer)) is not tokenizer:  # earlier versions took added tokens apart
+        key["text_tokenizer_sha256"] = tokenizer_sha256(reader)
     return lines, described, key, unchanged or UnchangedFiles([])
 
 

@@ -24,6 +24,7 @@ from transformers import PreTrainedTokenizerBase
 from transformers.utils import ModelOutput
 
 from tokenization.compressed_files import numbered_lines
+from tokenization.special_tokens import text_tokenizer
 from training.engine.batches import Features
 from training.engine.predict import predict_alone
 from training.files.atomic import whole_file
@@ -91,6 +92,7 @@ def read_rows(
 
 
 def _pieces(tokenizer: PreTrainedTokenizerBase, texts: list[str], chunk: int = 1000) -> Iterator[list[int]]:
+    tokenizer = text_tokenizer(tokenizer)
     for begin in range(0, len(texts), chunk):
         part = texts[begin : begin + chunk]
         yield from tokenizer(part, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]

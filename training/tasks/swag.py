@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from tokenization.special_tokens import text_tokenizer
 from training.engine.batches import Features
 from training.files.atomic import whole_file
 from training.files.hashing import digest, sha256
@@ -208,6 +209,7 @@ def features(data: SwagData, tokenizer: PreTrainedTokenizerBase, max_length: int
 
     If a pair is too long, tokens of the longer of context and ending are cut first. A "[SEP]" is read as text.
     """
+    tokenizer = text_tokenizer(tokenizer)
     return {split: _tokenized(part, tokenizer, max_length) for split, part in data.splits.items()}
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from tokenization.special_tokens import text_tokenizer
 from training.engine.batches import Features
 from training.files.atomic import write_text
 from training.tasks.classification.glue import OWN_TEXTS, Task, server_name
@@ -219,6 +220,7 @@ def features(data: ClassificationData, tokenizer: PreTrainedTokenizerBase, max_l
 
     If a pair is too long, tokens of its longer text are cut first. A "[SEP]" in a text is read as text.
     """
+    tokenizer = text_tokenizer(tokenizer)
     return {split: _tokenized(examples, tokenizer, max_length) for split, examples in data.splits.items()}
 
 

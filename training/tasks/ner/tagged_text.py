@@ -28,6 +28,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from tokenization.compressed_files import numbered_lines
+from tokenization.special_tokens import text_tokenizer
 from training.engine.batches import IGNORED, Features
 from training.files.atomic import whole_file
 from training.flags.fine_tuning import NerArguments
@@ -298,6 +299,7 @@ def build_rows(
 
 def _pieces(split: Split, tokenizer: PreTrainedTokenizerBase, chunk: int = 10_000) -> dict[str, list[int]]:
     """The pieces of every distinct word. A "[SEP]" in the text is five ordinary characters."""
+    tokenizer = text_tokenizer(tokenizer)
     words = list(dict.fromkeys(word for sentence in split.sentences for word in sentence.words))
     pieces: dict[str, list[int]] = {}
     for begin in range(0, len(words), chunk):

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from tokenization.special_tokens import text_tokenizer
 from training.tasks.squad.questions import Question
 
 
@@ -165,6 +166,7 @@ def _encode(
     tokenizer: PreTrainedTokenizerBase, texts: list[str], chunk: int = 1000
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the token ids (T,) and character spans (T, 2) of every text."""
+    tokenizer = text_tokenizer(tokenizer)
     for begin in range(0, len(texts), chunk):
         # In chunks, because a Python tuple per token of the whole training file would take 300 MB.
         coded = tokenizer(
