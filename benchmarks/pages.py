@@ -9,8 +9,6 @@ from benchmarks import tables
 def put_table(page: Path, record: str) -> None:
     """Replace what stands between the two comments that enclose the table of a record.
 
-    The record has just been made, so the page no longer says that the record is older than the code.
-
     Args:
         record: the name of a file of benchmarks/results/.
     """
@@ -19,4 +17,4 @@ def put_table(page: Path, record: str) -> None:
     table = tables.output([record])
     text, count = re.subn(pattern, lambda match: match[1] + table + match[2], text, flags=re.DOTALL)
     assert count == 1, f"{page}: expected one table of {record}, found {count}"
-    page.write_text(re.sub(rf" *<!-- stale: {name} -->\([^)]*\)", "", text), encoding="utf-8")
+    page.write_text(text, encoding="utf-8")

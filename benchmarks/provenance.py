@@ -1,7 +1,6 @@
 """The origin of a benchmark's figures: command, versions, machine, and a hash of every source file involved.
 
-A record is out of date if one of its source files has changed since, or if it names no source files, like records that
-are older than this module. Pages that quote such a record must say so (training/tools/figures.py).
+The hashes say which code was measured; nothing compares them with the code of today.
 """
 
 import hashlib
@@ -54,25 +53,6 @@ def source_files(script: str) -> list[str]:
             imported.add(path.resolve().relative_to(ROOT).as_posix())
     installed = {name for name in imported if name.startswith(".") or "site-packages" in name}
     return sorted(name for name in imported - installed - ASIDE if name.partition("/")[0] not in ASIDE)
-
-
-def out_of_date(record: dict[str, Any]) -> list[str]:
-    """The reasons why a record is out of date, such as changed files; empty if it is up to date.
-
-    A record without its own sources consists of parts that were measured separately, each with its sources.
-    """
-    parts = [record] if "sources" in record else list(record.values())
-    reasons = []
-    for part in parts:
-        if not isinstance(part, dict) or "sources" not in part:
-            return ["no source files are recorded"]
-        for name, then in part["sources"].items():
-            path = ROOT / name
-            if not path.exists():
-                reasons.append(f"{name} is gone")
-            elif sha256(path) != then:
-                reasons.append(f"{name} has changed")
-    return list(dict.fromkeys(reasons))
 
 
 def sha256(path: Path) -> str:

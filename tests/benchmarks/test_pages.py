@@ -5,10 +5,10 @@ import pytest
 from benchmarks import pages, tables
 
 
-def test_the_page_gets_the_table_and_loses_its_note(tmp_path):
+def test_the_page_gets_the_table(tmp_path):
     page = tmp_path / "page.md"
     begin, end = "# A\n\n<!-- python benchmarks/tables.py compatibility.json -->\n", "<!-- end -->\n\nRecord"
-    page.write_text(f"{begin}old\n{end} <!-- stale: compatibility.json -->(before the change).\n")
+    page.write_text(f"{begin}old\n{end}.\n")
     pages.put_table(page, "compatibility.json")
     assert page.read_text() == f"{begin}{tables.output(['compatibility.json'])}{end}.\n"
 

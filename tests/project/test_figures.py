@@ -11,7 +11,7 @@ import pytest
 from benchmarks import provenance, tables
 from tests.helpers.paper_plans import write_table
 from tests.helpers.repository import ROOT
-from training.tools.figures import STALE, all_figures, blocks_of, format_like, mistakes, output_of, pages, value_of
+from training.tools.figures import all_figures, blocks_of, format_like, mistakes, output_of, pages, value_of
 
 PAGES = pages()
 MUTATIONS = 50
@@ -128,8 +128,7 @@ def test_the_value_of_an_entry_and_its_printed_form():
         value_of("mini-14000/metrics.jsonl#[event=eval].eval_mlm_loss")
 
 
-def test_what_a_command_prints_is_compared_as_a_whole(monkeypatch):
-    monkeypatch.setattr("training.tools.figures.out_of_date", lambda record: [])
+def test_what_a_command_prints_is_compared_as_a_whole():
     command = "python benchmarks/tables.py lengths.json"
     block = f"<!-- {command} -->\n{output_of(command)}<!-- end -->"
     page = f"# A\n\n{block}\n"
@@ -167,40 +166,6 @@ def test_a_copy_of_a_recorded_report_is_compared_as_a_whole(fresh_outputs, monke
         output_of(command)
 
 
-def test_a_section_says_when_its_benchmark_is_older_than_the_code(monkeypatch):
-    text = '## A\n\n7\xa0% of it.\n<!-- figures: percent(lengths.json#lengths["mrpc train"].share_of_real_tokens) -->\n'
-    text = text.replace("7\xa0%", "41.6 %")
-    note = f"It was <!-- stale: lengths.json -->{STALE}.\n"
-    monkeypatch.setattr("training.tools.figures.out_of_date", lambda record: ["x has changed"])
-    (found,) = mistakes(text)
-    assert found.startswith("## A: lengths.json is older than the code") and "<!-- stale: lengths.json -->(" in found
-    assert not mistakes(text + note)
-    assert not mistakes(text + note.replace(STALE, "measured with an older version of the code"))
-    assert mistakes(text + note.replace(STALE, "measured with care. Before"))  # It does not say how old the record is.
-    assert mistakes(text + "\n" + note.removeprefix("It was "))  # The comment would end a paragraph.
-    assert mistakes(text + "\n## B\n\n" + note)  # The note stands in another section.
-    monkeypatch.setattr("training.tools.figures.out_of_date", lambda record: [])
-    assert not mistakes(text)
-    (found,) = mistakes(text + note)
-    assert found.startswith("## A: lengths.json is up to date; remove <!-- stale: lengths.json -->")
-
-
-def test_the_age_of_the_quoted_parts_decides(monkeypatch):
-    record = json.loads((ROOT / "benchmarks/results/whole_runs.json").read_text())
-    monkeypatch.setattr("training.tools.figures.out_of_date", lambda parts: [name for name in parts if name == "sst2"])
-    texts = {
-        name: f'## A\n\n{record[name]["ratio"]:.2f} times.\n<!-- figures: whole_runs.json#["{name}"].ratio -->\n'
-        for name in ("mrpc", "sst2")
-    }
-    note = f"\nIt was <!-- stale: whole_runs.json -->{STALE}.\n"
-    assert not mistakes(texts["mrpc"]) and mistakes(texts["mrpc"] + note)
-    assert mistakes(texts["sst2"]) and not mistakes(texts["sst2"] + note)
-    both = texts["mrpc"] + "\n" + texts["sst2"].removeprefix("## A\n\n")
-    assert mistakes(both) and not mistakes(both + note)
-    whole = texts["mrpc"].replace(" -->", "; =1 (whole_runs.json) -->").replace("times", "times and 1 times")
-    assert mistakes(whole) and not mistakes(whole + note)
-
-
 # --- benchmarks/provenance.py ----------------------------------------------------------------------------------------
 
 
@@ -211,8 +176,6 @@ def test_a_record_names_the_files_that_took_part():
     # Both are imported in this process.
     assert "benchmarks/step.py" in record["sources"] and "benchmarks/tables.py" in record["sources"]
     assert not [name for name in record["sources"] if name.startswith(("tests", ".")) or "site-packages" in name]
-    assert provenance.out_of_date(record) == []
-    assert provenance.out_of_date({"one": record, "other": record}) == []
 
 
 def test_a_tree_with_new_records_alone_is_the_commit(tmp_path, monkeypatch):
@@ -228,21 +191,6 @@ def test_a_tree_with_new_records_alone_is_the_commit(tmp_path, monkeypatch):
     clean = provenance.commit()
     code.write_text("x = 2\n")
     assert not clean.endswith("-dirty") and provenance.commit() == f"{clean}-dirty"
-
-
-def test_a_record_is_out_of_date_when_a_file_changes(tmp_path, monkeypatch):
-    monkeypatch.setattr(provenance, "ROOT", tmp_path)
-    for name in ("a.py", "b.py"):
-        (tmp_path / name).write_text("x = 1\n")
-    record = {"sources": {name: provenance.sha256(tmp_path / name) for name in ("a.py", "b.py")}, "results": []}
-    assert provenance.out_of_date(record) == []
-    (tmp_path / "a.py").write_text("x = 2\n")
-    (tmp_path / "b.py").unlink()
-    assert provenance.out_of_date(record) == ["a.py has changed", "b.py is gone"]
-    assert provenance.out_of_date({"results": [1]}) == ["no source files are recorded"]
-    assert provenance.out_of_date({"plan": {"sources": {}}, "builder": {"wall_s": 1}}) == [
-        "no source files are recorded"
-    ]
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("benchmarks/*.py")), ids=lambda path: path.name)

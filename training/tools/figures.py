@@ -26,12 +26,6 @@ text of the figure. The text between ``<!-- python COMMAND -->`` and ``<!-- end 
 and is compared as a whole. So is the text between ``<!-- copy of REPORT -->`` and ``<!-- end -->``, where REPORT is the
 path of the recorded report of one of the paper's tables (``copy_of``).
 
-If the source files of a benchmark have changed since it was measured, every section that quotes its record says so. If
-all entries of a section begin with a part of the record, as in ``FILE#["PART"]``, the age of these parts decides.
-The comment ``<!-- stale: RECORD -->`` stands before the words that say it, such as "measured before the code changed";
-``AGE`` lists the words of which one must occur there. If the benchmark is up to date, there is no such comment. The
-comment must not begin a line, because Markdown would end the paragraph there.
-
 `python -m training verify docs` and `tests/project/test_figures.py` compare the pages. Both need a checkout: the pages,
 their records and the benchmarks, which are imported when a page asks for them, are not installed.
 """
@@ -52,8 +46,6 @@ from training.tools import report
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ("benchmarks/results", "docs/runs", "training", ".")
-STALE = "measured before the code changed"  # the words that the tests' messages propose
-AGE = r"(?:before|older|old|earlier|previous|since|changed|outdated|stale)"
 UNITS = r"(?:%|per\s?cent\b|times\b|ms\b|s\b|seconds?\b|minutes?\b|hours?\b|[kKMG]B\b|[kMG]\b|GFLOP|nats\b|points?\b)"
 NUMBER = r"(?:(?<![\w.,])[-+−])?(?<![\w.,])\d+(?:,\d{3})*(?:\.\d+)?(?:e[-+]?\d+)?(?![\w])(?!\.\d)"
 VERSIONS = (
@@ -343,46 +335,12 @@ def mistakes(text: str) -> list[str]:
                 expected = f"an error ({error})"
             if figure != expected:
                 lines.append(f"line {block.line}: the page says {figure}, but {entry} gives {expected}")
-    return lines + notes_missing(text)
+    return lines
 
 
 def constant(entry: str) -> str:
     """The text of a constant, without what it is."""
     return re.sub(r"\s*\(.*\)$", "", entry[1:]).strip()
-
-
-def notes_missing(text: str) -> list[str]:
-    """Sections that quote an out-of-date benchmark and do not say so, or that say so of an up-to-date one."""
-    lines = []
-    for section in re.split(r"^(?=#)", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE), flags=re.M):
-        said = set(re.findall(rf"\S[ ]*<!-- stale: ([\w-]+\.json) -->[^.;]*?\b{AGE}\b", section))
-        stale = {name for name, record in quoted_benchmarks(section).items() if out_of_date(record)}
-        title = section.partition("\n")[0]
-        for name in sorted(stale - said):
-            lines.append(
-                f"{title}: {name} is older than the code; write this, not at the beginning of a line: "
-                f"<!-- stale: {name} -->({STALE})"
-            )
-        for name in sorted(said - stale):
-            lines.append(f"{title}: {name} is up to date; remove <!-- stale: {name} --> and the words behind it")
-    return lines
-
-
-def quoted_benchmarks(section: str) -> dict[str, dict[str, Any]]:
-    """The records of benchmarks that a section quotes: whole, or those parts that its figures are from."""
-    comments = " ".join(re.findall(r"<!--(?! stale:)(.*?)-->", section, re.DOTALL))
-    quoted: dict[str, dict[str, Any]] = {}
-    for name, part in re.findall(r"([\w-]+\.json)\b(?:#\[\"([^\"]+)\"\])?", comments):
-        if (path := ROOT / RECORDS[0] / name).is_file():
-            record = read_record(path)
-            alone = part in record and "sources" not in record
-            quoted.setdefault(name, {}).update({part: record[part]} if alone else record)
-    return quoted
-
-
-def out_of_date(record: dict[str, Any]) -> list[str]:
-    """The reasons why the record of a benchmark is older than the code; [] if it is not."""
-    return list(_benchmarks("provenance").out_of_date(record))
 
 
 def _benchmarks(name: str) -> ModuleType:
