@@ -29,7 +29,9 @@ def test_wrong_combinations_of_sources_are_refused(tmp_path):
     assert "all tags are O" in ner_error(
         train_file=write(tmp_path, f"a NN O O\n\n{CONLL}", "late.txt"), validation_file=path, max_train_samples=1
     )
-    assert "one column only" in ner_error(train_file=write(tmp_path, "a\n", "one.txt"), validation_file=path)
+    assert "expected a tag for every word, got words only" in ner_error(
+        train_file=write(tmp_path, "a\n", "one.txt"), validation_file=path
+    )
     assert "must name the tags in id2label" in ner_error(validation_file=path)
     with pytest.raises(ValueError, match=r"words\.txt:6: the model knows no entities of type 'LOC', only O, B-PER"):
         load_data(ner_arguments(validation_file=path), ("O", "B-PER", "I-PER"))
