@@ -13,8 +13,8 @@ OTHER_LINE_ENDS = re.compile("[\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 def as_ids(values: Iterable[object]) -> list[str]:
-    """The ids of a table as text; "" for null."""
-    return ["" if value is None else str(value) for value in values]
+    """The ids of a table as text; "" for null and NaN."""
+    return ["" if value is None or value != value else str(value) for value in values]
 
 
 def check_ids(ids: list[str], where: Callable[[int], str], column: str | None, in_columns: bool = True) -> None:
