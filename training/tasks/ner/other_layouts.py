@@ -15,12 +15,14 @@ TAG = re.compile(r"O|[BIESLUM]-\S+")
 
 # Text on both sides, and not only digits: 1,000 is a word.
 TABLE = re.compile(r".*[^\d,;|][,;|]+[^,;|].*|.*[^,;|][,;|]+[^\d,;|].*")
-TAG_AT_END = re.compile(r'.+[,;|:/\\_=#~]"?(O|[BIESLUM]-\w[^,;|]*)"?')
+TAG_AT_END = re.compile(r'.+[\s,;|:/\\_=#~]"?(O|[BIESLUM]-\w[^,;|]*)"?')
+COMMA_BEFORE_TAG = re.compile(r'.*[,;|]"?(O|[BIESLUM]-\w[^,;|]*)"?')
 QUOTED = re.compile(r'"[^"]+"')
 CLOSING = re.compile(r"</([A-Za-z][\w.:-]*)>")
 # Ends of sentences and other marks that writing without spaces has inside a line, and its letters.
-INNER_MARK = re.compile(r"\w+[。！？｡，、；।॥۔؟፧።။]+\w*")
+INNER_MARK = re.compile(r"\w[。！？｡，、；।॥۔؟፧።။]")
 WITHOUT_SPACES = re.compile(r"[\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+LONGEST_LOOK = 1000  # characters of a line that decide; the patterns would take long for lines of megabytes
 LONGEST_WORD = 10  # letters of a word in such a script; most words have one to four
 
 JSON = (
@@ -43,6 +45,7 @@ def words_problem(words: list[str]) -> tuple[int, str] | None:
     for find in (_json, _markup):
         if (found := find(words)) is not None:
             return found
+    words = [word[:LONGEST_LOOK] for word in words]
     kinds: tuple[tuple[Callable[[str], object], str], ...] = (
         (TAG.fullmatch, TAGS if any(word[:2] in ("B-", "I-", "S-") for word in words) else ""),
         (lambda word: TABLE.fullmatch(word) or TAG_AT_END.fullmatch(word) or QUOTED.fullmatch(word), COMMAS),
@@ -67,11 +70,13 @@ def line_problem(line: str, columns: int, any_tag: bool) -> str:
         return JSON
     if text.startswith("#"):
         return COMMENT
-    if TAG_AT_END.fullmatch(text) or len(re.findall("[,;|](?! )", text)) > 1:
+    if re.match(r"\d+\t", text):
+        return NUMBERS
+    if COMMA_BEFORE_TAG.fullmatch(text) or len(re.findall("[,;|](?! )", text)) > 1:
         return COMMAS
     if re.match("<[A-Za-z?!/]", text):
         return MARKUP
-    return SENTENCES if columns > 2 and not any_tag else ""
+    return SENTENCES if columns > 2 and not any_tag and "\t" not in text else ""
 
 
 def is_numbered(words: list[str], columns: int) -> bool:
