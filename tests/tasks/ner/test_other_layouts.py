@@ -1,5 +1,6 @@
 """training/tasks/ner/other_layouts.py: files of other layouts do not become words, and words stay words."""
 
+import contextlib
 import json
 
 import pytest
@@ -66,6 +67,7 @@ def test_a_file_of_one_column_that_holds_no_words_is_refused(tmp_path, text, lin
         ["की", "है", "।", "वह", "आया।"],
         ["1,000", "2,500.50"],
         ["Jack-O", "B-52"],
+        ["มหาวิทยาลัย"],
         ["<unk>", "walked", "</s>"],
         ["https://example.org/a,b", "is", "there"],
     ],
@@ -105,6 +107,22 @@ def test_lines_that_do_not_fit_come_with_a_remedy(tmp_path, text, expected):
         assert told.startswith(expected[0]) and all(part in told for part in expected), told
         assert "\n" not in told
     assert error_of_test_file(tmp_path, text).startswith(expected[0])
+
+
+def test_a_file_without_ends_of_sentences_is_said(tmp_path):
+    text = "Ada B-PER\n" + "slept O\n" * 200
+    path = write(tmp_path, text)
+    (told,) = load_data(ner_arguments(validation_file=path), MODEL).summary().splitlines()[:1]
+    assert "warning: no blank line or row ends a sentence" in told
+    path = write(tmp_path, text + "\nBob B-PER\n")
+    assert "warning" not in load_data(ner_arguments(validation_file=path), MODEL).summary()
+
+
+def test_a_line_of_a_megabyte_is_judged_quickly(tmp_path):
+    for letters in ("a", ",", "_", "a,", "。", "</a>", "中"):
+        write(tmp_path, letters * (1_000_000 // len(letters)) + "\n", "long.txt")
+        with contextlib.suppress(ValueError):
+            read_conll(tmp_path / "long.txt")
 
 
 def test_numbers_with_tags_alone_stay_words(tmp_path):

@@ -113,7 +113,7 @@ def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
     for examples in (data.splits[split] for split in data.to_predict):
         check_ids(examples.index, examples.where, examples.columns.index)
         for label in data.task.labels or ():
-            check_cell(label, examples.facts["source"], "labels")
+            check_cell(label, f"{examples.facts['source']}, or the model's id2label", "labels")
     train = data.splits.get("train")
     if train and train.labels and data.task.labels and len(set(train.labels)) == 1:
         raise ValueError(

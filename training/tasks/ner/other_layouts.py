@@ -7,7 +7,7 @@ What most lines of a file look like decides; a single word may look like anythin
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from tokenization.json_text import parse_json
 
@@ -21,9 +21,12 @@ QUOTED = re.compile(r'"[^"]+"')
 CLOSING = re.compile(r"</([A-Za-z][\w.:-]*)>")
 # Ends of sentences and other marks that writing without spaces has inside a line, and its letters.
 INNER_MARK = re.compile(r"\w[。！？｡，、；।॥۔؟፧።။]")
-WITHOUT_SPACES = re.compile(r"[\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
+# Scripts without spaces, and the letters of their longest usual words.
+WITHOUT_SPACES = (
+    (re.compile("[\u3040-\u30ff\u3400-\u9fff]"), 10),
+    (re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff]"), 14),
+)
 LONGEST_LOOK = 1000  # characters of a line that decide; the patterns would take long for lines of megabytes
-LONGEST_WORD = 10  # letters of a word in such a script; most words have one to four
 
 JSON = (
     'this is JSON; give a file named .jsonl with an object a line, such as {"tokens": ["Ada", "slept"], '
@@ -115,10 +118,6 @@ def _markup(words: list[str]) -> tuple[int, str] | None:
 
 
 def _is_sentence(word: str) -> bool:
-    letters = sum(1 for _ in _letters(word))
     marked = bool(INNER_MARK.search(word)) and len(word) > 4
-    return marked or letters > LONGEST_WORD or len(word.split()) > 3
-
-
-def _letters(word: str) -> Iterator[str]:
-    return (match[0] for match in WITHOUT_SPACES.finditer(word))
+    long = any(len(letters.findall(word)) > longest for letters, longest in WITHOUT_SPACES)
+    return marked or long or len(word.split()) > 3
