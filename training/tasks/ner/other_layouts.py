@@ -17,6 +17,7 @@ TAG = re.compile(r"O|[BIESLUM]-\S+")
 TABLE = re.compile(r".*[^\d,;|][,;|]+[^,;|].*|.*[^,;|][,;|]+[^\d,;|].*")
 TAG_AT_END = re.compile(r'.+[\s,;|:/\\_=#~]"?(O|[BIESLUM]-\w[^,;|]*)"?')
 COMMA_BEFORE_TAG = re.compile(r'.*[,;|]"?(O|[BIESLUM]-\w[^,;|]*)"?')
+COMMA_AFTER = re.compile(r".+[,;:|]")
 QUOTED = re.compile(r'"[^"]+"')
 CLOSING = re.compile(r"</([A-Za-z][\w.:-]*)>")
 # Ends of sentences and other marks that writing without spaces has inside a line, and its letters.
@@ -32,7 +33,7 @@ JSON = (
     'this is JSON; give a file named .jsonl with an object a line, such as {"tokens": ["Ada", "slept"], '
     '"ner_tags": ["B-PER", "O"]}'
 )
-COMMAS = "this is a table with another separator; separate the columns by tabs or spaces"
+COMMAS = "this is a table with another separator; separate the columns by tabs or spaces, without quotation marks"
 MARKUP = "this is markup; write one word a line, and a blank line after each sentence"
 SENTENCES = (
     "a sentence must have one word a line, and a blank line after it, or be a line of JSON in a file named .jsonl, "
@@ -82,9 +83,16 @@ def line_problem(line: str, columns: int, any_tag: bool) -> str:
     return SENTENCES if columns > 2 and not any_tag and "\t" not in text else ""
 
 
-def is_numbered(words: list[str], columns: int) -> bool:
-    """Whether the first column numbers the words or sentences, as in CoNLL-U and in exported tables."""
-    return columns > 2 and len(words) > 1 and all(word.isdecimal() for word in words)
+def first_column_problem(words: list[str], columns: int) -> str:
+    """Why the first of several columns holds no words: a remedy, or "".
+
+    It numbers words or sentences, as in CoNLL-U and exported tables, or the table has other separators and spaces.
+    """
+    if len(words) > 1 and columns > 2 and all(word.isdecimal() for word in words):
+        return NUMBERS
+    if len(words) > 1 and any(all(map(shape.fullmatch, words)) for shape in (QUOTED, COMMA_AFTER)):
+        return COMMAS
+    return ""
 
 
 def _json(words: list[str]) -> tuple[int, str] | None:

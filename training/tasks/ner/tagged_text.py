@@ -32,7 +32,7 @@ from training.engine.batches import IGNORED, Features
 from training.files.atomic import whole_file
 from training.flags.fine_tuning import NerArguments
 from training.tasks.ner.metrics import span_scores
-from training.tasks.ner.other_layouts import NUMBERS, TAG, is_numbered, line_problem, words_problem
+from training.tasks.ner.other_layouts import TAG, first_column_problem, line_problem, words_problem
 from training.tasks.overlapping_rows import rows_around
 
 DOCUMENT = re.compile(r"[ \t]*-DOCSTART-(?=[ \t]|$)")
@@ -166,8 +166,8 @@ def _check_words(path: Path, sentences: list[Sentence], columns: int) -> None:
     """Refuse a file whose first column does not seem to be words."""
     places = [(sentence, number) for sentence in sentences for number in range(len(sentence.words))]
     words = [word for sentence in sentences for word in sentence.words]
-    found = words_problem(words) if columns == 1 else (0, NUMBERS) if is_numbered(words, columns) else None
-    if found:
+    found = words_problem(words) if columns == 1 else (0, first_column_problem(words, columns))
+    if found and found[1]:
         sentence, number = places[found[0]]
         raise ValueError(f"{sentence.place(number)}: expected a word, got {words[found[0]][:60]!r}; {found[1]}")
 
