@@ -98,8 +98,8 @@ def test_words_that_look_odd_stay_words(tmp_path, words):
         ("Ada B-PER\nfoo\tbar O\n", [":2: expected columns separated by spaces as on line 1, got a tab"]),
         ("Ada\nslept\tO\n", [":2: expected columns separated by spaces as on line 1, got a tab"]),
         ("Ada\rBob\nslept\n", [r":1: expected one line end, \n or \r\n, got \r within 'Ada\rBob'"]),
-        ("the DT\ncat NN\n", [":1: expected a tag O, B-TYPE or I-TYPE", "got 'DT'", "parts of speech", "write B-DT"]),
-        ("Ada b-per\n", [":1: expected a tag", "got 'b-per'; write B-per"]),
+        ("the DT\ncat NN\n", [":1: expected a tag O, B-TYPE or I-TYPE", "got 'DT'", "parts of speech", "write 'B-DT'"]),
+        ("Ada b-per\n", [":1: expected a tag", "got 'b-per'; write 'B-per'"]),
         ("Ada B-PER\nslept 0\n", [":2: expected a tag", "got '0'; write the letter O"]),
         ("word tag\nAda B-PER\n", [":1: expected a tag", "got 'tag'"]),
     ],
@@ -165,6 +165,10 @@ def test_json_lines_give_the_sentences_of_the_same_file_in_columns(tmp_path, nam
         ('{"tokens": ["Ada"], "ner_tags": [null]}', "expected tags by name"),
         ('{"tokens": ["Ada", "B"], "ner_tags": ["O", -100]}', "expected tags by name"),
         ('{"tokens": ["Ada"], "ner_tags": ["PER"]}', "expected a tag O, B-TYPE or I-TYPE for 'Ada', got 'PER'"),
+        (
+            '{"tokens": ["a\\nb"], "ner_tags": ["P\\nER"]}',
+            r"expected a tag O, B-TYPE or I-TYPE for 'a\nb', got 'P\nER'",
+        ),
         ('{"tokens": ["Ada"], "ner_tags": null}', "expected tags as in other rows"),
         ('{"tokens": null, "ner_tags": ["O"]}', "field 'tokens' is missing or null"),
         ('{"text": "Ada slept"}', "field 'tokens' is missing or null"),
@@ -174,7 +178,8 @@ def test_json_lines_give_the_sentences_of_the_same_file_in_columns(tmp_path, nam
 )
 def test_json_lines_that_do_not_fit_are_refused_with_their_line(tmp_path, row, expected):
     path = write(tmp_path, '{"tokens": ["Bob"], "ner_tags": ["B-PER"]}\n' + row + "\n", "own.jsonl")
-    assert ner_error(train_file=path, validation_file=path).startswith(f"{path}:2: {expected}")
+    told = ner_error(train_file=path, validation_file=path)
+    assert told.startswith(f"{path}:2: {expected}") and told.isprintable()
 
 
 def test_json_without_words_or_without_tags_is_refused(tmp_path):

@@ -283,7 +283,7 @@ def _named_tags(tags: list | None, names: list[str] | None, place: str) -> list[
         wrong = next((tag for tag in tags if type(tag) is not int or not 0 <= tag < len(names or ())), None)
         raise ValueError(
             f"{place}: expected tags by name, or numbers of the names that the data set declares "
-            f"({', '.join(names) if names else 'none'}); got {wrong!r} in {str(tags)[:60]}; give every word the "
+            f"({str(names)[:200]}); got {wrong!r} in {str(tags)[:60]}; give every word the "
             "name of its tag, such as B-PER"
         )
     return [names[tag] for tag in tags]

@@ -155,10 +155,10 @@ def _line_problem(line: str, fields: list[str], separator: str, columns: int, fi
 def wrong_tag(tag: str, where: str, remedy: str = "") -> str:
     """The message about a tag that no scheme has."""
     if tag[:2].upper() != tag[:2] and TAG.fullmatch(tag[0].upper() + tag[1:]):
-        remedy = f"write {tag[0].upper() + tag[1:]}"
+        remedy = f"write {tag[0].upper() + tag[1:60]!r}"
     elif tag == "0":
         remedy = "write the letter O"
-    remedy = remedy or f"if the words have classes, such as parts of speech, and not spans, write B-{tag[:20]}"
+    remedy = remedy or f"if the words have classes, such as parts of speech, and not spans, write {'B-' + tag[:60]!r}"
     return f"expected a tag O, B-TYPE or I-TYPE {where}, got {tag[:60]!r}; {remedy}"
 
 
