@@ -9,8 +9,9 @@ CoNLL-2003 in its original files (one word per line, with its tag last; plain, .
     python run_ner.py --model_name_or_path runs/base_cased --train_file eng.train --validation_file eng.testa \
         --test_file eng.testb --output_dir runs/ner
 
-Your own files, with two columns or more and tags in IOB1, BIO or BIOES. A sentence is read with as much of its document
-around it as fits (paper, section 5.3; -DOCSTART- lines separate documents), or here without:
+Your own files, with two columns or more and tags in IOB1, BIO, BIOES or BMES, or JSON lines (.jsonl) with the fields
+tokens and ner_tags. A sentence is read with as much of its document around it as fits (paper, section 5.3; -DOCSTART-
+lines separate documents), or here without:
 
     python run_ner.py --model_name_or_path runs/base_cased --train_file train.txt --validation_file dev.txt \
         --context sentence --max_seq_length 128 --per_device_train_batch_size 32 --output_dir runs/own

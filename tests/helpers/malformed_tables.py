@@ -246,7 +246,9 @@ def conll_oracle(content: bytes, mixed: bool) -> list[tuple[int, list[str], list
         cells = line.split("\t") if tabs else [cell for cell in line.split(" ") if cell]
         first = kept[0].split("\t") if tabs else [cell for cell in kept[0].split(" ") if cell]
         require(len(cells) == len(first) > 1 and cells[0].strip() and cells[-1].strip(), "columns")
-        require(re.fullmatch(r"O|[BIESLU]-\S+", cells[-1]), "tag")
+        require(re.fullmatch(r"O|[BIESLUM]-\S+", cells[-1]), "tag")
+        require(tabs or "\t" not in line, "two separators")
+        require("\r" not in line, "two kinds of line ends")
         if not open_:
             groups.append((documents, [], []))
             open_ = True
@@ -255,25 +257,26 @@ def conll_oracle(content: bytes, mixed: bool) -> list[tuple[int, list[str], list
     if not documents:
         groups = [(number, *rest) for number, (_, *rest) in enumerate(groups)]
     tags = [in_bio(tags) for _, _, tags in groups]
-    free = mixed and not any(tag[0] in "ESLU" for _, _, tags in groups for tag in tags)
+    require(len(first) < 3 or not all(word.isdecimal() for _, words, _ in groups for word in words), "numbers")
+    free = mixed and not any(tag[0] in "ESLUM" for _, _, tags in groups for tag in tags)
     require(free or follows_a_scheme([tags for _, _, tags in groups]), "scheme")
     require(any(tag != "O" for row in tags for tag in row), "all O")
     return [(document, words, row) for (document, words, _), row in zip(groups, tags)]
 
 
 def in_bio(tags: list[str]) -> list[str]:
-    """An entity goes on where I-, E- or L- follows B- or I- of the same type; elsewhere one begins."""
+    """An entity goes on where I-, M-, E- or L- follows B-, I- or M- of the same type; elsewhere one begins."""
     found = []
     for before, tag in zip(["O", *tags], tags):
-        goes_on = tag[0] in "IEL" and before[0] in "BI" and before[1:] == tag[1:]
+        goes_on = tag[0] in "IMEL" and before[0] in "BIM" and before[1:] == tag[1:]
         found.append("O" if tag == "O" else ("I" if goes_on else "B") + tag[1:])
     return found
 
 
 def follows_a_scheme(rows: list[list[str]]) -> bool:
     """Whether all rows are BIO, all are IOB1, or all are BIOES."""
-    if any(tag[0] in "ESLU" for row in rows for tag in row):
-        pattern = r"(O |[SU](-\S+) |B(-\S+) (I\3 )*[EL]\3 )*"
+    if any(tag[0] in "ESLUM" for row in rows for tag in row):
+        pattern = r"(O |[SU](-\S+) |B(-\S+) ([IM]\3 )*[EL]\3 )*"
         return all(re.fullmatch(pattern, "".join(f"{tag} " for tag in row)) for row in rows)
     pairs = [(before, tag) for row in rows for before, tag in zip(["O", *row], row) if tag != "O"]
     bio = all(tag[0] == "B" or before[1:] == tag[1:] for before, tag in pairs)

@@ -210,6 +210,31 @@ def test_files_that_cannot_be_read_or_written(checkpoint, tmp_path):
         run(checkpoint, write(tmp_path, ""), tmp_path / "new.npz")
 
 
+def test_line_i_of_the_output_is_line_i_of_the_input_whatever_it_holds(checkpoint, tmp_path):
+    """Lines end at a line feed only. What str.splitlines takes for line ends is white space in a text."""
+    texts = [
+        "the king",
+        "",
+        "red\u2028house",
+        "old\vnew\fcity\x85river",
+        "green\x1cblue",
+        "\u2029",
+        '{"the": 1}',
+        "queen",
+    ]
+    target = run(checkpoint, write(tmp_path, "\n".join(texts)), tmp_path / "out.jsonl", "--layers=-1")
+    lines = [json.loads(line) for line in target.read_text(encoding="utf-8").split("\n") if line]
+    assert [line["linex_index"] for line in lines] == list(range(len(texts)))
+    words = [[piece["token"] for piece in line["features"][1:-1]] for line in lines]
+    assert words[:3] == [["the", "king"], [], ["red", "house"]] and words[-1] == ["queen"]
+
+
+def test_a_file_of_json_is_no_file_of_texts(checkpoint, tmp_path):
+    source = write(tmp_path, '\n{"text": "the king"}\n{"text": "the queen"}\n')
+    with pytest.raises(ValueError, match=r"texts\.txt:2: expected a text on each line, got JSON objects on all"):
+        run(checkpoint, source, tmp_path / "new.npz")
+
+
 def test_missing_flags_are_named(capsys):
     with pytest.raises(SystemExit, match="2"):
         extract_features.main(["--model_name_or_path", "x", "--layer", "-1"])

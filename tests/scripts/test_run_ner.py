@@ -1,5 +1,6 @@
 """run_ner.py from its flags to its folder, on tiny networks."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -62,6 +63,8 @@ def files(tmp_path_factory):
         write(folder, conll(seed, documents), f"{name}.txt")
     untagged = "\n".join(line.split()[0] if line else "" for line in conll(2, 8).splitlines())
     write(folder, untagged, "untagged.txt")
+    write(folder, '{"tokens":["Ada","slept"]}\n', "compact.txt")
+    write(folder, "Ada,B-PER\nslept,O\n", "comma.txt")
     return folder
 
 
@@ -157,6 +160,21 @@ def test_evaluation_alone_gives_the_same_tags(finished, files, tmp_path, name):
         assert results["eval_loss"] == pytest.approx(read(finished, "all_results.json")["eval_loss"], abs=1e-6)
     else:
         assert {"train_runtime", "train_samples_per_second", "train_steps"} == set(results)
+
+
+def test_json_lines_and_columns_get_the_same_tags(finished, files, tmp_path):
+    """The sentences stand alone in both, because JSON lines mark no documents."""
+    argv = ["--model_name_or_path", str(finished), "--max_seq_length", "20", "--context", "sentence"]
+    sentences = tagged_text.read_conll(files / "dev.txt").sentences
+    path = write(tmp_path, "".join(json.dumps({"tokens": one.words}) + "\n" for one in sentences), "new.jsonl")
+    run_ner.main([*argv, "--test_file", path, "--output_dir", str(tmp_path / "json")])
+    run_ner.main([*argv, "--test_file", str(files / "dev.txt"), "--output_dir", str(tmp_path / "columns")])
+    rows = [
+        [line.split("\t") for line in (tmp_path / name / "test_predictions.txt").read_text("utf-8").splitlines()]
+        for name in ("json", "columns")
+    ]
+    assert [row if row == [""] else [row[0], row[2]] for row in rows[1]] == rows[0]
+    assert len(rows[0]) == sum(len(one.words) + 1 for one in sentences)
 
 
 def test_files_with_and_without_documents_may_be_mixed(checkpoint, files, tmp_path, capsys):
@@ -292,6 +310,8 @@ def test_two_processes_do_the_work_of_one(checkpoint, files, tmp_path, more):
 # --- Mistakes --------------------------------------------------------------------------------------------
 
 MISTAKES = {
+    "words that are JSON": (["--test_file", "{files}/compact.txt"], "compact.txt:1: expected a word, got '{\"tokens"),
+    "words with tags": (["--test_file", "{files}/comma.txt"], "comma.txt:1: expected a word, got 'Ada,B-PER'"),
     "length": (["--max_seq_length", "41"], "--max_seq_length 41 is over the model's maximum of 40"),
     "file": (["--train_file", "no.txt"], "no.txt: cannot be read"),
     "two sources": (["--dataset_name", "eriktks/conll2003"], "or --dataset_name, not both"),
@@ -301,6 +321,7 @@ MISTAKES = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_end_in_one_line_before_any_work(checkpoint, files, tmp_path, monkeypatch, capsys, name):
     more, expected = MISTAKES[name]
+    more = [word.replace("{files}", str(files)) for word in more]
     monkeypatch.setattr("sys.argv", ["run_ner.py", *flags(checkpoint, files, tmp_path / "run", *more)])
     assert report_errors(run_ner.main) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()

@@ -227,6 +227,7 @@ def test_two_processes_do_the_work_of_one(checkpoint, files, tmp_path):
 # --- Mistakes --------------------------------------------------------------------------------------------
 
 MISTAKES = {
+    "ids": (["--test_file", "{files}/doubled.csv"], "doubled.csv:3: expected an id of its own in the column 'id'"),
     "length": (["--max_seq_length", "65"], "--max_seq_length 65 is over the model's maximum of 64"),
     "file": (["--train_file", "no.csv"], "no.csv: cannot be read"),
     "two sources": (["--dataset_name", "allenai/swag"], "or --dataset_name, not both"),
@@ -236,6 +237,8 @@ MISTAKES = {
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_end_in_one_line_before_any_work(checkpoint, files, tmp_path, monkeypatch, capsys, name):
     more, expected = MISTAKES[name]
+    (files / "doubled.csv").write_text("id,sent1,ending0,ending1\na,b,c,d\na,e,f,g\n", encoding="utf-8")
+    more = [word.replace("{files}", str(files)) for word in more]
     monkeypatch.setattr("sys.argv", ["run_swag.py", *flags(checkpoint, files, tmp_path / "run", *more)])
     assert report_errors(run_swag.main) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()

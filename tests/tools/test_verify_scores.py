@@ -10,6 +10,9 @@ import pytest
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import edit, findings_of, forge, wrong
 from training.files.atomic import write_json
+from training.files.hashing import sha256
+from training.tasks.ner.sources import read_file
+from training.tasks.ner.tagged_text import score, write_predictions
 from training.tools import verify_scores
 from training.tools.findings import VERIFIED
 from training.tools.verify_scores import evaluation_flags, is_close
@@ -83,6 +86,26 @@ def test_a_forged_score_is_found_by_the_predictions(copy_of_run):
         (place / name).write_text(re.sub(r'"eval_accuracy": [\d.]+', '"eval_accuracy": 0.875', text))
     forge(place)
     assert "eval_accuracy: all_results.json says 0.875, but validation_predictions.csv" in "\n".join(wrong(place))
+
+
+def test_the_tags_of_json_lines_are_scored_again(tmp_path):
+    """Also if a sentence has no words."""
+    rows = [(["Ada", "slept"], ["B-PER", "O"]), ([], []), (["New York"], ["B-LOC"])]
+    text = "".join(json.dumps({"tokens": words, "ner_tags": tags}) + "\n" for words, tags in rows)
+    (tmp_path / "own.jsonl").write_text(text, encoding="utf-8")
+    split = read_file(tmp_path / "own.jsonl")
+    write_predictions(tmp_path / "validation_predictions.txt", split, [["B-PER", "O"], [], ["B-PER"]])
+    source = verify_scores.Source(
+        "validation", str(tmp_path / "own.jsonl"), sha256(tmp_path / "own.jsonl"), [tmp_path / "own.jsonl"]
+    )
+    run = {"script": "run_ner.py", "flags": {"mixed_tags": False}}
+    results = {f"eval_{name}": value for name, value in score(split, [["B-PER", "O"], [], ["B-PER"]]).items()}
+    assert results["eval_f1"] == 0.5
+    found = list(verify_scores.check_predictions(tmp_path, run, results, {"validation": source}))
+    assert [(finding.claim, finding.verdict) for finding in found] == [("scores from predictions", VERIFIED)]
+    (tmp_path / "validation_predictions.txt").write_text("Ada\tB-PER\tB-PER\n\n\nNew York\tB-LOC\tB-PER\n\n", "utf-8")
+    (other,) = verify_scores.check_predictions(tmp_path, run, results, {"validation": source})
+    assert "its words or tags are not those of" in other.line()
 
 
 def check_the_weights(place: Path, script: str, monkeypatch) -> None:

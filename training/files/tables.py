@@ -102,6 +102,7 @@ def read_table(
     default_header: tuple[str, ...] = (),
     ragged_share: float = 0.0,
     may_be_null: tuple[str, ...] = (),
+    kind: str | None = None,
 ) -> Table:
     """Read some columns of a table.
 
@@ -111,12 +112,13 @@ def read_table(
         ragged_share: up to this share of the rows may be skipped, and listed in ``Table.skipped``, because they are
             blank or have a wrong number of fields. Blank lines at the end of the file do not count.
         may_be_null: columns in which JSON lines may have null, or no value.
+        kind: the kind of the file, such as ".jsonl"; its name says it by default.
 
     Raises:
         ValueError: the file is not such a table; the message names file and line.
     """
     path = Path(path)
-    kind = kind_of(path)
+    kind = kind or kind_of(path)
     if kind not in _ROWS:
         raise ValueError(f"{path}: expected a file named {', '.join(_ROWS)} (or .gz, .xz of these)")
     rows = _ROWS[kind](path)

@@ -24,6 +24,7 @@ from transformers import PreTrainedTokenizerBase
 from transformers.utils import ModelOutput
 
 from tokenization.compressed_files import numbered_lines
+from tokenization.json_text import parse_json
 from tokenization.special_tokens import text_tokenizer
 from training.engine.batches import Features
 from training.engine.predict import predict_alone
@@ -69,13 +70,18 @@ def read_rows(
 
     Raises:
         ValueError: with file and line: a line is not UTF-8, or it is too long and ``long_lines`` is "error", or it is a
-            pair that is too long and ``long_lines`` is "window"; or the file is empty.
+            pair that is too long and ``long_lines`` is "window"; or the file is empty, or has JSON objects.
     """
     if max_seq_length < 4:
         raise ValueError(f"--max_seq_length must be at least 4, with [CLS] and [SEP]; got {max_seq_length}")
     texts = [line.strip() for _, line in numbered_lines(Path(path))]
     if not texts:
         raise ValueError(f"{path}:1: expected one text per line, got an empty file")
+    written = [number for number, text in enumerate(texts, 1) if text]
+    if written and all(_is_object(texts[number - 1]) for number in written):
+        raise ValueError(
+            f"{path}:{written[0]}: expected a text on each line, got JSON objects on all; write the texts alone"
+        )
     pairs = [match.groups() if (match := PAIR.match(text)) else (text, None) for text in texts]
     first_pieces = _pieces(tokenizer, [first for first, _ in pairs])
     second_pieces = _pieces(tokenizer, [second or "" for _, second in pairs])
@@ -89,6 +95,13 @@ def read_rows(
         except ValueError as error:
             raise ValueError(f"{path}:{number}: {error}") from None
     return rows
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return text[0] == "{" and isinstance(parse_json(text), dict)
+    except json.JSONDecodeError:
+        return False
 
 
 def _pieces(tokenizer: PreTrainedTokenizerBase, texts: list[str], chunk: int = 1000) -> Iterator[list[int]]:

@@ -30,6 +30,7 @@ from training.files.tables import read_table
 from training.files.unchanged import unchanged
 from training.flags.fine_tuning import SwagArguments
 from training.tasks.classification.metrics import accuracy
+from training.tasks.prediction_files import as_ids, check_ids
 from training.tasks.task_data import files_or_hub, sample_limit
 
 CONTEXT, START, LABEL = "sent1", "sent2", "label"
@@ -48,6 +49,9 @@ class SwagExamples:
     labels: list[int] | None
     index: list[str]
     facts: dict
+    where: Callable[[int], str] = str
+    """The place of a row, counted from 0, for error messages."""
+    index_column: str | None = None
 
     def __len__(self) -> int:
         return len(self.contexts)
@@ -129,6 +133,9 @@ def load_data(args: SwagArguments) -> SwagData:
     else:
         raise ValueError(f"{GIVE_FILES}, or --dataset_name")
     splits = {split: examples.first(sample_limit(args, split)) for split, examples in splits.items()}
+    for split, examples in splits.items():
+        if split != "train":  # the others have a file of predictions
+            check_ids(examples.index, examples.where, examples.index_column, in_columns=False)
     if len(counts := {len(part.endings[0]) for part in splits.values()}) > 1:
         raise ValueError(f"expected the same number of endings in every split, got {sorted(counts)}")
     return SwagData(args.dataset_name or "custom", splits)
@@ -180,8 +187,9 @@ def _examples(columns: dict[str, list], where: Callable[[int], str], labelled: b
         labels = None
     if labels:
         labels = [_label(label, len(names), where(row)) for row, label in enumerate(labels)]
-    index = next((columns[name] for name in INDEX if name in columns), range(len(endings)))
-    return SwagExamples(columns[CONTEXT], endings, labels, list(map(str, index)), facts)
+    column = next((name for name in INDEX if name in columns), None)
+    index = as_ids(range(len(endings)) if column is None else columns[column])
+    return SwagExamples(columns[CONTEXT], endings, labels, index, facts, where, column)
 
 
 def _label(value: object, choices: int, place: str) -> int:

@@ -24,6 +24,7 @@ from training.tasks import swag
 from training.tasks.classification.metrics import accuracy
 from training.tasks.classification.scores import metric_prefix
 from training.tasks.ner import tagged_text
+from training.tasks.ner.sources import read_file
 from training.tasks.ner.tagged_text import Sentence, Split
 from training.tasks.squad.answers import Answers
 from training.tasks.squad.metrics import read_numbers, read_predictions
@@ -171,9 +172,11 @@ def _ner(path: Path, split: str, run: dict, results: dict, source: Source | None
                                       str(path)) for sentence in rows])  # fmt: skip
     labels = f"{path.name}, with the tags that it repeats itself"
     if source is not None and source.path is not None:
-        data = tagged_text.read_conll(source.path, bool(run["flags"].get("mixed_tags")))
+        data = read_file(source.path, bool(run["flags"].get("mixed_tags")))
         data.sentences = data.sentences[: run["flags"].get("max_eval_samples") if split == "validation" else None]
-        if [(one.words, one.tags) for one in data.sentences] != [(one.words, one.tags) for one in part.sentences]:
+        # Sentences without words have no block in the file, only a blank line.
+        given = [(one.words, one.tags) for one in data.sentences if one.words]
+        if given != [(one.words, one.tags) for one in part.sentences]:
             yield differs(path.name, f"its words or tags are not those of {short_text(str(source.path))}")
             return
         labels = f"{path.name} and {short_text(str(source.path))}"

@@ -29,7 +29,9 @@ def test_wrong_combinations_of_sources_are_refused(tmp_path):
     assert "all tags are O" in ner_error(
         train_file=write(tmp_path, f"a NN O O\n\n{CONLL}", "late.txt"), validation_file=path, max_train_samples=1
     )
-    assert "one column only" in ner_error(train_file=write(tmp_path, "a\n", "one.txt"), validation_file=path)
+    assert "expected a tag for every word, got words only" in ner_error(
+        train_file=write(tmp_path, "a\n", "one.txt"), validation_file=path
+    )
     assert "must name the tags in id2label" in ner_error(validation_file=path)
     with pytest.raises(ValueError, match=r"words\.txt:6: the model knows no entities of type 'LOC', only O, B-PER"):
         load_data(ner_arguments(validation_file=path), ("O", "B-PER", "I-PER"))
@@ -91,3 +93,84 @@ def test_data_sets_that_do_not_fit_are_refused(monkeypatch):
     told = ner_error(dataset_name="x/y")
     assert told.startswith("--dataset_name x/y: cannot be loaded (Dataset scripts are no longer supported); check")
     assert "give --train_file" in told and "\n" not in told
+
+
+NAMES = ["O", "B-PER", "I-PER"]
+
+
+@pytest.mark.parametrize(
+    ("words", "marks", "expected"),
+    [
+        (["Anna", "left"], [1, -100], "expected tags by name, or numbers of the names .* got -100 in"),
+        (["Anna", "left"], [1, -1], "got -1 in"),
+        (["Anna", "left"], [1, None], "got None in"),
+        (["Anna", None], [1, 0], "expected words and a tag for each, in two lists"),
+        (["Anna", ""], [1, 0], "expected words and a tag for each"),
+        (None, [1, 0], "expected words and a tag for each"),
+        (["Anna", "left"], None, "expected tags as in other rows of x/y train, got none"),
+        (["Anna", "left"], [1], "expected words and a tag for each"),
+    ],
+)
+def test_rows_of_the_hub_with_gaps_are_refused(monkeypatch, words, marks, expected):
+    good = {"tokens": [["Nils"], ["Anna", "left"]], "ner_tags": [[1], [1, 0]]}
+    hub(monkeypatch, {"train": {"tokens": [["Nils"], words], "ner_tags": [[1], marks]}, "validation": good}, NAMES)
+    with pytest.raises(ValueError, match=rf"^x/y train row 1: .*{expected}"):
+        load_data(ner_arguments(dataset_name="x/y"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"tokens": ["Anna left"], "ner_tags": ["B-PER O"]}, "x/y train row 0: expected words and a tag for each"),
+        ({"tokens": ["Anna"], "ner_tags": [["O"] * 4]}, "x/y train row 0: expected words and a tag for each"),
+        ({"tokens": [["Anna"]], "ner_tags": [[1.0]]}, "x/y train row 0: expected tags by name"),
+        ({"tokens": [["Anna"]], "ner_tags": [["person"]]}, "x/y train row 0: expected a tag O, B-TYPE or I-TYPE for"),
+        ({"tokens": [["Anna"]], "ner_tags": [[""]]}, "x/y train row 0: expected a tag O"),
+        ({"tokens": [[]], "ner_tags": [[]]}, "x/y train: expected sentences with words, got none"),
+        ({"tokens": [["Anna"]]}, "x/y train: expected a tag for every word, got words only"),
+        (
+            {"tokens": [["Anna"]], "ner_tags": [["B-PER"]], "document_id": [None]},
+            "x/y train row 0: expected a name or number of its document, got None",
+        ),
+    ],
+)
+def test_columns_of_the_hub_of_other_kinds_are_refused(monkeypatch, columns, expected):
+    hub(monkeypatch, {"train": columns, "validation": columns})
+    assert ner_error(dataset_name="x/y").startswith(expected)
+
+
+def test_names_of_a_data_set_need_no_o_and_hidden_tags_may_have_empty_rows(monkeypatch):
+    columns = {"tokens": [["Anna", "Berg"], ["Nils"]], "ner_tags": [[0, 1], [0]]}
+    hidden = {"tokens": [[], ["Clara", "left"]], "ner_tags": [[], [-1, -1]]}
+    hub(monkeypatch, {"train": columns, "validation": columns}, ["B-PER", "I-PER"])
+    data = load_data(ner_arguments(dataset_name="x/y"))
+    assert data.label_names == ("O", "B-PER", "I-PER")
+    assert tags(data.splits["train"]) == [["B-PER", "I-PER"], ["B-PER"]]
+    hub(monkeypatch, {"train": columns, "validation": columns, "test": hidden}, ["B-PER", "I-PER"])
+    test = load_data(ner_arguments(dataset_name="x/y")).splits["test"]
+    assert not test.tagged and [sentence.words for sentence in test.sentences] == [[], ["Clara", "left"]]
+
+
+def test_other_names_of_the_same_tags_are_refused_and_rare_ones_are_said(tmp_path):
+    train = write(tmp_path, "Anna B-PER\nleft O\nBasel B-LOC\n", "train.txt")
+    other = write(tmp_path, "left O\nNils B-Person\n", "dev.txt")
+    told = ner_error(train_file=train, validation_file=other)
+    assert told.startswith(f"{other}:2: expected entities of the types of the training data (LOC, PER), got 'Person'")
+    told = ner_error(train_file=train, validation_file=train, test_file=other)
+    assert told.startswith(f"{other}:2: ") and "in the test data" in told
+    rare = write(tmp_path, "Nils B-PER\nUN B-ORG\n", "rare.txt")
+    data = load_data(ner_arguments(train_file=train, validation_file=rare))
+    assert data.label_names == ("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG", "B-PER", "I-PER")
+    told = data.summary().splitlines()
+    assert "the training data has no entities of type ORG" in told[1] and "no entities of" not in told[0]
+    plain = write(tmp_path, "left O\n", "plain.txt")
+    load_data(ner_arguments(train_file=train, validation_file=plain))
+
+
+@pytest.mark.parametrize("labels", [("O", "B-PER", "E-PER", "S-PER"), ("O", "PER"), ("negative", "positive")])
+def test_a_model_with_other_tags_predicts_but_is_not_scored(tmp_path, labels):
+    tagged, plain = write(tmp_path, "Anna B-PER\n"), write(tmp_path, "Anna\n", "plain.txt")
+    for flag in ("validation_file", "test_file"):
+        with pytest.raises(ValueError, match="expected tags O, B-TYPE and I-TYPE, got '"):
+            load_data(ner_arguments(**{flag: tagged}), labels)
+    assert load_data(ner_arguments(test_file=plain), labels).label_names == labels

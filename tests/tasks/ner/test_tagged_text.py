@@ -12,6 +12,7 @@ from transformers import AutoTokenizer
 from tests.helpers.tagged_text import CONLL, CONLL_TAGS, CONLL_WORDS, ner_error, tags, write
 from tokenization import build_tokenizer
 from training.tasks.ner import tagged_text
+from training.tasks.ner.metrics import entities
 from training.tasks.ner.tagged_text import read_conll
 
 
@@ -83,8 +84,9 @@ def spelled(spans: list[tuple[str, int]], scheme: str) -> list[str]:
     for kind, length in spans:
         if kind == "O":
             found += ["O"] * length
-        elif scheme == "BIOES":
-            found += [f"S-{kind}"] if length == 1 else [f"B-{kind}", *[f"I-{kind}"] * (length - 2), f"E-{kind}"]
+        elif scheme in ("BIOES", "BMES"):
+            middle = f"{scheme[1]}-{kind}"
+            found += [f"S-{kind}"] if length == 1 else [f"B-{kind}", *[middle] * (length - 2), f"E-{kind}"]
         else:
             first = "B" if scheme == "BIO" or before == kind else "I"
             found += [f"{first}-{kind}", *[f"I-{kind}"] * (length - 1)]
@@ -99,13 +101,30 @@ def test_all_schemes_of_tags_are_read_as_the_same_entities():
             [(generator.choice(["O", "X", "Y-Z"]), generator.randint(1, 4)) for _ in range(generator.randint(1, 6))]
             for _ in range(5)
         ]
-        sentences[0].append(("X", 2))  # Without an entity there would be no scheme.
-        for scheme in ("IOB1", "BIO", "BIOES"):
+        sentences[0].append(("X", 3))  # Without an entity there would be no scheme, and without a middle no BMES.
+        for scheme in ("IOB1", "BIO", "BIOES", "BMES"):
             written = [spelled(spans, scheme) for spans in sentences]
             split = tagged_text.Split("here", [tagged_text.Sentence(["w"] * len(w), w, 0, "here") for w in written])
             tagged_text.to_bio(split)
             assert tags(split) == [spelled(spans, "BIO") for spans in sentences]
             assert split.facts["tag_scheme"] == scheme
+
+
+def test_entities_with_ends_are_those_that_seqeval_reads_in_their_own_scheme():
+    """Tags in BIOES score as the same entities after they were turned into BIO; seqeval knows no M-."""
+    schemes = pytest.importorskip("seqeval.scheme")
+    generator = random.Random(3)
+    written = [
+        spelled([(generator.choice("OXY"), generator.randint(1, 4)) for _ in range(5)], "BIOES") for _ in "ab" * 20
+    ]
+    for name in ("BIOES", "BMES"):
+        copies = [[tag.replace("I-", "M-") if name == "BMES" else tag for tag in row] for row in written]
+        split = tagged_text.Split("here", [tagged_text.Sentence(["w"] * len(row), row, 0, "here") for row in copies])
+        tagged_text.to_bio(split)
+        expected = schemes.Entities(written, schemes.IOBES).entities
+        found = [[(kind, begin, end) for kind, begin, end in entities(row)] for row in tags(split)]
+        assert found == [[(entity.tag, entity.start, entity.end) for entity in row] for row in expected]
+        assert split.facts["tag_scheme"] == name
 
 
 def test_mixed_tags_are_refused_or_read_as_conlleval_reads_them(tmp_path):
@@ -129,6 +148,8 @@ def test_mixed_tags_are_refused_or_read_as_conlleval_reads_them(tmp_path):
         ("a O\nb B-\n", ":2: expected a tag O"),
         ("a O\nb o\n", ":2: expected a tag O"),
         ("a B-X\nb S-X\nc O\n", ":2: S-X cannot follow B-X in the scheme BIOES"),
+        ("a B-X\nb M-X\nc O\n", ":3: O cannot follow M-X in the scheme BMES"),
+        ("a M-X\nb E-X\n", ":1: M-X cannot follow O in the scheme BMES"),
         ("a S-X\nb B-X\n", ":2: the end of the sentence cannot follow B-X"),
         ("", ":1: expected lines of a word and its tag, got an empty file"),
         ("-DOCSTART- O\n\n", ":1: expected lines of a word and its tag"),

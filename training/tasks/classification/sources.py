@@ -35,6 +35,7 @@ from training.tasks.classification.labelled_texts import (
     encode_labels,
     find_columns,
 )
+from training.tasks.prediction_files import as_ids, check_cell, check_ids
 from training.tasks.task_data import own_files, sample_limit
 
 HUB_NAME = "nyu-mll/glue"
@@ -109,6 +110,10 @@ def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
         if examples.labels is not None:
             examples.labels = encode_labels(examples, data.task)
         data.splits[split] = examples.first(sample_limit(args, split))
+    for examples in (data.splits[split] for split in data.to_predict):
+        check_ids(examples.index, examples.where, examples.columns.index)
+        for label in data.task.labels or ():
+            check_cell(label, f"{examples.facts['source']}, or the model's id2label", "labels")
     train = data.splits.get("train")
     if train and train.labels and data.task.labels and len(set(train.labels)) == 1:
         raise ValueError(
@@ -181,9 +186,9 @@ def read_examples(task: Task, path: str | Path, labelled: bool) -> Examples:
                 f"{table.where(row)}: expected a word or a number in {columns.label!r}, without tabs and line ends, "
                 f"because predictions are written in columns; got {label!r}"
             )
-    index = map(str, table.columns[columns.index] if columns.index else range(len(table)))
+    index = as_ids(table.columns[columns.index] if columns.index else range(len(table)))
     categories = {name: table.columns[name] for name in columns.categories}
-    return Examples(texts, labels, list(index), table.where, facts, columns, categories)
+    return Examples(texts, labels, index, table.where, facts, columns, categories)
 
 
 def official_files(task: Task, folder: Path, with_test: bool) -> dict[str, Path]:
@@ -286,5 +291,5 @@ def _hub_examples(task: Task, rows: Any, source: str, labelled: bool) -> Example
     for row, text in ((row, text) for column in texts for row, text in enumerate(column)):
         if not isinstance(text, str):
             raise ValueError(f"{source} row {row}: expected text, got {text!r}")
-    index = map(str, rows[columns.index][:] if columns.index else range(len(rows)))
-    return Examples(texts, labels, list(index), lambda row: f"{source} row {row}", facts, columns)
+    index = as_ids(rows[columns.index][:] if columns.index else range(len(rows)))
+    return Examples(texts, labels, index, lambda row: f"{source} row {row}", facts, columns)

@@ -33,10 +33,11 @@ from training.engine.batches import IGNORED, Features
 from training.files.atomic import whole_file
 from training.flags.fine_tuning import NerArguments
 from training.tasks.ner.metrics import span_scores
+from training.tasks.ner.other_layouts import TAG, first_column_problem, line_problem, words_problem
 from training.tasks.overlapping_rows import rows_around
 
 DOCUMENT = re.compile(r"[ \t]*-DOCSTART-(?=[ \t]|$)")
-TAG = re.compile(r"O|[BIESLU]-\S+")
+MIDDLE, END = "IM", "EL"  # the prefixes of later words of an entity in BIOES, BILOU and BMES
 
 
 @dataclass
@@ -100,7 +101,7 @@ def read_conll(path: str | Path, mixed_tags: bool = False) -> Split:
 
     Raises:
         ValueError: with file and line: a line has another number of columns, an empty field or a wrong tag (see
-            ``to_bio``); the file has no word, or it is not UTF-8.
+            ``to_bio``); the file seems to have another layout (see ``other_layouts``) or no word, or it is not UTF-8.
     """
     path = Path(path)
     sentences: list[Sentence] = []
@@ -113,28 +114,63 @@ def read_conll(path: str | Path, mixed_tags: bool = False) -> Split:
         separator = separator or ("\t" if "\t" in line else " ")
         fields = line.split("\t") if separator == "\t" else [part for part in line.split(" ") if part]
         columns, first = columns or len(fields), first or number
-        if len(fields) != columns:
-            raise ValueError(
-                f"{path}:{number}: expected {columns} columns as on line {first}, got {len(fields)}: {line[:60]!r}; "
-                "correct the line (a blank line ends a sentence)"
-            )
-        word, tag = fields[0], fields[-1]
-        if not word.strip() or not tag.strip():
-            raise ValueError(f"{path}:{number}: expected a word and its tag, got an empty field in {line[:60]!r}")
+        tagged = bool(sentences) and sentences[0].tags is not None
+        if problem := _line_problem(line, fields, separator, columns, first, tagged):
+            raise ValueError(f"{path}:{number}: {problem}")
         if not within:
             sentences.append(Sentence([], [] if columns > 1 else None, documents, str(path), number))
             within = True
-        sentences[-1].words.append(word)
+        sentences[-1].words.append(fields[0])
         if columns > 1:
-            sentences[-1].known_tags.append(tag)
+            sentences[-1].known_tags.append(fields[-1])
     if not sentences:
         raise ValueError(f"{path}:1: expected lines of a word and its tag, got an empty file")
+    _check_words(path, sentences, columns)
     split = Split(str(path), sentences, {"documents": documents})
     if not documents:
         one_document_each(split)
     if split.tagged:
         to_bio(split, mixed_tags)
     return split
+
+
+def _line_problem(line: str, fields: list[str], separator: str, columns: int, first: int, tagged: bool) -> str:
+    """What is wrong with a line of a file in columns, and what to do; "" if nothing is."""
+    word, tag = fields[0], fields[-1]
+    if separator == " " and "\t" in line:
+        return f"expected columns separated by spaces as on line {first}, got a tab in {line[:60]!r}; use one separator"
+    if "\r" in line:
+        return f"expected one line end, \\n or \\r\\n, got \\r within {line[:60]!r}; break the line there, or delete it"
+    if len(fields) != columns:
+        remedy = (
+            line_problem(line, max(columns, len(fields)), tagged) or "correct the line (a blank line ends a sentence)"
+        )
+        return f"expected {columns} columns as on line {first}, got {len(fields)}: {line[:60]!r}; {remedy}"
+    if not word.strip() or not tag.strip():
+        return f"expected a word and its tag, got an empty field in {line[:60]!r}"
+    if columns > 1 and not TAG.fullmatch(tag):
+        return wrong_tag(tag, "in the last column", line_problem(line, columns, tagged))
+    return ""
+
+
+def wrong_tag(tag: str, where: str, remedy: str = "") -> str:
+    """The message about a tag that no scheme has."""
+    if tag[:2].upper() != tag[:2] and TAG.fullmatch(tag[0].upper() + tag[1:]):
+        remedy = f"write {tag[0].upper() + tag[1:60]!r}"
+    elif tag == "0":
+        remedy = "write the letter O"
+    remedy = remedy or f"if the words have classes, such as parts of speech, and not spans, write {'B-' + tag[:60]!r}"
+    return f"expected a tag O, B-TYPE or I-TYPE {where}, got {tag[:60]!r}; {remedy}"
+
+
+def _check_words(path: Path, sentences: list[Sentence], columns: int) -> None:
+    """Refuse a file whose first column does not seem to be words."""
+    places = [(sentence, number) for sentence in sentences for number in range(len(sentence.words))]
+    words = [word for sentence in sentences for word in sentence.words]
+    found = words_problem(words) if columns == 1 else (0, first_column_problem(words, columns))
+    if found and found[1]:
+        sentence, number = places[found[0]]
+        raise ValueError(f"{sentence.place(number)}: expected a word, got {words[found[0]][:60]!r}; {found[1]}")
 
 
 def one_document_each(split: Split) -> None:
@@ -151,7 +187,7 @@ def to_bio(split: Split, mixed_tags: bool = False) -> None:
 
     - IOB1 (in the CoNLL-2003 files): B- is used only for an entity directly after another one of the same type.
     - BIO: every entity begins with B-.
-    - BIOES and BILOU: the last word has E- or L-, a single word S- or U-.
+    - BIOES, BILOU and BMES: the last word has E- or L-, a single word S- or U-; those between have I- or M-.
 
     Raises:
         ValueError: with file and line: a tag belongs to none of these schemes, or it violates the scheme of the other
@@ -161,16 +197,15 @@ def to_bio(split: Split, mixed_tags: bool = False) -> None:
     for sentence in split.sentences:
         for word, tag in enumerate(sentence.known_tags):
             if not TAG.fullmatch(tag):
-                raise ValueError(
-                    f"{sentence.place(word)}: expected a tag O, B-TYPE or I-TYPE in the last column, got {tag!r}"
-                )
+                raise ValueError(f"{sentence.place(word)}: {wrong_tag(tag, f'for {sentence.words[word][:40]!r}')}")
             prefixes.add(tag[0])
-    schemes = ("BIOES",) if prefixes & set("ESLU") else ("BIO", "IOB1")
+    with_ends = "BMES" if "M" in prefixes else "BIOES"
+    schemes = (with_ends,) if prefixes & set("ESLUM") else ("BIO", "IOB1")
     breaks = {scheme: list(_breaks(split, scheme)) for scheme in schemes}
     scheme = min(breaks, key=lambda name: len(breaks[name]))
-    if breaks[scheme] and (scheme == "BIOES" or not mixed_tags):
+    if breaks[scheme] and (scheme == with_ends or not mixed_tags):
         place, previous, tag = breaks[scheme][0]
-        remedy = "" if scheme == "BIOES" else ", or give --mixed_tags to let I- begin an entity, as conlleval does"
+        remedy = "" if scheme == with_ends else ", or give --mixed_tags to let I- begin an entity, as conlleval does"
         raise ValueError(
             f"{place}: {tag} cannot follow {previous} in the scheme {scheme}, which the file violates in "
             f"{len(breaks[scheme])} places; correct the tag{remedy}"
@@ -189,9 +224,9 @@ def _breaks(split: Split, scheme: str) -> Iterator[tuple[str, str, str]]:
         previous = "O"
         for word, tag in enumerate([*sentence.known_tags, "O"]):
             same = previous != "O" and tag != "O" and previous[2:] == tag[2:]
-            if scheme == "BIOES":
-                continues = tag[0] in "IEL"
-                wrong = (previous[0] in "BI") != continues or (continues and not same)
+            if scheme in ("BIOES", "BMES"):
+                continues = tag[0] in MIDDLE + END
+                wrong = (previous[0] in "B" + MIDDLE) != continues or (continues and not same)
             else:
                 wrong = tag[0] == ("I" if scheme == "BIO" else "B") and not same
             if wrong:
@@ -203,7 +238,7 @@ def _breaks(split: Split, scheme: str) -> Iterator[tuple[str, str, str]]:
 def _bio(previous: str, tag: str) -> str:
     if tag == "O":
         return tag
-    continues = tag[0] in "IEL" and previous[0] in "BI" and previous[2:] == tag[2:]
+    continues = tag[0] in MIDDLE + END and previous[0] in "B" + MIDDLE and previous[2:] == tag[2:]
     return ("I" if continues else "B") + tag[1:]
 
 

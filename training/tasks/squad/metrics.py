@@ -223,6 +223,11 @@ def squad_metric(version_2_with_negative: bool = False) -> "evaluate.Metric":
         def _compute(
             self, predictions: list[dict], references: list[dict], no_answer_threshold: float = 1.0
         ) -> dict[str, float]:
+            for rows in (predictions, references):
+                ids = Counter(row["id"] for row in rows)
+                if ids.total() > len(ids):
+                    id_ = ids.most_common(1)[0][0]
+                    raise ValueError(f"question {id_!r:.80}: expected each id once, got it {ids[id_]} times")
             gold = {row["id"]: row["answers"]["text"] for row in references}
             texts = {row["id"]: row["prediction_text"] for row in predictions}
             if not version_2_with_negative:

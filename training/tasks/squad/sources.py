@@ -95,10 +95,15 @@ def read_hub(name: str, config_name: str | None, split: str, version_2_with_nega
     if missing:
         raise ValueError(f"--dataset_name {name}: lacks the columns {sorted(missing)}; it has {rows.column_names}")
     paragraphs = []
-    for row in rows:
-        answers = row["answers"]
-        places = zip(answers["text"], answers["answer_start"], strict=True)
-        gold = [{"text": text, "answer_start": start} for text, start in places]
+    for number, row in enumerate(rows):
+        answers = row["answers"] or {}
+        texts, starts = answers.get("text"), answers.get("answer_start")
+        if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
+            raise ValueError(
+                f"{source}, row {number}: expected answers with two lists of one length, text and answer_start, got "
+                f"{str(row['answers'])[:60]!r}; correct the row"
+            )
+        gold = [{"text": text, "answer_start": start} for text, start in zip(texts, starts)]
         qas = [{"id": row["id"], "question": row["question"], "answers": gold}]
         paragraphs.append({"context": row["context"], "qas": qas})
     document = {"data": [{"title": "", "paragraphs": paragraphs}]}

@@ -1,0 +1,211 @@
+"""Ids, words and labels that a file of predictions cannot hold are refused before the training, in every script."""
+
+import csv
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.helpers.official_files import glue_arguments
+from tests.helpers.tagged_text import ner_arguments, write
+from training.tasks import swag
+from training.tasks.classification import labelled_texts
+from training.tasks.classification.sources import load_data as load_texts
+from training.tasks.ner import tagged_text
+from training.tasks.ner.sources import load_data as load_sentences
+from training.tasks.prediction_files import as_ids, check_cell, check_ids
+from training.tasks.squad.metrics import squad_metric
+from training.tasks.squad.sources import read_hub
+
+LINE_ENDS = [c for c in map(chr, range(0x110000)) if not 0xD800 <= ord(c) < 0xE000 and len(f"a{c}b".splitlines()) > 1]
+
+
+def refusal(ids: list, in_columns: bool = True) -> str:
+    with pytest.raises(ValueError) as caught:
+        check_ids(as_ids(ids), lambda row: f"file:{row + 2}", "id", in_columns)
+    (told,) = str(caught.value).splitlines()
+    assert "remove the column 'id', so that predictions are numbered by row" in told
+    return told
+
+
+def test_every_line_end_of_unicode_and_tabs_are_refused_in_an_id():
+    assert len(LINE_ENDS) == 10  # those of the table at str.splitlines; \r\n is the eleventh
+    for character in [*LINE_ENDS, "\t"]:
+        told = refusal(["a", f"b{character}c"])
+        assert told.startswith("file:3: expected an id in the column 'id' without tabs and line ends")
+        check_ids([f"b{character}c"], str, "id", in_columns=False)
+
+
+@pytest.mark.parametrize("empty", ["", " ", "\u00a0", None, float("nan")])
+def test_an_empty_id_is_refused(empty):
+    assert refusal(["a", empty]).startswith("file:3: expected an id in the column 'id', got ")
+    assert refusal([empty, "a"], in_columns=False).startswith("file:2: expected an id")
+
+
+@pytest.mark.parametrize("pair", [("a", "a"), (1, "1"), (1, 1.0), ("1", "1.0"), (-2, "-2.00"), (True, "True")])
+def test_two_rows_with_one_id_are_refused(pair):
+    told = refusal([pair[0], "x", pair[1]])
+    assert told.startswith(f"file:4: expected an id of its own in the column 'id', got '{pair[1]}', which file:2 has")
+
+
+def test_ids_that_differ_and_rows_without_ids_are_accepted():
+    check_ids(as_ids(["a", "A", "1", "01", "1.5", "a b", "ä", "1.0.0", 10, -1]), str, "id")
+    check_ids(["0", "1"], str, None)
+
+
+# --- run_glue.py -----------------------------------------------------------------------------------------
+
+ODD = ['"a\tb"', '"line\nbreak"', '"a\rb"', "a\u2028b", "", "q1"]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_file_to_predict_with_an_odd_id_is_refused_with_its_line(tmp_path, odd):
+    path = write(tmp_path, f"id,text\nq1,a\n{odd},b\n", "test.csv")
+    with pytest.raises(ValueError) as caught:
+        load_texts(glue_arguments(test_file=path), model_labels=("no", "yes"))
+    assert str(caught.value).startswith(f"{path}:3: expected an id ") and "\n" not in str(caught.value)
+    # The same file trains, because its ids are not written anywhere.
+    path = write(tmp_path, f"id,text,label\nq1,a,x\n{odd},b,y\n", "train.csv")
+    assert len(load_texts(glue_arguments(train_file=path, validation_file=path)).splits["train"]) == 2
+
+
+def test_ids_of_json_that_are_equal_numbers_are_refused(tmp_path):
+    rows = [{"id": id_, "text": "a"} for id_ in (1, 2.0, "x", 2)]
+    path = write(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "test.jsonl")
+    with pytest.raises(ValueError, match=r"test\.jsonl:4: expected an id of its own .* got '2', which .*test\.jsonl:2"):
+        load_texts(glue_arguments(test_file=path), model_labels=("no", "yes"))
+
+
+@pytest.mark.parametrize("ids", [["a", "a"], ["a", None], ["a\nb", "c"]])
+def test_ids_and_labels_of_the_hub_are_checked(monkeypatch, ids):
+    datasets = pytest.importorskip("datasets")
+    columns = {"text": ["a", "b"], "label": ["x", "y"]}
+    names = {"train": columns, "validation": columns, "test": columns | {"id": ids}}
+    made = {split: datasets.Dataset.from_dict(part) for split, part in names.items()}
+    monkeypatch.setattr(datasets, "load_dataset", lambda *given: datasets.DatasetDict(made))
+    with pytest.raises(ValueError, match=r"my/data  test row [01]: expected an id"):
+        load_texts(glue_arguments(dataset_name="my/data", do_predict=True))
+    assert "test" not in load_texts(glue_arguments(dataset_name="my/data")).splits
+    made["test"] = made["test"].remove_columns("id")
+    for split in ("train", "validation"):
+        made[split] = datasets.Dataset.from_dict(columns | {"label": ["x", "y\tz"]})
+    with pytest.raises(ValueError, match=r"my/data  test, .*id2label: expected labels without tabs and line ends"):
+        load_texts(glue_arguments(dataset_name="my/data", do_predict=True))
+
+
+def test_the_predictions_of_texts_have_the_rows_of_the_file_in_their_order(tmp_path):
+    texts = ["plain", "two\nlines", "a\ttab", "\u2028", "x"]
+    with open(tmp_path / "test.csv", "w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([["id", "text"], *([f"q{n}", text] for n, text in enumerate(texts))])
+    data = load_texts(glue_arguments(test_file=str(tmp_path / "test.csv")), model_labels=("no", "yes"))
+    logits = np.eye(2)[[0, 1, 1, 0, 1]]
+    written = labelled_texts.write_predictions(tmp_path, data, "test", logits).read_text(encoding="utf-8")
+    rows = [line.split("\t") for line in written.splitlines()]
+    assert rows == [["index", "prediction"], ["q0", "no"], ["q1", "yes"], ["q2", "yes"], ["q3", "no"], ["q4", "yes"]]
+
+
+# --- run_swag.py -----------------------------------------------------------------------------------------
+
+
+def choices(ids: list, split: str, tmp_path) -> swag.SwagData:
+    rows = [{"id": id_, "sent1": "a", "ending0": "b", "ending1": "c", "label": 1} for id_ in ids]
+    path = write(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "own.jsonl")
+    good = write(tmp_path, json.dumps(rows[0]) + "\n", "good.jsonl")
+    files = {"train_file": good, "validation_file": good, f"{split}_file": path}
+    names = ("test_file", "dataset_name", "dataset_config_name", "max_train_samples", "max_eval_samples")
+    return swag.load_data(SimpleNamespace(**(dict.fromkeys(names) | files)))
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_ids_of_choices_are_checked_where_they_are_written(tmp_path, split):
+    for ids in (["a", "b", "a"], [1, "x", 1.0], ["a", "b", ""]):
+        with pytest.raises(ValueError, match=r"own\.jsonl:3: expected an id"):
+            choices(ids, split, tmp_path)
+        assert len(choices(ids, "train", tmp_path).splits["train"]) == 3
+
+
+def test_the_predictions_of_choices_hold_any_id(tmp_path):
+    ids = [f"a{character}b" for character in [*LINE_ENDS, "\t", ",", '"', "\r\n"]]
+    part = choices(ids, "test", tmp_path).splits["test"]
+    swag.write_predictions(tmp_path / "out.csv", part, np.zeros((len(ids), 2)))
+    with open(tmp_path / "out.csv", encoding="utf-8", newline="") as file:
+        assert [row[0] for row in csv.reader(file)] == ["index", *ids]
+
+
+# --- run_ner.py ------------------------------------------------------------------------------------------
+
+LABELS = ("O", "B-X", "I-X")
+
+
+@pytest.mark.parametrize("word", ["foo\tbar", "foo\nbar", "foo\rbar", "\r\nfoo"])
+def test_words_that_would_break_the_columns_are_refused(tmp_path, word):
+    rows = [{"tokens": ["a", "b"], "ner_tags": ["O", "B-X"]}, {"tokens": ["a", word], "ner_tags": ["O", "O"]}]
+    path = write(tmp_path, "".join(json.dumps(row) + "\n" for row in rows), "own.jsonl")
+    good = write(tmp_path, json.dumps(rows[0]) + "\n", "good.jsonl")
+    for split in ("validation", "test"):
+        files = {"train_file": good, "validation_file": good, f"{split}_file": path}
+        with pytest.raises(ValueError, match=r"own\.jsonl:2: expected a word without tabs and line ends"):
+            load_sentences(ner_arguments(**files))
+    # In the training data they do no harm, because nothing is written about them.
+    assert len(load_sentences(ner_arguments(train_file=path, validation_file=good)).splits["train"]) == 2
+
+
+def test_the_predictions_of_words_have_the_words_of_the_file_in_their_order(tmp_path):
+    """Words with spaces and with characters at which only ``str.splitlines`` would split, and an empty sentence."""
+    others = [character for character in LINE_ENDS if character not in "\n\r"]
+    sentences = [["New York", "#"], [], [f"a{character}b" for character in others], ["\u00a0x", "é", '"']]
+    path = write(tmp_path, "".join(json.dumps({"tokens": words}) + "\n" for words in sentences), "own.jsonl")
+    split = load_sentences(ner_arguments(test_file=path), LABELS).splits["test"]
+    predicted = [[LABELS[n % 3] for n, _ in enumerate(words)] for words in sentences]
+    tagged_text.write_predictions(tmp_path / "out.txt", split, predicted)
+    with open(tmp_path / "out.txt", encoding="utf-8") as file:
+        lines = [line.rstrip("\n") for line in file]
+    found: list[list[list[str]]] = [[]]
+    for line in lines:
+        if line:
+            found[-1].append(line.split("\t"))
+        else:
+            found.append([])
+    assert found.pop() == []
+    assert [[word for word, _ in rows] for rows in found] == sentences
+    assert [[tag for _, tag in rows] for rows in found] == predicted
+
+
+def test_tags_of_a_model_that_would_break_the_columns_are_refused(tmp_path):
+    path = write(tmp_path, "Ada\nslept\n")
+    with pytest.raises(ValueError, match=r"id2label in the model's config\.json: expected a tag without tabs"):
+        load_sentences(ner_arguments(test_file=path), ("O", "B-X\ty"))
+    check_cell("\u2028", "here", "a word")
+
+
+# --- run_squad.py and score ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"id": ["a", "a"]}, "question 'a': this id occurs twice"),
+        ({"id": [1, 2]}, "'id' must be of type str, got 1"),
+        ({"id": ["a", None]}, "'id' must be of type str, got None"),
+        ({"answers": [None, None]}, "row 0: expected answers with two lists of one length"),
+        ({"answers": [{"text": ["x"], "answer_start": []}] * 2}, "row 0: expected answers with two lists"),
+    ],
+)
+def test_questions_of_the_hub_are_checked(monkeypatch, change, expected):
+    datasets = pytest.importorskip("datasets")
+    answers = {"text": ["x"], "answer_start": [0]}
+    columns = {"id": ["a", "b"], "question": ["q", "r"], "context": ["x y", "x z"], "answers": [answers, answers]}
+    made = datasets.Dataset.from_dict(columns | change)
+    monkeypatch.setattr(datasets, "load_dataset", lambda *given, **more: made)
+    with pytest.raises(ValueError, match=expected) as caught:
+        read_hub("my/questions", None, "train")
+    assert str(caught.value).startswith("my/questions, split 'train'")
+
+
+def test_the_metric_refuses_an_id_that_occurs_twice():
+    pytest.importorskip("evaluate")
+    reference = {"id": "a", "answers": {"text": ["cat"], "answer_start": [0]}}
+    right, wrong = ({"id": "a", "prediction_text": text} for text in ("cat", "dog"))
+    with pytest.raises(ValueError, match="question 'a': expected each id once, got it 2 times"):
+        squad_metric().compute(predictions=[right, wrong], references=[reference, reference])
