@@ -19,7 +19,7 @@ import torch
 import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from tokenization import write_vocab
+from tokenization.bert_tokenizer import save_tokenizer_files
 from training.files.atomic import make_folder, new_folder
 from training.files.hashing import sha256
 from training.networks.configuration import check_fit
@@ -148,8 +148,7 @@ def save(converted: Converted, old: OldCheckpoint, out: Path) -> None:
     make_folder(out.parent)
     with new_folder(out) as draft:
         converted.model.save_pretrained(draft)
-        converted.tokenizer.save_pretrained(draft)
-        write_vocab(converted.tokenizer, draft)
+        save_tokenizer_files(converted.tokenizer, draft, converted.model.config.max_position_embeddings)
         (draft / "README.md").write_text(_card(converted, old, out.name), encoding="utf-8")
 
 
