@@ -129,15 +129,16 @@ def load_tokenizer(name: str | None, quiet: bool = False) -> PreTrainedTokenizer
         )
         files = find_old_files(name)
         return _of_vocabulary(name, files.vocabulary, quiet, remedy, files.config.max_position_embeddings)
+    downloaded = None if path.is_dir() else open_tokenizer(name, quiet)
     folder = tokenizer_folder(name)
-    if folder and is_vocabulary_alone(folder):
-        if not quiet:
-            warn_of_changes(folder, TOKENIZER_FILES)
-        remedy = f'write {{"do_lower_case": true}} (or false) into {folder / TOKENIZER_CONFIG}'
-        tokenizer = _of_vocabulary(name, folder, quiet, remedy)
-        check_replaced(folder, tokenizer, quiet)
-        return tokenizer
-    return open_tokenizer(name, quiet)
+    if folder is None or not is_vocabulary_alone(folder):
+        return downloaded or open_tokenizer(name, quiet)
+    if not quiet:
+        warn_of_changes(folder, TOKENIZER_FILES)
+    remedy = f'write {{"do_lower_case": true}} (or false) into {folder / TOKENIZER_CONFIG}'
+    tokenizer = _of_vocabulary(name, folder, quiet, remedy)
+    check_replaced(folder, tokenizer, quiet)
+    return tokenizer
 
 
 def _of_vocabulary(

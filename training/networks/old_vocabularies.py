@@ -1,6 +1,7 @@
 """The tokenizer of an old checkpoint: the case of its vocabulary, which the files often do not say."""
 
 import re
+import unicodedata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,7 +66,8 @@ def old_tokenizer(
         settings["do_lower_case"] = do_lower_case
     vocabulary = load_vocab(path)
     capitals = [piece for piece in vocabulary if piece != piece.lower() and not piece.startswith("[")]
-    doubt = None if "do_lower_case" in settings else _doubt(path, len(capitals))
+    accents = 0 if "strip_accents" in settings else sum(map(_has_accents, vocabulary))
+    doubt = None if "do_lower_case" in settings else _doubt(path, len(capitals), accents / len(vocabulary))
     lower_case = settings.setdefault("do_lower_case", not capitals)
     notes = [
         f"the tokenizer is {'lower-cased' if lower_case else 'cased'}; {len(capitals):,} of {len(vocabulary):,} pieces "
@@ -135,17 +137,31 @@ def _with_stored_tokens(path: Path, vocabulary: dict[str, int], settings: dict[s
     for piece, row in expected.items():
         if found.get(piece) != row:
             raise ValueError(
-                f"{path.parent}: {piece!r:.60} should have the id {row:,} by vocab.txt and the files of added tokens "
+                f"{path.parent}: {piece!r:.60} should have the id {row} by vocab.txt and the files of added tokens "
                 f"beside it, but transformers gives it {found.get(piece)}; correct these files"
             )
     return tokenizer
 
 
-def _doubt(vocabulary: Path, capitals: int) -> str | None:
-    """Whether the name of the vocabulary's folder contradicts its pieces, in words."""
+def _has_accents(piece: str) -> bool:
+    """Whether a piece has marks that a lower-cased tokenizer of Google's strips."""
+    return any(unicodedata.category(character) == "Mn" for character in unicodedata.normalize("NFD", piece))
+
+
+def _doubt(vocabulary: Path, capitals: int, accents: float) -> str | None:
+    """What about the pieces contradicts each other or the name of the vocabulary's folder, in words.
+
+    Args:
+        accents: the share of pieces with accents. Of Google's lower-cased English vocabulary, none has any.
+    """
     name = vocabulary.absolute().parent.name.lower()
     if re.search(LOWER_CASED, name, re.IGNORECASE) and capitals:
         return f"the name of {vocabulary.parent} is that of a lower-cased model, but {capitals:,} pieces have capitals"
     if re.search(CASED, name) and not capitals:
         return f"the name of {vocabulary.parent} is that of a cased model, but no piece of {vocabulary} has a capital"
+    if not capitals and accents > 0.001:
+        return (
+            f"no piece of {vocabulary} has a capital, as in a lower-cased vocabulary, but {accents:.1%} have accents "
+            "or vowel signs, which a lower-cased tokenizer strips unless strip_accents is false"
+        )
     return None

@@ -23,6 +23,7 @@ from training.networks.claims import TOKENIZER_FILES, check_tokenizer_files
 from training.networks.vocabularies import in_words, named, never_produced, rules, say, use_words, words_of_the_user
 
 TOKENIZER, VOCABULARY, TOKENIZER_CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
+VOCABULARIES = (TOKENIZER, VOCABULARY, "vocab.json", "spiece.model", "tokenizer.model", "sentencepiece.bpe.model")
 # Classes of transformers, and types of models, whose vocab.txt is one of BERT. Without a name, it is one of BERT too.
 BERT_CLASSES = (None, "BertTokenizer", "BertTokenizerFast")
 BERT_TYPES = (None, "bert")
@@ -30,23 +31,16 @@ BERT_TYPES = (None, "bert")
 
 def tokenizer_folder(name: str) -> Path | None:
     """The folder of a tokenizer's files: ``name`` itself, or that of a downloaded name on the Hub; None without any."""
-    if Path(name).is_dir():
-        return Path(name)
     if Path(name).exists():
-        return None
-    found = [path for file in (TOKENIZER, VOCABULARY) if (path := _downloaded(name, file))]
-    if found and found[0].name == VOCABULARY:
-        for file in (*TOKENIZER_FILES, CONFIG_NAME):
-            _downloaded(name, file)
-    return found[0].parent if found else None
-
-
-def _downloaded(name: str, file: str) -> Path | None:
-    try:
-        path = cached_file(name, file)
-    except (OSError, ValueError):  # there is none, or no repository can have this name
-        return None
-    return None if path is None else Path(path)
+        return Path(name) if Path(name).is_dir() else None
+    for file in (TOKENIZER, VOCABULARY):
+        try:
+            path = cached_file(name, file, local_files_only=True)
+        except (OSError, ValueError):  # there is none, or no repository can have this name
+            continue
+        if path is not None:
+            return Path(path).parent
+    return None
 
 
 def is_vocabulary_alone(folder: Path) -> bool:
@@ -73,6 +67,7 @@ def open_tokenizer(name: str, quiet: bool = False, **options: Any) -> PreTrained
         OSError: transformers finds no such folder or name.
     """
     folder = Path(name)
+    check_there_is_one(name)
     if not quiet:
         warn_of_changes(folder, TOKENIZER_FILES)
     check_tokenizer_files(folder)
@@ -87,6 +82,22 @@ def open_tokenizer(name: str, quiet: bool = False, **options: Any) -> PreTrained
     if (folder / TOKENIZER).is_file() and (folder / VOCABULARY).is_file():
         _take_words(folder / VOCABULARY, tokenizer, quiet)
     return tokenizer
+
+
+def check_there_is_one(name: str) -> None:
+    """Raise ValueError if the name can only be that of a folder, and there is no tokenizer."""
+    folder = Path(name)
+    if folder.is_dir() and any((folder / file).is_file() for file in VOCABULARIES):
+        return
+    if folder.is_dir():
+        found = (
+            f"it has neither {TOKENIZER} nor {VOCABULARY}; give --tokenizer_name FOLDER, or copy these files into it"
+        )
+    elif folder.is_absolute() or len(folder.parts) > 2 or folder.parts[:1] == ("..",):
+        found = "there is no such folder; check the path"
+    else:
+        return
+    raise ValueError(f"{name}: expected a folder or a name on the Hub with a tokenizer; {found}")
 
 
 def _opened(name: str, options: dict[str, Any]) -> PreTrainedTokenizerBase:
@@ -218,7 +229,7 @@ def _check_ids(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
     ids = set(vocabulary.values())
     if gap := next((number for number in range(len(ids)) if number not in ids), None):
         raise ValueError(
-            f"{name}: no piece of its tokenizer has the id {gap:,}, although there are {len(ids):,} and the last has "
-            f"the id {max(ids):,}; perhaps a piece was deleted, or stood twice in the vocabulary. Take the tokenizer "
+            f"{name}: no piece of its tokenizer has the id {gap}, although there are {len(ids):,} and the last has "
+            f"the id {max(ids)}; perhaps a piece was deleted, or stood twice in the vocabulary. Take the tokenizer "
             "that the model was trained with"
         )

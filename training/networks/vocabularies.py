@@ -79,7 +79,7 @@ def shown(piece: str | None) -> str:
 def named(words: Mapping[int, str]) -> str:
     """How many rows these are, and the first of them."""
     row, word = next(iter(words.items()))
-    return f"{len(words):,} {'row' if len(words) == 1 else 'rows'}, the first is {row:,}: {shown(word)}"
+    return f"{len(words):,} {'row' if len(words) == 1 else 'rows'}, the first is {row}: {shown(word)}"
 
 
 # --- vocab.txt beside tokenizer.json ---------------------------------------------------------------------------------
@@ -150,13 +150,20 @@ def never_produced(tokenizer: PreTrainedTokenizerBase, words: Mapping[int, str])
 # --- a tokenizer beside the weights of another folder ----------------------------------------------------------------
 
 
-def check_rows(tokenizer: PreTrainedTokenizerBase, name: str, own: PreTrainedTokenizerBase, weights: str) -> None:
+def check_rows(
+    tokenizer: PreTrainedTokenizerBase,
+    name: str,
+    own: PreTrainedTokenizerBase,
+    weights: str,
+    flag: str = "--tokenizer_name",
+) -> None:
     """Compare a tokenizer with that of the weights, and print what they may differ in.
 
     Args:
         name: where the tokenizer is from, as the user named it.
         own: the tokenizer beside the weights.
         weights: the name of their checkpoint.
+        flag: the flag that named the tokenizer.
 
     Raises:
         ValueError: a row of the vocabulary differs that is not an unused one of ``own``, or the tokenizer ends before.
@@ -165,16 +172,16 @@ def check_rows(tokenizer: PreTrainedTokenizerBase, name: str, own: PreTrainedTok
     if compared.difference:
         row, there, here = compared.difference
         raise ValueError(
-            f"--tokenizer_name {name}: {shown(here)} has the id {row:,}, but for the weights of {weights} that id "
-            f"stands for {shown(there)}; leave out --tokenizer_name, or give the tokenizer that the model was "
+            f"{flag} {name}: {shown(here)} has the id {row}, but for the weights of {weights} that id "
+            f"stands for {shown(there)}; leave out {flag}, or give the tokenizer that the model was "
             "trained with"
         )
     for role in ("pad_token_id", "unk_token_id", "cls_token_id", "sep_token_id", "mask_token_id"):
         number, of_weights = getattr(tokenizer, role), getattr(own, role)
         if None not in (number, of_weights) and number != of_weights:
             raise ValueError(
-                f"--tokenizer_name {name}: its {role} is {number}, that of {weights} is {of_weights}; leave out "
-                "--tokenizer_name, or give the tokenizer that the model was trained with"
+                f"{flag} {name}: its {role} is {number}, that of {weights} is {of_weights}; leave out "
+                f"{flag}, or give the tokenizer that the model was trained with"
             )
     if compared.words:
         say(f"{name}: words in {named(compared.words)}, where the tokenizer of {weights} has unused pieces")

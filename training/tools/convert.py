@@ -25,6 +25,7 @@ from training.files.hashing import sha256
 from training.networks.configuration import check_fit
 from training.networks.old_checkpoints import OldCheckpoint, read_old_checkpoint
 from training.networks.old_vocabularies import old_tokenizer
+from training.networks.vocabularies import check_rows
 
 CLASSIFIERS = {
     "sequence": "BertForSequenceClassification",
@@ -91,6 +92,9 @@ def convert(
     model = getattr(transformers, class_name)(config)
     _load(model, tensors)
     tokenizer, remarks, doubt = old_tokenizer(old.vocabulary, config.max_position_embeddings, vocab_file, do_lower_case)
+    if vocab_file is not None and old.vocabulary is not None:
+        own = old_tokenizer(old.vocabulary, config.max_position_embeddings, quiet=True).tokenizer
+        check_rows(tokenizer, str(vocab_file), own, str(old.vocabulary), "--vocab_file")
     notes += remarks + ([f"warning: {doubt}; --do_lower_case true or false decides it"] if doubt else [])
     check_fit(config, tokenizer, config.max_position_embeddings)
     return Converted(model, tokenizer, len(tensors), notes)
