@@ -108,7 +108,7 @@ def test_tokens_stored_beside_vocab_txt_keep_their_ids(tmp_path):
     assert tokenizer("Cat [E1] new [E0]", add_special_tokens=False)["input_ids"] == [9, 11, 12, 10]
     assert tokenizer.convert_tokens_to_ids(["[E0]", "[E1]", "new"]) == [10, 11, 12]
     (tmp_path / "added_tokens.json").write_text('{"[E1]": 11, "new": 14}')
-    with pytest.raises(ValueError, match="'new' should have the id 14 by vocab.txt and the files of added tokens"):
+    with pytest.raises(ValueError, match=r"'new' should have the id 14 by vocab\.txt and the files of added tokens"):
         load_tokenizer(str(tmp_path))
 
 
@@ -135,7 +135,8 @@ def test_words_in_unused_rows_are_used_and_named(folder, capsys):
     tokenizer = load_tokenizer(str(folder))
     assert tokenizer.tokenize("A Zebra") == ["a", "zebra"]
     said, warning = capsys.readouterr().out.splitlines()
-    assert said.startswith(f"{folder / 'vocab.txt'}: words in 2 rows, the first is 5: 'zebra', which tokenizer.json ")
+    path = folder / "vocab.txt"
+    assert said.startswith(f"{path}: words in 2 rows, the first is 5: 'zebra', which tokenizer.json ")
     assert warning.startswith(
         f"warning: {folder / 'vocab.txt'}: no text ever becomes the words in 1 row, the first is "
     )
@@ -145,7 +146,7 @@ def test_words_in_unused_rows_are_used_and_named(folder, capsys):
 
 def test_a_difference_in_another_row_is_refused(folder):
     write_rows(folder / "vocab.txt", [*PIECES[:-1], "dog"])
-    with pytest.raises(ValueError, match="line 10 holds 'dog', but tokenizer.json beside it has 'cat' with the id 9"):
+    with pytest.raises(ValueError, match=r"line 10 holds 'dog', but tokenizer\.json beside it has 'cat' with the id 9"):
         load_tokenizer(str(folder))
 
 
@@ -226,7 +227,7 @@ def test_another_tokenizer_is_compared_with_that_of_the_weights(model, tmp_path,
     assert chosen_tokenizer(str(model), f"{model}/").tokenize("cat") == ["cat"]
     assert chosen_tokenizer(other(tmp_path / "same", PIECES), str(model)).tokenize("cat") == ["cat"]
     assert capsys.readouterr().out == ""
-    with pytest.raises(ValueError, match="'dog' has the id 9, but for the weights of .* that id stands for 'cat'"):
+    with pytest.raises(ValueError, match=r"'dog' has the id 9, but for the weights of .* that id stands for 'cat'"):
         chosen_tokenizer(other(tmp_path / "other", [*PIECES[:-1], "dog"]), str(model))
     words = write_rows(tmp_path / "words" / "vocab.txt", [*PIECES[:5], "zebra", *PIECES[6:]])
     assert chosen_tokenizer(str(words), str(model)).tokenize("zebra") == ["zebra"]

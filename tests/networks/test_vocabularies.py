@@ -50,7 +50,7 @@ def test_words_in_unused_rows_and_added_rows_are_told_apart():
     [
         (
             with_piece(10, "cow"),
-            "'cow' has the id 10, but for the weights of MODEL that id stands for 'cat'; leave out",
+            "'cow' has the id 10, but for the weights of MODEL that id stands for 'cat'; leave",
         ),
         (PIECES[:-1], "no piece has the id 11, but for the weights of MODEL that id stands for 'dog'"),
         (["[UNK]", "[PAD]", *PIECES[2:]], r"'\[UNK\]' has the id 0, .* stands for '\[PAD\]'"),

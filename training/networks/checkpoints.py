@@ -75,15 +75,20 @@ def check_model_name(name: str) -> None:
         raise ValueError(f"--model_name_or_path {name}: expected a folder with a model, or a name on the Hub; {found}")
 
 
-def checkpoint_config(name: str) -> BertConfig:
-    """The configuration of a checkpoint: a folder, a name on the Hub or an old one; ValueError if it is not a BERT."""
+def checkpoint_config(name: str, quiet: bool = False) -> BertConfig:
+    """The configuration of a checkpoint: a folder, a name on the Hub or an old one; ValueError if it is not a BERT.
+
+    Args:
+        quiet: print nothing.
+    """
     check_model_name(name)
     if is_old_checkpoint(name):
         old = read_old_checkpoint(name)
         if (head := old.tensors.get("classifier.weight")) is not None:
             old.config.num_labels = len(head)
         return old.config
-    warn_of_changes(Path(name), ("config.json",))
+    if not quiet:
+        warn_of_changes(Path(name), ("config.json",))
     path = _config_file(name)
     fields = read_object(path)
     check_claims(path, fields)

@@ -84,8 +84,15 @@ def prepare_for_training(model: PreTrainedModel, args: SharedArguments) -> None:
         model.compile()
 
 
-def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_length: int) -> None:
-    """Raise ValueError unless the network has embeddings for the tokenizer's ids and for the length."""
+def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_length: int, quiet: bool = False) -> None:
+    """Check that the network has embeddings for the tokenizer's ids and for the length, and no others.
+
+    Args:
+        quiet: do not print that the network's rows are the tokenizer's rounded up.
+
+    Raises:
+        ValueError: it has too few, or more than rounding up explains.
+    """
     check_special_tokens(tokenizer)
     if (last := max(tokenizer.get_vocab().values())) >= max(config.vocab_size, len(tokenizer)):
         raise ValueError(
@@ -95,7 +102,8 @@ def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_le
     if len(tokenizer) > config.vocab_size:
         raise ValueError(
             f"the tokenizer has {len(tokenizer)} pieces but the model only {config.vocab_size} embeddings; "
-            "use the tokenizer that the model was trained with"
+            "use the tokenizer that the model was trained with; for tokens that you have added, save the model after "
+            "resize_token_embeddings(len(tokenizer))"
         )
     rows, pieces = config.vocab_size, len(tokenizer)
     # Some models round their embeddings up; any other difference means another vocabulary.
@@ -106,7 +114,7 @@ def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_le
             f"rounded up to a multiple of {', '.join(map(str, ROUNDED_TO))}; use the tokenizer that the model was "
             "trained with"
         )
-    if rows > pieces:
+    if rows > pieces and not quiet:
         say(f"the model has {rows:,} embeddings: {pieces:,} pieces, rounded up to a multiple of {multiple}")
     check_length(config, max_seq_length)
 

@@ -3,8 +3,8 @@
 from training.engine.checkpoint import named_checkpoint
 from training.flags.phases import phases_of
 from training.flags.pretraining import PretrainingArguments
-from training.networks.checkpoints import check_model_name, chosen_tokenizer
-from training.networks.configuration import bert_config, check_length
+from training.networks.checkpoints import check_model_name, checkpoint_config, chosen_tokenizer
+from training.networks.configuration import bert_config, check_fit, check_length
 from training.pretraining.build_corpus import check_text
 
 
@@ -23,7 +23,9 @@ def check_early(args: PretrainingArguments) -> None:
         length = max(phase.length for phase in phases_of(vars(args)))
         check_length(bert_config(args.config_name or "mini", 1), length)
     if args.tokenizer_name:
-        chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
+        tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
+        if args.model_name_or_path:
+            check_fit(checkpoint_config(args.model_name_or_path, quiet=True), tokenizer, 1, quiet=True)
     if args.resume_from_checkpoint not in (None, "auto"):
         named_checkpoint(args.resume_from_checkpoint)
     if args.validation_file:
