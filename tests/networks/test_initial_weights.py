@@ -206,7 +206,7 @@ def test_pretraining_names_its_new_heads(pretrained, short_data, tmp_path, capsy
     )
 
 
-TOKENIZER_OR_SHAPE = {"AutoTokenizer", "AutoConfig", "BertConfig"}
+TOKENIZER_OR_SHAPE = {"AutoTokenizer", "BertTokenizer", "AutoConfig", "BertConfig"}
 
 
 def test_networks_are_loaded_in_one_place_only():

@@ -5,9 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 from transformers import AutoTokenizer
 
 from tests.helpers.model_folders import edit_json
+from tests.helpers.old_checkpoints import WRITTEN
 from tokenization import build_tokenizer, load_vocab
 from tokenization.fingerprint import tokenizer_sha256
 from training.app.folder import open_folder
@@ -15,6 +17,7 @@ from training.engine.errors import is_for_the_user
 from training.files.atomic import write_json
 from training.files.hashing import HASHES, hashes_of, hashes_record
 from training.networks.checkpoints import chosen_tokenizer, load_tokenizer
+from training.tools import ask
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = [*SPECIAL, "[unused0]", "[unused1]", "a", "##b", "cat"]
@@ -97,6 +100,30 @@ def test_rows_that_would_shift_the_ids_are_refused(tmp_path, folder, rows, messa
     write_rows(folder / "vocab.txt", rows)
     with pytest.raises(ValueError, match=rf"{message}\. Or delete vocab\.txt: tokenizer\.json beside it"):
         load_tokenizer(str(folder))
+
+
+@pytest.mark.parametrize(("pieces", "word"), [(PIECES, "cat"), (CASED, "Cat")])
+def test_a_name_on_the_hub_with_vocab_txt_alone(tmp_path, monkeypatch, pieces, word):
+    """There transformers lower-cases every vocabulary, too."""
+    repository = tmp_path / "hub" / "models--someone--old"
+    write_rows(repository / "snapshots" / "0123abcd" / "vocab.txt", pieces)
+    (repository / "snapshots" / "0123abcd" / "config.json").write_text('{"model_type": "bert"}')
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0123abcd")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    assert load_tokenizer("someone/old").tokenize("Cat") == [word]
+    assert chosen_tokenizer(other(tmp_path / "same", pieces), "someone/old").tokenize("cat") == ["cat"]
+    with pytest.raises(ValueError, match=f"has the id {len(pieces) - 1}, but for the weights of someone/old that id"):
+        chosen_tokenizer(other(tmp_path / "other", [*pieces[:-1], "dog"]), "someone/old")
+
+
+def test_questions_need_the_vocabulary_of_the_weights(tmp_path):
+    """The folder has 20 rows."""
+    model = shutil.copytree(WRITTEN / "squad", tmp_path / "squad")
+    ask.load(str(model))
+    write_rows(model / "vocab.txt", list(load_vocab(model / "vocab.txt"))[:-1])
+    with pytest.raises(ValueError, match="the model has 20 embeddings but the tokenizer only 19 pieces"):
+        ask.load(str(model))
 
 
 def test_tokens_stored_beside_vocab_txt_keep_their_ids(tmp_path):
