@@ -119,6 +119,7 @@ def test_a_name_on_the_hub_with_vocab_txt_alone(tmp_path, monkeypatch, pieces, w
 
 def test_questions_need_the_vocabulary_of_the_weights(tmp_path):
     """The folder has 20 rows."""
+    pytest.importorskip("google_crc32c")
     model = shutil.copytree(WRITTEN / "squad", tmp_path / "squad")
     ask.load(str(model))
     write_rows(model / "vocab.txt", list(load_vocab(model / "vocab.txt"))[:-1])
