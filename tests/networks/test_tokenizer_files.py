@@ -265,8 +265,8 @@ def test_another_tokenizer_is_compared_with_that_of_the_weights(model, tmp_path,
 def test_a_checkpoint_is_compared_with_the_tokenizer_of_its_run(model, tmp_path):
     checkpoint = model / "checkpoint-2"
     checkpoint.mkdir()
-    for name in ("config.json", "training_state.pt"):
-        (checkpoint / name).write_text("{}")
+    shutil.copy(model / "config.json", checkpoint)
+    (checkpoint / "training_state.pt").touch()
     assert chosen_tokenizer(str(model), str(checkpoint)).tokenize("cat") == ["cat"]
     with pytest.raises(ValueError, match="stands for 'cat'"):
         chosen_tokenizer(other(tmp_path / "other", [*PIECES[:-1], "dog"]), str(checkpoint))

@@ -171,7 +171,10 @@ def chosen_tokenizer(tokenizer_name: str | None, weights: str | None) -> PreTrai
     tokenizer = load_tokenizer(tokenizer_name or weights)
     if not weights or not tokenizer_name or _same_place(tokenizer_name, weights):
         return tokenizer
-    check_model_name(weights)
+    if is_old_checkpoint(weights):
+        find_old_files(weights)
+    else:
+        checkpoint_config(weights, quiet=True)  # whether it is a BERT at all comes first
     own = _tokenizer_of(weights)
     if own is not None:
         check_rows(tokenizer, tokenizer_name, own, weights)
