@@ -65,7 +65,8 @@ def test_stored_settings_of_vocab_txt_alone(tmp_path):
     ("name", "pieces", "message"),
     [
         ("bert-cased", PIECES, "the name of .*bert-cased is that of a cased model, but no piece"),
-        ("hindi", [*PIECES, "में", "पोस्ट"], "no piece of .* has a capital, .* but 16.7% have accents or vowel signs"),
+        ("hindi", [*PIECES, "में", "पोस्ट"], "no piece of .* has a capital, .* but 2 have accents or vowel signs"),
+        ("few", [*PIECES, *map(str, range(99)), "HER2"], "only 1 of the 110 pieces of .* have capitals, so it may be"),
     ],
 )
 def test_doubt_about_the_case_is_one_line_with_a_remedy(tmp_path, name, pieces, message):

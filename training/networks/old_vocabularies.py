@@ -67,7 +67,7 @@ def old_tokenizer(
     vocabulary = load_vocab(path)
     capitals = [piece for piece in vocabulary if piece != piece.lower() and not piece.startswith("[")]
     accents = 0 if "strip_accents" in settings else sum(map(_has_accents, vocabulary))
-    doubt = None if "do_lower_case" in settings else _doubt(path, len(capitals), accents / len(vocabulary))
+    doubt = None if "do_lower_case" in settings else _doubt(path, len(capitals), accents, len(vocabulary))
     lower_case = settings.setdefault("do_lower_case", not capitals)
     notes = [
         f"the tokenizer is {'lower-cased' if lower_case else 'cased'}; {len(capitals):,} of {len(vocabulary):,} pieces "
@@ -148,20 +148,25 @@ def _has_accents(piece: str) -> bool:
     return any(unicodedata.category(character) == "Mn" for character in unicodedata.normalize("NFD", piece))
 
 
-def _doubt(vocabulary: Path, capitals: int, accents: float) -> str | None:
+def _doubt(vocabulary: Path, capitals: int, accents: int, pieces: int) -> str | None:
     """What about the pieces contradicts each other or the name of the vocabulary's folder, in words.
 
     Args:
-        accents: the share of pieces with accents. Of Google's lower-cased English vocabulary, none has any.
+        capitals: the number of pieces with capital letters. They are a quarter of Google's cased English vocabulary; a
+            few may be words that a user has written into a lower-cased one.
+        accents: the number of pieces with accents. Of Google's lower-cased English vocabulary, none has any.
+        pieces: the number of all pieces.
     """
     name = vocabulary.absolute().parent.name.lower()
     if re.search(LOWER_CASED, name, re.IGNORECASE) and capitals:
         return f"the name of {vocabulary.parent} is that of a lower-cased model, but {capitals:,} pieces have capitals"
     if re.search(CASED, name) and not capitals:
         return f"the name of {vocabulary.parent} is that of a cased model, but no piece of {vocabulary} has a capital"
-    if not capitals and accents > 0.001:
+    if 0 < capitals < pieces / 100:
+        return f"only {capitals:,} of the {pieces:,} pieces of {vocabulary} have capitals, so it may be lower-cased"
+    if not capitals and accents > pieces / 1000:
         return (
-            f"no piece of {vocabulary} has a capital, as in a lower-cased vocabulary, but {accents:.1%} have accents "
+            f"no piece of {vocabulary} has a capital, as in a lower-cased vocabulary, but {accents:,} have accents "
             "or vowel signs, which a lower-cased tokenizer strips unless strip_accents is false"
         )
     return None
