@@ -19,6 +19,7 @@ from training.networks.claims import (
     accepted,
     check_against_weights,
     check_claims,
+    check_tokenizer_files,
 )
 from training.networks.configuration import check_fit, new_config
 from training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
@@ -150,6 +151,8 @@ def _of_vocabulary(
     name: str, folder: Path | None, quiet: bool, remedy: str, positions: int = POSITIONS, vocab_file: Path | None = None
 ) -> PreTrainedTokenizerBase:
     """The tokenizer of a vocabulary; ValueError with the remedy if its case is not certain."""
+    if folder is not None:
+        check_tokenizer_files(folder)
     tokenizer, notes, doubt = old_tokenizer(folder, positions, vocab_file, quiet=quiet)
     if doubt:
         raise ValueError(f"{name}: {doubt}; {remedy}")
