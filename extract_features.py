@@ -35,7 +35,7 @@ from training.files.atomic import make_folder
 from training.files.locks import hold, release, sweep
 from training.flags.feature_extraction import FeatureArguments
 from training.flags.parsing import parse_arguments
-from training.networks.checkpoints import checkpoint_config, load_tokenizer
+from training.networks.checkpoints import checkpoint_config, chosen_tokenizer
 from training.networks.configuration import check_fit
 from training.networks.initial_weights import load_network
 from training.tasks import feature_extraction
@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> None:
     if target.exists():
         sweep(lock)  # left by a process that was killed after it had written the file
         raise ValueError(f"--output_file {target} exists; give another name, or delete it")
-    tokenizer = load_tokenizer(args.tokenizer_name or args.model_name_or_path)
+    tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
     config = checkpoint_config(args.model_name_or_path)
     check_fit(config, tokenizer, args.max_seq_length)
     layers = feature_extraction.parse_layers(args.layers, config.num_hidden_layers)

@@ -96,7 +96,7 @@ def main(argv: list[str] | None = None) -> None:
     state = TrainingState(model, optimizer, scheduler, total_steps, origin)
     done = resume(run, state)
     if run.is_main:
-        save_tokenizer(run, tokenizer)
+        save_tokenizer(run, tokenizer, model)
     if args.verify_invariance:
         verify_invariance(run, model, optimizer, train[phase_at(phases, done + 1).length])
     if done == 0:
@@ -137,7 +137,7 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
     """The tokenizer of --tokenizer_name, or one with a vocabulary that is learnt from the text and kept."""
     args = run.args
     if args.tokenizer_name:
-        return load_tokenizer(args.tokenizer_name)
+        return load_tokenizer(args.tokenizer_name, quiet=True)  # check_early has opened it and said what it found
     case = "cased" if args.cased else "uncased"
     folder = run.output_dir / "corpus" / f"vocabulary-{args.vocab_size}-{case}-{text.checksum}"
     if not (folder / "vocab.txt").exists():  # it exists after an interruption, and on the other processes

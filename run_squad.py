@@ -43,7 +43,7 @@ from training.engine.predict import predict
 from training.engine.run import Run
 from training.flags.fine_tuning import SquadArguments
 from training.flags.parsing import parse_arguments
-from training.networks.checkpoints import load_config, load_tokenizer
+from training.networks.checkpoints import chosen_tokenizer, load_config
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering
 from training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
@@ -66,7 +66,7 @@ def main(argv: list[str] | None = None) -> None:
         return
     check_output_dir(args)
     check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
-    tokenizer = load_tokenizer(args.tokenizer_name or args.model_name_or_path)
+    tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
     config = load_config(args, tokenizer)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args)

@@ -36,7 +36,7 @@ from training.engine.predict import predict
 from training.engine.run import Run
 from training.flags.fine_tuning import SwagArguments
 from training.flags.parsing import parse_arguments
-from training.networks.checkpoints import load_config, load_tokenizer
+from training.networks.checkpoints import chosen_tokenizer, load_config
 from training.tasks import swag
 from training.tasks.fine_tuning import build_task_network, fine_tune, finish, predictions_of_splits, save_folder
 from training.tasks.seeds import run_all, series_of
@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> None:
         report_finished(args)
         return
     check_output_dir(args)
-    tokenizer = load_tokenizer(args.tokenizer_name or args.model_name_or_path)
+    tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
     config = load_config(args, tokenizer, label_at_cls=True)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = swag.load_data(args)

@@ -8,10 +8,13 @@ from typing import Any
 import transformers
 from tokenizers.models import WordPiece
 
-from .wordpiece import load_vocab
+from .wordpiece import BLANKS, load_vocab
 
 # Attributes of transformers -> tokens that a vocabulary may lack. Only [UNK] is required.
 OPTIONAL_TOKENS = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+
+# What transformers makes of the truncation and the padding in a tokenizer.json, and stores in tokenizer_config.json.
+CALL_SETTINGS = ("max_length", "stride", "truncation_strategy", "pad_to_multiple_of", "pad_token_type_id")
 
 
 class BertTokenizer(transformers.BertTokenizer):
@@ -81,20 +84,60 @@ def write_vocab(
 ) -> str | None:
     """Write [prefix-]vocab.txt into the folder, one piece per line in the order of ids, and return its path.
 
-    It works for any BertTokenizer, for instance one that AutoTokenizer opened. Tokens that a user added are not part of
-    the WordPiece vocabulary: as in earlier versions of transformers, they are in tokenizer.json only. For other kinds
-    of tokenizers that a BERT checkpoint may have, nothing is written and None is returned: byte-pair encodings, and
+    It works for any BertTokenizer, for instance one that AutoTokenizer opened. Tokens that a user added follow the
+    pieces, so that the file has a row for every id. It ends before the first of them that no row can hold, because it
+    contains a line break or begins or ends with a blank: that token is in tokenizer.json only. For other kinds of
+    tokenizers that a BERT checkpoint may have, nothing is written and None is returned: byte-pair encodings, and
     BertJapaneseTokenizer, which writes its own vocab.txt.
+
+    Raises:
+        ValueError: an id has no piece, so that all later rows would stand for other ids.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None or not isinstance(backend.model, WordPiece):
         return None
-    vocab = backend.get_vocab(with_added_tokens=False)
-    pieces = sorted(vocab, key=vocab.__getitem__)
+    vocab, all_ids = backend.get_vocab(with_added_tokens=False), backend.get_vocab(with_added_tokens=True)
+    pieces = sorted(all_ids, key=all_ids.__getitem__)
+    stop = next((row for row, piece in enumerate(pieces) if piece not in vocab and not _is_row(piece)), len(pieces))
+    pieces = pieces[:stop]
+    if gap := next((row for row, piece in enumerate(pieces) if all_ids[piece] != row), None):
+        raise ValueError(f"vocab.txt needs a piece for every id, but the tokenizer has none with the id {gap}")
     path = Path(folder) / (f"{filename_prefix}-vocab.txt" if filename_prefix else "vocab.txt")
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(f"{piece}\n" for piece in pieces)
     return str(path)
+
+
+def _is_row(piece: str) -> bool:
+    """Whether a line of vocab.txt can hold the piece."""
+    return bool(piece.strip(BLANKS)) and piece == piece.strip(BLANKS) and not set(piece) & set("\r\n\0")
+
+
+def forget_calls(tokenizer: transformers.PreTrainedTokenizerBase) -> None:
+    """Switch off the truncation and the padding that a tokenizer.json may hold, and those of the last call.
+
+    They are the state of somebody's last call. Left on, they would be saved again, and whoever uses the library
+    directly would get texts that are cut or padded.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        backend.no_truncation()
+        backend.no_padding()
+    for name in CALL_SETTINGS:
+        tokenizer.init_kwargs.pop(name, None)
+
+
+def save_tokenizer_files(
+    tokenizer: transformers.PreTrainedTokenizerBase, folder: str | os.PathLike[str], positions: int
+) -> None:
+    """Write the files of a tokenizer, with vocab.txt, for a network with this many positions.
+
+    They hold no truncation and no padding, and ``truncation=True`` cuts to what the network can read.
+    """
+    forget_calls(tokenizer)
+    tokenizer.model_max_length = positions
+    tokenizer.save_pretrained(folder)
+    write_vocab(tokenizer, folder)
 
 
 def build_tokenizer(

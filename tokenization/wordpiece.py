@@ -19,6 +19,7 @@ from typing import TypeVar
 from .compressed_files import numbered_lines
 from .library_tables import CHANGED, CJK_RANGES, LOWER, YOUNGER
 
+BLANKS = " \t\r\n\v\f"  # what is stripped from a line of a vocabulary
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
@@ -181,6 +182,9 @@ class FullTokenizer:
 def load_vocab(vocab_file: str | os.PathLike[str]) -> dict[str, int]:
     """Read the ids of pieces from a file with one piece per line.
 
+    Empty lines after the last piece are left out, because they change no id. Only the blanks of ASCII are stripped from
+    a line, because a piece may consist of another white space, such as U+2028, which ends no line either.
+
     Raises:
         ValueError: the file is missing or empty, a piece is empty or repeated, or the text is not one in UTF-8 with a
             line for each piece (``numbered_lines``).
@@ -188,10 +192,14 @@ def load_vocab(vocab_file: str | os.PathLike[str]) -> dict[str, int]:
     if not os.path.isfile(vocab_file):
         raise ValueError(f"{vocab_file}: expected a vocabulary file, one piece a line; there is no such file")
     vocab: dict[str, int] = {}
+    empty = 0
     for number, line in numbered_lines(vocab_file):
-        piece = line.strip()
+        piece = line.strip(BLANKS)
         if not piece:
-            raise ValueError(f"{vocab_file}:{number}: expected a piece, got an empty line; delete it")
+            empty = empty or number
+            continue
+        if empty:
+            raise ValueError(f"{vocab_file}:{empty}: expected a piece, got an empty line; delete it")
         if piece in vocab:
             raise ValueError(
                 f"{vocab_file}:{number}: {piece!r:.60} is already in line {vocab[piece] + 1}; each piece has one id"

@@ -218,10 +218,11 @@ def test_a_damaged_tokenizer_and_one_of_another_model(folder, tmp_path):
 
     good = (folder / "tokenizer.json").read_text()
     (folder / "tokenizer.json").write_text(good[:100])
-    assert "its tokenizer cannot be opened" in refused(folder)
+    assert "expected a folder or a name on the Hub with a tokenizer" in refused(folder)
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"word{number}" for number in range(500))]
     build_tokenizer(words).save_pretrained(tmp_path / "larger")
-    shutil.copy(tmp_path / "larger" / "tokenizer.json", folder)
+    for name in ("tokenizer.json", "vocab.txt"):
+        shutil.copy(tmp_path / "larger" / name, folder)
     assert "505" in refused(folder)
     build_tokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "a"]).save_pretrained(tmp_path / "without")
     shutil.copytree(tmp_path / "without", folder, dirs_exist_ok=True)

@@ -94,7 +94,9 @@ def test_vocabularies(seed, tmp_path, record_property, vocab):
     path.write_bytes(content)
 
     def oracle():
-        pieces = [line.strip() for line in text_lines(content)]
+        pieces = [line.strip(" \t\r\n\v\f") for line in text_lines(content)]
+        while pieces and not pieces[-1]:
+            pieces.pop()
         require(pieces and all(pieces) and len(set(pieces)) == len(pieces), "pieces")
         return dict(zip(pieces, range(len(pieces))))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import BertConfig, pipeline
+from transformers import AutoTokenizer, BertConfig, pipeline
 
 import run_glue
 from tests.helpers.glue_runs import train
@@ -325,11 +325,12 @@ def test_mistakes_are_one_clear_line_and_leave_no_folder(tmp_path, pretrained, f
         capsys, *given, f"--data_dir={files / 'sst2'}", "--max_seq_length=32"
     )
     other = tmp_path / "other"
-    BertConfig(vocab_size=50, max_position_embeddings=64).save_pretrained(other)
-    assert "pieces but the model only 50 embeddings" in refused(
-        capsys, f"--output_dir={out}", f"--config_name={other}", f"--tokenizer_name={pretrained}", data,
-        "--task_name=rte", "--max_seq_length=32",
-    )  # fmt: skip
+    tokenizer = AutoTokenizer.from_pretrained(pretrained)
+    tokenizer.add_tokens(["[NEW]"])
+    tokenizer.save_pretrained(other)
+    assert f"{len(tokenizer)} pieces but the model only {len(tokenizer) - 1} embeddings" in refused(
+        capsys, *given, f"--tokenizer_name={other}", data, "--max_seq_length=32"
+    )
     (other / "config.json").write_text('{"model_type": "gpt2"}', encoding="utf-8")
     assert "expected a BERT checkpoint, got model_type 'gpt2'" in refused(
         capsys, f"--output_dir={out}", f"--model_name_or_path={other}", f"--tokenizer_name={pretrained}", data,

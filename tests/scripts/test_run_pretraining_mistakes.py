@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from transformers import AutoTokenizer, BertConfig
+from transformers import AutoTokenizer
 
 import run_pretraining
 from tests.helpers.pretraining_runs import pretrain
@@ -89,12 +89,16 @@ def test_mistakes_that_no_vocabulary_mends_are_found_before_one_is_learnt(
         pretrain(pretraining_flags("refused", **learnt | EARLY[message]))
 
 
-def test_a_vocabulary_that_does_not_fit_is_refused(pretraining_flags, tmp_path, network_shape):
-    config = BertConfig.from_pretrained(network_shape)
-    config.vocab_size = 20
-    config.save_pretrained(tmp_path / "narrow")
-    with pytest.raises(ValueError, match="pieces but the model only 20 embeddings"):
-        pretrain(pretraining_flags("refused", config_name=tmp_path / "narrow"))
+def test_a_vocabulary_that_does_not_fit_is_refused_before_the_text_is_read(
+    pretraining_flags, tmp_path, monkeypatch, pretrained
+):
+    tokenizer = AutoTokenizer.from_pretrained(pretrained)
+    tokenizer.add_tokens(["[NEW]"])
+    tokenizer.save_pretrained(tmp_path / "larger")
+    monkeypatch.setattr(run_pretraining, "checked_text", lambda *_: pytest.fail("read the text"))
+    flags = {"config_name": None, "model_name_or_path": pretrained, "tokenizer_name": tmp_path / "larger"}
+    with pytest.raises(ValueError, match=f"{len(tokenizer)} pieces but the model only {len(tokenizer) - 1} embeddings"):
+        pretrain(pretraining_flags("refused", **flags))
 
 
 def test_json_lines_without_the_field_are_refused(pretraining_flags, tmp_path):

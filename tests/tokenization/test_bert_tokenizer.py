@@ -12,6 +12,7 @@ from transformers import AutoTokenizer
 
 from tests.helpers.clean_process import run_clean
 from tokenization import BasicTokenizer, BertTokenizer, FullTokenizer, build_tokenizer, load_vocab, write_vocab
+from tokenization.bert_tokenizer import save_tokenizer_files
 from tokenization.text_files import read_texts
 
 PIECES = [
@@ -193,7 +194,41 @@ def test_a_folder_with_vocab_txt_alone_opens(tokenizer, tmp_path):
     assert FullTokenizer(tmp_path / "vocab.txt").tokenize(TEXT) == tokenizer.tokenize(TEXT)
 
 
-def test_added_tokens_are_kept_but_are_not_vocabulary(tmp_path):
+def test_added_tokens_have_rows(tmp_path):
+    tokenizer = build_tokenizer(PIECES)
+    tokenizer.add_tokens(["new"])
+    tokenizer.add_special_tokens({"extra_special_tokens": ["[ENTITY]"]})
+    tokenizer.save_pretrained(tmp_path)
+    assert load_vocab(tmp_path / "vocab.txt") == tokenizer.get_vocab()
+    assert list(load_vocab(tmp_path / "vocab.txt")) == [*PIECES, "new", "[ENTITY]"]
+    for opened in (AutoTokenizer.from_pretrained(tmp_path), build_tokenizer(tmp_path / "vocab.txt")):
+        assert opened.convert_tokens_to_ids(["new", "[ENTITY]"]) == [len(PIECES), len(PIECES) + 1]
+    (tmp_path / "tokenizer.json").unlink()  # Such a folder is what other programs make of vocab.txt.
+    assert AutoTokenizer.from_pretrained(tmp_path).tokenize("the [ENTITY]") == ["the", "[ENTITY]"]
+
+
+def test_ids_without_a_piece_have_no_row(tmp_path):
+    tokenizer = build_tokenizer(PIECES)
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    content["model"]["vocab"][PIECES[-1]] += 1
+    tokenizer._tokenizer = tokenizer.backend_tokenizer.from_str(json.dumps(content))
+    with pytest.raises(ValueError, match=f"the tokenizer has none with the id {len(PIECES) - 1}"):
+        write_vocab(tokenizer, tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_files_for_a_network_hold_its_length_and_no_call(tmp_path):
+    tokenizer = build_tokenizer(PIECES)
+    tokenizer("the the the", truncation=True, max_length=3, padding="max_length", stride=0)
+    save_tokenizer_files(tokenizer, tmp_path, 16)
+    saved = json.loads((tmp_path / "tokenizer.json").read_text())
+    assert saved["truncation"] is None and saved["padding"] is None
+    opened = AutoTokenizer.from_pretrained(tmp_path)
+    assert opened.model_max_length == 16 and len(opened("the " * 99, truncation=True)["input_ids"]) == 16
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["tokenizer.json", "tokenizer_config.json", "vocab.txt"]
+
+
+def test_vocab_txt_ends_before_a_token_that_no_row_can_hold(tmp_path):
     tokenizer = build_tokenizer(PIECES)
     tokenizer.add_tokens([transformers.AddedToken("new\nline", normalized=False)])
     tokenizer.add_special_tokens({"extra_special_tokens": ["[ENTITY]"]})

@@ -136,6 +136,8 @@ def test_load_vocab_reads_either_end_of_line_and_odd_characters(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_bytes("[PAD]\r\na\n\u0301\n中".encode())
     assert load_vocab(path) == {"[PAD]": 0, "a": 1, "\u0301": 2, "中": 3}
+    path.write_bytes("\ufeff[PAD]\r\n\u2028\n\u00a0\n b \n\n \n".encode())
+    assert load_vocab(path) == {"[PAD]": 0, "\u2028": 1, "\u00a0": 2, "b": 3}
 
 
 @pytest.mark.parametrize(

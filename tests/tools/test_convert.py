@@ -86,6 +86,18 @@ def test_the_class_has_the_heads_of_the_checkpoint(folder, head, cls):
     assert ("left out: the pooler" in " ".join(converted.notes)) == (cls.endswith(("TokenClassification", "Answering")))
 
 
+def test_another_vocabulary_than_the_one_beside_the_weights_is_refused(pretrained, tmp_path):
+    rows = (pretrained / "vocab.txt").read_text().splitlines()
+    (tmp_path / "other.txt").write_text("\n".join([*rows[:-2], rows[-1], rows[-2]]))
+    flags = [str(pretrained), str(tmp_path / "new"), "--vocab_file", str(tmp_path / "other.txt")]
+    with pytest.raises(ValueError, match=rf"^--vocab_file .*: '{rows[-1]}' has the id 18, but for the weights of"):
+        main(flags)
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "other.txt").write_text("\n".join(rows))
+    main(flags)
+    assert len(AutoTokenizer.from_pretrained(tmp_path / "new")) == 20
+
+
 def test_a_head_that_is_not_there_is_refused():
     with pytest.raises(ValueError, match="--head token needs a classifier, but the checkpoint is a BertForPreTraining"):
         convert(read_old_checkpoint(WRITTEN / "pretrained"), head="token")

@@ -14,14 +14,16 @@ from typing import Any, cast
 
 import transformers
 from safetensors import SafetensorError, safe_open
-from transformers import AutoTokenizer, BertConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from tokenization.special_tokens import check_special_tokens, text_tokenizer
 from training.files.weights_header import files_of_index
+from training.networks.checkpoints import load_tokenizer
 from training.networks.claims import check_claims, sizes_of
 from training.networks.configuration import check_fit
 from training.networks.initial_weights import NetworkClass, load_network
+from training.networks.tokenizer_files import is_vocabulary_alone, open_tokenizer
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
 from training.tasks.ner.tagger import BertFeatureTagger
 from training.tasks.squad.settings import DEFAULTS, stored_settings
@@ -252,14 +254,14 @@ def _check_questions(folder: Path, config: BertConfig) -> None:
 def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     # Given by name, so that a path in tokenizer_config.json has no effect, whatever the library's version makes of it.
     files = {"tokenizer_file": folder / "tokenizer.json", "vocab_file": folder / "vocab.txt"}
-    given = {name: str(path) if path.is_file() else None for name, path in files.items()}
+    given: dict[str, Any] = {name: str(path) if path.is_file() else None for name, path in files.items()}
     if not any(given.values()):
         raise ValueError(f"{folder}: expected tokenizer.json or vocab.txt, found neither")
+    if is_vocabulary_alone(folder):
+        return load_tokenizer(str(folder))
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            str(folder), trust_remote_code=False, local_files_only=True, use_fast=True, **given
-        )
-    except Exception as error:  # the library raises bare Exception for a damaged tokenizer.json
+        tokenizer = open_tokenizer(str(folder), local_files_only=True, use_fast=True, **given)
+    except OSError as error:
         raise ValueError(f"{folder}: its tokenizer cannot be opened ({str(error)[:300]})") from error
     if not tokenizer.is_fast:
         raise ValueError(f"{folder}: expected a fast tokenizer, for its character offsets; got {type(tokenizer)}")

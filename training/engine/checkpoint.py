@@ -18,7 +18,7 @@ from accelerate.utils import gather_object
 from safetensors.torch import load_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from tokenization.bert_tokenizer import write_vocab
+from tokenization.bert_tokenizer import save_tokenizer_files
 from training.engine.errors import is_out_of_memory
 from training.engine.fsdp import full_optimizer_state, full_weights, is_sharded, load_full_state
 from training.engine.run import Run
@@ -230,15 +230,18 @@ def save_model_folder(run: Run[SharedArguments], model: torch.nn.Module) -> None
     run.accelerator.wait_for_everyone()
 
 
-def save_tokenizer(run: Run[SharedArguments], tokenizer: PreTrainedTokenizerBase) -> None:
+def save_tokenizer(run: Run[SharedArguments], tokenizer: PreTrainedTokenizerBase, model: torch.nn.Module) -> None:
     """Write the tokenizer, with its vocab.txt, into the output folder. Only the main process calls it.
+
+    Args:
+        model: the network, whose number of positions is the length to which the saved tokenizer cuts.
 
     Raises:
         DiskError: it could not be written.
     """
+    positions = run.accelerator.unwrap_model(model).config.max_position_embeddings
     with newest_checkpoint_named(run), atomic.files_into(run.output_dir, "tokenizer") as draft:
-        tokenizer.save_pretrained(draft)
-        write_vocab(tokenizer, draft)
+        save_tokenizer_files(tokenizer, draft, positions)
 
 
 @contextmanager

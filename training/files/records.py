@@ -99,7 +99,10 @@ def warn_of_changes(folder: Path, names: Iterable[str], say: Callable[[str], obj
         return
     for name in names:
         if changed_since_finished(folder, name):
-            found = f"is not the file that the run left (its SHA-256 is not that in {HASHES}); it is used as it is"
+            used = "it is used as it is"
+            if name == "vocab.txt" and (folder / "tokenizer.json").is_file():
+                used = "only words in rows that tokenizer.json calls unused are taken from it"
+            found = f"is not the file that the run left (its SHA-256 is not that in {HASHES}); {used}"
             if not (folder / name).is_file():
                 found = f"is missing, although {HASHES} names it"
             say(f"warning: {folder / name} {found}. If you have not changed it, copy the folder again")

@@ -18,7 +18,7 @@ class FeatureArguments:
         }
     )
     output_file: str = field(metadata={"help": "File to write: .jsonl, or .npz for NumPy."})
-    tokenizer_name: str | None = flag(None, "Folder or Hub name of the tokenizer; default: the model's.")
+    tokenizer_name: str | None = flag(None, "The tokenizer's folder, Hub name or vocab.txt; default: the model's.")
     layers: str = flag("-1,-2,-3,-4", "Layers to write: -1 is the last of 12, -12 the first, -13 the embeddings.")
     pooling: Literal["none", "cls", "mean"] = flag("none", "Vectors to write: of all tokens, of [CLS], or their mean.")
     max_seq_length: int = flag(128, "Largest number of tokens in one input of the model.")

@@ -16,7 +16,9 @@ class FineTuningArguments(SharedArguments):
         None, "A pre-trained checkpoint: folder or Hub name; also an old one.", CARD | START
     )
     config_name: str | None = flag(None, "For random weights: a size, or a folder with config.json.", CARD | START)
-    tokenizer_name: str | None = flag(None, "Folder or Hub name of the tokenizer; default: the model's.", START)
+    tokenizer_name: str | None = flag(
+        None, "The tokenizer's folder, Hub name or vocab.txt; default: the model's.", START
+    )
     dataset_name: str | None = flag(None, "A data set of the Hub.", DATA)
     dataset_config_name: str | None = flag(None, "Configuration of that data set.", DATA)
     train_file: str | None = flag(None, "Your own training data.", DATA)

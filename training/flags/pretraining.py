@@ -42,7 +42,9 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
     streaming: bool = flag(False, "Stream the data set instead of downloading it.")
     max_train_documents: int | None = flag(None, "Use only this many documents, the first ones.", FIXED | EVALUATION)
     tokenizer_name: str | None = flag(
-        None, "Folder or Hub name of a tokenizer. Default: a vocabulary is learnt from the training text.", START
+        None,
+        "A tokenizer's folder, Hub name or vocab.txt. Default: a vocabulary is learnt from the training text.",
+        START,
     )
     vocab_size: int = flag(8192, "Size of the vocabulary that is learnt if no --tokenizer_name is given.")
     cased: bool = flag(False, "Learn a cased vocabulary, which keeps upper case and accents.")

@@ -5,12 +5,12 @@ The config and the tokenizer are opened here, the weights in ``training/networks
 could be half done or out of date, and run.json holds the SHA-256 of the original files.
 """
 
-import os
 from pathlib import Path
 
-from transformers import AutoConfig, AutoTokenizer, BertConfig, PreTrainedTokenizerBase
+from transformers import AutoConfig, BertConfig, PreTrainedTokenizerBase
 from transformers.utils import CONFIG_NAME, cached_file
 
+from tokenization.fingerprint import tokenizer_sha256
 from training.files.json_files import read_object
 from training.files.records import warn_of_changes
 from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
@@ -21,9 +21,19 @@ from training.networks.claims import (
     check_claims,
     check_tokenizer_files,
 )
-from training.networks.configuration import bert_config, check_fit
+from training.networks.configuration import check_fit, new_config
 from training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
 from training.networks.old_vocabularies import old_tokenizer
+from training.networks.tokenizer_files import (
+    TOKENIZER_CONFIG,
+    check_replaced,
+    is_vocabulary_alone,
+    open_tokenizer,
+    tokenizer_folder,
+)
+from training.networks.vocabularies import check_rows, say
+
+POSITIONS = 512  # of a vocabulary without a network; the saved tokenizer gets those of the network
 
 
 def load_config(
@@ -40,7 +50,7 @@ def load_config(
         ValueError: the model is not a BERT, or does not fit the tokenizer, the length or ``label_at_cls``.
     """
     if args.config_name:
-        config = bert_config(args.config_name, len(tokenizer), pad_token_id=tokenizer.pad_token_id)
+        config = new_config(args.config_name, tokenizer)
     else:
         assert args.model_name_or_path is not None  # this flag or --config_name is required
         config = checkpoint_config(args.model_name_or_path)
@@ -66,15 +76,20 @@ def check_model_name(name: str) -> None:
         raise ValueError(f"--model_name_or_path {name}: expected a folder with a model, or a name on the Hub; {found}")
 
 
-def checkpoint_config(name: str) -> BertConfig:
-    """The configuration of a checkpoint: a folder, a name on the Hub or an old one; ValueError if it is not a BERT."""
+def checkpoint_config(name: str, quiet: bool = False) -> BertConfig:
+    """The configuration of a checkpoint: a folder, a name on the Hub or an old one; ValueError if it is not a BERT.
+
+    Args:
+        quiet: print nothing.
+    """
     check_model_name(name)
     if is_old_checkpoint(name):
         old = read_old_checkpoint(name)
         if (head := old.tensors.get("classifier.weight")) is not None:
             old.config.num_labels = len(head)
         return old.config
-    warn_of_changes(Path(name), ("config.json",))
+    if not quiet:
+        warn_of_changes(Path(name), ("config.json",))
     path = _config_file(name)
     fields = read_object(path)
     check_claims(path, fields)
@@ -96,60 +111,110 @@ def _config_file(name: str) -> Path:
     return Path(found)
 
 
-def load_tokenizer(name: str | None) -> PreTrainedTokenizerBase:
-    """The tokenizer of a checkpoint: a folder, a name on the Hub or an old one.
+def load_tokenizer(name: str | None, quiet: bool = False) -> PreTrainedTokenizerBase:
+    """The tokenizer of a checkpoint: a folder, a name on the Hub, a vocab.txt or an old checkpoint.
+
+    Args:
+        quiet: print nothing.
 
     Raises:
-        ValueError: there is none; or the case of an old checkpoint's vocabulary is not certain.
+        ValueError: there is none, its files contradict each other, or the case of a vocabulary is not certain.
         OSError: transformers finds no such folder or name.
     """
     assert name is not None  # the flags of every script require one
+    path = Path(name)
+    if path.is_file() and path.suffix == ".txt":
+        remedy = f'write {{"do_lower_case": true}} (or false) into {path.with_name(TOKENIZER_CONFIG)}'
+        return _of_vocabulary(name, path.parent, quiet, remedy, vocab_file=path)
+    if path.is_file() and path.name in TOKENIZER_FILES:
+        raise ValueError(f"{name}: expected a folder with a tokenizer, or a vocab.txt; give the folder {path.parent}")
     if is_old_checkpoint(name):
+        remedy = (
+            f"decide it with python -m training convert {name} FOLDER --do_lower_case true (or false), and give that "
+            "FOLDER"
+        )
         files = find_old_files(name)
-        tokenizer, notes, doubt = old_tokenizer(files.vocabulary, files.config.max_position_embeddings)
-        if doubt:
-            raise ValueError(
-                f"{name}: {doubt}; decide it with python -m training convert {name} FOLDER --do_lower_case true (or "
-                "false), and give that FOLDER"
-            )
-        if os.environ.get("RANK", "0") == "0":
-            for note in notes:
-                print(f"{name}: {note}", flush=True)
-        return tokenizer
-    warn_of_changes(Path(name), TOKENIZER_FILES)
-    check_tokenizer_files(Path(name))
-    try:
-        # False: the code of a folder is never executed, and the user is not asked whether it may be.
-        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    except OSError:
-        raise
-    except Exception as error:  # the libraries raise errors of all kinds for a missing or damaged tokenizer
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{name}: expected a folder or a name on the Hub with a tokenizer ({reason})") from error
-    _check_ids(name, tokenizer)
+        return _of_vocabulary(name, files.vocabulary, quiet, remedy, files.config.max_position_embeddings)
+    downloaded = None if path.is_dir() else open_tokenizer(name, quiet)
+    folder = tokenizer_folder(name)
+    if folder is None or not is_vocabulary_alone(folder):
+        return downloaded or open_tokenizer(name, quiet)
+    if not quiet:
+        warn_of_changes(folder, TOKENIZER_FILES)
+    remedy = f'write {{"do_lower_case": true}} (or false) into {folder / TOKENIZER_CONFIG}'
+    tokenizer = _of_vocabulary(name, folder, quiet, remedy)
+    check_replaced(folder, tokenizer, quiet)
     return tokenizer
 
 
-def _check_ids(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Compare the ids of the opened tokenizer with those in its file; the library repairs a damaged file in silence.
+def _of_vocabulary(
+    name: str, folder: Path | None, quiet: bool, remedy: str, positions: int = POSITIONS, vocab_file: Path | None = None
+) -> PreTrainedTokenizerBase:
+    """The tokenizer of a vocabulary; ValueError with the remedy if its case is not certain."""
+    if folder is not None:
+        check_tokenizer_files(folder)
+    tokenizer, notes, doubt = old_tokenizer(folder, positions, vocab_file, quiet=quiet)
+    if doubt:
+        raise ValueError(f"{name}: {doubt}; {remedy}")
+    for note in () if quiet else notes:
+        say(f"{name}: {note}")
+    return tokenizer
+
+
+def chosen_tokenizer(tokenizer_name: str | None, weights: str | None) -> PreTrainedTokenizerBase:
+    """The tokenizer that the flags name, by default that of the weights; another one is compared with theirs.
+
+    Args:
+        weights: the checkpoint of --model_name_or_path; None if all weights are new.
 
     Raises:
-        ValueError: two pieces have one id, or a special token has another id than in tokenizer.json.
+        ValueError: as for ``load_tokenizer``; or a row of the vocabulary stands for another piece in the weights.
+        OSError: transformers finds no such folder or name.
     """
-    vocabulary = tokenizer.get_vocab()
-    if len(set(vocabulary.values())) < len(vocabulary):
-        seen: dict[int, str] = {}
-        in_order = sorted(vocabulary.items())  # the library gives another order each time
-        piece, number = next((piece, number) for piece, number in in_order if seen.setdefault(number, piece) != piece)
-        raise ValueError(
-            f"{name}: its tokenizer gives the id {number} to two pieces, {seen[number]!r:.60} and {piece!r:.60}; copy "
-            "or download it again"
+    tokenizer = load_tokenizer(tokenizer_name or weights)
+    if not weights or not tokenizer_name or _same_place(tokenizer_name, weights):
+        return tokenizer
+    if is_old_checkpoint(weights):
+        find_old_files(weights)
+    else:
+        checkpoint_config(weights, quiet=True)  # whether it is a BERT at all comes first
+    own = _tokenizer_of(weights)
+    if own is not None:
+        check_rows(tokenizer, tokenizer_name, own, weights)
+        return tokenizer
+    run = Path(weights) / "run.json"
+    recorded = read_object(run).get("tokenizer_sha256") if run.is_file() else None
+    if recorded is None:
+        say(
+            f"warning: {weights} has no tokenizer, so nothing shows that the rows of {tokenizer_name} are those of its "
+            "weights"
         )
-    path = Path(name) / "tokenizer.json"
-    added = read_object(path).get("added_tokens") if path.is_file() else None
-    for number, token in enumerate(added or []):
-        if vocabulary.get(token["content"]) != token["id"]:
-            raise ValueError(
-                f"{path}: $.added_tokens[{number}] says that {token['content']!r:.60} has the id {token['id']}, but it "
-                f"gets {vocabulary.get(token['content'])}, because the vocabulary differs; copy or download it again"
-            )
+    elif recorded != tokenizer_sha256(tokenizer):
+        raise ValueError(
+            f"--tokenizer_name {tokenizer_name}: it is not the tokenizer with which {weights} was trained: its SHA-256 "
+            f"is {tokenizer_sha256(tokenizer)[:12]}..., in run.json it is {str(recorded)[:12]}...; give that one"
+        )
+    return tokenizer
+
+
+def _same_place(one: str, other: str) -> bool:
+    return one == other or (Path(one).exists() and Path(other).exists() and Path(one).samefile(other))
+
+
+def _tokenizer_of(weights: str) -> PreTrainedTokenizerBase | None:
+    """The tokenizer beside the weights of a checkpoint; None if there is none."""
+    if is_old_checkpoint(weights):
+        files = find_old_files(weights)
+        return old_tokenizer(files.vocabulary, POSITIONS, quiet=True).tokenizer if files.vocabulary else None
+    folder = tokenizer_folder(weights)
+    if folder is not None and not _has_tokenizer(folder) and (folder / "training_state.pt").is_file():
+        folder = folder.absolute().parent  # a checkpoint of a run has its tokenizer in the folder of the run
+    if folder is None or not _has_tokenizer(folder):
+        return None
+    if is_vocabulary_alone(folder):
+        return old_tokenizer(folder, POSITIONS, quiet=True).tokenizer
+    return open_tokenizer(str(folder), quiet=True)
+
+
+def _has_tokenizer(folder: Path) -> bool:
+    return any((folder / file).is_file() for file in TOKENIZER_FILES[:3])

@@ -11,6 +11,9 @@ from training.files.json_files import read_object
 from training.flags.pretraining import CONFIG_SIZES
 from training.flags.shared import SharedArguments
 from training.networks.claims import accepted, check_claims
+from training.networks.vocabularies import say
+
+ROUNDED_TO = (8, 16, 32, 64, 128)
 
 
 def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:
@@ -18,7 +21,7 @@ def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:
 
     Args:
         config_name: a published size (``CONFIG_SIZES``), or a folder with ``config.json``.
-        vocab_size: the number of pieces of the tokenizer; used for published sizes only.
+        vocab_size: the number of pieces of the tokenizer, whatever the folder says.
         fields: fields of the configuration to set.
 
     Raises:
@@ -40,7 +43,22 @@ def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:
             f"--config_name {config_name}: expected one of {', '.join(CONFIG_SIZES)}, or a folder with config.json"
         )
     check_claims(path, read_object(path))
-    return accepted(path, lambda: BertConfig.from_pretrained(config_name, **fields))
+    return accepted(path, lambda: BertConfig.from_pretrained(config_name, vocab_size=vocab_size, **fields))
+
+
+def new_config(config_name: str, tokenizer: PreTrainedTokenizerBase) -> BertConfig:
+    """The configuration for new weights and this tokenizer; what the folder said otherwise is printed.
+
+    Raises:
+        ValueError: as for ``bert_config``.
+    """
+    fields = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
+    config = bert_config(config_name, **fields)
+    stated = read_object(Path(config_name) / "config.json") if config_name not in CONFIG_SIZES else {}
+    if changed := [name for name, value in fields.items() if stated.get(name, value) != value]:
+        told = ", ".join(f"{name} {fields[name]:,} (the folder's config says {stated[name]:,})" for name in changed)
+        say(f"--config_name {config_name}: new weights take the tokenizer's {told}")
+    return config
 
 
 def set_switches(config: PretrainedConfig, args: SharedArguments) -> None:
@@ -66,8 +84,15 @@ def prepare_for_training(model: PreTrainedModel, args: SharedArguments) -> None:
         model.compile()
 
 
-def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_length: int) -> None:
-    """Raise ValueError unless the network has embeddings for the tokenizer's ids and for the length."""
+def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_length: int, quiet: bool = False) -> None:
+    """Check that the network has embeddings for the tokenizer's ids and for the length, and no others.
+
+    Args:
+        quiet: do not print that the network's rows are the tokenizer's rounded up.
+
+    Raises:
+        ValueError: it has too few, or more than rounding up explains.
+    """
     check_special_tokens(tokenizer)
     if (last := max(tokenizer.get_vocab().values())) >= max(config.vocab_size, len(tokenizer)):
         raise ValueError(
@@ -77,14 +102,20 @@ def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_le
     if len(tokenizer) > config.vocab_size:
         raise ValueError(
             f"the tokenizer has {len(tokenizer)} pieces but the model only {config.vocab_size} embeddings; "
-            "use the tokenizer that the model was trained with"
+            "use the tokenizer that the model was trained with; for tokens that you have added, save the model after "
+            "resize_token_embeddings(len(tokenizer))"
         )
-    # Some models pad their embeddings to a multiple of 64 or 128; a larger difference means another vocabulary.
-    if config.vocab_size - len(tokenizer) >= 128:
+    rows, pieces = config.vocab_size, len(tokenizer)
+    # Some models round their embeddings up; any other difference means another vocabulary.
+    multiple = next((number for number in ROUNDED_TO if -(-pieces // number) * number == rows), None)
+    if rows > pieces and multiple is None:
         raise ValueError(
-            f"the model has {config.vocab_size} embeddings but the tokenizer only {len(tokenizer)} pieces; "
-            "use the tokenizer that the model was trained with"
+            f"the model has {rows} embeddings but the tokenizer only {pieces} pieces, and {rows} is not {pieces} "
+            f"rounded up to a multiple of {', '.join(map(str, ROUNDED_TO))}; use the tokenizer that the model was "
+            "trained with"
         )
+    if rows > pieces and not quiet:
+        say(f"the model has {rows:,} embeddings: {pieces:,} pieces, rounded up to a multiple of {multiple}")
     check_length(config, max_seq_length)
 
 

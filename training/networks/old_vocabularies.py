@@ -1,15 +1,17 @@
 """The tokenizer of an old checkpoint: the case of its vocabulary, which the files often do not say."""
 
 import re
+import unicodedata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
-from tokenization import build_tokenizer, load_vocab
-from training.files.json_files import read_json
+from tokenization import BertTokenizer, build_tokenizer, load_vocab
+from tokenization.bert_tokenizer import OPTIONAL_TOKENS
+from training.files.json_files import read_json, read_object
+from training.networks.tokenizer_files import TOKENIZER, VOCABULARY, open_tokenizer
 
-TOKENIZER = "tokenizer.json"
 SETTINGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
 MULTILINGUAL = 100_000  # pieces; Google's multilingual vocabularies have 105,879 and 119,547
 # What the name of a folder says about the case. The second one is of the models that google-research/bert lower-cases
@@ -36,6 +38,7 @@ def old_tokenizer(
     model_max_length: int,
     vocab_file: str | Path | None = None,
     do_lower_case: bool | None = None,
+    quiet: bool = False,
 ) -> OldTokenizer:
     """The tokenizer of a vocabulary or, if ``folder`` has a tokenizer.json, that one.
 
@@ -43,6 +46,7 @@ def old_tokenizer(
         folder: the folder with the vocabulary, if no ``vocab_file`` is given.
         do_lower_case: None takes the setting that is stored beside the vocabulary. If there is none, a vocabulary with
             capital letters makes a cased tokenizer.
+        quiet: print nothing about the files of a tokenizer.json.
 
     Raises:
         ValueError: there is no vocabulary, or ``do_lower_case`` is to change a tokenizer.json.
@@ -54,7 +58,7 @@ def old_tokenizer(
     elif (folder / TOKENIZER).is_file():
         if do_lower_case is not None:
             raise ValueError(f"--do_lower_case cannot change {folder / TOKENIZER}; give --vocab_file as well")
-        return OldTokenizer(AutoTokenizer.from_pretrained(folder, trust_remote_code=False), [])
+        return OldTokenizer(open_tokenizer(str(folder), quiet, model_max_length=model_max_length), [])
     else:
         path = folder / "vocab.txt"
     settings = _stored_settings(path.parent)
@@ -62,7 +66,8 @@ def old_tokenizer(
         settings["do_lower_case"] = do_lower_case
     vocabulary = load_vocab(path)
     capitals = [piece for piece in vocabulary if piece != piece.lower() and not piece.startswith("[")]
-    doubt = None if "do_lower_case" in settings else _doubt(path, len(capitals))
+    accents = 0 if "strip_accents" in settings else sum(map(_has_accents, vocabulary))
+    doubt = None if "do_lower_case" in settings else _doubt(path, len(capitals), accents, len(vocabulary))
     lower_case = settings.setdefault("do_lower_case", not capitals)
     notes = [
         f"the tokenizer is {'lower-cased' if lower_case else 'cased'}; {len(capitals):,} of {len(vocabulary):,} pieces "
@@ -75,7 +80,11 @@ def old_tokenizer(
             "warning: lower-casing also strips accents, which changes words of many languages; google-research/bert "
             "recommends the cased multilingual model"
         )
-    tokenizer = build_tokenizer(vocabulary, model_max_length=model_max_length, **settings)
+    settings["model_max_length"] = model_max_length
+    if path.name == VOCABULARY and _has_tokens_of_its_own(path.parent):
+        tokenizer: PreTrainedTokenizerBase = _with_stored_tokens(path, vocabulary, settings)
+    else:
+        tokenizer = build_tokenizer(vocabulary, **settings)
     return OldTokenizer(tokenizer, notes, doubt)
 
 
@@ -90,11 +99,74 @@ def _stored_settings(folder: Path) -> dict[str, Any]:
     return {name: stored[name] for name in SETTINGS if name in stored}
 
 
-def _doubt(vocabulary: Path, capitals: int) -> str | None:
-    """Whether the name of the vocabulary's folder contradicts its pieces, in words."""
+def _fields(path: Path) -> dict[str, Any]:
+    return read_object(path) if path.is_file() else {}
+
+
+def _has_tokens_of_its_own(folder: Path) -> bool:
+    """Whether tokens are stored beside a vocab.txt that a user added to it, or that have other names than BERT's."""
+    if (folder / "added_tokens.json").is_file():
+        return True
+    settings, spelling = _fields(folder / "tokenizer_config.json"), OPTIONAL_TOKENS | {"unk_token": "[UNK]"}
+    for fields in (_fields(folder / "special_tokens_map.json"), settings):
+        if any(fields.get(name) for name in ("additional_special_tokens", "extra_special_tokens")):
+            return True
+        for name, usual in spelling.items():
+            token = fields.get(name)
+            if (token.get("content") if isinstance(token, dict) else token) not in (None, usual):
+                return True
+    return any(token.get("content") not in spelling.values() for token in _decoder(settings).values())
+
+
+def _decoder(settings: dict[str, Any]) -> dict[str, Any]:
+    return settings.get("added_tokens_decoder") or {}
+
+
+def _with_stored_tokens(path: Path, vocabulary: dict[str, int], settings: dict[str, Any]) -> PreTrainedTokenizerBase:
+    """The tokenizer of a vocab.txt with the tokens that are stored beside it.
+
+    Raises:
+        ValueError: transformers reads another vocabulary from the files, or gives a token another id.
+    """
+    tokenizer = BertTokenizer.from_pretrained(path.parent, **settings)
+    decoder = _decoder(_fields(path.with_name("tokenizer_config.json")))
+    added = {token.get("content"): int(row) for row, token in decoder.items()}
+    added |= _fields(path.with_name("added_tokens.json"))
+    expected = vocabulary | added
+    found = tokenizer.get_vocab()
+    for piece, row in expected.items():
+        if found.get(piece) != row:
+            raise ValueError(
+                f"{path.parent}: {piece!r:.60} should have the id {row} by vocab.txt and the files of added tokens "
+                f"beside it, but transformers gives it {found.get(piece)}; correct these files"
+            )
+    return tokenizer
+
+
+def _has_accents(piece: str) -> bool:
+    """Whether a piece has marks that a lower-cased tokenizer of Google's strips."""
+    return any(unicodedata.category(character) == "Mn" for character in unicodedata.normalize("NFD", piece))
+
+
+def _doubt(vocabulary: Path, capitals: int, accents: int, pieces: int) -> str | None:
+    """What about the pieces contradicts each other or the name of the vocabulary's folder, in words.
+
+    Args:
+        capitals: the number of pieces with capital letters. They are a quarter of Google's cased English vocabulary; a
+            few may be words that a user has written into a lower-cased one.
+        accents: the number of pieces with accents. Of Google's lower-cased English vocabulary, none has any.
+        pieces: the number of all pieces.
+    """
     name = vocabulary.absolute().parent.name.lower()
     if re.search(LOWER_CASED, name, re.IGNORECASE) and capitals:
         return f"the name of {vocabulary.parent} is that of a lower-cased model, but {capitals:,} pieces have capitals"
     if re.search(CASED, name) and not capitals:
         return f"the name of {vocabulary.parent} is that of a cased model, but no piece of {vocabulary} has a capital"
+    if 0 < capitals < pieces / 100:
+        return f"only {capitals:,} of the {pieces:,} pieces of {vocabulary} have capitals, so it may be lower-cased"
+    if not capitals and accents > pieces / 1000:
+        return (
+            f"no piece of {vocabulary} has a capital, as in a lower-cased vocabulary, but {accents:,} have accents "
+            "or vowel signs, which a lower-cased tokenizer strips unless strip_accents is false"
+        )
     return None

@@ -6,7 +6,7 @@ from tokenization.special_tokens import check_special_tokens
 from training.engine.run import Run
 from training.flags.pretraining import PretrainingArguments
 from training.networks.checkpoints import checkpoint_config
-from training.networks.configuration import bert_config, check_fit, prepare_for_training, set_dropout
+from training.networks.configuration import check_fit, new_config, prepare_for_training, set_dropout
 from training.networks.control import as_implementation
 from training.networks.initial_weights import load_network, weights_sha256
 from training.pretraining.masking import check_masking
@@ -43,7 +43,7 @@ def build_pretraining_network(
             now, then = ways if left_to_right else ways[::-1]
             run.say(f"attention: {now}, as --objective {args.objective} needs it; the checkpoint attended {then}")
     else:
-        config = bert_config(args.config_name or "mini", len(tokenizer), pad_token_id=tokenizer.pad_token_id)
+        config = new_config(args.config_name or "mini", tokenizer)
         config.is_decoder = left_to_right
         if args.initializer_range is not None:
             config.initializer_range = args.initializer_range

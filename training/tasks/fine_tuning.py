@@ -231,10 +231,7 @@ def save_folder(
     """
     save_model_folder(run, tuned.model)
     if run.is_main:
-        # Without these two calls, the settings of the tokenizer's last call would be saved in tokenizer.json.
-        tokenizer.backend_tokenizer.no_truncation()
-        tokenizer.backend_tokenizer.no_padding()
-        save_tokenizer(run, tokenizer)
+        save_tokenizer(run, tokenizer, tuned.model)
         if tuned.trained:
             draw_curves(run.output_dir)
         write_model_card(run.output_dir, kind=kind, datasets=[data_name], metrics=tuned.results)

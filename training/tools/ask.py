@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 from transformers import (
     AutoModelForQuestionAnswering,
+    BertConfig,
     BertForQuestionAnswering,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -29,6 +30,7 @@ from tokenization.special_tokens import check_special_tokens
 from training.engine.batches import Features
 from training.engine.predict import predict_alone
 from training.networks.checkpoints import load_tokenizer
+from training.networks.configuration import check_fit
 from training.networks.initial_weights import load_network
 from training.networks.old_checkpoints import is_old_checkpoint
 from training.tasks.squad.answers import Answers, find_answers
@@ -130,6 +132,8 @@ def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
             "give a folder that run_squad.py made"
         )
     check_special_tokens(tokenizer)
+    if isinstance(model.config, BertConfig):
+        check_fit(model.config, tokenizer, 1)
     return model, tokenizer
 
 

@@ -19,12 +19,13 @@ import torch
 import transformers
 from transformers import BertConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from tokenization import write_vocab
+from tokenization.bert_tokenizer import save_tokenizer_files
 from training.files.atomic import make_folder, new_folder
 from training.files.hashing import sha256
 from training.networks.configuration import check_fit
 from training.networks.old_checkpoints import OldCheckpoint, read_old_checkpoint
 from training.networks.old_vocabularies import old_tokenizer
+from training.networks.vocabularies import check_rows
 
 CLASSIFIERS = {
     "sequence": "BertForSequenceClassification",
@@ -91,6 +92,9 @@ def convert(
     model = getattr(transformers, class_name)(config)
     _load(model, tensors)
     tokenizer, remarks, doubt = old_tokenizer(old.vocabulary, config.max_position_embeddings, vocab_file, do_lower_case)
+    if vocab_file is not None and old.vocabulary is not None:
+        own = old_tokenizer(old.vocabulary, config.max_position_embeddings, quiet=True).tokenizer
+        check_rows(tokenizer, str(vocab_file), own, str(old.vocabulary), "--vocab_file")
     notes += remarks + ([f"warning: {doubt}; --do_lower_case true or false decides it"] if doubt else [])
     check_fit(config, tokenizer, config.max_position_embeddings)
     return Converted(model, tokenizer, len(tensors), notes)
@@ -148,8 +152,7 @@ def save(converted: Converted, old: OldCheckpoint, out: Path) -> None:
     make_folder(out.parent)
     with new_folder(out) as draft:
         converted.model.save_pretrained(draft)
-        converted.tokenizer.save_pretrained(draft)
-        write_vocab(converted.tokenizer, draft)
+        save_tokenizer_files(converted.tokenizer, draft, converted.model.config.max_position_embeddings)
         (draft / "README.md").write_text(_card(converted, old, out.name), encoding="utf-8")
 
 

@@ -1,0 +1,314 @@
+"""training/networks/tokenizer_files.py: what a tokenizer is made of, and whether it is that of the weights."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants
+from transformers import AutoTokenizer
+
+from tests.helpers.model_folders import edit_json
+from tests.helpers.old_checkpoints import WRITTEN
+from tokenization import build_tokenizer, load_vocab
+from tokenization.fingerprint import tokenizer_sha256
+from training.app.folder import open_folder
+from training.engine.errors import is_for_the_user
+from training.files.atomic import write_json
+from training.files.hashing import HASHES, hashes_of, hashes_record
+from training.networks.checkpoints import chosen_tokenizer, load_tokenizer
+from training.tools import ask
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+PIECES = [*SPECIAL, "[unused0]", "[unused1]", "a", "##b", "cat"]
+CASED = [*PIECES, "Cat"]
+
+
+def write_rows(path: Path, pieces: list[str], **settings) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(pieces) + "\n", encoding="utf-8")
+    if settings:
+        path.with_name("tokenizer_config.json").write_text(json.dumps(settings))
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    build_tokenizer(PIECES).save_pretrained(tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+# --- vocab.txt alone -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("with_config", [False, True])
+@pytest.mark.parametrize(("pieces", "word"), [(PIECES, "cat"), (CASED, "Cat")])
+def test_vocab_txt_alone_has_the_case_of_its_pieces(tmp_path, capsys, pieces, word, with_config):
+    """Beside a config.json, transformers lower-cases every vocabulary; without one, it opens none."""
+    path = write_rows(tmp_path / "bert" / "vocab.txt", pieces)
+    if with_config:
+        (path.parent / "config.json").write_text('{"model_type": "bert"}')
+        assert AutoTokenizer.from_pretrained(path.parent).tokenize("Cat") == ["cat"]
+    for name in (path, path.parent):
+        tokenizer = load_tokenizer(str(name))
+        assert tokenizer.tokenize("Cat") == [word] and len(tokenizer) == len(pieces)
+        assert capsys.readouterr().out.startswith(f"{name}: the tokenizer is {'cased' if word == 'Cat' else 'lower-'}")
+    assert load_tokenizer(str(path), quiet=True) and capsys.readouterr().out == ""
+
+
+def test_stored_settings_of_vocab_txt_alone(tmp_path):
+    path = write_rows(tmp_path / "vocab.txt", PIECES, do_lower_case=False)
+    assert load_tokenizer(str(path)).tokenize("Cat") == load_tokenizer(str(tmp_path)).tokenize("Cat") == ["[UNK]"]
+
+
+@pytest.mark.parametrize(
+    ("name", "pieces", "message"),
+    [
+        ("bert-cased", PIECES, "the name of .*bert-cased is that of a cased model, but no piece"),
+        ("hindi", [*PIECES, "में", "पोस्ट"], "no piece of .* has a capital, .* but 2 have accents or vowel signs"),
+        ("few", [*PIECES, *map(str, range(99)), "HER2"], "only 1 of the 110 pieces of .* have capitals, so it may be"),
+    ],
+)
+def test_doubt_about_the_case_is_one_line_with_a_remedy(tmp_path, name, pieces, message):
+    path = write_rows(tmp_path / name / "vocab.txt", pieces)
+    for given in (path, path.parent):
+        with pytest.raises(ValueError, match=rf"^{given}: {message}.*; write .*do_lower_case.* into .*config\.json$"):
+            load_tokenizer(str(given))
+    write_rows(path, pieces, do_lower_case=False)
+    assert load_tokenizer(str(path)).tokenize(pieces[-1]) == pieces[-1:]
+
+
+def test_a_vocabulary_of_all_kinds_of_line_ends(tmp_path):
+    """transformers gives [PAD] another id for a byte-order mark, and one to each empty line at the end."""
+    content = "\ufeff[PAD]\r\n[UNK]\r\n[CLS]\n[SEP]\n[MASK]\n\u2028\na\n\n\n"
+    (tmp_path / "vocab.txt").write_bytes(content.encode())
+    vocabulary = load_tokenizer(str(tmp_path)).get_vocab()
+    assert sorted(vocabulary, key=vocabulary.get) == [*SPECIAL, "\u2028", "a"]
+    assert sorted(vocabulary.values()) == list(range(7))
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([*PIECES, "a"], r"vocab\.txt:11: 'a' is already in line 8; each piece has one id"),
+        ([*PIECES, "", "x"], r"vocab\.txt:11: expected a piece, got an empty line; delete it"),
+    ],
+)
+def test_rows_that_would_shift_the_ids_are_refused(tmp_path, folder, rows, message):
+    write_rows(tmp_path / "vocab.txt", rows)
+    with pytest.raises(ValueError, match=message):
+        load_tokenizer(str(tmp_path))
+    write_rows(folder / "vocab.txt", rows)
+    with pytest.raises(ValueError, match=rf"{message}\. Or delete vocab\.txt: tokenizer\.json beside it"):
+        load_tokenizer(str(folder))
+
+
+@pytest.mark.parametrize(("pieces", "word"), [(PIECES, "cat"), (CASED, "Cat")])
+def test_a_name_on_the_hub_with_vocab_txt_alone(tmp_path, monkeypatch, pieces, word):
+    """There transformers lower-cases every vocabulary, too."""
+    repository = tmp_path / "hub" / "models--someone--old"
+    write_rows(repository / "snapshots" / "0123abcd" / "vocab.txt", pieces)
+    (repository / "snapshots" / "0123abcd" / "config.json").write_text('{"model_type": "bert"}')
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0123abcd")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    assert load_tokenizer("someone/old").tokenize("Cat") == [word]
+    assert chosen_tokenizer(other(tmp_path / "same", pieces), "someone/old").tokenize("cat") == ["cat"]
+    with pytest.raises(ValueError, match=f"has the id {len(pieces) - 1}, but for the weights of someone/old that id"):
+        chosen_tokenizer(other(tmp_path / "other", [*pieces[:-1], "dog"]), "someone/old")
+
+
+def test_questions_need_the_vocabulary_of_the_weights(tmp_path):
+    """The folder has 20 rows."""
+    pytest.importorskip("google_crc32c")
+    model = shutil.copytree(WRITTEN / "squad", tmp_path / "squad")
+    ask.load(str(model))
+    write_rows(model / "vocab.txt", list(load_vocab(model / "vocab.txt"))[:-1])
+    with pytest.raises(ValueError, match="the model has 20 embeddings but the tokenizer only 19 pieces"):
+        ask.load(str(model))
+
+
+def test_tokens_stored_beside_vocab_txt_keep_their_ids(tmp_path):
+    """So did older versions of transformers: their id stands in a file, or they are rows of the vocabulary."""
+    write_rows(tmp_path / "vocab.txt", [*PIECES, "[E0]"], do_lower_case=True)
+    (tmp_path / "added_tokens.json").write_text('{"[E1]": 11, "new": 12}')
+    (tmp_path / "special_tokens_map.json").write_text('{"additional_special_tokens": ["[E0]", "[E1]"]}')
+    tokenizer = load_tokenizer(str(tmp_path))
+    assert tokenizer("Cat [E1] new [E0]", add_special_tokens=False)["input_ids"] == [9, 11, 12, 10]
+    assert tokenizer.convert_tokens_to_ids(["[E0]", "[E1]", "new"]) == [10, 11, 12]
+    (tmp_path / "added_tokens.json").write_text('{"[E1]": 11, "new": 14}')
+    with pytest.raises(ValueError, match=r"'new' should have the id 14 by vocab\.txt and the files of added tokens"):
+        load_tokenizer(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("absent/far/away", "there is no such folder; check the path"),
+        ("saved/tokenizer.json", "expected a folder with a tokenizer, or a vocab.txt; give the folder .*saved"),
+        ("empty", r"it has neither tokenizer\.json nor vocab\.txt; give --tokenizer_name FOLDER"),
+    ],
+)
+def test_no_tokenizer_is_one_line(tmp_path, folder, name, message):
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=message) as caught:
+        load_tokenizer(str(tmp_path / name))
+    assert is_for_the_user(caught.value) and "\n" not in str(caught.value)
+
+
+# --- vocab.txt beside tokenizer.json ---------------------------------------------------------------------------------
+
+
+def test_words_in_unused_rows_are_used_and_named(folder, capsys):
+    write_rows(folder / "vocab.txt", [*PIECES[:5], "zebra", "Acme", *PIECES[7:]])
+    tokenizer = load_tokenizer(str(folder))
+    assert tokenizer.tokenize("A Zebra") == ["a", "zebra"]
+    said, warning = capsys.readouterr().out.splitlines()
+    path = folder / "vocab.txt"
+    assert said.startswith(f"{path}: words in 2 rows, the first is 5: 'zebra', which tokenizer.json ")
+    assert warning.startswith(
+        f"warning: {folder / 'vocab.txt'}: no text ever becomes the words in 1 row, the first is "
+    )
+    assert "'Acme'" in warning and "add_tokens" in warning
+    assert load_tokenizer(str(folder), quiet=True).tokenize("zebra") == ["zebra"] and capsys.readouterr().out == ""
+
+
+def test_a_difference_in_another_row_is_refused(folder):
+    write_rows(folder / "vocab.txt", [*PIECES[:-1], "dog"])
+    with pytest.raises(ValueError, match=r"line 10 holds 'dog', but tokenizer\.json beside it has 'cat' with the id 9"):
+        load_tokenizer(str(folder))
+
+
+def test_the_page_reads_the_same_words(pretrained, tmp_path):
+    model = shutil.copytree(pretrained, tmp_path / "model")
+    rows = list(load_vocab(model / "vocab.txt"))
+    content = (model / "tokenizer.json").read_text().replace(json.dumps(rows[-1]), '"[unused0]"')
+    (model / "tokenizer.json").write_text(content)
+    assert open_folder(str(model)).tokenizer.tokenize(rows[-1]) == [rows[-1]]
+    write_rows(model / "vocab.txt", [*rows[:-2], rows[-1], rows[-2]])
+    with pytest.raises(ValueError, match=r"vocab\.txt: line \d+ holds"):
+        open_folder(str(model))
+
+
+def test_the_case_that_tokenizer_json_states_alone_is_kept(folder, capsys):
+    """transformers' class lower-cases unless tokenizer_config.json says otherwise."""
+    build_tokenizer(CASED, do_lower_case=False).save_pretrained(folder)
+    edit_json(folder / "tokenizer_config.json", do_lower_case=None, strip_accents=None)
+    assert AutoTokenizer.from_pretrained(folder).tokenize("Cat") == ["cat"]
+    tokenizer = load_tokenizer(str(folder))
+    assert tokenizer.tokenize("Cat") == ["Cat"] and capsys.readouterr().out == ""
+    tokenizer.save_pretrained(folder)
+    assert AutoTokenizer.from_pretrained(folder).tokenize("Cat") == ["Cat"]
+    edit_json(folder / "tokenizer_config.json", do_lower_case=True)
+    assert load_tokenizer(str(folder)).tokenize("Cat") == ["cat"]
+    assert "says do_lower_case false, strip_accents false, but tokenizer_config.json" in capsys.readouterr().out
+
+
+def test_somebody_elses_truncation_and_padding_do_not_act(folder):
+    content = json.loads((folder / "tokenizer.json").read_text())
+    content["truncation"] = {"max_length": 4, "strategy": "LongestFirst", "stride": 0, "direction": "Left"}
+    content["padding"] = {"strategy": {"Fixed": 4}, "direction": "Left", "pad_to_multiple_of": 4, "pad_id": 0}
+    content["padding"] |= {"pad_type_id": 0, "pad_token": "[PAD]"}
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    assert AutoTokenizer.from_pretrained(folder).backend_tokenizer.encode("cat " * 9).ids == [2, 9, 9, 3]
+    tokenizer = load_tokenizer(str(folder))
+    assert (tokenizer.backend_tokenizer.truncation, tokenizer.backend_tokenizer.padding) == (None, None)
+    assert tokenizer.backend_tokenizer.encode("cat " * 9).ids == [2, *[9] * 9, 3]
+    assert tokenizer("a cat", truncation=True, max_length=3)["input_ids"] == [2, 7, 3]
+    tokenizer.save_pretrained(folder)
+    assert not {"max_length", "stride", "truncation_strategy", "pad_to_multiple_of"} & set(
+        json.loads((folder / "tokenizer_config.json").read_text())
+    )
+
+
+def test_an_id_without_a_piece_is_refused(folder):
+    content = json.loads((folder / "tokenizer.json").read_text())
+    content["model"]["vocab"]["cat"] = 10
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="no piece of its tokenizer has the id 9, although there are 10"):
+        load_tokenizer(str(folder))
+
+
+# --- the tokenizer of the weights ------------------------------------------------------------------------------------
+
+
+def finish(model: Path, sha256: str) -> None:
+    """Make the folder look like that of a finished run with this tokenizer."""
+    (model / "run.json").write_text(json.dumps({"tokenizer_sha256": sha256}))
+    write_json(model / "all_results.json", {})
+    write_json(model / HASHES, hashes_record(hashes_of(model)))
+
+
+@pytest.fixture
+def model(folder) -> Path:
+    (folder / "config.json").write_text('{"model_type": "bert"}')
+    return folder
+
+
+def other(folder: Path, pieces: list[str]) -> str:
+    build_tokenizer(pieces).save_pretrained(folder)
+    return str(folder)
+
+
+def test_another_tokenizer_is_compared_with_that_of_the_weights(model, tmp_path, capsys):
+    assert chosen_tokenizer(None, str(model)).tokenize("cat") == ["cat"]
+    assert chosen_tokenizer(str(model), None).tokenize("cat") == ["cat"]
+    assert chosen_tokenizer(str(model), f"{model}/").tokenize("cat") == ["cat"]
+    assert chosen_tokenizer(other(tmp_path / "same", PIECES), str(model)).tokenize("cat") == ["cat"]
+    assert capsys.readouterr().out == ""
+    with pytest.raises(ValueError, match=r"'dog' has the id 9, but for the weights of .* that id stands for 'cat'"):
+        chosen_tokenizer(other(tmp_path / "other", [*PIECES[:-1], "dog"]), str(model))
+    words = write_rows(tmp_path / "words" / "vocab.txt", [*PIECES[:5], "zebra", *PIECES[6:]])
+    assert chosen_tokenizer(str(words), str(model)).tokenize("zebra") == ["zebra"]
+    assert f"{words}: words in 1 row, the first is 5: 'zebra', where the tokenizer of" in capsys.readouterr().out
+
+
+def test_a_checkpoint_is_compared_with_the_tokenizer_of_its_run(model, tmp_path):
+    checkpoint = model / "checkpoint-2"
+    checkpoint.mkdir()
+    shutil.copy(model / "config.json", checkpoint)
+    (checkpoint / "training_state.pt").touch()
+    assert chosen_tokenizer(str(model), str(checkpoint)).tokenize("cat") == ["cat"]
+    with pytest.raises(ValueError, match="stands for 'cat'"):
+        chosen_tokenizer(other(tmp_path / "other", [*PIECES[:-1], "dog"]), str(checkpoint))
+
+
+def test_weights_without_a_tokenizer(model, tmp_path, capsys):
+    given = other(tmp_path / "given", PIECES)
+    for name in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
+        (model / name).unlink()
+    assert chosen_tokenizer(given, str(model)).tokenize("cat") == ["cat"]
+    assert f"warning: {model} has no tokenizer, so nothing shows that the rows of {given}" in capsys.readouterr().out
+    (model / "run.json").write_text(json.dumps({"tokenizer_sha256": tokenizer_sha256(build_tokenizer(PIECES))}))
+    assert chosen_tokenizer(given, str(model)).tokenize("cat") == ["cat"] and capsys.readouterr().out == ""
+    (model / "run.json").write_text(json.dumps({"tokenizer_sha256": "0" * 64}))
+    with pytest.raises(ValueError, match=r"it is not the tokenizer with which .* was trained: .* 000000000000\.\.\."):
+        chosen_tokenizer(given, str(model))
+
+
+def test_a_replaced_vocabulary_of_a_finished_run_is_refused(model, tmp_path, capsys):
+    """tokenizer.json alone, or vocab.txt alone, would contradict the other file."""
+    finish(model, tokenizer_sha256(load_tokenizer(str(model))))
+    load_tokenizer(str(model))
+    assert capsys.readouterr().out == ""
+    other(model, [*PIECES[:-1], "dog"])
+    message = r"neither tokenizer\.json nor vocab\.txt is the file that the run left.*delete .*hashes\.json"
+    with pytest.raises(ValueError, match=message):
+        load_tokenizer(str(model))
+    (model / "tokenizer.json").unlink()
+    with pytest.raises(ValueError, match=message):
+        load_tokenizer(str(model))
+    other(model, [*PIECES[:-1], "dog"])
+    (model / HASHES).unlink()
+    capsys.readouterr()
+    assert load_tokenizer(str(model)).tokenize("dog") == ["dog"]
+    assert "the tokenizer is not the one with which the weights were trained" in capsys.readouterr().out
+
+
+def test_words_may_be_written_into_the_folder_of_a_finished_run(model, capsys):
+    finish(model, tokenizer_sha256(load_tokenizer(str(model))))
+    write_rows(model / "vocab.txt", [*PIECES[:5], "zebra", *PIECES[6:]])
+    assert load_tokenizer(str(model)).tokenize("zebra") == ["zebra"]
+    changed, words = capsys.readouterr().out.splitlines()
+    assert "only words in rows that tokenizer.json calls unused are taken from it" in changed
+    assert "the first is 5: 'zebra'" in words
