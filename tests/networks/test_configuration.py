@@ -59,3 +59,10 @@ def test_new_weights_take_the_size_of_the_tokenizer(tmp_path, capsys):
     (tmp_path / "config.json").write_text(json.dumps({"vocab_size": 300, "hidden_size": 12}))
     assert new_config(str(tmp_path), tokenizer_of(300)).hidden_size == 12
     assert new_config("tiny", tokenizer_of(300)).vocab_size == 300 and capsys.readouterr().out == ""
+
+
+def test_a_size_that_is_rounded_up_is_kept(tmp_path, capsys):
+    small_config(vocab_size=320).save_pretrained(tmp_path)
+    assert new_config(str(tmp_path), tokenizer_of(300)).vocab_size == 320
+    assert capsys.readouterr().out == ""
+    assert new_config(str(tmp_path), tokenizer_of(90)).vocab_size == 90

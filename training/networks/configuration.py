@@ -49,16 +49,25 @@ def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:
 def new_config(config_name: str, tokenizer: PreTrainedTokenizerBase) -> BertConfig:
     """The configuration for new weights and this tokenizer; what the folder said otherwise is printed.
 
+    A folder's ``vocab_size`` is kept if it is the tokenizer's rounded up, which makes products of matrices faster.
+
     Raises:
         ValueError: as for ``bert_config``.
     """
     fields = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id}
     config = bert_config(config_name, **fields)
     stated = read_object(Path(config_name) / "config.json") if config_name not in CONFIG_SIZES else {}
+    if rounded_to(stated.get("vocab_size", 0), len(tokenizer)):
+        config.vocab_size = fields["vocab_size"] = stated["vocab_size"]
     if changed := [name for name, value in fields.items() if stated.get(name, value) != value]:
         told = ", ".join(f"{name} {fields[name]:,} (the folder's config says {stated[name]:,})" for name in changed)
         say(f"--config_name {config_name}: new weights take the tokenizer's {told}")
     return config
+
+
+def rounded_to(rows: int, pieces: int) -> int | None:
+    """The number of ``ROUNDED_TO`` to a multiple of which ``pieces`` was rounded up to get ``rows``; None for others."""
+    return next((number for number in ROUNDED_TO if -(-pieces // number) * number == rows), None)
 
 
 def set_switches(config: PretrainedConfig, args: SharedArguments) -> None:
@@ -107,7 +116,7 @@ def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_le
         )
     rows, pieces = config.vocab_size, len(tokenizer)
     # Some models round their embeddings up; any other difference means another vocabulary.
-    multiple = next((number for number in ROUNDED_TO if -(-pieces // number) * number == rows), None)
+    multiple = rounded_to(rows, pieces)
     if rows > pieces and multiple is None:
         raise ValueError(
             f"the model has {rows} embeddings but the tokenizer only {pieces} pieces, and {rows} is not {pieces} "
