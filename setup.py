@@ -57,8 +57,10 @@ setup(
         ],
         # The page of `python -m training app`, which needs the packages of "train" as well.
         "app": [
+            "fastapi>=0.115",
             "gradio>=6.31,<7",
             "pillow>=10",
+            "uvicorn>=0.30",
         ],
         # Other people's packages that tests/ecosystem tries, from the version on that was tried.
         "ecosystem": [

@@ -5,9 +5,13 @@ Nothing may be asked for at another host, neither by the browser nor by the proc
 
 import http.client
 import json
+import os
+import re
 import shutil
+import subprocess
 import sys
 import warnings
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil
@@ -16,9 +20,11 @@ from safetensors.torch import load_file, save_file
 
 from tests.helpers.browsers import need_browser, serving, started_browser
 from tests.helpers.model_folders import edit_json, save_model
+from tests.helpers.repository import ROOT
 from training.app import readings
 from training.app.drawing import percent
 from training.app.folder import open_folder
+from training.app.server import FOLDERS, ROUTES
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
@@ -230,7 +236,7 @@ def test_an_answer_in_a_pasted_and_in_a_dropped_text(visit, models, tmp_path):
         "transfer.items.add(new File([text], 'a.txt', {type: 'text/plain'})); return transfer; }",
         dropped,
     )
-    page.locator("button").filter(has_text="Drop File Here").dispatch_event("drop", {"dataTransfer": transfer})
+    page.locator("label.file").dispatch_event("drop", {"dataTransfer": transfer})
     page.wait_for_function(
         "text => [...document.querySelectorAll('textarea')].some(box => box.value === text)", arg=dropped
     )
@@ -327,37 +333,125 @@ def test_a_paste_of_ten_megabytes_is_refused_with_a_sentence_and_not_sent(visit)
     assert 0 < max(sizes) < 100_000
 
 
-def test_a_dropped_file_that_is_too_large_or_no_text(visit, tmp_path):
+def test_a_chosen_file_that_is_too_large_or_no_text(visit, tmp_path):
     (tmp_path / "large.txt").write_text("word " * 50_000)
+    (tmp_path / "long.txt").write_text("é" * 20_001)
     (tmp_path / "binary.txt").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "short.txt").write_text("\ufeff" + "é" * 20_000, encoding="utf-8")
+    page = visit("answers")
+    box, notice = page.locator("#text-of-a-file textarea"), page.locator(".file + .notice")
     for name, sentence in (
         ("large.txt", "The file has more than 20,000 characters"),
-        ("binary.txt", "The file is not UTF-8 text (byte 1)"),
+        ("long.txt", "The file has more than 20,000 characters"),
+        ("binary.txt", "The file is not UTF-8 text"),
     ):
-        page = visit("answers")
+        before = box.input_value()
         page.locator("input[type=file]").set_input_files(tmp_path / name)
-        shows(page, sentence)
+        notice.filter(has_text=sentence).wait_for()
+        assert box.input_value() == before
+    page.locator("input[type=file]").set_input_files(tmp_path / "short.txt")
+    page.wait_for_function("document.querySelector('#text-of-a-file textarea').value.length === 20000")
+    assert notice.is_hidden()
 
 
-def response(address, path, method="GET", **headers):
-    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
-    names = {name.replace("_", "-"): value for name, value in headers.items()}
-    connection.putrequest(method, path, skip_host="Host" in names)
-    for name, value in names.items():
-        connection.putheader(name, value)
-    connection.endheaders()
+def response(address, path, method="GET", body=None, **headers):
+    """The status of the answer to a request with the token of the address in a cookie, unless another is given."""
+    place = urlsplit(address)
+    connection = http.client.HTTPConnection(place.netloc, timeout=60)
+    names = {"Cookie": f"bert-{place.port}={place.query.removeprefix('token=')}"}
+    names |= {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, body, {name: value for name, value in names.items() if value is not None})
     status = connection.getresponse().status
     connection.close()
     return status
 
 
+JOIN = "/gradio_api/queue/join"
+
+
 def test_requests_that_do_not_come_from_the_page(served, models):
     address = served[0]["pretrained"]
+    host = urlsplit(address).netloc
     assert response(address, "/") == 200
     assert response(address, "/", Host="evil.example") == 421
-    assert response(address, "/gradio_api/queue/join", "POST", Content_Length="10000000") == 413
-    for path in ("/etc/hostname", models["pretrained"] / "config.json", "setup.py", "../setup.py"):
-        assert response(address, f"/gradio_api/file={path}") in (403, 404), path
+    assert response(address, JOIN, "POST", Content_Length="10000000") == 413
+    for path in ("/etc/hostname", models["pretrained"] / "config.json", "setup.py", "../setup.py", "http://a.example/"):
+        assert response(address, f"/gradio_api/file={path}") == 404, path
+    assert response(address, "/", Sec_Fetch_Site="same-origin", Origin=f"http://{host}") == 200
+    for headers in (
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+    ):
+        assert response(address, "/assets/none.js", **headers) == 403, headers
+        assert response(address, JOIN, "POST", "{}", **headers) == 403, headers
+
+
+def test_without_the_token_nothing_is_shown(served):
+    address = served[0]["pretrained"]
+    place = urlsplit(address)
+    assert len(place.query) > 40
+    for cookie in (None, "", f"bert-{place.port}=", f"bert-{place.port}=é", f"bert-1={place.query[6:]}", "a=b; ;;="):
+        for method, path in (("GET", "/"), ("GET", "/theme.css"), ("GET", "/assets/none.js"), ("POST", JOIN)):
+            assert response(address, path, method, Cookie=cookie) == 403, (cookie, path)
+    assert response(address, f"/?token={place.query[6:-1]}", Cookie=None) == 403
+    assert response(address, f"/?{place.query}", Cookie=None) == 200
+    assert response(address, f"/theme.css?{place.query}", Cookie=None) == 403
+    other = served[0]["pairs"]
+    assert response(other, "/", Cookie=f"bert-{urlsplit(other).port}={place.query[6:]}") == 403
+
+
+def test_every_other_route_of_the_library_is_refused(served):
+    """Among them are those that fetch an address, take files, and use the user's token of the Hub."""
+    import gradio as gr
+
+    address = served[0]["pretrained"]
+    routes = gr.routes.App.create_app(gr.Blocks(analytics_enabled=False)).openapi()["paths"]
+    tried = set()
+    for path, methods in routes.items():
+        for method in map(str.upper, methods):
+            filled = re.sub(r"\{[^}]*\}", "x", path)
+            if (method, filled) not in ROUTES and not filled.startswith(FOLDERS):
+                assert response(address, filled, method) == 404, (method, path)
+                tried.add(path)
+    assert {"/gradio_api/run-history/buckets", "/gradio_api/upload", "/gradio_api/file={path_or_url}"} <= tried
+    assert len(tried) > 30
+
+
+def test_an_object_that_names_an_address_is_not_fetched(served):
+    """Gradio would download it before it looks at the kind of the box."""
+    address, notes = served[0]["pretrained"], served[2]
+    file = {"path": "http://192.0.2.1/x", "meta": {"_type": "gradio.FileData"}}
+    for data in ([file], [[file]], {"a": file}, None, "text"):
+        body = json.dumps({"data": data, "fn_index": 0, "session_hash": "a"})
+        assert response(address, JOIN, "POST", body, Content_Type="application/json") == 400
+    for body in (b"", b"[]", b"\xff", b'{"data": [1, 2', b"[" * 100_000):
+        assert response(address, JOIN, "POST", body, Content_Type="application/json") == 400
+    body = json.dumps({"data": ["the [MASK] ."], "fn_index": 0, "session_hash": "a"})
+    assert response(address, JOIN, "POST", body, Content_Type="application/json") == 200
+    assert not notes.exists(), notes.read_text()
+
+
+def test_the_process_has_no_token_of_the_user_and_asks_no_proxy(models, tmp_path):
+    (tmp_path / "token").write_text("hf_secret")
+    program = (
+        "import os, huggingface_hub, sys; from training.app import page; from training.app.folder import open_folder;"
+        "assert huggingface_hub.get_token() is not None;"
+        "folder = os.environ['GRADIO_TEMP_DIR'];"
+        "page.launch(page.build(open_folder(sys.argv[1])), page.free_port(0));"
+        "print(huggingface_hub.get_token(), 'hf_' in str(os.environ), folder)"
+    )
+    places = {"HF_TOKEN_PATH": str(tmp_path / "token"), "http_proxy": "http://127.0.0.1:9", "PYTHONPATH": str(ROOT)}
+    for token in ({"HF_TOKEN": "hf_secret"}, {}):
+        settings = {**os.environ, **places, **token}
+        command = [sys.executable, "-c", program, str(models["pairs"])]
+        done = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        shown, secret, folder = done.stdout.splitlines()[-1].split()
+        assert (shown, secret) == ("None", "False")
+        assert not Path(folder).exists()  # what Gradio may have put there ends with the process
 
 
 def test_the_process_listens_and_connects_on_this_machine_only(served):

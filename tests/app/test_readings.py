@@ -309,16 +309,6 @@ def test_other_limits_have_a_sentence_each(folders):
         readings.pieces(model, "old " * 600)
 
 
-def test_a_dropped_file_is_text_of_limited_length():
-    assert readings.decode_file("\ufeffdéjà vu".encode()) == "déjà vu"
-    with pytest.raises(ValueError, match="more than 20,000 characters"):
-        readings.decode_file(b"a" * 10_000_000)
-    with pytest.raises(ValueError, match=r"not UTF-8 text \(byte 3\)"):
-        readings.decode_file(b"ab\xff")
-    with pytest.raises(ValueError, match="is empty"):
-        readings.decode_file(b"")
-
-
 def test_damaged_weights_are_said_to_be_the_cause(folders):
     model = open_folder(str(folders("BertForSequenceClassification")))
     with torch.no_grad():

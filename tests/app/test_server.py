@@ -8,7 +8,9 @@ import pytest
 from training.app.server import LARGEST_REQUEST, Guard, free_port
 
 
-def ask(guard: Guard, **headers: str) -> tuple[int, dict[str, str], bytes]:
+def ask(
+    guard: Guard, method: str = "GET", path: str = "/", query: str = "", sent_body: bytes = b"", **headers: str
+) -> tuple[int, dict[str, str], bytes]:
     """The status, the headers and the body of the response to a request."""
     sent = []
 
@@ -16,12 +18,16 @@ def ask(guard: Guard, **headers: str) -> tuple[int, dict[str, str], bytes]:
         sent.append(message)
 
     async def receive():
-        return {"type": "http.request", "body": b""}
+        return {"type": "http.request", "body": sent_body}
 
     lines = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    asyncio.run(guard({"type": "http", "headers": lines}, receive, send))
+    place = {"path": path, "query_string": query.encode(), "server": ("127.0.0.1", 7860)}
+    asyncio.run(guard({"type": "http", "method": method, **place, "headers": lines}, receive, send))
     start, body = sent
     return start["status"], {key.decode(): value.decode() for key, value in start["headers"]}, body["body"]
+
+
+JOIN = ("POST", "/gradio_api/queue/join")
 
 
 async def page(scope, receive, send):
@@ -52,6 +58,78 @@ def test_a_request_that_is_too_large_is_refused_before_it_is_read(length):
     assert status == 413 and b"at most 2,097,152 bytes" in body
     assert ask(Guard(page), host="localhost", content_length=str(LARGEST_REQUEST))[0] == 200
     assert ask(Guard(page), host="localhost", transfer_encoding="chunked")[0] == 413
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/theme.css", 200),
+        ("GET", "/assets/index.js", 200),
+        ("GET", "/gradio_api/queue/data", 200),
+        ("POST", "/", 404),
+        ("HEAD", "/", 404),
+        ("POST", "/assets/index.js", 404),
+        ("POST", "/gradio_api/upload", 404),
+        ("GET", "/gradio_api/file=http://a.example/", 404),
+        ("GET", "/gradio_api/run-history/buckets", 404),
+        ("GET", "//theme.css", 404),
+    ],
+)
+def test_only_what_the_page_asks_for_is_passed_on(method, path, status):
+    assert ask(Guard(page), method, path, host="localhost")[0] == status
+    assert ask(Guard(page, hosts=None), method, path, host="space.example")[0] == status  # in a Space, too
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"sec_fetch_site": "none"}, 200),
+        ({"sec_fetch_site": "same-origin", "origin": "http://localhost:7860"}, 200),
+        ({"sec_fetch_site": "same-site"}, 403),
+        ({"sec_fetch_site": "cross-site"}, 403),
+        ({"origin": "http://127.0.0.1:7860"}, 403),  # the other name of this machine
+        ({"origin": "https://localhost:7860"}, 403),
+        ({"origin": "null"}, 403),
+    ],
+)
+def test_other_web_pages_are_refused(headers, status):
+    assert ask(Guard(page), host="localhost:7860", **headers)[0] == status
+    assert ask(Guard(page, hosts=None), host="space.example", **headers)[0] == 200  # shown inside of another page
+
+
+def test_the_token_of_the_address_becomes_a_cookie():
+    guard = Guard(page, token="secret")
+    assert ask(guard, host="localhost")[0] == 403
+    assert ask(guard, query="token=other", host="localhost")[0] == 403
+    # Somebody who clicks the address in another program's page has the token.
+    status, headers, _ = ask(guard, query="a=b&token=secret", host="localhost", sec_fetch_site="cross-site")
+    assert (status, headers["set-cookie"]) == (200, "bert-7860=secret; Path=/; HttpOnly; SameSite=Strict")
+    for cookie, expected in (
+        ("bert-7860=secret", 200),
+        ("a=b; bert-7860=secret", 200),
+        ("bert-7860=", 403),
+        ("bert-7861=secret", 403),
+        ("\x01=;bert", 403),
+    ):
+        assert ask(guard, path="/theme.css", host="localhost", cookie=cookie)[0] == expected, cookie
+    assert "set-cookie" not in ask(guard, path="/theme.css", host="localhost", cookie="bert-7860=secret")[1]
+    assert ask(guard, path="/theme.css", query="token=secret", host="localhost")[0] == 403
+    assert "set-cookie" not in ask(Guard(page), host="localhost")[1]
+
+
+def test_the_body_that_was_checked_is_passed_on_once():
+    received = []
+
+    async def echo(scope, receive, send):
+        received.extend([await receive(), await receive()])
+        await page(scope, receive, send)
+
+    body = b'{"data": ["a", 1, null, true], "session_hash": "x"}'
+    assert ask(Guard(echo), *JOIN, sent_body=body, host="localhost")[0] == 200
+    assert [message["body"] for message in received] == [body, body]  # the second is the sender's
+    for refused in (b'{"data": [{"path": "http://a.example"}]}', b'{"data": [["a"]]}', b"{}", b"[1]", b"\xff", b""):
+        assert ask(Guard(page), *JOIN, sent_body=refused, host="localhost")[0] == 400, refused
 
 
 def test_the_start_and_the_end_of_the_server_are_passed_on():

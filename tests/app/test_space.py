@@ -54,8 +54,8 @@ def test_what_a_space_holds(gradio, tmp_path, pretrained, capsys):
     folder = shutil.copytree(pretrained, tmp_path / 'a "strange": name')
     shutil.copytree(pretrained, folder / "checkpoint-10")
     for name in ("metrics.jsonl", "predictions.json", "checkpoint-10/training_state.pt"):
-        (folder / name).write_text("secret")
-    run = {"flags": {"train_file": "/home/ada/secret.txt"}, "texts_per_example": 2, "command": "secret"}
+        (folder / name).write_text("confidential")
+    run = {"flags": {"train_file": "/home/ada/confidential.txt"}, "texts_per_example": 2, "command": "confidential"}
     (folder / "run.json").write_text(json.dumps(run))
     target = tmp_path / "space"
     write_space(open_folder(str(folder)), str(target))
@@ -68,7 +68,7 @@ def test_what_a_space_holds(gradio, tmp_path, pretrained, capsys):
     # Every checkpoint in the tests is a copy of a whole folder; a real one has no tokenizer.
     assert {name for name in files if "checkpoint-10" not in name} == expected
     assert {f"model/checkpoint-10/{name}" for name in weights} <= files
-    assert not [name for name in files if "secret" in (target / name).read_bytes().decode("latin-1")]
+    assert not [name for name in files if "confidential" in (target / name).read_bytes().decode("latin-1")]
     settings = yaml.safe_load((target / "README.md").read_text().split("---")[1])
     assert (settings["title"], settings["sdk"]) == ('BERT: a "strange": name', "gradio")
     assert (settings["app_file"], settings["sdk_version"]) == ("app.py", "6.31.0")

@@ -18,7 +18,7 @@ FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
     *("--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"),
 )
-ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/")
+ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/[^\s)]*")
 
 
 def chromium() -> str | None:

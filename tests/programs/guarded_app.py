@@ -30,6 +30,6 @@ if __name__ == "__main__":
     from training.app.server import free_port
 
     for folder in sys.argv[2:]:
-        print(page.launch(page.build(open_folder(folder)), free_port(0)), flush=True)
+        print(page.launch(page.build(open_folder(folder)), free_port(0))[0], flush=True)
     while True:
         time.sleep(60)

@@ -37,6 +37,6 @@ def main(argv: list[str] | None = None) -> None:
 
     from training.app import page  # imported late, because Gradio takes seconds
 
-    shown = page.build(opened)
-    print(f"{opened.name}: {page.launch(shown, port)} (Ctrl-C ends it)", flush=True)
-    shown.block_thread()
+    url, thread = page.launch(page.build(opened), port)
+    print(f"{opened.name}: {url} (Ctrl-C ends it; keep the address to yourself)", flush=True)
+    thread.join()

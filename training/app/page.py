@@ -1,18 +1,24 @@
 """The page itself, made with Gradio: a tab for everything that the model's head can do, and two for every model."""
 
+import atexit
 import os
+import shutil
+import tempfile
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # before the import, which may ask for a newer version
+# Both before the import, which may ask for a newer version; Gradio's own folder would belong to its first user.
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+os.environ["GRADIO_TEMP_DIR"] = tempfile.mkdtemp(prefix="bert-page-")
 
+import fastapi
 import gradio as gr
 import transformers
-from starlette.middleware import Middleware
 
-from training.app import drawing, readings
+from training.app import drawing, file_box, readings
 from training.app.folder import (
     ANSWERS,
     CHOICE,
@@ -24,8 +30,10 @@ from training.app.folder import (
     OpenedModel,
     open_folder,
 )
-from training.app.server import LARGEST_REQUEST, LOCAL, Guard, free_port
+from training.app.server import LOCAL, Guard, forget_tokens, free_port, new_token, start
 from training.app.style import CSS, MONO, SANS
+
+atexit.register(shutil.rmtree, os.environ["GRADIO_TEMP_DIR"], ignore_errors=True)
 
 # Cuts what is far too long before it is sent; the functions of `readings` then refuse it with a sentence. A character
 # of Python has up to two units in JavaScript.
@@ -58,31 +66,37 @@ def build(opened: OpenedModel) -> gr.Blocks:
     return page
 
 
-def launch(page: gr.Blocks, port: int, host: str = "127.0.0.1", hosts: tuple[str, ...] | None = LOCAL) -> str:
-    """Start to serve the page in threads of their own, and return its address.
+def launch(
+    page: gr.Blocks, port: int, host: str = LOCAL[0], hosts: tuple[str, ...] | None = LOCAL
+) -> tuple[str, threading.Thread]:
+    """Start to serve the page in a thread; return its address and the thread.
+
+    Gradio's own ``launch`` would ask its server, through a proxy if the environment names one, whether it is there.
 
     Args:
-        hosts: see ``Guard``.
+        hosts: see ``Guard``. If it is not None, the address contains a token, without which nothing is shown.
     """
+    forget_tokens()
+    token = None if hosts is None else new_token()
     page.queue(default_concurrency_limit=1, max_size=32, api_open=False)
-    theme = gr.themes.Default(primary_hue="blue", font=SANS, font_mono=MONO)
-    _, url, _ = page.launch(
+    app = gr.mount_gradio_app(
+        fastapi.FastAPI(docs_url=None, redoc_url=None, openapi_url=None),
+        page,
+        path="/",
         server_name=host,
         server_port=port,
-        prevent_thread_lock=True,
-        share=False,
-        quiet=True,
-        ssr_mode=False,
-        mcp_server=False,
-        pwa=False,
-        enable_monitoring=False,
         footer_links=[],
-        max_file_size=LARGEST_REQUEST // 2,
-        theme=theme,
-        head=f"<style>{CSS}</style>",
-        app_kwargs={"middleware": [Middleware(Guard, hosts=hosts)]},
+        run_history=False,
+        show_error=False,
+        ssr_mode=False,
+        enable_monitoring=False,
+        pwa=False,
+        mcp_server=False,
+        theme=gr.themes.Default(primary_hue="blue", font=SANS, font_mono=MONO),
+        head=f"<style>{CSS}</style><script>{file_box.SCRIPT}</script>",
     )
-    return str(url)
+    thread = start(Guard(app, hosts, token), host, port)
+    return f"http://{host}:{port}/" + (f"?token={token}" if token else ""), thread
 
 
 # --- parts of a tab --------------------------------------------------------------------------------------
@@ -256,19 +270,10 @@ def _answers(opened: OpenedModel) -> None:
     with right:
         output = _html()
     with left:
-        asked, text = _box("Question", question, 1), _box("Text", context, 8)
+        asked, text = _box("Question", question, 1), _box("Text", context, 8, elem_id=file_box.BOX_FOR_TEXT)
         _ask("Answer", [asked, text], lambda q, c: drawing.reply(readings.answer(opened, q, c), c), output)
-        file = gr.File(label="or drop a text file here", file_types=["text"], height=140, file_count="single")
-        file.upload(_read_file, file, [text, output], api_visibility="private", show_progress="minimal")
-
-
-def _read_file(path: str) -> tuple[Any, str]:
-    """What to put into the box, and a notice if there is nothing to put there."""
-    try:
-        with open(path, "rb") as file:
-            return readings.decode_file(file.read(4 * readings.CHARACTERS + 1)), ""
-    except ValueError as error:
-        return gr.skip(), drawing.notice(str(error))
+        # Read by the browser: a file that is sent to Gradio's server would stay there.
+        _html(file_box.file_box(readings.CHARACTERS))
 
 
 def _names(opened: OpenedModel) -> None:
@@ -346,6 +351,6 @@ def serve(folder: str | Path, name: str) -> None:
     host, port = os.environ.get("GRADIO_SERVER_NAME", LOCAL[0]), os.environ.get("GRADIO_SERVER_PORT", "7860")
     transformers.utils.logging.disable_progress_bar()
     page = build(replace(open_folder(str(folder)), name=name))
-    url = launch(page, free_port(int(port)), host, LOCAL if host in LOCAL else None)
+    url, thread = launch(page, free_port(int(port)), host, LOCAL if host in LOCAL else None)
     print(f"{url} (Ctrl-C ends it)", flush=True)
-    page.block_thread()
+    thread.join()

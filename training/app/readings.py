@@ -119,18 +119,6 @@ def check_lines(text: str | None, name: str, least: int) -> list[str]:
     return lines
 
 
-def decode_file(content: bytes) -> str:
-    """The text of a dropped file. Raises ValueError if it is too long or not UTF-8."""
-    if len(content) > 4 * CHARACTERS:  # a character has at most four bytes in UTF-8
-        raise ValueError(
-            f"The file has more than {CHARACTERS:,} characters, the most that this page reads; shorten it."
-        )
-    try:
-        return check_text(content.decode("utf-8-sig"), "The file")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"The file is not UTF-8 text (byte {error.start + 1:,}); save it as plain text.") from error
-
-
 def _ids(opened: OpenedModel, text: str, masks: bool = False) -> list[int]:
     """The ids of a text's pieces. A "[SEP]" in it is read as five characters, but with ``masks`` not a "[MASK]"."""
     tokenizer, reader = opened.tokenizer, opened.text_tokenizer

@@ -1,8 +1,23 @@
-"""What stands between the browser and the page: no large request, no other host, nothing fetched from elsewhere."""
+"""What stands between the browser and the page: who may ask, for which routes, with which content.
 
+Gradio's server can do much more than this page needs: it fetches addresses for its callers, takes files, and shows and
+creates storage on the Hub with the token of whoever started it. ``Guard`` passes on only what the page itself asks for.
+"""
+
+import hmac
+import http.cookies
+import os
+import secrets
 import socket
+import threading
+import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
+from urllib.parse import parse_qs
+
+import huggingface_hub.constants
+
+from tokenization.json_text import parse_json
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -22,19 +37,36 @@ HEADERS = [
 ]
 POLICY_VIOLATION = 1008  # the code with which a websocket is closed (RFC 6455)
 LOCAL = ("127.0.0.1", "localhost")
+# Everything that the page asks for. The files below the two folders are those of Gradio's package.
+PAGE, ASK = ("GET", "/"), ("POST", "/gradio_api/queue/join")
+ROUTES = {PAGE, ("GET", "/theme.css"), ("GET", "/favicon.ico"), ASK, ("GET", "/gradio_api/queue/data")}
+FOLDERS = ("/assets/", "/static/")
+
+
+def forget_tokens() -> None:
+    """Take the user's tokens of the Hub from this process, and let its libraries ask the Hub for nothing."""
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "HF_OAUTH_TOKEN"):
+        os.environ.pop(name, None)
+    # For what is imported later, and for processes that are started; the constants are those of what is imported.
+    os.environ |= {"HF_HUB_OFFLINE": "1", "HF_TOKEN_PATH": os.devnull, "HF_STORED_TOKENS_PATH": os.devnull}
+    constants = huggingface_hub.constants
+    constants.HF_HUB_OFFLINE = True
+    constants.HF_TOKEN_PATH = constants.HF_STORED_TOKENS_PATH = os.devnull
 
 
 class Guard:
-    """An ASGI middleware that limits requests, and adds ``HEADERS`` to the responses.
+    """An ASGI middleware that refuses what the page does not ask for, and adds ``HEADERS`` to the responses.
 
     Args:
         hosts: the names under which the page may be asked for. Another name in a request means that some web page had
-            its own name point to this machine (DNS rebinding). None allows all.
+            its own name point to this machine (DNS rebinding). None allows all, and requests from other pages.
+        token: a secret that the address of the page contains (``?token=...``), and then a cookie. None asks for none.
     """
 
-    def __init__(self, app: App, hosts: tuple[str, ...] | None = LOCAL) -> None:
+    def __init__(self, app: App, hosts: tuple[str, ...] | None = LOCAL, token: str | None = None) -> None:
         self.app = app
         self.hosts = hosts
+        self.token = token
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Check one request and pass it on, or refuse it. Websockets are refused."""
@@ -44,14 +76,41 @@ class Guard:
         if scope["type"] != "http":  # The page opens no websocket, so one can only come from elsewhere.
             await send({"type": "websocket.close", "code": POLICY_VIOLATION})
             return
+        if refusal := self._refusal(scope):
+            await _refuse(send, *refusal)
+            return
+        cookies = []
+        if self.token is not None and (scope["method"], scope["path"]) == PAGE:
+            cookies = [(b"set-cookie", f"{_cookie(scope)}={self.token}; Path=/; HttpOnly; SameSite=Strict".encode())]
+        if (scope["method"], scope["path"]) == ASK:
+            body = await _body(receive)
+            if body is None or not _asks_with_plain_values(body):
+                await _refuse(send, 400, "This page takes texts, numbers and choices only.")
+                return
+            receive = _again(body, receive)
+        await self.app(scope, receive, _with_headers(send, [*HEADERS, *cookies]))
+
+    def _refusal(self, scope: Message) -> tuple[int, str] | None:
+        """Status and sentence for a request that is not passed on."""
         headers = dict(scope["headers"])
         length = headers.get(b"content-length", b"0")
+        route = scope["method"], scope["path"]
         if self.hosts is not None and _host(headers) not in self.hosts:
-            await _refuse(send, 421, "This page answers to 127.0.0.1 only.")
-        elif not length.isdigit() or int(length) > LARGEST_REQUEST or b"transfer-encoding" in headers:
-            await _refuse(send, 413, f"A request may have at most {LARGEST_REQUEST:,} bytes.")
-        else:
-            await self.app(scope, receive, _with_headers(send))
+            return 421, "This page answers to 127.0.0.1 only."
+        if not length.isdigit() or int(length) > LARGEST_REQUEST or b"transfer-encoding" in headers:
+            return 413, f"A request may have at most {LARGEST_REQUEST:,} bytes."
+        if route not in ROUTES and not (scope["method"] == "GET" and scope["path"].startswith(FOLDERS)):
+            return 404, "This page has no such address."
+        if self.token is not None and route == PAGE and self._is_token(_token_in_address(scope)):
+            return None
+        if self.hosts is not None and not _is_from_the_page(headers):
+            return 403, "Another web page asked for this; open the page itself."
+        if self.token is not None and not self._is_token(_token_in_cookie(scope, headers)):
+            return 403, "Open the address that the command printed, with its token."
+        return None
+
+    def _is_token(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode("utf-8", "replace"), (self.token or "").encode())
 
 
 def _host(headers: dict[bytes, bytes]) -> str:
@@ -61,10 +120,66 @@ def _host(headers: dict[bytes, bytes]) -> str:
     return host if colon else address
 
 
-def _with_headers(send: Send) -> Send:
+def _is_from_the_page(headers: dict[bytes, bytes]) -> bool:
+    """Whether the page itself asks, or the user by an address, or a program; browsers say so in two headers."""
+    site, origin = headers.get(b"sec-fetch-site", b"none"), headers.get(b"origin")
+    return site in (b"none", b"same-origin") and origin in (None, b"http://" + headers.get(b"host", b""))
+
+
+def _cookie(scope: Message) -> str:
+    """The name of the cookie; other pages on this machine have other ports, but would share its cookies."""
+    return f"bert-{(scope.get('server') or ('', 0))[1]}"
+
+
+def _token_in_address(scope: Message) -> str:
+    return parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token", [""])[0]
+
+
+def _token_in_cookie(scope: Message, headers: dict[bytes, bytes]) -> str:
+    try:
+        cookies = http.cookies.SimpleCookie(headers.get(b"cookie", b"").decode("latin-1"))
+    except http.cookies.CookieError:
+        return ""
+    found = cookies.get(_cookie(scope))
+    return found.value if found else ""
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """The content of a request; None if it is too long or its sender has gone."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body += message.get("body", b"")
+        if message["type"] != "http.request" or len(body) > LARGEST_REQUEST:
+            return None
+        more = message.get("more_body", False)
+    return body
+
+
+def _asks_with_plain_values(body: bytes) -> bool:
+    """Whether the values are texts, numbers and the like; for an object, Gradio may fetch the address in it."""
+    try:
+        asked = parse_json(body.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return False
+    values = asked.get("data") if isinstance(asked, dict) else None
+    return isinstance(values, list) and all(isinstance(value, str | int | float | None) for value in values)
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """What gives ``body``, and then what ``receive`` gives."""
+    waiting = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receiving() -> Message:
+        return waiting.pop() if waiting else await receive()
+
+    return receiving
+
+
+def _with_headers(send: Send, headers: list[tuple[bytes, bytes]]) -> Send:
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", []), *HEADERS]}
+            message = {**message, "headers": [*message.get("headers", []), *headers]}
         await send(message)
 
     return sending
@@ -74,6 +189,29 @@ async def _refuse(send: Send, status: int, sentence: str) -> None:
     headers = [(b"content-type", b"text/plain; charset=utf-8"), *HEADERS]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": sentence.encode("utf-8")})
+
+
+def start(app: App, host: str, port: int) -> threading.Thread:
+    """Serve an ASGI application in a thread, and return the thread when the server accepts requests.
+
+    Raises:
+        ValueError: the server ends at once, for example because another program has taken the port.
+    """
+    import uvicorn  # comes with Gradio, which is optional
+
+    server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", server_header=False))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        if not thread.is_alive():
+            raise ValueError(f"--port {port}: the page could not be started there; give another port")
+        time.sleep(0.01)
+    return thread
+
+
+def new_token() -> str:
+    """A secret that nobody can guess."""
+    return secrets.token_urlsafe(32)
 
 
 def free_port(port: int) -> int:

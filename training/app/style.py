@@ -22,6 +22,8 @@ footer { display: none !important; }
 .bert h4:first-child { margin-top: 0; }
 .bert .notice { border-left: 4px solid #d97706; background: rgba(217, 119, 6, .12); padding: .7rem .9rem;
   border-radius: 6px; overflow-wrap: anywhere; }
+.bert .file { display: block; border: 1px dashed var(--border-color-primary); border-radius: 8px;
+  padding: .7rem .9rem; }
 .bert .text { white-space: pre-wrap; overflow-wrap: anywhere; line-height: 1.75; max-height: 22rem; overflow-y: auto;
   border: 1px solid var(--border-color-primary); border-radius: 8px; padding: .7rem .9rem; margin: .3rem 0 .6rem; }
 .bert .bars { display: grid; gap: .35rem; }
