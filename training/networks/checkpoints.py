@@ -20,6 +20,7 @@ from training.networks.claims import (
     check_against_weights,
     check_claims,
     check_tokenizer_files,
+    set_plain_outputs,
 )
 from training.networks.configuration import bert_config, check_fit
 from training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
@@ -83,6 +84,8 @@ def checkpoint_config(name: str) -> BertConfig:
     config = accepted(path, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
     if not isinstance(config, BertConfig):
         raise ValueError(f"{name}: expected a BERT checkpoint, got model_type {config.model_type!r}")
+    if changed := set_plain_outputs(config):
+        say_once(f"{path}: {', '.join(changed)} as in a new config, because this command decides what it needs")
     return config
 
 
@@ -112,9 +115,8 @@ def load_tokenizer(name: str | None) -> PreTrainedTokenizerBase:
                 f"{name}: {doubt}; decide it with python -m training convert {name} FOLDER --do_lower_case true (or "
                 "false), and give that FOLDER"
             )
-        if os.environ.get("RANK", "0") == "0":
-            for note in notes:
-                print(f"{name}: {note}", flush=True)
+        for note in notes:
+            say_once(f"{name}: {note}")
         return tokenizer
     warn_of_changes(Path(name), TOKENIZER_FILES)
     check_tokenizer_files(Path(name))
@@ -128,6 +130,12 @@ def load_tokenizer(name: str | None) -> PreTrainedTokenizerBase:
         raise ValueError(f"{name}: expected a folder or a name on the Hub with a tokenizer ({reason})") from error
     _check_ids(name, tokenizer)
     return tokenizer
+
+
+def say_once(note: str) -> None:
+    """Print a note, in the first of several processes only."""
+    if os.environ.get("RANK", "0") == "0":
+        print(note, flush=True)
 
 
 def _check_ids(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
