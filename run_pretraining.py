@@ -21,7 +21,7 @@ For a few hours on a small machine; the flags that this sets are printed, and ev
 
 To see what fits into the time at hand, run: python -m training plan --config_name base --hours 6
 After an interruption, the same command with --resume_from_checkpoint auto continues from the newest checkpoint.
-On SIGTERM or Ctrl-C, the step is finished and a checkpoint is saved (exit status 75); a second signal stops at once.
+On SIGTERM, SIGHUP, SIGUSR1 or Ctrl-C, the step is finished and a checkpoint is saved (exit status 75).
 At the end the output folder contains model, tokenizer, model card, curves, run.json, metrics.jsonl, all_results.json.
 """
 

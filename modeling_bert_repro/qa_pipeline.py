@@ -233,11 +233,15 @@ def _max_context(starts: list[int], counts: list[int]) -> list[Tensor]:
     A token counts in the window in which the smaller of its left and right context is largest; among equal windows, in
     the longer one, then in the earlier one.
     """
-    first, count = (torch.tensor(values, dtype=torch.float64)[:, None] for values in (starts, counts))
-    left = torch.arange(starts[-1] + counts[-1], dtype=torch.float64) - first  # (windows, tokens)
-    right = count - 1 - left
-    score = torch.where((left >= 0) & (right >= 0), torch.minimum(left, right) + 0.01 * count, -1.0)
-    best = score.argmax(dim=0) if score.numel() else torch.empty(0)
+    total = starts[-1] + counts[-1]
+    highest, best = torch.full((total,), -1.0, dtype=torch.float64), torch.zeros(total, dtype=torch.long)
+    for window, (start, count) in enumerate(zip(starts, counts)):
+        # One window at a time: a table of all windows and tokens would grow with the square of the context.
+        left = torch.arange(count, dtype=torch.float64)
+        score = torch.minimum(left, count - 1 - left) + 0.01 * count
+        better = score > highest[start : start + count]
+        highest[start : start + count][better] = score[better]
+        best[start : start + count][better] = window
     return [best[start : start + size] == window for window, (start, size) in enumerate(zip(starts, counts))]
 
 

@@ -8,6 +8,7 @@ file could lose half of its rows.
 import contextlib
 import json
 import json.scanner
+from collections import Counter
 from typing import Any
 
 
@@ -20,8 +21,7 @@ class _Doubled(ValueError):
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        doubled = next(name for name in names if names.count(name) > 1)
+        doubled = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
         raise _Doubled(f"the field {doubled[:40]!r} occurs twice in one object")
     return fields
 

@@ -129,7 +129,7 @@ def test_a_network_that_the_page_does_not_know(folder, names):
         ({"num_hidden_layers": "2"}, "num_hidden_layers must be a positive whole number, got '2'"),
         ({"num_attention_heads": 0}, "num_attention_heads must be a positive whole number"),
         ({"num_hidden_layers": 1}, "config.json claims 1 layers, the weights have 2"),
-        ({"hidden_act": "no such function"}, "cannot be made"),
+        ({"hidden_act": "no such function"}, "hidden_act must be one of gelu"),
         ({"quantization_config": {"quant_method": "gptq"}}, "the weights are quantised"),
         ({"architectures": ["BertForQuestionAnswering"]}, "qa_outputs.bias"),
     ],

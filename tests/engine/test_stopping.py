@@ -164,7 +164,7 @@ print("asked", signals.asked)
 """
 
 
-@pytest.mark.parametrize("name", ["TERM", "INT"])
+@pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "USR1"])
 def test_a_second_signal_stops_at_once(name):
     """A signal that follows at once does not count as a second one, because under torchrun one Ctrl-C arrives twice."""
     assert signals.SAME_SIGNAL_SECONDS == 1.0
@@ -174,6 +174,17 @@ def test_a_second_signal_stops_at_once(name):
     script = SECOND.format(root=str(ROOT), pauses=[0.1, 60], name=name, same=0.05)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=20)
     assert done.returncode == -getattr(signal, f"SIG{name}") and done.stderr == ""
+
+
+def test_a_process_that_ignores_the_end_of_its_terminal_goes_on_doing_so():
+    """``nohup`` starts a program like this."""
+    earlier = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopSignals() as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert not stop.asked and signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, earlier)
 
 
 WORKER = """

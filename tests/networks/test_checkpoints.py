@@ -264,9 +264,9 @@ def test_a_folder_without_a_tokenizer_is_one_error(tmp_path):
 @pytest.mark.parametrize("by_flag", [False, True])
 def test_a_config_that_transformers_refuses_is_one_line(tmp_path, pretrained, by_flag):
     shutil.copytree(pretrained, tmp_path / "model")
-    edit_json(tmp_path / "model" / "config.json", hidden_dropout_prob="x")
+    edit_json(tmp_path / "model" / "config.json", layer_norm_eps="x")
     opened = (lambda name: bert_config(name, 9)) if by_flag else checkpoint_config
-    message = r"config\.json: transformers refuses it .*hidden_dropout_prob.*; correct it"
+    message = r"config\.json: transformers refuses it .*layer_norm_eps.*; correct it"
     with pytest.raises(ValueError, match=message) as caught:
         opened(str(tmp_path / "model"))
     assert is_for_the_user(caught.value) and len(str(caught.value).splitlines()) == 1

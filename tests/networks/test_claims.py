@@ -9,7 +9,7 @@ from transformers import AutoTokenizer, BertConfig
 
 import modeling_bert_repro
 from training.networks.checkpoints import checkpoint_config
-from training.networks.claims import check_against_weights, parameters_of, sizes_of
+from training.networks.claims import PLAIN_OUTPUTS, check_against_weights, parameters_of, sizes_of
 from training.networks.configuration import bert_config, check_fit
 
 
@@ -38,13 +38,32 @@ def change(folder, **fields) -> None:
         ({"quantization_config": {"quant_method": "gptq"}}, "the weights are quantised"),
         ({"model_type": "evil", "auto_map": {"AutoConfig": "evil.Config"}}, "got model_type 'evil'"),
         ({"vocab_size": 2_000_000}, "the network of config.json has 64,0"),
-        ({"hidden_dropout_prob": "much"}, "transformers refuses it"),
+        ({"hidden_dropout_prob": "much"}, "hidden_dropout_prob must be a number of at least 0 and below 1, got 'much'"),
+        ({"hidden_dropout_prob": -1}, "hidden_dropout_prob must be a number of at least 0 and below 1, got '-1'"),
+        ({"attention_probs_dropout_prob": 2}, "attention_probs_dropout_prob must be a number of at least 0"),
+        ({"classifier_dropout": 1.0}, "classifier_dropout must be a number of at least 0 and below 1, got '1.0'"),
+        ({"hidden_act": "swiglu"}, "hidden_act must be one of gelu, "),
+        ({"hidden_act": ["gelu"]}, "hidden_act must be one of gelu, "),
+        ({"pad_token_id": 99}, "pad_token_id must be an id below 99, or null, got '99'"),
+        ({"pad_token_id": -1}, "pad_token_id must be an id below 99, or null, got '-1'"),
+        ({"chunk_size_feed_forward": 3}, "chunk_size_feed_forward must be 0 (no chunks), got '3'"),
+        ({"layer_norm_eps": "small"}, "transformers refuses it"),
     ],
 )
 def test_claims_are_refused(folder, fields, message):
     change(folder, **fields)
     with pytest.raises(ValueError, match=re.escape(message)):
         checkpoint_config(str(folder))
+
+
+@pytest.mark.parametrize("field", PLAIN_OUTPUTS)
+def test_what_a_network_returns_is_not_for_the_config_to_say(folder, field, capsys):
+    change(folder, **{name: not value for name, value in PLAIN_OUTPUTS.items() if name == field})
+    config = checkpoint_config(str(folder))
+    assert {name: getattr(config, name) for name in PLAIN_OUTPUTS} == PLAIN_OUTPUTS
+    assert f"config.json: {field} as in a new config" in capsys.readouterr().out
+    output = modeling_bert_repro.BertModel.from_pretrained(folder, config=config)(torch.tensor([[1, 2]]))
+    assert set(output) == {"last_hidden_state", "pooler_output"}
 
 
 def test_the_config_of_a_new_network_is_checked(folder):

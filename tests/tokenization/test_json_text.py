@@ -32,6 +32,12 @@ def test_a_field_that_occurs_twice_is_refused_with_the_place_of_its_object(text,
     assert (caught.value.lineno, caught.value.colno) == (line, column)
 
 
+def test_a_field_that_occurs_twice_among_a_hundred_thousand_is_found_without_comparing_all_pairs():
+    names = ", ".join(f'"{number}": 0' for number in range(100_000))
+    with pytest.raises(json.JSONDecodeError, match="the field '99999' occurs twice"):
+        parse_json(f'{{{names}, "99999": 1}}')
+
+
 def test_numbers_that_are_not_json_are_refused_on_demand():
     assert parse_json('{"a": Infinity}') == {"a": float("inf")}
     with pytest.raises(json.JSONDecodeError, match="Infinity is no number of JSON"):

@@ -20,7 +20,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from tokenization.special_tokens import check_special_tokens, text_tokenizer
 from training.files.weights_header import files_of_index
 from training.networks.checkpoints import load_tokenizer
-from training.networks.claims import check_claims, sizes_of
+from training.networks.claims import check_claims, set_plain_outputs, sizes_of
 from training.networks.configuration import check_fit
 from training.networks.initial_weights import NetworkClass, load_network
 from training.networks.tokenizer_files import is_vocabulary_alone, open_tokenizer
@@ -137,6 +137,7 @@ def load_model(folder: Path, architecture: str | None = None) -> PreTrainedModel
         config = BertConfig.from_pretrained(str(folder), local_files_only=True)
     except Exception as error:  # the library raises errors of many kinds for wrong values
         raise ValueError(f"{folder / 'config.json'}: transformers refuses it ({str(error)[:300]})") from error
+    set_plain_outputs(config)
     if ANSWERS in HEADS[architecture][1]:
         _check_questions(folder, config)
     # "eager" also keeps a name in config.json from choosing a kernel of the Hub.

@@ -1,4 +1,8 @@
-"""Stopping on SIGTERM and SIGINT (Ctrl-C): the step is finished, a checkpoint is written, and the process exits.
+"""Stopping on a signal: the step is finished, a checkpoint is written, and the process exits.
+
+The signals are SIGTERM, SIGINT (Ctrl-C), SIGHUP (the terminal or the connection was closed) and SIGUSR1, which batch
+systems send before the time is up (Slurm: ``--signal=USR1@120``). A process that ignores SIGHUP, as under ``nohup``,
+goes on ignoring it.
 
 The exit status is ``STOPPED``, so that a script of the batch system can distinguish "stopped with a checkpoint, start
 again" from success (0), a mistake of the user's (2), a crash (1) and death by the signal itself (128 + its number):
@@ -7,7 +11,7 @@ again" from success (0), a mistake of the user's (2), a crash (1) and death by t
 
 A signal that arrives between two steps, for example during an evaluation, ends the run after the next step. If there
 is no next step, the run ends as usual. Before the first step and after the last one, while data is prepared or results
-are written, SIGTERM kills as usual, and Ctrl-C ends the process with status 130; the same command goes on from there.
+are written, the others kill as usual, and Ctrl-C ends the process with status 130; the same command goes on from there.
 torchrun forwards a signal to its processes and gives them 30 seconds; its own exit status is 1.
 """
 
@@ -19,7 +23,7 @@ from types import FrameType
 from typing import Any
 
 STOPPED = 75  # EX_TEMPFAIL of sysexits.h: a temporary failure; trying again may succeed
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 # Under torchrun, one Ctrl-C reaches a process twice: from the terminal and from torchrun.
 SAME_SIGNAL_SECONDS = 1.0
 
@@ -34,7 +38,8 @@ class StopSignals:
 
     def __enter__(self) -> "StopSignals":
         if threading.current_thread() is threading.main_thread():  # Python allows this in no other thread
-            self._earlier = {number: signal.signal(number, self._note) for number in SIGNALS}
+            heard = [one for one in SIGNALS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
+            self._earlier = {number: signal.signal(number, self._note) for number in heard}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -50,12 +55,13 @@ class StopSignals:
 
 
 def only_parent_ends_me(_worker: int = 0) -> None:
-    """Ignore SIGINT, and SIGTERM unless the parent process sent it; called in processes that prepare batches.
+    """Ignore ``SIGNALS``, but SIGTERM only unless the parent process sent it; for processes that prepare batches.
 
     Ctrl-C reaches all processes of the terminal, and Slurm signals all processes of a job, but the training process
     still needs batches to finish its step.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
     if hasattr(signal, "sigwaitinfo"):  # macOS lacks it, and no other call says who sent a signal
 
         def wait() -> None:

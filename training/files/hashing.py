@@ -8,20 +8,30 @@ files that others write (``NOT_OF_THE_RUN``) and sub-folders other than ``FOLDER
 import fnmatch
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 HASHES = "hashes.json"
 FOLDERS = ("corpus", "features")
+CHUNK = 2**18  # bytes
 # Patterns of names: hidden files (such as those of git and of the Hub's downloads), what the user redirected into the
 # folder, and unfinished drafts.
 NOT_OF_THE_RUN = (".*", "*.log", "*.out", "*.err", "*.tmp", "*.incomplete")
 
 
 def sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal."""
+    """SHA-256, in hexadecimal, of as many bytes as a file says to have when it is opened.
+
+    Files of the system, such as some below /proc, say that they have none, and would be read without end.
+    """
+    found = hashlib.sha256()
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        left = os.fstat(file.fileno()).st_size
+        while left and (part := file.read(min(left, CHUNK))):
+            found.update(part)
+            left -= len(part)
+    return found.hexdigest()
 
 
 def digest(content: Any) -> str:

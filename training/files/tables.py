@@ -8,6 +8,7 @@ the texts contain U+2028 and U+0085, at which `str.splitlines` would split.
 import csv
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -128,7 +129,7 @@ def read_table(
     header = list(first)
     if default_header and default_header[-1] not in first:
         header, rows = list(default_header), _with_first((number, first), rows)
-    if doubled := [name for name in header if header.count(name) > 1]:
+    if doubled := [name for name, count in Counter(header).items() if count > 1]:
         raise ValueError(f"{path}:{number}: column {doubled[0]!r} is there twice; rename one")
     try:
         names = choose(header)

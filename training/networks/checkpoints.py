@@ -20,6 +20,7 @@ from training.networks.claims import (
     check_against_weights,
     check_claims,
     check_tokenizer_files,
+    set_plain_outputs,
 )
 from training.networks.configuration import check_fit, new_config
 from training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
@@ -98,6 +99,9 @@ def checkpoint_config(name: str, quiet: bool = False) -> BertConfig:
     config = accepted(path, lambda: AutoConfig.from_pretrained(name, trust_remote_code=False))
     if not isinstance(config, BertConfig):
         raise ValueError(f"{name}: expected a BERT checkpoint, got model_type {config.model_type!r}")
+    changed = set_plain_outputs(config)
+    if changed and not quiet:
+        say(f"{path}: {', '.join(changed)} as in a new config, because this command decides what it needs")
     return config
 
 

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from transformers import BertConfig
+from transformers import BertConfig, PretrainedConfig
+from transformers.activations import ACT2FN
 from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_INDEX_NAME, WEIGHTS_NAME
 
 from tokenization.compressed_files import largest_file
@@ -36,6 +37,9 @@ TOKENIZER_FILES = (
     "added_tokens.json",
 )
 MOST_LABELS = 1_000_000
+DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout")
+# What a network returns is for the script or the command to decide: other values would end in errors far from here.
+PLAIN_OUTPUTS = {"output_attentions": False, "output_hidden_states": False, "return_dict": True}
 # A config may describe a new head, or a vocabulary that is cut to fit, so its network may be larger than the weights.
 SLACK = 50_000_000
 
@@ -67,6 +71,7 @@ def check_claims(path: Path, fields: dict[str, Any]) -> None:
             f"{memory / 2**30:,.0f} GiB of memory; correct the sizes, or take a larger machine"
         )
     check_labels(path, fields)
+    check_values(path, fields, sizes["vocab_size"])
     if fields.get("quantization_config") is not None:
         raise ValueError(f"{path}: the weights are quantised; give a folder with the original weights")
     for name in ("attn_implementation", "_attn_implementation"):
@@ -75,6 +80,36 @@ def check_claims(path: Path, fields: dict[str, Any]) -> None:
                 f"{path}: {name} is {str(value)[:60]!r}, expected one of {', '.join(ATTENTION)}; another name may be "
                 "code of the Hub, which is not executed"
             )
+
+
+def check_values(path: Path, fields: dict[str, Any], vocab_size: int) -> None:
+    """Check the fields of a config.json with which torch would fail only when the network computes.
+
+    Raises:
+        ValueError: one has a value that no BERT can have.
+    """
+
+    def expect(name: str, fits: bool, what: str) -> None:
+        if not fits:
+            raise ValueError(f"{path}: {name} must be {what}, got {str(fields[name])[:60]!r}; correct it")
+
+    for name in DROPOUTS:
+        if (value := fields.get(name)) is not None:
+            expect(name, type(value) in (int, float) and 0 <= value < 1, "a number of at least 0 and below 1")
+    if (value := fields.get("hidden_act")) is not None:
+        expect("hidden_act", isinstance(value, str) and value in ACT2FN, f"one of {', '.join(ACT2FN)}")
+    if (value := fields.get("pad_token_id")) is not None:
+        expect("pad_token_id", type(value) is int and 0 <= value < vocab_size, f"an id below {vocab_size:,}, or null")
+    if (value := fields.get("chunk_size_feed_forward")) is not None:
+        expect("chunk_size_feed_forward", type(value) is int and value == 0, "0 (no chunks)")
+
+
+def set_plain_outputs(config: PretrainedConfig) -> list[str]:
+    """Set the fields of a config that say what a network returns to their defaults; return the names of the changed."""
+    changed = [name for name, value in PLAIN_OUTPUTS.items() if getattr(config, name, value) != value]
+    for name in changed:
+        setattr(config, name, PLAIN_OUTPUTS[name])
+    return changed
 
 
 def accepted(path: Path, make: Callable[[], Made]) -> Made:

@@ -66,7 +66,7 @@ def new_config(config_name: str, tokenizer: PreTrainedTokenizerBase) -> BertConf
 
 
 def rounded_to(rows: int, pieces: int) -> int | None:
-    """The number of ``ROUNDED_TO`` to a multiple of which ``pieces`` was rounded up to get ``rows``; None for others."""
+    """The number of ``ROUNDED_TO`` of which ``rows`` is the next multiple from ``pieces`` on; None for others."""
     return next((number for number in ROUNDED_TO if -(-pieces // number) * number == rows), None)
 
 

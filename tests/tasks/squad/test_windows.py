@@ -1,11 +1,13 @@
 """The windows of long contexts are those of Google's code, of which this file contains a port."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+from modeling_bert_repro.qa_pipeline import _max_context
 from tests.helpers.squad_examples import google_words
 from tokenization import build_tokenizer
 from training.tasks.squad.questions import Question, read_squad
@@ -136,6 +138,19 @@ def test_max_context_of_equals_is_the_longer_then_the_earlier_window():
     # For tokens 3 and 4 the right contexts, 1 and 0 in both windows, are the smaller ones. The second is shorter.
     best = max_context(np.array([0, 2]), np.array([5, 3]))
     assert [b.astype(int).tolist() for b in best] == [[1, 1, 1, 1, 1], [0, 0, 0]]
+
+
+def test_max_context_of_a_long_text_needs_memory_for_its_tokens_only():
+    first = np.arange(400) * 128
+    tracemalloc.start()
+    best = max_context(first, np.full(400, 318))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    tokens = first[-1] + 318
+    assert sum(map(sum, best)) == tokens  # each token counts once
+    assert peak < 100 * tokens < 8 * 400 * tokens  # the last is a table of all windows and tokens
+    other = _max_context(first.tolist(), [318] * 400)
+    assert all((ours == torchs.numpy()).all() for ours, torchs in zip(best, other))
 
 
 def test_max_context_weighs_the_length_of_the_window():

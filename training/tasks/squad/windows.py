@@ -93,12 +93,16 @@ def max_context(first_token: np.ndarray, num_tokens: np.ndarray) -> list[np.ndar
     """
     if len(first_token) == 1:
         return [np.ones(num_tokens[0], dtype=bool)]
-    position = np.arange(int((first_token + num_tokens).max()))
-    left = position - first_token[:, None]
-    right = num_tokens[:, None] - 1 - left
-    # 0.01 x length: Google's tie-break in favour of the longer window.
-    score = np.where((left >= 0) & (right >= 0), np.minimum(left, right) + 0.01 * num_tokens[:, None], -1)
-    best = score.argmax(axis=0)
+    total = int((first_token + num_tokens).max())
+    highest, best = np.full(total, -1.0), np.zeros(total, dtype=np.int64)
+    for window, (first, count) in enumerate(zip(first_token, num_tokens)):
+        # One window at a time: a table of all windows and tokens would grow with the square of the context.
+        left = np.arange(count)
+        # 0.01 x length: Google's tie-break in favour of the longer window.
+        score = np.minimum(left, count - 1 - left) + 0.01 * count
+        better = score > highest[first : first + count]
+        highest[first : first + count][better] = score[better]
+        best[first : first + count][better] = window
     spans = zip(first_token, num_tokens)
     return [best[first : first + count] == window for window, (first, count) in enumerate(spans)]
 
