@@ -47,12 +47,13 @@ from training.tasks.classification.scores import metric_prefix, score, score_by_
 from training.tasks.classification.sources import load_data
 from training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
+from training.tasks.stored_flags import defaults_of_model
 from training.tasks.task_data import record_origin, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:
     """Fine-tune as the flags say: one run, or a series of runs."""
-    args = parse_arguments(GlueArguments, argv)
+    args = parse_arguments(GlueArguments, argv, defaults_of_model)
     if is_finished(args):
         report_finished(args)
         return

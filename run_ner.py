@@ -58,6 +58,7 @@ from training.tasks.ner import tagged_text
 from training.tasks.ner.sources import NerData, load_data
 from training.tasks.ner.tagger import BertFeatureTagger
 from training.tasks.seeds import run_all, series_of
+from training.tasks.stored_flags import defaults_of_model
 from training.tasks.task_data import record_origin, results_of, with_labels
 
 Tags = list[list[str]]
@@ -65,7 +66,7 @@ Tags = list[list[str]]
 
 def main(argv: list[str] | None = None) -> None:
     """Fine-tune as the flags say: one run, or a series of runs."""
-    args = parse_arguments(NerArguments, argv)
+    args = parse_arguments(NerArguments, argv, defaults_of_model)
     if is_finished(args):
         report_finished(args)
         return

@@ -50,17 +50,17 @@ from training.tasks.seeds import run_all, series_of
 from training.tasks.squad.answers import Answers, aligner, find_answers
 from training.tasks.squad.page import write_page
 from training.tasks.squad.questions import Question
-from training.tasks.squad.settings import store_settings
 from training.tasks.squad.sources import SquadData, load_data
-from training.tasks.squad.threshold import threshold_of_evaluation
+from training.tasks.squad.threshold import store_threshold, threshold_of_evaluation
 from training.tasks.squad.window_cache import shared_windows
 from training.tasks.squad.windows import Windows, check_lengths
+from training.tasks.stored_flags import defaults_of_model
 from training.tasks.task_data import record_origin, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:
     """Fine-tune as the flags say: one run, or a series of runs."""
-    args = parse_arguments(SquadArguments, argv)
+    args = parse_arguments(SquadArguments, argv, defaults_of_model)
     if is_finished(args):
         report_finished(args)
         return
@@ -103,7 +103,7 @@ def run_one(
         tuned.outcome.write(run.output_dir)
         write_page(run.output_dir / "answers.html", questions, windows["validation"], tuned.outcome, tuned.results)
     if training:
-        store_settings(run.accelerator.unwrap_model(tuned.model).config, args, tuned.results)
+        store_threshold(run.accelerator.unwrap_model(tuned.model).config, args.version_2_with_negative, tuned.results)
         save_folder(run, tuned, tokenizer, "squad", data.name)
     finish(run, tuned)
     return tuned.results

@@ -40,12 +40,13 @@ from training.networks.checkpoints import load_config, load_tokenizer
 from training.tasks import swag
 from training.tasks.fine_tuning import build_task_network, fine_tune, finish, predictions_of_splits, save_folder
 from training.tasks.seeds import run_all, series_of
+from training.tasks.stored_flags import defaults_of_model
 from training.tasks.task_data import record_origin, results_of, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:
     """Fine-tune as the flags say: one run, or a series of runs."""
-    args = parse_arguments(SwagArguments, argv)
+    args = parse_arguments(SwagArguments, argv, defaults_of_model)
     if is_finished(args):
         report_finished(args)
         return

@@ -23,7 +23,7 @@ from training.networks.configuration import check_fit
 from training.networks.initial_weights import NetworkClass, load_network
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
 from training.tasks.ner.tagger import BertFeatureTagger
-from training.tasks.squad.settings import DEFAULTS, stored_settings
+from training.tasks.squad.settings import stored_settings
 from training.tasks.squad.threshold import stored_threshold
 from training.tasks.squad.windows import check_lengths
 
@@ -229,17 +229,10 @@ def _check_sizes(folder: Path, config: dict[str, Any], shapes: dict[str, list[in
 
 def _check_questions(folder: Path, config: BertConfig) -> None:
     """Check the settings of question answering, which ``run_squad.py`` stores in the config."""
-    stored = getattr(config, "question_answering", {})
-    fitting = isinstance(stored, dict) and all(type(value) is int and value > 0 for value in stored.values())
-    if not fitting or not {*stored} <= {*DEFAULTS} or stored.get("max_seq_length", 1) > config.max_position_embeddings:
-        raise ValueError(
-            f"{folder / 'config.json'}: 'question_answering' must hold positive whole numbers for "
-            f"{', '.join(DEFAULTS)}, with a length of at most {config.max_position_embeddings}; got {str(stored)[:120]}"
-        )
     threshold = stored_threshold(config)
     if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
         raise ValueError(f"{folder / 'config.json'}: the threshold must be a number, got {str(threshold)[:60]!r}")
-    lengths = stored_settings(config)
+    lengths = stored_settings(config, str(folder / "config.json"))
     check_lengths(lengths["max_seq_length"], lengths["doc_stride"], lengths["max_query_length"])
 
 
