@@ -91,7 +91,8 @@ def build_task_network(
     run.say(f"newly initialised: {', '.join(new)}{replaced}" if new else "the head is the checkpoint's")
     if encoder_class is None:
         model = as_implementation(model, args)
-    report_stored(run, checkpoint_config)
+    if args.model_name_or_path:
+        report_stored(run, checkpoint_config)
     if training:
         store_flags(model.config, args)
     prepare_for_training(model, args)

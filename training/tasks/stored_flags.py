@@ -13,9 +13,8 @@ the same script. A flag that is given wins, and a line of the output says what d
 """
 
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from transformers import BertConfig, PretrainedConfig
 
@@ -57,6 +56,7 @@ def store_flags(config: PretrainedConfig, args: FineTuningArguments) -> None:
     else:
         vars(config).pop(THRESHOLD, None)
     named = {name: getattr(args, name) for name in stored_names(cls) if name not in elsewhere}
+    named = {name: value for name, value in named.items() if value is not None}
     setattr(config, FIELD, {"script": script_of(cls)} | named)
 
 
@@ -86,7 +86,7 @@ def stored_flags(cls: type[Dataclass], config: Mapping[str, Any], place: str) ->
         )
     if own.get("script") == script:
         found |= {name: own[name] for name in stored_names(cls) if name in own}
-    kinds = {one.name: one.type for one in fields(cls)}
+    kinds = get_type_hints(cls)
     for name, value in found.items():
         if problem := _problem(value, kinds[name]):
             raise ValueError(
@@ -126,9 +126,7 @@ def _problem(value: object, kind: Any) -> str | None:
         return None if type(value) is int and value > 0 else "a positive whole number"
     literals = [part for part in (kind, *get_args(kind)) if get_origin(part) is Literal]
     choices = [choice for literal in literals for choice in get_args(literal)]
-    if type(None) in get_args(kind):
-        choices.append(None)
-    return None if value in choices and not isinstance(value, bool) else f"one of {', '.join(map(str, choices))}"
+    return None if value in choices else f"one of {', '.join(choices)}"
 
 
 # --- in a command -------------------------------------------------------------------------------------------
@@ -148,7 +146,10 @@ def defaults_of_model(cls: type[Dataclass], given: Mapping[str, Any]) -> dict[st
     found = _begun_with(given)
     if found is None:
         found = _read_stored(cls, given.get("model_name_or_path"))
-    return {name: value for name, value in found.items() if name in stored_names(cls) and value is not None}
+    if given.get("train_file") or not given.get("validation_file"):
+        # Of a training this flag says what the data is: SQuAD 1.1 makes a model of 1.1, whatever it was before.
+        found.pop("version_2_with_negative", None)
+    return {name: value for name, value in found.items() if name in stored_names(cls)}
 
 
 def _begun_with(given: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -197,12 +198,12 @@ def report_stored(run: Run[FineTuningArguments], config: BertConfig) -> None:
     stored = stored_flags(cls, config.to_dict(), config.name_or_path or "config.json")
     instead = {name: getattr(run.args, name) for name in stored if getattr(run.args, name) != stored[name]}
     run.add_facts(**{FACT: stored, "given_instead": instead})
-    if same := [_words(name, stored[name]) for name in stored if name not in instead and stored[name] is not None]:
+    if same := [_words(name, stored[name]) for name in stored if name not in instead]:
         run.say(f"as the model was fine-tuned: {', '.join(same)}")
     for name, value in instead.items():
         run.say(
-            f"warning: {_words(name, value)}, but the model was fine-tuned with {_words('', stored[name])}; without "
-            f"--{name} the text reaches it as in its training"
+            f"warning: {_words(name, value)}, but the model was fine-tuned with {_words('', stored[name])}; "
+            f"--{_words(name, stored[name])} feeds it as in its training"
         )
 
 
