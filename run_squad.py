@@ -48,6 +48,7 @@ from training.tasks.bilstm import BertBiLSTMForQuestionAnswering
 from training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
 from training.tasks.squad.answers import Answers, aligner, find_answers
+from training.tasks.squad.lost_answers import report_lost
 from training.tasks.squad.page import write_page
 from training.tasks.squad.questions import Question
 from training.tasks.squad.sources import SquadData, load_data
@@ -88,6 +89,7 @@ def run_one(
     features = {split: Features(part.columns(), tokenizer.pad_token_id) for split, part in windows.items()}
     origin = record_origin(run, data, tokenizer, initial_weights)
     run.add_facts(windows={split: len(rows) for split, rows in features.items()})
+    run.only_main(lambda: report_lost(run, data.splits, windows, config.max_position_embeddings))
     threshold, reason = threshold_of_evaluation(args.null_score_diff_threshold, config)
     if args.version_2_with_negative:
         run.add_facts(null_score_diff_threshold=threshold)
