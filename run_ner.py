@@ -94,14 +94,9 @@ def run_one(
     model, initial_weights = build_network(run, with_labels(config, data.label_names), config, "train" in data.splits)
     origin = record_origin(run, data, tokenizer, initial_weights)
     run.add_facts(rows={split: len(part) for split, part in features.items()})
-    cut = {
-        split: {"words": part.cut_words, "sentences_in_parts": part.parted_sentences} for split, part in rows.items()
-    }
-    run.add_facts(cut_at_max_seq_length=cut)
-    for line in (
-        *tagged_text.cut_remarks(rows, data.splits, args.max_seq_length),
-        *tagged_text.remarks(rows, tokenizer),
-    ):
+    run.add_facts(cut_at_max_seq_length={split: part.cut_facts() for split, part in rows.items()})
+    remarks = tagged_text.remarks(rows, tokenizer)
+    for line in (*tagged_text.cut_remarks(rows, data.splits, args.max_seq_length), *remarks):
         run.say(line)
 
     def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, Tags | None]:

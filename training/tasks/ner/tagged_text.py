@@ -230,6 +230,10 @@ class Rows:
     parted_sentences: int = 0
     cut_words: int = 0
 
+    def cut_facts(self) -> dict[str, int]:
+        """For run.json, what is longer than a row."""
+        return {"words": self.cut_words, "sentences_in_parts": self.parted_sentences}
+
     def features(self, split: Split, labels: tuple[str, ...], pad_token_id: int) -> Features:
         """The model's inputs and, if the split has tags, labels, which are -100 for tags that ``labels`` lacks."""
         columns = {"input_ids": self.input_ids, "token_type_ids": [np.zeros_like(row) for row in self.input_ids]}
@@ -256,9 +260,10 @@ def cut_remarks(rows: dict[str, Rows], splits: dict[str, Split], max_seq_length:
     lines = []
     for split, part in rows.items():
         if part.parted_sentences:
-            share = 100 * part.parted_sentences / len(splits[split])
+            sentences = len(splits[split])
+            share = 100 * part.parted_sentences / sentences
             lines.append(
-                f"{split}: {part.parted_sentences:,} of {len(splits[split]):,} sentences ({share:.1f} %) are longer than "
+                f"{split}: {part.parted_sentences:,} of {sentences:,} sentences ({share:.1f} %) are longer than "
                 f"--max_seq_length {max_seq_length} and are read in parts; no word is left out"
             )
         if part.cut_words:

@@ -53,14 +53,13 @@ def count_lost(
     held = np.zeros(len(questions), dtype=bool)
     short = np.zeros(len(questions), dtype=bool)
     for place in range(max(map(len, answers))):
-        # The first and the last token of one answer of every question; those without get a span that no window holds.
-        spans = np.full((len(questions), 2), -1)
-        for number, texts in enumerate(answers):
-            if len(texts) > place:
-                spans[number] = token_span(*texts[place], windows.offsets[number])
+        given = np.array([len(texts) > place for texts in answers])
+        spans = np.zeros((len(questions), 2), dtype=np.int64)
+        for number in np.flatnonzero(given):
+            spans[number] = token_span(*answers[number][place], windows.offsets[number])
         first, last = spans.T
-        there = (first >= 0) & (first <= last)
-        short |= there & (last - first < max_answer_length)
+        short |= given & (last - first < max_answer_length)
+        there = given & (first <= last)  # of the other answers, the tokenizer drops every character
         begin, end = first[windows.question], last[windows.question]
         inside = (windows.first_token <= begin) & (end < windows.first_token + windows.num_tokens)
         held[windows.question[inside & there[windows.question]]] = True
@@ -90,16 +89,15 @@ def report_lost(
     limits = (args.max_query_length, args.max_answer_length)
     found = {split: count_lost(splits[split], windows[split], *limits, split == "train") for split in splits}
     run.add_facts(lost_at_lengths={split: asdict(lost) for split, lost in found.items()})
-    for split, lost in found.items():
-        for line in _lines(split, lost, args, positions):
-            run.say(line)
     train = found.get("train")
     if train and not args.version_2_with_negative and train.in_no_window == train.answerable:
         raise ValueError(
-            f"no window of --max_seq_length {args.max_seq_length} holds a whole answer to any of the {train.answerable:,} "
-            "training questions, so that there is nothing to learn; raise --max_seq_length, or lower --doc_stride, or "
-            "shorten the answers"
+            f"no window of --max_seq_length {args.max_seq_length} holds a whole answer to any of the "
+            f"{train.answerable:,} training questions, so that there is nothing to learn; {_remedy(args, positions)}"
         )
+    for split, lost in found.items():
+        for line in _lines(split, lost, args, positions):
+            run.say(line)
 
 
 def _lines(split: str, lost: Lost, args: SquadArguments, positions: int) -> list[str]:
@@ -112,19 +110,23 @@ def _lines(split: str, lost: Lost, args: SquadArguments, positions: int) -> list
             f"--max_query_length {args.max_query_length} and were cut; raise it"
         )
     if lost.in_no_window:
-        effect = "trained on as if they had no answer" if split == "train" else "never answered rightly"
-        longer = f"raise --max_seq_length (up to {positions}), " if args.max_seq_length < positions else ""
+        effect = "they are trained on as if they had none" if split == "train" else "no answer to them can be right"
         lines.append(
-            f"warning: {split}: {_share(lost.in_no_window, lost.answerable)} questions with an answer have no window that "
-            f"holds all of it, so they are {effect}; {longer}lower --doc_stride, or shorten the answers"
+            f"warning: {split}: {_share(lost.in_no_window, lost.answerable)} questions with an answer have no window "
+            f"that holds all of it: {effect}; {_remedy(args, positions)}"
         )
     if lost.too_long:
-        effect = "the model learns them but never gives them" if split == "train" else "they are never answered rightly"
+        effect = "the model learns them but cannot give them" if split == "train" else "no answer to them can be right"
         lines.append(
             f"warning: {split}: {_share(lost.too_long, lost.answerable)} questions with an answer have none of up to "
             f"--max_answer_length {args.max_answer_length} tokens: {effect}; raise it"
         )
     return lines
+
+
+def _remedy(args: SquadArguments, positions: int) -> str:
+    longer = f"raise --max_seq_length (up to {positions}), " if args.max_seq_length < positions else ""
+    return f"{longer}lower --doc_stride, or shorten the answers"
 
 
 def _share(part: int, whole: int) -> str:
