@@ -26,6 +26,8 @@ from training.tasks.ner.tagger import BertFeatureTagger
 from training.tasks.squad.settings import stored_settings
 from training.tasks.squad.threshold import stored_threshold
 from training.tasks.squad.windows import check_lengths
+from training.tasks.stored_flags import FIELD as STORED_FIELD
+from training.tasks.stored_flags import stored_length
 
 MASKED, NEXT_PIECE, NEXT_SENTENCE = "masked words", "next piece", "next sentence"
 CLASSES, ANSWERS, NAMES, CHOICE = "classification", "question answering", "names", "multiple choice"
@@ -72,8 +74,12 @@ class OpenedModel:
 
     @property
     def longest(self) -> int:
-        """The largest number of pieces that the model reads at once, with the special tokens."""
-        return int(self.model.config.max_position_embeddings)
+        """The largest number of pieces that the model reads at once, with the special tokens.
+
+        That is the length that it was fine-tuned with, if its config says so, otherwise the number of its positions.
+        """
+        positions = int(self.model.config.max_position_embeddings)
+        return min(positions, stored_length(self.model.config) or positions)
 
 
 def open_folder(name: str) -> OpenedModel:
@@ -92,7 +98,9 @@ def open_folder(name: str) -> OpenedModel:
     architecture = _architecture(folder)
     model = load_model(folder, architecture)
     abilities, run = HEADS[architecture][1], _run(folder)
-    at_the_end = run.get("flags", {}).get("label_token") == "last" and abilities == (NAMES,)
+    says = (run["flags"], getattr(model.config, STORED_FIELD, None))  # a folder may have come without run.json
+    last = any(isinstance(one, dict) and one.get("label_token") == "last" for one in says)
+    at_the_end = last and abilities == (NAMES,)
     if at_the_end:
         abilities = (CLASSES,)
     if model.config.is_decoder and MASKED in abilities:
