@@ -14,7 +14,7 @@ Shapes: L pieces of a line or row, H hidden size.
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ class Row:
     input_ids: list[int]
     token_type_ids: list[int]
     kept: slice
-    cut: bool = False
+    cut: bool = field(default=False, compare=False)
 
 
 def parse_layers(text: str, num_layers: int) -> list[int]:

@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from transformers import BertConfig, PretrainedConfig
 
-from training.engine.finished import read_facts
+from training.engine.finished import read_facts, read_results
 from training.engine.run import Run
 from training.files.json_files import read_object
 from training.flags.fine_tuning import FineTuningArguments, SquadArguments
@@ -104,8 +104,10 @@ def stored_flags(cls: type[Dataclass], config: Mapping[str, Any], place: str) ->
 def stored_length(config: PretrainedConfig) -> int | None:
     """The length that a model was fine-tuned with, by whichever script; None if its config does not say."""
     own = getattr(config, FIELD, None)
-    length = own.get("max_seq_length") if isinstance(own, dict) else None
-    return length if type(length) is int and length > 0 else None
+    own = own if isinstance(own, dict) else {}
+    length, heads = own.get("max_seq_length"), HEADS.get(str(own.get("script")), ())
+    known = type(length) is int and length > 0 and {*(config.architectures or ())} & {*heads}
+    return length if known else None
 
 
 def stored_names(cls: type[Dataclass]) -> tuple[str, ...]:
@@ -198,6 +200,11 @@ def report_stored(run: Run[FineTuningArguments], config: BertConfig) -> None:
     stored = stored_flags(cls, config.to_dict(), config.name_or_path or "config.json")
     instead = {name: getattr(run.args, name) for name in stored if getattr(run.args, name) != stored[name]}
     run.add_facts(**{FACT: stored, "given_instead": instead})
+    if not stored and (flags := _recorded_differences(run.args)):
+        run.say(
+            f"warning: by its run.json the model was fine-tuned with {', '.join(flags)}, which is not stored in its "
+            "config.json, as an older version wrote that; give these flags to feed it as in its training"
+        )
     if same := [_words(name, stored[name]) for name in stored if name not in instead]:
         run.say(f"as the model was fine-tuned: {', '.join(same)}")
     for name, value in instead.items():
@@ -205,6 +212,19 @@ def report_stored(run: Run[FineTuningArguments], config: BertConfig) -> None:
             f"warning: {_words(name, value)}, but the model was fine-tuned with {_words('', stored[name])}; "
             f"--{_words(name, stored[name])} feeds it as in its training"
         )
+
+
+def _recorded_differences(args: FineTuningArguments) -> list[str]:
+    """The stored flags, as words of a command, with which the folder of the model was trained, and these are not."""
+    cls, folder = type(args), Path(args.model_name_or_path or "")
+    try:
+        facts, results = read_facts(folder), read_results(folder) or {}
+    except (ValueError, OSError):
+        return []
+    if facts.get("script") != script_of(cls) or not results.get("train_steps"):
+        return []
+    then = {name: facts["flags"].get(name) for name in stored_names(cls)}
+    return [f"--{_words(name, value)}" for name, value in then.items() if value not in (None, getattr(args, name))]
 
 
 def _words(name: str, value: object) -> str:
