@@ -166,6 +166,22 @@ def test_the_command_prints_one_record_for_each_question_and_context(tokenizer, 
     assert alone == [line | {"score": pytest.approx(line["score"], abs=2e-6)} for line in lines[1::2]]
 
 
+def test_a_question_that_is_cut_is_warned_of_once(tokenizer, tmp_path, capsys):
+    model = network(tokenizer)
+    model.config.question_answering = {"max_query_length": 3}
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "contexts.txt").write_text("a small garden\n\nthe old house")
+    ask.main(["--model", str(tmp_path), "--question", "the house", "the old red house", "--context_file",
+              str(tmp_path / "contexts.txt")])  # fmt: skip
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 4
+    assert [line for line in err.splitlines() if line.startswith("warning: ")] == [
+        "warning: the question 'the old red house' has 4 pieces and is cut after the 3 that the model was "
+        "fine-tuned with (max_query_length)"
+    ]
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [

@@ -264,7 +264,7 @@ def cut_remarks(rows: dict[str, Rows], splits: dict[str, Split], max_seq_length:
             share = 100 * part.parted_sentences / sentences
             lines.append(
                 f"{split}: {part.parted_sentences:,} of {sentences:,} sentences ({share:.1f} %) are longer than "
-                f"--max_seq_length {max_seq_length} and are read in parts; no word is left out"
+                f"--max_seq_length {max_seq_length} and are read in parts; each word is tagged"
             )
         if part.cut_words:
             lines.append(
