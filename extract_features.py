@@ -73,7 +73,9 @@ def main(argv: list[str] | None = None) -> None:
     feature_extraction.write_vectors(target, vectors, layers, args.pooling, tokenizer.convert_ids_to_tokens)
     release(lock)
     split = sum(len(windows) > 1 for windows in lines)
-    print(f"{target}: {len(lines):,} lines" + (f", {split:,} of them in several windows" if split else ""))
+    cut = sum(row.cut for windows in lines for row in windows)
+    done = f", {split:,} of them in several windows" if split else f", {cut:,} of them cut" if cut else ""
+    print(f"{target}: {len(lines):,} lines{done}")
 
 
 if __name__ == "__main__":

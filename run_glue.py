@@ -45,14 +45,16 @@ from training.tasks.classification import labelled_texts, submission
 from training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
 from training.tasks.classification.scores import metric_prefix, score, score_by_category
 from training.tasks.classification.sources import load_data
+from training.tasks.cut_texts import report_cut
 from training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
+from training.tasks.stored_flags import defaults_of_model
 from training.tasks.task_data import record_origin, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:
     """Fine-tune as the flags say: one run, or a series of runs."""
-    args = parse_arguments(GlueArguments, argv)
+    args = parse_arguments(GlueArguments, argv, defaults_of_model)
     if is_finished(args):
         report_finished(args)
         return
@@ -81,6 +83,7 @@ def run_one(
     model, initial_weights = build_network(run, labelled, config, "train" in data.splits)
     origin = record_origin(run, data, tokenizer, initial_weights)
     run.add_facts(texts_per_example=data.texts_per_example)
+    report_cut(run, {split: examples.cut for split, examples in data.splits.items()}, config.max_position_embeddings)
 
     def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, None]:
         return evaluate(run, model, data, features, step), None

@@ -59,6 +59,7 @@ from training.tasks.ner import tagged_text
 from training.tasks.ner.sources import NerData, load_data
 from training.tasks.ner.tagger import BertFeatureTagger
 from training.tasks.seeds import run_all, series_of
+from training.tasks.stored_flags import defaults_of_model
 from training.tasks.task_data import record_origin, results_of, with_labels
 
 Tags = list[list[str]]
@@ -66,7 +67,7 @@ Tags = list[list[str]]
 
 def main(argv: list[str] | None = None) -> None:
     """Fine-tune as the flags say: one run, or a series of runs."""
-    args = parse_arguments(NerArguments, argv)
+    args = parse_arguments(NerArguments, argv, defaults_of_model)
     if is_finished(args):
         report_finished(args)
         return
@@ -94,7 +95,9 @@ def run_one(
     model, initial_weights = build_network(run, with_labels(config, data.label_names), config, "train" in data.splits)
     origin = record_origin(run, data, tokenizer, initial_weights)
     run.add_facts(rows={split: len(part) for split, part in features.items()})
-    for line in tagged_text.remarks(rows, tokenizer):
+    run.add_facts(cut_at_max_seq_length={split: part.cut_facts() for split, part in rows.items()})
+    remarks = tagged_text.remarks(rows, tokenizer)
+    for line in (*tagged_text.cut_remarks(rows, data.splits, args.max_seq_length), *remarks):
         run.say(line)
 
     def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, Tags | None]:

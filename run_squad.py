@@ -48,19 +48,20 @@ from training.tasks.bilstm import BertBiLSTMForQuestionAnswering
 from training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
 from training.tasks.squad.answers import Answers, aligner, find_answers
+from training.tasks.squad.lost_answers import report_lost
 from training.tasks.squad.page import write_page
 from training.tasks.squad.questions import Question
-from training.tasks.squad.settings import store_settings
 from training.tasks.squad.sources import SquadData, load_data
-from training.tasks.squad.threshold import threshold_of_evaluation
+from training.tasks.squad.threshold import store_threshold, threshold_of_evaluation
 from training.tasks.squad.window_cache import shared_windows
 from training.tasks.squad.windows import Windows, check_lengths
+from training.tasks.stored_flags import defaults_of_model
 from training.tasks.task_data import record_origin, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:
     """Fine-tune as the flags say: one run, or a series of runs."""
-    args = parse_arguments(SquadArguments, argv)
+    args = parse_arguments(SquadArguments, argv, defaults_of_model)
     if is_finished(args):
         report_finished(args)
         return
@@ -88,6 +89,7 @@ def run_one(
     features = {split: Features(part.columns(), tokenizer.pad_token_id) for split, part in windows.items()}
     origin = record_origin(run, data, tokenizer, initial_weights)
     run.add_facts(windows={split: len(rows) for split, rows in features.items()})
+    run.only_main(lambda: report_lost(run, data.splits, windows, config.max_position_embeddings))
     threshold, reason = threshold_of_evaluation(args.null_score_diff_threshold, config)
     if args.version_2_with_negative:
         run.add_facts(null_score_diff_threshold=threshold)
@@ -103,7 +105,7 @@ def run_one(
         tuned.outcome.write(run.output_dir)
         write_page(run.output_dir / "answers.html", questions, windows["validation"], tuned.outcome, tuned.results)
     if training:
-        store_settings(run.accelerator.unwrap_model(tuned.model).config, args, tuned.results)
+        store_threshold(run.accelerator.unwrap_model(tuned.model).config, args.version_2_with_negative, tuned.results)
         save_folder(run, tuned, tokenizer, "squad", data.name)
     finish(run, tuned)
     return tuned.results

@@ -38,14 +38,16 @@ from training.flags.fine_tuning import SwagArguments
 from training.flags.parsing import parse_arguments
 from training.networks.checkpoints import chosen_tokenizer, load_config
 from training.tasks import swag
+from training.tasks.cut_texts import report_cut
 from training.tasks.fine_tuning import build_task_network, fine_tune, finish, predictions_of_splits, save_folder
 from training.tasks.seeds import run_all, series_of
+from training.tasks.stored_flags import defaults_of_model
 from training.tasks.task_data import record_origin, results_of, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:
     """Fine-tune as the flags say: one run, or a series of runs."""
-    args = parse_arguments(SwagArguments, argv)
+    args = parse_arguments(SwagArguments, argv, defaults_of_model)
     if is_finished(args):
         report_finished(args)
         return
@@ -73,6 +75,7 @@ def run_one(
     cls, may_be_new = modeling_bert_repro.BertForMultipleChoice, ("classifier.", "bert.pooler.")
     model, initial_weights = build_task_network(run, cls, labelled, config, may_be_new, "train" in data.splits)
     origin = record_origin(run, data, tokenizer, initial_weights)
+    report_cut(run, {split: part.cut for split, part in data.splits.items()}, config.max_position_embeddings)
 
     def evaluated(model: torch.nn.Module, step: int, split: str = "validation") -> tuple[dict, np.ndarray | None]:
         return evaluate(run, model, data, features, step, split) if split in features else ({}, None)

@@ -23,7 +23,9 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForQuestionAnswering, pipelines
 from transformers.pipelines.base import ChunkPipeline
+from transformers.utils import logging
 
+logger = logging.get_logger(__name__)
 TASK = "question-answering"
 NO_ANSWER = {"start": 0, "end": 0, "answer": ""}
 
@@ -126,7 +128,12 @@ class QuestionAnsweringPipeline(ChunkPipeline):
         question, context = _check(example)
         longest = max_seq_len or self._setting("max_seq_length", min(384, self.model.config.max_position_embeddings))
         asked = max_question_len or self._setting("max_query_length", min(64, longest // 4))
-        question_ids = self._encode(question)[0][:asked]
+        question_ids = self._encode(question)[0]
+        if len(question_ids) > asked:
+            logger.warning(
+                f"a question of {len(question_ids)} tokens is cut after {asked} of them; give a larger max_question_len"
+            )
+            question_ids = question_ids[:asked]
         ids, spans = self._encode(context)
         begin = len(question_ids) + 2
         room = longest - begin - 1

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from training.flags.natures import CARD, FIXED, FREE, INSTANCE, Nature, flag, natures
+from training.flags.natures import CARD, FIXED, FREE, INSTANCE, STORED, Nature, flag, natures
 from training.flags.pretraining import PretrainingArguments
 from training.flags.scripts import SCRIPTS, flags_with
 from training.flags.shared import SharedArguments
@@ -46,11 +46,11 @@ def test_flags_with_a_nature_are_named_once_in_the_order_of_help():
 
 
 def test_a_flag_has_one_nature_in_all_scripts():
-    """INSTANCE is left out: it concerns pre-training only, and fine-tuning has a --max_seq_length too."""
+    """INSTANCE and STORED are left out: only pre-training has instances, only fine-tuned models store a length."""
     found: dict[str, set] = {}
     for cls in SCRIPTS.values():
         for name, nature in natures(cls).items():
-            found.setdefault(name, set()).add(nature & ~INSTANCE)
+            found.setdefault(name, set()).add(nature & ~(INSTANCE | STORED))
     assert {name: kinds for name, kinds in found.items() if len(kinds) > 1} == {}
     assert all(flags_with(nature) for nature in Nature)
     assert not set(flags_with(FIXED)) & set(flags_with(FREE))

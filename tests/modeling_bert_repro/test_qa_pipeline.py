@@ -192,6 +192,16 @@ def test_no_answer_by_the_threshold_of_the_config(tokenizer):
     assert pipe(question="what ?", context="\u200b") == {"score": 0.0, "start": 0, "end": 0, "answer": ""}
 
 
+def test_a_question_that_is_cut_is_warned_of(tokenizer, monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(qa_pipeline.logger, "warning", said.append)
+    answer = qa_pipeline.QuestionAnsweringPipeline(network(tokenizer, {"max_query_length": 3}), tokenizer)
+    answer(question="the old house", context="the old house")
+    assert said == []
+    answer(question="the old red house", context="the old house")
+    assert said == ["a question of 4 tokens is cut after 3 of them; give a larger max_question_len"]
+
+
 def test_defaults_are_those_of_the_training_side(tokenizer):
     source = inspect.getsource(qa_pipeline)
     for name, value in DEFAULTS.items():

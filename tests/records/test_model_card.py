@@ -193,6 +193,10 @@ def test_classification_code_runs_with_as_many_texts_as_the_data_has(saved, caps
     made = card(folder, "glue", {"eval_accuracy": 0.5}, [task], facts)
     assert re.search(r"'label': '(no|yes)'", run_code(made, capsys))
     assert ("text_pair" in made.text) == (texts == 2)
+    facts["flags"] = facts["flags"] | {"max_seq_length": 6}
+    made = card(saved(BertForSequenceClassification), "glue", {"eval_accuracy": 0.5}, [task], facts)
+    assert "truncation=True, max_length=6)" in made.text  # A pipeline does not cut by itself.
+    assert "'label'" in run_code(made, capsys)
 
 
 def test_regression_code_gives_scores_and_no_probabilities(saved, capsys):

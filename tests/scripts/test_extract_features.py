@@ -159,6 +159,8 @@ def test_long_lines_are_cut_as_in_the_original(tokenizer, tmp_path):
     assert tokenizer.decode(single.input_ids) == "[CLS] red green blue old [SEP]"
     assert tokenizer.decode(pair.input_ids) == "[CLS] red green [SEP] old [SEP]"
     assert pair == Row(pair.input_ids, [0, 0, 0, 0, 1, 1], slice(None))
+    assert single.cut is False and pair.cut is True
+    assert not any(row.cut for rows in read_rows(source, tokenizer, 9, "cut") for row in rows)
 
 
 def test_long_lines_are_named(tokenizer, tmp_path):

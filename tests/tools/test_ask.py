@@ -13,7 +13,7 @@ from training.engine.errors import report_errors
 from training.flags.fine_tuning import SquadArguments
 from training.tasks.squad.questions import Question
 from training.tasks.squad.settings import DEFAULTS, store_settings, stored_settings
-from training.tasks.squad.threshold import stored_threshold
+from training.tasks.squad.threshold import store_threshold, stored_threshold
 from training.tools import ask
 from training.tools.ask import answer_records, read_contexts
 
@@ -104,10 +104,10 @@ def test_settings_are_stored_and_read(tmp_path):
     assert (small["max_seq_length"], small["max_query_length"], small["doc_stride"]) == (64, 16, 22)
     args = SquadArguments(output_dir="x", config_name="mini", tokenizer_name="y", max_seq_length=50, n_best_size=3)
     config.null_score_diff_threshold = 3.0
-    store_settings(config, args, {"eval_null_score_diff_threshold": 1.5})
+    store_settings(config, args)
+    store_threshold(config, False, {"eval_null_score_diff_threshold": 1.5})
     assert not hasattr(config, "null_score_diff_threshold") and stored_threshold(config) is None
-    args.version_2_with_negative = True
-    store_settings(config, args, {"eval_null_score_diff_threshold": 1.5})
+    store_threshold(config, True, {"eval_null_score_diff_threshold": 1.5})
     config.save_pretrained(tmp_path)
     config = BertConfig.from_pretrained(tmp_path)
     assert config.null_score_diff_threshold == stored_threshold(config) == 1.5
@@ -164,6 +164,22 @@ def test_the_command_prints_one_record_for_each_question_and_context(tokenizer, 
     alone = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     # A score may differ in its last digit, because the windows have other companions in their batch.
     assert alone == [line | {"score": pytest.approx(line["score"], abs=2e-6)} for line in lines[1::2]]
+
+
+def test_a_question_that_is_cut_is_warned_of_once(tokenizer, tmp_path, capsys):
+    model = network(tokenizer)
+    model.config.question_answering = {"max_query_length": 3}
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "contexts.txt").write_text("a small garden\n\nthe old house")
+    ask.main(["--model", str(tmp_path), "--question", "the house", "the old red house", "--context_file",
+              str(tmp_path / "contexts.txt")])  # fmt: skip
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 4
+    assert [line for line in err.splitlines() if line.startswith("warning: ")] == [
+        "warning: the question 'the old red house' has 4 pieces and is cut after the 3 that the model was "
+        "fine-tuned with (max_query_length)"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -143,11 +143,14 @@ def test_a_forged_score_of_every_script_is_found_by_the_weights(copy_of_run, scr
 
 
 def test_an_evaluation_gets_the_flags_that_decide_it():
-    """The precision is that of the run, which accelerate may have chosen; fp16 would need a GPU."""
+    """The precision is that of the run, which accelerate may have chosen; fp16 would need a GPU.
+
+    A flag that models store is given even with its default value, because the model may store another.
+    """
     flags = {"seed": 7, "mixed_precision": None, "max_seq_length": 64, "n_best_size": 20, "bilstm_on_top": True}
     flags |= {"learning_rate": 0.5, "train_file": "train.json", "max_answer_length": None, "of_an_older_version": 1}
     run = {"script": "run_squad.py", "flags": flags, "mixed_precision": "bf16"}
-    expected = ["--seed=7", "--mixed_precision=bf16", "--max_seq_length=64", "--bilstm_on_top=true"]
+    expected = ["--seed=7", "--mixed_precision=bf16", "--max_seq_length=64", "--n_best_size=20", "--bilstm_on_top=true"]
     assert evaluation_flags(run) == expected
     expected.remove("--mixed_precision=bf16")
     assert evaluation_flags(run | {"mixed_precision": "fp16"}) == expected

@@ -26,9 +26,11 @@ from training.networks.initial_weights import NetworkClass, load_network
 from training.networks.tokenizer_files import is_vocabulary_alone, open_tokenizer
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
 from training.tasks.ner.tagger import BertFeatureTagger
-from training.tasks.squad.settings import DEFAULTS, stored_settings
+from training.tasks.squad.settings import stored_settings
 from training.tasks.squad.threshold import stored_threshold
 from training.tasks.squad.windows import check_lengths
+from training.tasks.stored_flags import FIELD as STORED_FIELD
+from training.tasks.stored_flags import stored_length
 
 MASKED, NEXT_PIECE, NEXT_SENTENCE = "masked words", "next piece", "next sentence"
 CLASSES, ANSWERS, NAMES, CHOICE = "classification", "question answering", "names", "multiple choice"
@@ -80,8 +82,12 @@ class OpenedModel:
 
     @property
     def longest(self) -> int:
-        """The largest number of pieces that the model reads at once, with the special tokens."""
-        return int(self.model.config.max_position_embeddings)
+        """The largest number of pieces that the model reads at once, with the special tokens.
+
+        That is the length that it was fine-tuned with, if its config says so, otherwise the number of its positions.
+        """
+        positions = int(self.model.config.max_position_embeddings)
+        return min(positions, stored_length(self.model.config) or positions)
 
 
 def open_folder(name: str) -> OpenedModel:
@@ -100,7 +106,9 @@ def open_folder(name: str) -> OpenedModel:
     architecture = _architecture(folder)
     model = load_model(folder, architecture)
     abilities, run = HEADS[architecture][1], _run(folder)
-    at_the_end = run.get("flags", {}).get("label_token") == "last" and abilities == (NAMES,)
+    says = (run["flags"], getattr(model.config, STORED_FIELD, None))  # a folder may have come without run.json
+    last = any(isinstance(one, dict) and one.get("label_token") == "last" for one in says)
+    at_the_end = last and abilities == (NAMES,)
     if at_the_end:
         abilities = (CLASSES,)
     if model.config.is_decoder and MASKED in abilities:
@@ -238,17 +246,10 @@ def _check_sizes(folder: Path, config: dict[str, Any], shapes: dict[str, list[in
 
 def _check_questions(folder: Path, config: BertConfig) -> None:
     """Check the settings of question answering, which ``run_squad.py`` stores in the config."""
-    stored = getattr(config, "question_answering", {})
-    fitting = isinstance(stored, dict) and all(type(value) is int and value > 0 for value in stored.values())
-    if not fitting or not {*stored} <= {*DEFAULTS} or stored.get("max_seq_length", 1) > config.max_position_embeddings:
-        raise ValueError(
-            f"{folder / 'config.json'}: 'question_answering' must hold positive whole numbers for "
-            f"{', '.join(DEFAULTS)}, with a length of at most {config.max_position_embeddings}; got {str(stored)[:120]}"
-        )
     threshold = stored_threshold(config)
     if threshold is not None and (isinstance(threshold, bool) or not isinstance(threshold, int | float)):
         raise ValueError(f"{folder / 'config.json'}: the threshold must be a number, got {str(threshold)[:60]!r}")
-    lengths = stored_settings(config)
+    lengths = stored_settings(config, str(folder / "config.json"))
     check_lengths(lengths["max_seq_length"], lengths["doc_stride"], lengths["max_query_length"])
 
 

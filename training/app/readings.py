@@ -20,6 +20,7 @@ from training.tasks.classification.last_token import with_logits_at_the_end
 from training.tasks.ner.metrics import entities
 from training.tasks.ner.tagged_text import Sentence, Split, build_rows, find_tags
 from training.tasks.squad.questions import Question
+from training.tasks.squad.settings import stored_settings
 from training.tasks.squad.threshold import gives_no_answer, stored_threshold
 from training.tools.ask import ask
 
@@ -309,6 +310,9 @@ def choose(opened: OpenedModel, context: str, endings: str) -> list[Guess]:
 def answer(opened: OpenedModel, question: str, context: str) -> Reply:
     """The answer to a question about a context of any number of windows."""
     asked = Question("question", check_text(question, "The question"), check_text(context, "The text"))
+    length, most = len(_ids(opened, question)), stored_settings(opened.model.config)["max_query_length"]
+    if length > most:
+        raise ValueError(f"The question has {length:,} pieces, and this model reads at most {most:,}; shorten it.")
     answers = ask(opened.model, opened.tokenizer, [asked])
     entries, text = answers.nbest[asked.id], answers.predictions[asked.id]
     best = next((entry for entry in entries if entry["text"] == text), {"start": 0, "end": 0})

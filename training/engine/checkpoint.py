@@ -39,7 +39,8 @@ STARTED_WITH = {
 }
 FILES = ("config.json", "model.safetensors", "training_state.pt")  # what a resumed run reads
 # Fields of config.json that do not change what a model computes (a prefix stands for all fields that begin with it).
-UNIMPORTANT = ("_", "transformers_version", "architectures", "auto_map", "dtype", "sparse_prediction", "use_cache")
+UNIMPORTANT = ("_", "transformers_version", "architectures", "auto_map", "dtype", "sparse_prediction", "use_cache",
+               "fine_tuning", "question_answering")  # fmt: skip
 
 
 def save_checkpoint(run: Run[SharedArguments], step: int, state: TrainingState) -> Path:

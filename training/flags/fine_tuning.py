@@ -4,7 +4,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 from training.flags.checks import at_least, refuse_idle
-from training.flags.natures import AFTERWARDS, CARD, CHOICE, DATA, EVALUATION, FIXED, FREE, SERIES, START, flag
+from training.flags.natures import (
+    AFTERWARDS,
+    CARD,
+    CHOICE,
+    DATA,
+    EVALUATION,
+    FIXED,
+    FREE,
+    SERIES,
+    START,
+    STORED,
+    flag,
+)
 from training.flags.shared import SharedArguments
 
 
@@ -93,15 +105,15 @@ class GlueArguments(FineTuningArguments):
     max_seq_length: int = flag(
         128,
         "Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.",
-        FIXED | CARD | EVALUATION,
+        FIXED | CARD | EVALUATION | STORED,
     )
     label_token: Literal["cls", "last"] = flag(
         "cls",
         "Token from which the label is read; in a network that attends left to right only the last sees all.",
-        FIXED | CARD | EVALUATION,
+        FIXED | CARD | EVALUATION | STORED,
     )
     bilstm_on_top: bool = flag(
-        False, "Put a new BiLSTM on top of BERT, and train both (paper, 5.1).", FIXED | CARD | EVALUATION
+        False, "Put a new BiLSTM on top of BERT, and train both (paper, 5.1).", FIXED | CARD | EVALUATION | STORED
     )
     do_predict: bool = flag(False, "Write predictions for the test split.", AFTERWARDS)
     write_submission: bool = flag(
@@ -134,17 +146,17 @@ class SquadArguments(FineTuningArguments):
     """The flags of run_squad.py."""
 
     version_2_with_negative: bool = flag(
-        False, "The data has questions without an answer (SQuAD 2.0).", FIXED | CARD | EVALUATION
+        False, "The data has questions without an answer (SQuAD 2.0).", FIXED | CARD | EVALUATION | STORED
     )
     max_seq_length: int = flag(
-        384, "Tokens of a window: question, part of the context, special tokens.", FIXED | CARD | EVALUATION
+        384, "Tokens of a window: question, part of the context, special tokens.", FIXED | CARD | EVALUATION | STORED
     )
     doc_stride: int = flag(
-        128, "Tokens from the start of one window to the start of the next.", FIXED | CARD | EVALUATION
+        128, "Tokens from the start of one window to the start of the next.", FIXED | CARD | EVALUATION | STORED
     )
-    max_query_length: int = flag(64, "Longest question in tokens; longer ones are cut.", FIXED | EVALUATION)
-    max_answer_length: int = flag(30, "Longest answer, in tokens.", EVALUATION)
-    n_best_size: int = flag(20, "Number of candidate answers kept per question.", EVALUATION)
+    max_query_length: int = flag(64, "Longest question in tokens; longer ones are cut.", FIXED | EVALUATION | STORED)
+    max_answer_length: int = flag(30, "Longest answer, in tokens.", EVALUATION | STORED)
+    n_best_size: int = flag(20, "Number of candidate answers kept per question.", EVALUATION | STORED)
     null_score_diff_threshold: float | None = flag(
         None,
         "Give no answer if the score of no answer exceeds that of the best answer by more than this. Default: 0, or "
@@ -152,12 +164,12 @@ class SquadArguments(FineTuningArguments):
         EVALUATION,
     )
     bilstm_on_top: bool = flag(
-        False, "Put a new BiLSTM on top of BERT, and train both (paper, 5.1).", FIXED | CARD | EVALUATION
+        False, "Put a new BiLSTM on top of BERT, and train both (paper, 5.1).", FIXED | CARD | EVALUATION | STORED
     )
     answer_alignment: Literal["offsets", "google"] = flag(
         "offsets",
         "How tokens are mapped back to text: by character offsets, or as google-research/bert does it.",
-        EVALUATION,
+        EVALUATION | STORED,
     )
     cache_dir: str | None = flag(None, "Folder for tokenised windows. Default: OUTPUT_DIR/features.", FREE)
     num_train_epochs: float = flag(2.0, "Passes over the training windows.")
@@ -186,18 +198,18 @@ class NerArguments(FineTuningArguments):
     max_seq_length: int = flag(
         512,
         "Length of a row in tokens: a sentence and as much of its document around it as fits.",
-        FIXED | CARD | EVALUATION,
+        FIXED | CARD | EVALUATION | STORED,
     )
     context: Literal["document", "sentence"] = flag(
-        "document", "What the model sees around a sentence.", FIXED | CARD | EVALUATION
+        "document", "What the model sees around a sentence.", FIXED | CARD | EVALUATION | STORED
     )
     mixed_tags: bool = flag(
         False, "Accept files in which some entities begin with B- and others with I-.", FIXED | EVALUATION
     )
     feature_based: TaggerLayers | None = flag(
-        None, "Freeze BERT; train a BiLSTM on these layers (paper, Table 7).", FIXED | CARD | EVALUATION
+        None, "Freeze BERT; train a BiLSTM on these layers (paper, Table 7).", FIXED | CARD | EVALUATION | STORED
     )
-    lstm_size: int = flag(768, "Hidden units of that BiLSTM in each direction.", FIXED | CARD | EVALUATION)
+    lstm_size: int = flag(768, "Hidden units of that BiLSTM in each direction.", FIXED | CARD | EVALUATION | STORED)
     per_device_train_batch_size: int = flag(
         8, "Rows per device in one forward pass; a row may contain several sentences."
     )
@@ -216,7 +228,7 @@ class SwagArguments(FineTuningArguments):
     max_seq_length: int = flag(
         128,
         "Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.",
-        FIXED | CARD | EVALUATION,
+        FIXED | CARD | EVALUATION | STORED,
     )
     per_device_train_batch_size: int = flag(16, "Examples, each with all its choices, per device in one forward pass.")
     learning_rate: float = flag(2e-5, "Peak learning rate (paper, section 4.4).")

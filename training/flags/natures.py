@@ -25,6 +25,8 @@ class Nature(enum.Flag):
         CHOICE: has an effect only if the best of several evaluations is chosen.
         EVALUATION: decides, besides the data, how finished weights are evaluated; ``verify`` gives these flags when it
             evaluates a folder again.
+        STORED: says how the texts reach a fine-tuned model and which network reads them. It is stored in the config of
+            the model and is the default of later commands that start from it (training/tasks/stored_flags.py).
     """
 
     NONE = 0
@@ -38,12 +40,13 @@ class Nature(enum.Flag):
     SERIES = enum.auto()
     CHOICE = enum.auto()
     EVALUATION = enum.auto()
+    STORED = enum.auto()
 
 
 # Imported one by one, so that the list of flags stays readable.
 FIXED, FREE, CARD, INSTANCE = Nature.FIXED, Nature.FREE, Nature.CARD, Nature.INSTANCE
 START, DATA, SERIES, CHOICE = Nature.START, Nature.DATA, Nature.SERIES, Nature.CHOICE
-AFTERWARDS, EVALUATION = Nature.AFTERWARDS, Nature.EVALUATION
+AFTERWARDS, EVALUATION, STORED = Nature.AFTERWARDS, Nature.EVALUATION, Nature.STORED
 
 
 class Dataclass(Protocol):

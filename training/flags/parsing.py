@@ -5,7 +5,7 @@ import difflib
 import re
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields
 from typing import Any, TypeVar
 
@@ -38,14 +38,24 @@ class HasOwnDefaults(ABC):
         """
 
 
-def parse_arguments(cls: type[Flags], argv: list[str] | None = None) -> Flags:
+def parse_arguments(
+    cls: type[Flags],
+    argv: list[str] | None = None,
+    defaults_for: Callable[[type[Flags], Mapping[str, Any]], Mapping[str, Any]] | None = None,
+) -> Flags:
     """Parse ``argv`` (default: the command line) into ``cls``.
 
     Exits with status 2 and one line for an unknown flag or a value out of range.
+
+    Args:
+        defaults_for: returns defaults that differ from those of the fields, from ``cls`` and the flags that are given;
+            what it raises is passed on.
     """
     needed = " ".join(f"--{one.name} {one.name.split('_')[-1].upper()}" for one in fields(cls) if _required(one))
     parser = _Parser(DataClassType(cls), allow_abbrev=False, usage=f"%(prog)s {needed} [flags]; --help lists the flags")
     words = _joined(sys.argv[1:] if argv is None else argv)
+    if defaults_for:
+        parser.set_defaults(**defaults_for(cls, _given(cls, parser, words)))
     try:
         if issubclass(cls, HasOwnDefaults):
             parser.set_defaults(**cls.defaults_for(_given(cls, parser, words)))

@@ -14,7 +14,7 @@ Shapes: L pieces of a line or row, H hidden size.
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +36,15 @@ PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
 
 @dataclass
 class Row:
-    """One input of the model; ``kept`` are the positions whose vectors are used for the line."""
+    """One input of the model.
+
+    ``kept`` are the positions whose vectors are used for the line; ``cut`` says that the line was longer.
+    """
 
     input_ids: list[int]
     token_type_ids: list[int]
     kept: slice
+    cut: bool = field(default=False, compare=False)
 
 
 def parse_layers(text: str, num_layers: int) -> list[int]:
@@ -115,10 +119,11 @@ def _single(pieces: list[int], tokenizer: PreTrainedTokenizerBase, max_seq_lengt
     room, cls, sep = max_seq_length - 2, tokenizer.cls_token_id, tokenizer.sep_token_id
     if len(pieces) > room and long_lines == "error":
         raise _too_long(len(pieces), room, "window or --long_lines cut")
-    if long_lines == "cut":
+    cut = long_lines == "cut" and len(pieces) > room
+    if cut:
         pieces = pieces[:room]
     if len(pieces) <= room:
-        return [Row([cls, *pieces, sep], [0] * (len(pieces) + 2), slice(None))]
+        return [Row([cls, *pieces, sep], [0] * (len(pieces) + 2), slice(None), cut)]
     half = room // 2
     parts = [(begin, min(begin + half, len(pieces))) for begin in range(0, len(pieces), half)]
     rows = []
@@ -138,10 +143,11 @@ def _pair(
     room, cls, sep = max_seq_length - 3, tokenizer.cls_token_id, tokenizer.sep_token_id
     if len(first) + len(second) > room and long_lines != "cut":
         raise _too_long(len(first) + len(second), room, "cut (windows are for single texts)")
+    cut = len(first) + len(second) > room
     while len(first) + len(second) > room:  # the longer text is shortened first, as by Google's `_truncate_seq_pair`
         first, second = (first[:-1], second) if len(first) > len(second) else (first, second[:-1])
     types = [0] * (len(first) + 2) + [1] * (len(second) + 1)
-    return Row([cls, *first, sep, *second, sep], types, slice(None))
+    return Row([cls, *first, sep, *second, sep], types, slice(None), cut)
 
 
 def _too_long(length: int, room: int, remedy: str) -> ValueError:

@@ -28,6 +28,7 @@ from training.networks.control import as_implementation
 from training.networks.initial_weights import LoadedNetwork, load_network, weights_sha256
 from training.records.curves import draw_curves
 from training.records.model_card import write_model_card
+from training.tasks.stored_flags import report_stored, store_flags
 
 Outcome = TypeVar("Outcome")
 Evaluate = Callable[[torch.nn.Module, int], tuple[dict, Outcome]]
@@ -90,6 +91,10 @@ def build_task_network(
     run.say(f"newly initialised: {', '.join(new)}{replaced}" if new else "the head is the checkpoint's")
     if encoder_class is None:
         model = as_implementation(model, args)
+    if args.model_name_or_path:
+        report_stored(run, checkpoint_config)
+    if training:
+        store_flags(model.config, args)
     prepare_for_training(model, args)
     return model, initial_weights
 

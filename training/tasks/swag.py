@@ -30,6 +30,7 @@ from training.files.tables import read_table
 from training.files.unchanged import unchanged
 from training.flags.fine_tuning import SwagArguments
 from training.tasks.classification.metrics import accuracy
+from training.tasks.cut_texts import CutTexts, check_room, cut_rows, refuse_alike, summarise_cut
 from training.tasks.prediction_files import as_ids, check_ids
 from training.tasks.task_data import files_or_hub, sample_limit
 
@@ -42,7 +43,10 @@ GIVE_FILES = (
 
 @dataclass
 class SwagExamples:
-    """One split. Each row of ``endings`` has C texts; ``labels`` are the indices of the right ones, None if hidden."""
+    """One split. Each row of ``endings`` has C texts; ``labels`` are the indices of the right ones, None if hidden.
+
+    ``cut`` says which were longer than --max_seq_length; ``features`` fills it in.
+    """
 
     contexts: list[str]
     endings: list[list[str]]
@@ -52,6 +56,7 @@ class SwagExamples:
     where: Callable[[int], str] = str
     """The place of a row, counted from 0, for error messages."""
     index_column: str | None = None
+    cut: CutTexts = CutTexts()
 
     def __len__(self) -> int:
         return len(self.contexts)
@@ -216,14 +221,22 @@ def features(data: SwagData, tokenizer: PreTrainedTokenizerBase, max_length: int
     """The model's inputs for every split, with labels if there are any.
 
     If a pair is too long, tokens of the longer of context and ending are cut first. A "[SEP]" is read as text.
+
+    Raises:
+        ValueError: the length leaves no room for text, or no training example has endings that still differ.
     """
     tokenizer = text_tokenizer(tokenizer)
-    return {split: _tokenized(part, tokenizer, max_length) for split, part in data.splits.items()}
+    check_room(max_length, tokenizer, 2)
+    found = {split: _tokenized(part, tokenizer, max_length) for split, part in data.splits.items()}
+    for split, part in data.splits.items():
+        refuse_alike(split, part.cut, max_length)
+    return found
 
 
 def _tokenized(examples: SwagExamples, tokenizer: PreTrainedTokenizerBase, max_length: int) -> ChoiceFeatures:
     choices = len(examples.endings[0])
     columns: dict[str, list] = {"input_ids": [], "token_type_ids": []}
+    cut: dict[int, None] = {}  # the numbers of the examples, each once
     for start in range(0, len(examples), 5_000):
         part = slice(start, start + 5_000)
         encoded = tokenizer(
@@ -238,6 +251,9 @@ def _tokenized(examples: SwagExamples, tokenizer: PreTrainedTokenizerBase, max_l
         for name, column in columns.items():
             rows = encoded[name]
             column += [rows[first : first + choices] for first in range(0, len(rows), choices)]
+        cut |= dict.fromkeys(start + row // choices for row in cut_rows(encoded))
+    alike = sum(all(one == columns["input_ids"][row][0] for one in columns["input_ids"][row]) for row in cut)
+    examples.cut = summarise_cut([*cut], len(examples), examples.where, alike)
     if examples.labels:
         columns["labels"] = examples.labels
     return ChoiceFeatures(columns, tokenizer.pad_token_id)

@@ -13,7 +13,8 @@ in the context and the one after its last. A model that was fine-tuned on SQuAD 
 import argparse
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,7 @@ def ask(
     questions: Sequence[Question],
     threshold: float | None = None,
     batch_size: int = 32,
+    warn: Callable[[str], None] = lambda text: None,
 ) -> Answers:
     """Answer every question from its context; long contexts are split into windows.
 
@@ -55,6 +57,7 @@ def ask(
         threshold: no answer is given if the null odds are above it. The default is the one stored with the model;
             a model without a stored threshold (SQuAD 1.1) always answers.
         batch_size: windows per forward pass.
+        warn: is called with a line for every question that is cut.
 
     Raises:
         ValueError: the lengths stored with the model leave no room for context, or the tokenizer is not a fast one.
@@ -63,6 +66,13 @@ def ask(
     lengths = (settings["max_seq_length"], settings["doc_stride"], settings["max_query_length"])
     check_lengths(*lengths)
     windows = build_windows(questions, tokenizer, *lengths)
+    most = settings["max_query_length"]
+    for question, length in zip(questions, windows.question_lengths):
+        if length > most:
+            warn(
+                f"warning: the question {question.text!r:.60} has {length:,} pieces and is cut after the {most:,} that "
+                "the model was fine-tuned with (max_query_length)"
+            )
     start_logits, end_logits = window_logits(model, windows, tokenizer.pad_token_id, batch_size)
     if threshold is None:
         threshold = stored_threshold(model.config)
@@ -160,5 +170,13 @@ def main(argv: list[str] | None = None) -> None:
     model, tokenizer = load(args.model)
     pairs = itertools.product(args.question, contexts)
     questions = [Question(str(number), question, context) for number, (question, context) in enumerate(pairs)]
-    for record in answer_records(questions, ask(model, tokenizer, questions, args.null_score_diff_threshold)):
+    warned: set[str] = set()  # each question is asked of every context, and warned of once
+
+    def warn(text: str) -> None:
+        if text not in warned:
+            print(text, file=sys.stderr)
+            warned.add(text)
+
+    answers = ask(model, tokenizer, questions, args.null_score_diff_threshold, warn=warn)
+    for record in answer_records(questions, answers):
         print(json.dumps(record, ensure_ascii=False))

@@ -18,7 +18,7 @@ from typing import Any
 
 from training.files.hashing import sha256
 from training.files.records import nearly_equal
-from training.flags.natures import EVALUATION, natures
+from training.flags.natures import EVALUATION, STORED, natures
 from training.flags.scripts import SCRIPTS
 from training.tasks import swag
 from training.tasks.classification.metrics import accuracy
@@ -258,6 +258,8 @@ def check_weights(folder: Path, run: dict, results: dict, data: list[Source]) ->
 def evaluation_flags(run: dict) -> list[str]:
     """The flags of nature EVALUATION that differ from their defaults, as words of a command.
 
+    Those of nature STORED are always given, because the model may bring other defaults.
+
     The precision is that of run.json, because it may come from accelerate's configuration instead of the flag. fp16 is
     left out: it needs a GPU, and float32 gives the same scores up to rounding.
     """
@@ -266,7 +268,9 @@ def evaluation_flags(run: dict) -> list[str]:
     given = []
     for one in fields(cls):
         value = flags.get(one.name)
-        if natures(cls)[one.name] & EVALUATION and value not in (None, "fp16", one.default):
+        nature, usual = natures(cls)[one.name], (None, "fp16", one.default)
+        decides = nature & EVALUATION and value not in usual
+        if decides or (nature & STORED and value is not None):
             given.append(f"--{one.name}={str(value).lower() if isinstance(value, bool) else value}")
     return given
 

@@ -270,6 +270,22 @@ def test_a_sentence_longer_than_a_row_is_read_in_parts_with_context(tokenizer):
     assert [p.tolist() for p in rows.positions] == [[1, 2, 3], [2, 3, 4], [3, 4, 5, 6]]
 
 
+def test_what_is_longer_than_a_row_is_counted_and_said(tokenizer):
+    """Six pieces fit. A long sentence loses nothing; a long word, here of eight pieces, loses its end."""
+    long, short = ["red", "green", "blue", "small", "large", "old", "new"], ["red", "green"]
+    splits = {"train": split_of([long, short, ["red", "xxxxxxxx"]]), "validation": split_of([short])}
+    for context in ("document", "sentence"):
+        rows = {name: tagged_text.build_rows(part, tokenizer, 8, context) for name, part in splits.items()}
+        assert rows["train"].cut_facts() == {"words": 1, "sentences_in_parts": 2}
+        assert tagged_text.cut_remarks(rows, splits, 8) == [
+            "train: 2 of 3 sentences (66.7 %) are longer than --max_seq_length 8 and are read in parts; each word is "
+            "tagged",
+            "warning: train: 1 of 11 words are longer than --max_seq_length 8 and were cut; raise it",
+        ]
+        covered = {piece for row in rows["train"].input_ids for piece in tokenizer.convert_ids_to_tokens(row)}
+        assert {*long} <= covered
+
+
 @pytest.mark.parametrize("context", ["document", "sentence"])
 def test_every_word_is_predicted_once_whatever_the_lengths(tokenizer, context):
     """Sentences and words may be long, sentences may be empty, and the tokenizer may drop words. The rows are compared

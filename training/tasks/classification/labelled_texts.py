@@ -25,6 +25,7 @@ from training.engine.batches import Features
 from training.files.atomic import write_text
 from training.tasks.classification.glue import OWN_TEXTS, Task, server_name
 from training.tasks.classification.scores import metric_prefix, score_of_constant
+from training.tasks.cut_texts import CutTexts, check_room, count_alike, cut_rows, refuse_alike, summarise_cut
 from training.tasks.task_data import ProblemType
 
 INDEX_COLUMNS = ("", "id", "idx", "index", "guid", "uid", "row")
@@ -44,6 +45,7 @@ class Examples:
         facts: the split's part of run.json.
         columns: the names of the columns that were read.
         categories: the cells of each column that defines a category.
+        cut: which were longer than --max_seq_length; ``features`` fills it in.
     """
 
     texts: tuple[list[str], ...]
@@ -53,6 +55,7 @@ class Examples:
     facts: dict
     columns: "Columns"
     categories: dict[str, list[str]] = field(default_factory=dict)
+    cut: CutTexts = CutTexts()
 
     def __len__(self) -> int:
         return len(self.texts[0])
@@ -219,13 +222,21 @@ def features(data: ClassificationData, tokenizer: PreTrainedTokenizerBase, max_l
     """The model's inputs for every split, with labels if there are any.
 
     If a pair is too long, tokens of its longer text are cut first. A "[SEP]" in a text is read as text.
+
+    Raises:
+        ValueError: the length leaves no room for text, or nothing that differs is left of the training texts.
     """
     tokenizer = text_tokenizer(tokenizer)
-    return {split: _tokenized(examples, tokenizer, max_length) for split, examples in data.splits.items()}
+    check_room(max_length, tokenizer, data.texts_per_example)
+    found = {split: _tokenized(examples, tokenizer, max_length) for split, examples in data.splits.items()}
+    for split, examples in data.splits.items():
+        refuse_alike(split, examples.cut, max_length)
+    return found
 
 
 def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_length: int) -> Features:
     columns: dict[str, list] = {"input_ids": [], "token_type_ids": []}
+    cut: list[int] = []
     for start in range(0, len(examples), 10_000):
         encoded = tokenizer(
             *(column[start : start + 10_000] for column in examples.texts),
@@ -237,6 +248,8 @@ def _tokenized(examples: Examples, tokenizer: PreTrainedTokenizerBase, max_lengt
         )
         for name, column in columns.items():
             column += encoded[name]
+        cut += cut_rows(encoded, start)
+    examples.cut = summarise_cut(cut, len(examples), examples.where, count_alike(columns["input_ids"]))
     if examples.labels is not None:
         columns["labels"] = examples.labels
     return Features(columns, tokenizer.pad_token_id)

@@ -22,7 +22,10 @@ from training.tasks.classification.glue import Task
 def check_classes(args: GlueArguments, task: Task) -> None:
     """Raise ValueError for a regression, because a network for token classification has only classes."""
     if args.label_token == "last" and task.labels is None:
-        raise ValueError("--label_token last: expected classes, got scores (a regression); leave the flag out")
+        raise ValueError(
+            "--label_token last: expected classes, got scores (a regression); leave the flag out or, if it "
+            "comes from the model, give --label_token cls"
+        )
 
 
 def with_labels_at_the_end(rows: Features) -> Features:

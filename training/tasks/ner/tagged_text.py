@@ -255,12 +255,20 @@ class Rows:
             predicted in exactly one row.
         positions: for every row the positions of the first pieces of these words.
         unknown_words: the number of words that the tokenizer drops, such as control characters; they become [UNK].
+        parted_sentences: the number of sentences that are longer than a row and are read in parts.
+        cut_words: the number of single words that are longer than a row and are cut.
     """
 
     input_ids: list[np.ndarray]
     words: list[np.ndarray]
     positions: list[np.ndarray]
     unknown_words: int
+    parted_sentences: int = 0
+    cut_words: int = 0
+
+    def cut_facts(self) -> dict[str, int]:
+        """For run.json, what is longer than a row."""
+        return {"words": self.cut_words, "sentences_in_parts": self.parted_sentences}
 
     def features(self, split: Split, labels: tuple[str, ...], pad_token_id: int) -> Features:
         """The model's inputs and, if the split has tags, labels, which are -100 for tags that ``labels`` lacks."""
@@ -281,6 +289,25 @@ def tokenized(
     rows = {name: build_rows(part, tokenizer, args.max_seq_length, args.context) for name, part in splits.items()}
     features = {name: rows[name].features(part, labels, tokenizer.pad_token_id) for name, part in splits.items()}
     return rows, features
+
+
+def cut_remarks(rows: dict[str, Rows], splits: dict[str, Split], max_seq_length: int) -> list[str]:
+    """Lines for the user about what is longer than a row."""
+    lines = []
+    for split, part in rows.items():
+        if part.parted_sentences:
+            sentences = len(splits[split])
+            share = 100 * part.parted_sentences / sentences
+            lines.append(
+                f"{split}: {part.parted_sentences:,} of {sentences:,} sentences ({share:.1f} %) are longer than "
+                f"--max_seq_length {max_seq_length} and are read in parts; each word is tagged"
+            )
+        if part.cut_words:
+            lines.append(
+                f"warning: {split}: {part.cut_words:,} of {splits[split].num_words:,} words are longer than "
+                f"--max_seq_length {max_seq_length} and were cut; raise it"
+            )
+    return lines
 
 
 def remarks(rows: dict[str, Rows], tokenizer: PreTrainedTokenizerBase) -> list[str]:
@@ -320,7 +347,10 @@ def build_rows(
         ids = [pieces[word] or [tokenizer.unk_token_id] for sentence in sentences for word in sentence.words]
         starts = np.cumsum([0, *map(len, ids)])  # the position of the first piece of every word, and the end
         flat = np.array([piece for word in ids for piece in word], dtype=np.int64)
-        parts = list(_parts(np.cumsum([0, *(len(sentence.words) for sentence in sentences)]), starts, room))
+        bounds = np.cumsum([0, *(len(sentence.words) for sentence in sentences)])
+        rows.parted_sentences += int((np.diff(starts[bounds]) > room).sum())
+        rows.cut_words += int((np.diff(starts) > room).sum())
+        parts = list(_parts(bounds, starts, room))
         # A single word that is longer than a row is cut after the pieces that fit.
         spans = [(starts[begin], min(starts[end], starts[begin] + room)) for begin, end in parts]
         for first, numbers in rows_around(spans, len(flat), room).items():

@@ -9,7 +9,7 @@ stages:
    their ``..._thresh``. ``find_threshold_to_store`` is ours, for F1; its docstring names the cases in which the two
    differ. Both searches need the answers before any threshold is applied. The threshold is chosen on the questions
    that it is then measured on, so the scores with it are slightly too good.
-2. Stored by ``settings.store_settings`` (called by run_squad.py), through ``store_threshold``: in the model's config,
+2. Stored by ``store_threshold``, which run_squad.py calls: in the model's config,
    under the name of Google's flag, ``null_score_diff_threshold``. A model that was last fine-tuned on SQuAD 1.1 has
    none.
 3. Read when the model is asked: ``stored_threshold`` for ``python -m training ask`` and for run_squad.py without

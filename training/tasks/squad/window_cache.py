@@ -27,7 +27,8 @@ from training.tasks.squad.windows import Windows, build_windows
 # What reading a damaged file raises; RuntimeError and NotImplementedError, if it claims to be encrypted or the like.
 DAMAGE = (OSError, EOFError, KeyError, ValueError, RuntimeError, MemoryError, zlib.error, struct.error,
           zipfile.BadZipFile)  # fmt: skip
-ARRAYS = ("question", "context_begin", "first_token", "num_tokens", "start_positions", "end_positions")
+ARRAYS = ("question", "context_begin", "first_token", "num_tokens", "question_lengths", "start_positions",
+          "end_positions")  # fmt: skip
 
 
 def shared_windows(
@@ -160,6 +161,7 @@ def load_windows(path: Path, key: str) -> Windows:
         first_token=columns["first_token"],
         num_tokens=columns["num_tokens"],
         offsets=[spans[number] for number in columns["context"]],
+        question_lengths=columns["question_lengths"],
         start_positions=columns.get("start_positions"),
         end_positions=columns.get("end_positions"),
     )

@@ -35,6 +35,7 @@ class Windows:
         context_begin: (W,) position in the row of the first context token.
         first_token: (W,) index of that token in the context.
         num_tokens: (W,) number of context tokens in the row.
+        question_lengths: for every question the number of its tokens, before it is cut.
         start_positions, end_positions: (W,) positions in the row of the answer's first and last token, 0 (the
             [CLS]) in rows that do not contain the whole answer; None unless requested.
         offsets: for every question the character spans (T, 2) of its context's tokens.
@@ -47,6 +48,7 @@ class Windows:
     first_token: np.ndarray
     num_tokens: np.ndarray
     offsets: list[np.ndarray] = field(repr=False)
+    question_lengths: np.ndarray
     start_positions: np.ndarray | None = None
     end_positions: np.ndarray | None = None
 
@@ -132,8 +134,9 @@ def build_windows(
     coded = dict(zip(contexts, _encode(tokenizer, contexts)))
     texts = _encode(tokenizer, [question.text for question in questions])
     cls, sep = (np.array([token], dtype=np.int32) for token in (tokenizer.cls_token_id, tokenizer.sep_token_id))
-    pieces, rows, places, offsets = [], [], [], []
+    pieces, rows, places, offsets, question_lengths = [], [], [], [], []
     for number, (question, (text_ids, _)) in enumerate(zip(questions, texts)):
+        question_lengths.append(len(text_ids))
         text_ids = text_ids[:max_query_length]
         ids, spans = coded[question.context]
         offsets.append(spans)
@@ -161,6 +164,7 @@ def build_windows(
         first_token=starts,
         num_tokens=counts,
         offsets=offsets,
+        question_lengths=np.array(question_lengths),
         start_positions=start_positions,
         end_positions=end_positions,
     )
@@ -191,14 +195,19 @@ def _token_span(question: Question, spans: np.ndarray) -> tuple[int, int] | None
     if not question.answers:
         return None
     text, start = question.answers[0]
-    first = int(np.searchsorted(spans[:, 1], start, side="right"))
-    last = int(np.searchsorted(spans[:, 0], start + len(text), side="left")) - 1
+    first, last = token_span(text, start, spans)
     if first > last:
         raise ValueError(
             f"question {question.id!r}: the tokenizer drops every character of its answer {text!r}; "
             "correct or remove the question"
         )
     return first, last
+
+
+def token_span(text: str, start: int, spans: np.ndarray) -> tuple[int, int]:
+    """The first and the last token that share a character with this answer; the last is before the first if none do."""
+    first = int(np.searchsorted(spans[:, 1], start, side="right"))
+    return first, int(np.searchsorted(spans[:, 0], start + len(text), side="left")) - 1
 
 
 def _rows(flat: np.ndarray, ends: np.ndarray) -> list[np.ndarray]:

@@ -1,0 +1,132 @@
+"""training/tasks/cut_texts.py: what is cut is counted, said and recorded, and refused if nothing else is left."""
+
+import random
+
+import pytest
+
+import run_glue
+import run_swag
+from tests.helpers.records import read
+from tests.helpers.words import WORDS
+from tokenization import build_tokenizer
+from training.engine.errors import report_errors
+from training.tasks.cut_texts import check_room, cut_rows
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+PREFIX = "the king walked to the old house by the river . "  # 11 pieces
+
+
+@pytest.fixture(scope="module")
+def tokenizer(vocab):
+    return build_tokenizer(vocab)
+
+
+def write(path, rows) -> str:
+    path.write_text("sentence,label\n" + "".join(f"{text},{label}\n" for text, label in rows))
+    return str(path)
+
+
+def flags(pretrained, tmp_path, train, dev, *more: str) -> list[str]:
+    return [
+        *("--model_name_or_path", str(pretrained), "--train_file", train, "--validation_file", dev),
+        *("--output_dir", str(tmp_path / "run"), "--max_steps=1", "--save_steps=0", *more),
+    ]
+
+
+@pytest.mark.parametrize("pair", [False, True])
+def test_the_counted_texts_are_those_that_are_longer_uncut(tokenizer, pair):
+    """The independent source is the tokenizer without a limit."""
+    generator = random.Random(1)
+    texts = [
+        [" ".join(generator.choices(WORDS, k=generator.randint(1, 9))) for _ in range(60)] for _ in range(1 + pair)
+    ]
+    whole = [len(ids) for ids in tokenizer(*texts)["input_ids"]]
+    for length in (5, 9, 12, 30):
+        coded = tokenizer(*texts, truncation="longest_first", max_length=length)
+        assert cut_rows(coded, 100) == [100 + row for row, pieces in enumerate(whole) if pieces > length]
+
+
+def test_one_line_for_each_split_with_share_place_and_remedy(pretrained, tmp_path, capsys):
+    """12 tokens hold [CLS], 10 pieces and [SEP]."""
+    train = write(
+        tmp_path / "train.csv", [("the king", "x"), (PREFIX, "y"), ("the queen", "x"), ("the old house", "y")]
+    )
+    dev = write(tmp_path / "dev.csv", [("the king", "x"), ("the queen", "y")])
+    new = write(tmp_path / "new.csv", [(PREFIX, "x"), (PREFIX + "old", "y")])
+    run_glue.main(flags(pretrained, tmp_path, train, dev, "--test_file", new, "--max_seq_length=12"))
+    lines = [line for line in capsys.readouterr().out.splitlines() if "were cut" in line]
+    assert lines == [
+        f"warning: train: 1 of 4 examples (25.0 %) are longer than --max_seq_length 12 and were cut, the first: "
+        f"{train}:3; give --max_seq_length up to 64, the model's maximum, or split the texts",
+        f"warning: test: 2 of 2 examples (100.0 %) are longer than --max_seq_length 12 and were cut, the first: "
+        f"{new}:2, after which 2 cannot be told apart; give --max_seq_length up to 64, the model's maximum, or split "
+        "the texts",
+    ]
+    assert read(tmp_path / "run", "run.json")["cut_at_max_seq_length"] == {
+        "train": {"cut": 1, "examples": 4},
+        "validation": {"cut": 0, "examples": 2},
+        "test": {"cut": 2, "examples": 2},
+    }
+
+
+def test_at_the_model_s_maximum_only_splitting_helps(pretrained, tmp_path, capsys):
+    train = write(tmp_path / "train.csv", [("the king", "x"), (PREFIX * 6, "y")])
+    run_glue.main(flags(pretrained, tmp_path, train, train, "--max_seq_length=64"))
+    assert "the model reads no more, so split the texts" in capsys.readouterr().out
+
+
+def refused(capsys, main, argv) -> str:
+    assert report_errors(lambda: main(argv)) == 2
+    return capsys.readouterr().err
+
+
+def test_a_training_of_texts_that_the_cut_makes_the_same_is_refused(pretrained, tmp_path, capsys):
+    """The evidence comes last: nothing is left to learn, and a score of .5 would be all that says so."""
+    train = write(tmp_path / "train.csv", [(PREFIX + "king", "x"), (PREFIX + "queen", "y")] * 3)
+    error = refused(capsys, run_glue.main, flags(pretrained, tmp_path, train, train, "--max_seq_length=12"))
+    assert f"{train}:2: this and other training examples (6 of 6) are longer than --max_seq_length 12 and were" in error
+    assert not (tmp_path / "run").exists()
+    run_glue.main(flags(pretrained, tmp_path, train, train, "--max_seq_length=14"))
+
+
+def test_texts_that_are_the_same_uncut_are_another_matter(pretrained, tmp_path):
+    train = write(tmp_path / "train.csv", [("the king", "x"), ("the king", "y")])
+    run_glue.main(flags(pretrained, tmp_path, train, train, "--max_seq_length=12"))
+
+
+def test_a_length_without_room_for_text_is_refused(pretrained, tmp_path, tokenizer, capsys):
+    """With a length below that of the special tokens, a tokenizer cuts nothing, and says nothing."""
+    train = write(tmp_path / "train.csv", [("the king", "x"), ("the queen", "y")])
+    for length in (-1, 1, 2):
+        argv = flags(pretrained, tmp_path, train, train, f"--max_seq_length={length}")
+        assert f"--max_seq_length {length} leaves no room for the text; give 3 or more" in refused(
+            capsys, run_glue.main, argv
+        )
+    with pytest.raises(ValueError, match="give 5 or more"):
+        check_room(4, tokenizer, 2)
+    check_room(5, tokenizer, 2)
+
+
+def swag_rows(path, context: str, endings: list[tuple[str, str]]) -> str:
+    lines = [f"{context},{first},{second},0\n" for first, second in endings]
+    path.write_text("sent1,ending0,ending1,label\n" + "".join(lines))
+    return str(path)
+
+
+def test_an_example_of_multiple_choice_counts_once(pretrained, tmp_path, capsys):
+    """16 tokens: the pairs of row 2 are cut, one of row 3, and none of row 1."""
+    path = swag_rows(tmp_path / "a.csv", "the king walked", [
+        ("to the house", "to the river"), (PREFIX + "king", PREFIX + "queen"), (PREFIX, "to the river"),
+    ])  # fmt: skip
+    run_swag.main(flags(pretrained, tmp_path, path, path, "--max_seq_length=16"))
+    out = capsys.readouterr().out
+    assert f"train: 2 of 3 examples (66.7 %) are longer than --max_seq_length 16 and were cut, the first: {path}" in out
+    assert f"{path}:3, after which 1 cannot be told apart" in out
+    assert read(tmp_path / "run", "run.json")["cut_at_max_seq_length"]["train"] == {"cut": 2, "examples": 3}
+
+
+def test_endings_that_the_cut_makes_the_same_are_refused(pretrained, tmp_path, capsys):
+    path = swag_rows(tmp_path / "a.csv", "the king", [(PREFIX + "king", PREFIX + "queen")] * 2)
+    argv = flags(pretrained, tmp_path, path, path, "--max_seq_length=14")
+    assert f"{path}:2: this and other training examples (2 of 2)" in refused(capsys, run_swag.main, argv)
+    assert not (tmp_path / "run").exists()

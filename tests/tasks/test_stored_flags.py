@@ -1,0 +1,260 @@
+"""training/tasks/stored_flags.py: a model is fed as in its training, unless a flag says otherwise."""
+
+import dataclasses
+import json
+import shutil
+
+import pytest
+from transformers import AutoConfig, BertConfig
+
+import run_glue
+import run_squad
+from tests.helpers import short_runs
+from tests.helpers.records import read
+from training.app.folder import open_folder
+from training.flags.fine_tuning import GlueArguments, NerArguments, SquadArguments, SwagArguments
+from training.flags.natures import EVALUATION, natures
+from training.flags.parsing import parse_arguments
+from training.tasks.squad.settings import stored_settings
+from training.tasks.stored_flags import defaults_of_model, store_flags, stored_flags, stored_length, stored_names
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+NO_DATA = {"seed", "per_device_eval_batch_size", "mixed_precision", "model_impl", "unpad_inputs", "max_eval_samples"}
+FINE_TUNING = ("run_glue", "run_squad", "run_ner", "run_swag")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory, pretrained, short_data):
+    """A finished run of every script, made when it is first asked for."""
+    made = {}
+
+    def model(script: str, *more: str):
+        key = (script, *more)
+        if key not in made:
+            made[key] = tmp_path_factory.mktemp("models") / script
+            with pytest.MonkeyPatch.context() as patch:
+                short_runs.no_pictures(patch)
+                short_runs.start(script, short_runs.flags(script, short_data, made[key], pretrained, *more))
+        return made[key]
+
+    return model
+
+
+def evaluate(script: str, model, data, folder, *more: str) -> dict:
+    """The run.json of an evaluation without any flag that says how the model is fed."""
+    (file,) = data.glob(f"{script}.*")
+    short_runs.start(
+        script, ["--model_name_or_path", str(model), "--validation_file", str(file), "--output_dir", str(folder), *more]
+    )
+    return read(folder, "run.json")
+
+
+def test_which_flags_are_stored():
+    """All flags of nature EVALUATION but those of the evaluation itself, and those that describe the data."""
+    for cls, data in ((GlueArguments, {"task_name"}), (NerArguments, {"mixed_tags"}), (SwagArguments, set()),
+                      (SquadArguments, {"null_score_diff_threshold"})):  # fmt: skip
+        of_evaluation = {name for name, nature in natures(cls).items() if nature & EVALUATION}
+        assert of_evaluation - NO_DATA - data == set(stored_names(cls))
+
+
+@pytest.mark.parametrize("script", FINE_TUNING)
+def test_an_evaluation_without_flags_is_that_of_the_training(models, script, short_data, tmp_path, capsys):
+    """The lengths of the short runs are no defaults: with 128 or 384 tokens, the network would even be too short."""
+    model = models(script)
+    facts = evaluate(script, model, short_data, tmp_path / "again")
+    trained = read(model, "run.json")["flags"]
+    stored = facts["stored_with_the_model"]
+    assert stored and stored == {name: trained[name] for name in stored} and stored["max_seq_length"] == 24
+    assert {name: facts["flags"][name] for name in stored} == stored and facts["given_instead"] == {}
+    assert "as the model was fine-tuned: " in (out := capsys.readouterr().out) and "max_seq_length 24" in out
+    before, after = read(model, "all_results.json"), read(tmp_path / "again", "all_results.json")
+    assert {name: after[name] for name in after if name.startswith("eval_")} == {
+        name: before[name] for name in before if name.startswith("eval_")
+    }
+
+
+def test_a_given_flag_wins_and_is_said_and_recorded(models, short_data, tmp_path, capsys):
+    model = models("run_glue")
+    facts = evaluate("run_glue", model, short_data, tmp_path / "again", "--max_seq_length=12")
+    assert facts["flags"]["max_seq_length"] == 12 and facts["given_instead"] == {"max_seq_length": 12}
+    assert facts["stored_with_the_model"]["max_seq_length"] == 24
+    out = capsys.readouterr().out
+    assert "warning: max_seq_length 12, but the model was fine-tuned with 24; --max_seq_length 24 feeds it" in out
+    # What the weights were trained with stays what it was, also in the folder of this evaluation.
+    assert read(tmp_path / "again", "config.json")["fine_tuning"] == read(model, "config.json")["fine_tuning"]
+
+
+def test_the_same_command_resumes_whatever_has_become_of_the_model(models, short_data, tmp_path, capsys):
+    """The defaults of a run are those with which it began."""
+    model = tmp_path / "model"
+    shutil.copytree(models("run_glue"), model)
+    (file,) = short_data.glob("run_glue.*")
+    command = ["--model_name_or_path", str(model), "--train_file", str(file), "--validation_file", str(file),
+               "--max_steps=2", "--save_steps=1", "--output_dir", str(tmp_path / "run"),
+               "--resume_from_checkpoint=auto"]  # fmt: skip
+    run_glue.main(command)
+    assert read(tmp_path / "run", "run.json")["flags"]["max_seq_length"] == 24
+    weights = (tmp_path / "run" / "model.safetensors").read_bytes()
+    shutil.rmtree(model)
+    run_glue.main(command)
+    assert "this run is finished" in capsys.readouterr().out
+    shutil.copytree(models("run_glue"), model)
+    for name in ("all_results.json", "hashes.json"):
+        (tmp_path / "run" / name).unlink()
+    shutil.rmtree(tmp_path / "run" / "checkpoint-2")
+    run_glue.main(command)
+    assert "resuming from" in capsys.readouterr().out
+    assert (tmp_path / "run" / "model.safetensors").read_bytes() == weights
+
+
+def test_a_series_takes_the_stored_flags_and_continues(models, short_data, tmp_path, capsys):
+    (file,) = short_data.glob("run_swag.*")
+    command = ["--model_name_or_path", str(models("run_swag")), "--train_file", str(file), "--validation_file",
+               str(file), "--max_steps=1", "--seeds=1", "--output_dir", str(tmp_path / "series")]  # fmt: skip
+    short_runs.start("run_swag", command)
+    assert read(tmp_path / "series" / "seed-42", "run.json")["flags"]["max_seq_length"] == 24
+    short_runs.start("run_swag", command)
+    assert "seed-42 is finished already" in capsys.readouterr().out
+
+
+def test_a_run_that_an_older_version_began_takes_nothing(models, tmp_path):
+    """It began with the defaults of the flags, although its model, one of SQuAD, stored lengths by then."""
+    given = {"output_dir": str(tmp_path), "model_name_or_path": str(models("run_squad"))}
+    assert defaults_of_model(SquadArguments, given)["max_seq_length"] == 24
+    (tmp_path / "run.json").write_text(json.dumps({"flags": {"max_seq_length": 384}}))
+    assert defaults_of_model(SquadArguments, given | {"resume_from_checkpoint": "auto"}) == {}
+    named = given | {"output_dir": str(tmp_path / "new"), "resume_from_checkpoint": str(tmp_path / "checkpoint-1")}
+    assert defaults_of_model(SquadArguments, named) == {}
+
+
+def test_only_models_of_the_same_script_bring_defaults(models, tmp_path):
+    """A model of SQuAD as the start of a classifier does not carry its length over, and leaves nothing behind."""
+    given = {"output_dir": str(tmp_path), "model_name_or_path": str(models("run_squad"))}
+    assert defaults_of_model(GlueArguments, given) == {} == defaults_of_model(NerArguments, given)
+    config = BertConfig.from_pretrained(models("run_squad"))
+    config.null_score_diff_threshold = 1.0
+    store_flags(config, GlueArguments(output_dir="x", model_name_or_path="y"))
+    assert not hasattr(config, "question_answering") and not hasattr(config, "null_score_diff_threshold")
+    assert config.fine_tuning["script"] == "run_glue.py"
+    # The network was pre-trained further, which leaves the field in the config but not the head in the model.
+    fields = config.to_dict() | {"architectures": ["BertForPreTraining"]}
+    assert stored_flags(GlueArguments, fields, "config.json") == {}
+    config.architectures = ["BertForPreTraining"]
+    assert stored_length(config) is None
+
+
+def test_random_weights_bring_no_defaults(tmp_path):
+    assert defaults_of_model(GlueArguments, {"output_dir": str(tmp_path), "config_name": "tiny"}) == {}
+
+
+def test_every_reader_of_a_config_keeps_the_flags(models, tmp_path):
+    """A dict in a config survives transformers' own reading and writing, also in checkpoints."""
+    model = models("run_ner", "--save_steps=1", "--context=sentence")
+    stored = {"script": "run_ner.py", "max_seq_length": 24, "context": "sentence", "lstm_size": 768}
+    assert read(model / "checkpoint-1", "config.json")["fine_tuning"] == stored
+    AutoConfig.from_pretrained(model).save_pretrained(tmp_path)
+    assert read(tmp_path, "config.json")["fine_tuning"] == stored
+
+
+def test_the_network_that_reads_the_text_is_stored_too(models, short_data, tmp_path):
+    """Without its flags, a BiLSTM over the last token was built as a classifier of [CLS]."""
+    model = models("run_glue", "--label_token=last", "--bilstm_on_top")
+    facts = evaluate("run_glue", model, short_data, tmp_path / "again")
+    assert facts["flags"]["label_token"] == "last" and facts["flags"]["bilstm_on_top"] is True
+    (model / "run.json").rename(model / "run.json.away")
+    assert open_folder(str(model)).at_the_end  # Also without the records.
+    (model / "run.json.away").rename(model / "run.json")
+    model = models("run_ner", "--feature_based=last", "--lstm_size=8")
+    facts = evaluate("run_ner", model, short_data, tmp_path / "tags")
+    assert facts["flags"]["feature_based"] == "last" and facts["flags"]["lstm_size"] == 8
+
+
+def test_the_page_reads_no_more_than_the_model_was_trained_with(models):
+    assert open_folder(str(models("run_glue"))).longest == 24
+    assert open_folder(str(models("run_squad"))).longest == 64  # Windows have the length of question_answering.
+
+
+def test_answers_of_version_2_are_the_default_of_an_evaluation_only(models, short_data, tmp_path, capsys):
+    """With its threshold, as `ask` and the pipeline answer. Of a training, the flag says what the data is."""
+    model = models("run_squad", "--version_2_with_negative", "--answer_alignment=google")
+    facts = evaluate("run_squad", model, short_data, tmp_path / "again")
+    assert facts["flags"]["version_2_with_negative"] and facts["flags"]["answer_alignment"] == "google"
+    assert facts["null_score_diff_threshold"] == read(model, "config.json")["null_score_diff_threshold"]
+    (file,) = short_data.glob("run_squad.*")
+    run_squad.main(["--model_name_or_path", str(model), "--train_file", str(file), "--validation_file", str(file),
+                    "--max_steps=1", "--save_steps=0", "--output_dir", str(tmp_path / "further")])  # fmt: skip
+    assert read(tmp_path / "further", "run.json")["flags"]["version_2_with_negative"] is False
+    assert "warning: version_2_with_negative false, but the model was fine-tuned with true" in capsys.readouterr().out
+    assert "null_score_diff_threshold" not in read(tmp_path / "further", "config.json")
+
+
+def test_older_folders_of_squad_store_the_lengths_and_the_threshold():
+    lengths = {"max_seq_length": 48, "doc_stride": 9, "max_query_length": 8, "max_answer_length": 5, "n_best_size": 3}
+    config = {"architectures": ["BertForQuestionAnswering"], "question_answering": lengths}
+    assert stored_flags(SquadArguments, config, "x") == lengths | {"version_2_with_negative": False}
+    config["null_score_diff_threshold"] = -0.5
+    assert stored_flags(SquadArguments, config, "x") == lengths | {"version_2_with_negative": True}
+
+
+def test_an_older_folder_says_what_its_config_does_not_store(models, short_data, tmp_path, capsys):
+    """Nothing is taken from there, as before, but the difference is no longer silent."""
+    model = tmp_path / "model"
+    shutil.copytree(models("run_glue"), model)
+    config = read(model, "config.json")
+    del config["fine_tuning"]
+    (model / "config.json").write_text(json.dumps(config))
+    facts = evaluate("run_glue", model, short_data, tmp_path / "again", "--max_seq_length=12")
+    assert facts["stored_with_the_model"] == {}
+    assert "by its run.json the model was fine-tuned with --max_seq_length 24" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("cls", "fields", "problem"),
+    [
+        (GlueArguments, {"max_seq_length": "256"}, "max_seq_length must be a positive whole number, got '256'"),
+        (GlueArguments, {"max_seq_length": True}, "max_seq_length must be a positive whole number, got 'True'"),
+        (GlueArguments, {"max_seq_length": 513}, "the stored max_seq_length is 513, over the 512 positions"),
+        (GlueArguments, {"bilstm_on_top": 1}, "bilstm_on_top must be true or false, got '1'"),
+        (GlueArguments, {"label_token": ["cls"]}, r"label_token must be one of cls, last, got \"\['cls'\]\""),
+        (NerArguments, {"context": "page"}, "context must be one of document, sentence, got 'page'"),
+        (NerArguments, {"feature_based": "all"}, "feature_based must be one of embeddings, .*, got 'all'"),
+        (SwagArguments, {"max_seq_length": 0}, "max_seq_length must be a positive whole number, got '0'"),
+        (SwagArguments, [1], r"'fine_tuning' must be an object, got '\[1\]'"),
+    ],
+)
+def test_values_of_a_stranger_are_checked(cls, fields, problem, tmp_path):
+    heads = {GlueArguments: "BertForSequenceClassification", NerArguments: "BertForTokenClassification",
+             SwagArguments: "BertForMultipleChoice"}  # fmt: skip
+    script = {GlueArguments: "run_glue.py", NerArguments: "run_ner.py", SwagArguments: "run_swag.py"}[cls]
+    own = {"script": script} | fields if isinstance(fields, dict) else fields
+    config = {"model_type": "bert", "architectures": [heads[cls]], "fine_tuning": own}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=f"config.json: .*{problem}"):
+        parse_arguments(cls, ["--output_dir", "x", "--model_name_or_path", str(tmp_path)], defaults_of_model)
+
+
+def test_what_later_versions_add_is_left_alone(tmp_path):
+    own = {"script": "run_glue.py", "max_seq_length": 64, "text_columns": ["a", "b"]}
+    config = {"architectures": ["BertForSequenceClassification"], "fine_tuning": own}
+    assert stored_flags(GlueArguments, config, "x") == {"max_seq_length": 64}
+
+
+def test_settings_of_squad_are_checked_by_every_reader():
+    config = BertConfig(architectures=["BertForQuestionAnswering"])
+    config.question_answering = {"max_seq_length": "384"}
+    for read_settings in (
+        lambda: stored_settings(config, "here"),
+        lambda: stored_flags(SquadArguments, config.to_dict(), "here"),
+    ):
+        with pytest.raises(ValueError, match="here: 'question_answering' must hold positive whole numbers"):
+            read_settings()
+
+
+def test_every_stored_flag_can_be_given_again(tmp_path):
+    """``verify`` gives them as words of a command; a flag without a value has none to give."""
+    args = NerArguments(output_dir="x", model_name_or_path="y")
+    config = BertConfig()
+    store_flags(config, args)
+    names = {one.name for one in dataclasses.fields(args)}
+    assert set(config.fine_tuning) - {"script"} <= names and None not in config.fine_tuning.values()
