@@ -142,7 +142,7 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
     folder = run.output_dir / "corpus" / f"vocabulary-{args.vocab_size}-{case}-{text.checksum}"
     if not (folder / "vocab.txt").exists():  # it exists after an interruption, and on the other processes
         run.say(f"learning a vocabulary of {args.vocab_size:,} pieces")
-        lines = (line for document in text.documents() for line in document)
+        lines = (line for line in text.lines() if line is not None)
         make_folder(folder.parent)
         remove_folder(folder)  # earlier versions could leave a part of it
         with new_folder(folder) as draft:

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 ROWS = 32  # in memory at once: a row may be as large as a line
 
 
-def text_rows(
-    path: str | os.PathLike[str], source: Any, size: int, column: str = "text"
-) -> Iterator["pyarrow.Scalar"]:
+def text_rows(path: str | os.PathLike[str], source: Any, size: int, column: str = "text") -> Iterator["pyarrow.Scalar"]:
     """Yield the value of each row.
 
     Args:
@@ -41,9 +39,7 @@ def text_rows(
             "--text_column"
         )
     metadata, most = table.metadata, max(largest(), RATIO * size)
-    place = next(
-        number for number, name in enumerate(metadata.schema) if f"{name.path}.".startswith(f"{column}.")
-    )
+    place = next(number for number, name in enumerate(metadata.schema) if f"{name.path}.".startswith(f"{column}."))
     groups = [metadata.row_group(number).column(place) for number in range(metadata.num_row_groups)]
     claimed = max(metadata.num_rows, sum(group.total_uncompressed_size for group in groups))
     if claimed > most:

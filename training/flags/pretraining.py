@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from training.flags.checks import at_least, in_unit_interval, refuse_idle
@@ -37,7 +38,10 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         [], "Held-out text. Default: --validation_split of the documents.", DATA, nargs="+"
     )
     validation_split: float = flag(0.02, "Share of the documents to hold out if no --validation_file is given.", FIXED)
-    dataset_name: str | None = flag(None, "A data set of the Hub with a 'text' column and one document per row.", DATA)
+    dataset_name: str | None = flag(None, "A data set of the Hub with one document per row.", DATA)
+    text_column: str = flag(
+        "text", "The field or column of the text in .jsonl and .parquet files and data sets.", FIXED | EVALUATION
+    )
     dataset_config_name: str | None = flag(None, "Configuration of that data set.", DATA)
     streaming: bool = flag(False, "Stream the data set instead of downloading it.")
     max_train_documents: int | None = flag(None, "Use only this many documents, the first ones.", FIXED | EVALUATION)
@@ -199,6 +203,7 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         refuse_idle(
             self,
             (not self.dataset_name and "without --dataset_name", ("dataset_config_name", "streaming")),
+            (not self._reads_rows() and "without a .jsonl or .parquet file or a data set", ("text_column",)),
             (self.tokenizer_name and "with a tokenizer that is given", ("vocab_size", "cased")),
             (self.validation_file and "with --validation_file", ("validation_split",)),
             (self.optimizer != "muon" and "without --optimizer muon", ("muon_learning_rate",)),
@@ -206,3 +211,9 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
             (ltr, ("mlm_probability", "mask_replace_prob", "random_replace_prob")),
             (ltr, ("whole_word_mask", "max_predictions_per_seq")),
         )
+
+    def _reads_rows(self) -> bool:
+        names = [
+            Path(file.removesuffix(".xz").removesuffix(".gz")) for file in (*self.train_file, *self.validation_file)
+        ]
+        return bool(self.dataset_name) or any(name.suffix != ".txt" for name in names)

@@ -29,10 +29,10 @@ def read_documents(files: Iterable[str | Path], text_column: str = "text") -> It
             row without a string in the field of the text. The message names file and line.
     """
     document: list[str] = []
-    for line in read_lines(files, text_column):
+    for line in without_empty(read_lines(files, text_column)):
         if line is not None:
             document.append(line)
-        elif document:
+        else:
             yield document
             document = []
 
@@ -151,6 +151,30 @@ def check_string(text: Any, where: str, column: str) -> str:
         )
     check_encodable(text, where)
     return text
+
+
+def without_empty(lines: Iterable[str | None]) -> Iterator[str | None]:
+    """``lines``, paragraphs with None at the end of each document, without documents that have no paragraph."""
+    empty = True
+    for line in lines:
+        if line is not None or not empty:
+            yield line
+        empty = line is None
+
+
+def remedy_of_few(documents: int, sentences: int) -> str:
+    """What to do about a text that has too few documents or too short ones for pairs.
+
+    Args:
+        documents: the number of documents.
+        sentences: the number of sentences of the longest one.
+    """
+    if documents > 1 and sentences == 1:
+        return (
+            "remove the blank lines between the sentences of a document (each document here is a single sentence; a row "
+            "of a table is a document), or put each sentence on a line of its own if these are paragraphs"
+        )
+    return "put blank lines between documents"
 
 
 def check_encodable(text: str, where: str) -> None:
