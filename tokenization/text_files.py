@@ -35,7 +35,8 @@ def read_texts(
 
     Raises:
         ValueError: a file is missing, empty, of an unknown form or damaged, or it has bytes that are not UTF-8,
-            malformed JSON or a row without the field of the text. The message names the file and, if possible, the line.
+            malformed JSON or a row without the field of the text. The message names the file and, if possible, the
+            line.
     """
     paths = [Path(file) for file in files]
     if not paths:
@@ -73,7 +74,7 @@ def _check(path: Path) -> None:
 
 
 def _line_texts(path: Path, column: str, advance: Callable[[int], object]) -> Iterator[tuple[int, str]]:
-    """(line, text) of a .txt or .jsonl file; ``advance`` gets the bytes of the file that were read since its last call."""
+    """(line, text) of a .txt or .jsonl file; ``advance`` gets the bytes that were read since its last call."""
     rows = kind_of(path) == ".jsonl"
     position = 0
     with path.open("rb") as raw:

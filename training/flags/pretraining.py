@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 from training.flags.checks import at_least, in_unit_interval, refuse_idle
@@ -213,7 +212,6 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         )
 
     def _reads_rows(self) -> bool:
-        names = [
-            Path(file.removesuffix(".xz").removesuffix(".gz")) for file in (*self.train_file, *self.validation_file)
-        ]
-        return bool(self.dataset_name) or any(name.suffix != ".txt" for name in names)
+        files = (*self.train_file, *self.validation_file)
+        plain = all(file.removesuffix(".xz").removesuffix(".gz").endswith(".txt") for file in files)
+        return bool(self.dataset_name) or not plain

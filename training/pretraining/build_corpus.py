@@ -4,8 +4,8 @@
     corpus = Corpus.open("corpus", tokenizer)
 
 Files are streamed: the memory needed depends on the number of workers, and not on the size of the corpus or of a
-document. A line, and a row of a table, is in memory as a whole, and so is each document that the caller gives as a list.
-The ids are the same for any number of workers, and whether or not the build was interrupted.
+document. Only a line, or a row of a table, is in memory as a whole, and a document that the caller gives as a list. The
+ids are the same for any number of workers, and whether or not the build was interrupted.
 """
 
 import contextlib

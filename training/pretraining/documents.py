@@ -171,8 +171,8 @@ def remedy_of_few(documents: int, sentences: int) -> str:
     """
     if documents > 1 and sentences == 1:
         return (
-            "remove the blank lines between the sentences of a document (each document here is a single sentence; a row "
-            "of a table is a document), or put each sentence on a line of its own if these are paragraphs"
+            "remove the blank lines between the sentences of a document (each document here is a single sentence; a "
+            "row of a table is a document), or put each sentence on a line of its own if these are paragraphs"
         )
     return "put blank lines between documents"
 

@@ -106,7 +106,8 @@ class Text:
                 return
             sentences, checksum = 0, None
         held_out = f" and as much to hold out (--validation_split {share})" if share else ""
-        remedies = [remedy_of_few(sum(documents.values()), max(longest.values()))]
+        enough = min(documents["training"], longest["training"]) >= least
+        remedies = [] if enough else [remedy_of_few(sum(documents.values()), max(longest.values()))]
         remedies += ["give a larger --validation_split or a --validation_file"] if share else []
         remedies += ["use --objective mlm"] if least == 2 else []
         amounts = " and ".join(
@@ -206,11 +207,11 @@ def _hub_rows(args: PretrainingArguments) -> Iterator[tuple[int, str]]:
     number = 0
     while (row := _from_hub(args, lambda _: next(rows, None))) is not None:  # a stream may break at any row
         number += 1
-        where, text = f"--dataset_name {args.dataset_name}, row {number}", row.get(args.text_column)
+        place, text = f"--dataset_name {args.dataset_name}, row {number}", row.get(args.text_column)
         if not isinstance(text, str):
             raise ValueError(
-                f"{where}: expected a string in the column `{args.text_column}`, got {type(text).__name__}; its columns "
-                f"are {', '.join(row)}; name that of the texts with --text_column"
+                f"{place}: expected a string in the column `{args.text_column}`, got {type(text).__name__}; its "
+                f"columns are {', '.join(row)}; name that of the texts with --text_column"
             )
-        check_encodable(text, where)
+        check_encodable(text, place)
         yield number, text
