@@ -48,6 +48,11 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         None, "Folder or Hub name of a tokenizer. Default: a vocabulary is learnt from the training text.", START
     )
     vocab_size: int = flag(8192, "Size of the vocabulary that is learnt if no --tokenizer_name is given.")
+    limit_alphabet: int | None = flag(
+        None,
+        "Number of characters that a learnt vocabulary keeps, the most frequent ones. Default: 1,000, and more where "
+        "rows of it would stay free.",
+    )
     cased: bool = flag(False, "Learn a cased vocabulary, which keeps upper case and accents.")
     config_name: str | None = flag(
         None,
@@ -167,7 +172,12 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         if self.initializer_range is not None and not 0 < self.initializer_range < 1:
             raise ValueError(f"--initializer_range must lie between 0 and 1; got {self.initializer_range}")
         at_least(self, 1, "max_eval_instances", "vocab_size")
-        for name, bound in (("max_train_documents", 1), ("max_predictions_per_seq", 1), ("decay_steps", 0)):
+        for name, bound in (
+            ("max_train_documents", 1),
+            ("max_predictions_per_seq", 1),
+            ("decay_steps", 0),
+            ("limit_alphabet", 1),
+        ):
             if getattr(self, name) is not None:
                 at_least(self, bound, name)
         if not self.validation_file and self.validation_split in (0, 1):
@@ -203,7 +213,7 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
             self,
             (not self.dataset_name and "without --dataset_name", ("dataset_config_name", "streaming")),
             (not self._reads_rows() and "without a .jsonl or .parquet file or a data set", ("text_column",)),
-            (self.tokenizer_name and "with a tokenizer that is given", ("vocab_size", "cased")),
+            (self.tokenizer_name and "with a tokenizer that is given", ("vocab_size", "cased", "limit_alphabet")),
             (self.validation_file and "with --validation_file", ("validation_split",)),
             (self.optimizer != "muon" and "without --optimizer muon", ("muon_learning_rate",)),
             (self.model_name_or_path and "with weights that are given", ("initializer_range", "initial_weights")),

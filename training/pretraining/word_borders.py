@@ -1,0 +1,77 @@
+"""What --whole_word_mask takes for a word in scripts that have no spaces between words.
+
+BERT's tokenizer makes each ideograph a word, so that whole words of Chinese are single characters. In Thai, Lao, Khmer,
+Burmese, kana and, with ``tokenize_chinese_chars`` off, in Chinese, everything between two spaces is one word, which is
+mostly too long to be masked. Both would happen in silence.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+
+from tokenization.library_tables import CJK_RANGES
+from training.engine.run import Run
+from training.flags.pretraining import PretrainingArguments
+from training.networks.checkpoints import load_tokenizer
+from training.pretraining.masking import FOR_CHINESE
+from training.pretraining.text import Text
+
+_SAMPLE = 1 << 20  # characters
+_LONGEST_WORD = 20  # characters; words of these scripts are much shorter
+_IDEOGRAPH = "".join(f"{chr(first)}-{chr(last)}" for first, last in CJK_RANGES)
+# Thai and Lao, Burmese, Khmer, hiragana and katakana
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u309f\u30a1-\u30ff"
+NOTED, REFUSED = 0.01, 0.5
+
+
+def check_borders_of_words(run: Run[PretrainingArguments], text: Text) -> None:
+    """Warn of --whole_word_mask where it masks no words; refuse it where that is most of the text of a new run.
+
+    Raises:
+        ValueError: it is most of the text.
+    """
+    args = run.args
+    if not args.whole_word_mask:
+        return
+    apart = not args.tokenizer_name or ideographs_apart(load_tokenizer(args.tokenizer_name))
+    single, long = shares((line for line in text.lines() if line is not None), apart)
+    problems = []
+    if single >= NOTED:
+        problems.append((single, "are ideographs, each of which this tokenizer makes a word of its own", FOR_CHINESE))
+    if long >= NOTED:
+        remedy = "Put spaces between the words of the text with a segmenter"
+        problems.append((long, f"stand in words of more than {_LONGEST_WORD} characters without a space", remedy))
+    for share, what, remedy in problems:
+        message = f"--whole_word_mask: {share:.1%} of the first characters of {text.name} {what}"
+        if share >= REFUSED and not args.resume_from_checkpoint:
+            raise ValueError(f"{message}, so that no words would be masked; leave the flag out. {remedy}")
+        run.say(f"warning: {message}; there it masks no words. {remedy}")
+
+
+def ideographs_apart(tokenizer: object) -> bool:
+    """Whether a tokenizer makes each ideograph a word."""
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    normalizer = backend and json.loads(backend.to_str())["normalizer"]
+    return bool(normalizer and normalizer.get("handle_chinese_chars", False))
+
+
+def shares(lines: Iterable[str], apart: bool) -> tuple[float, float]:
+    """(share of ideographs that are words, share of characters in words that are too long), of the first characters.
+
+    Args:
+        lines: the text.
+        apart: whether the tokenizer makes each ideograph a word.
+    """
+    ideographs = re.compile(f"[{_IDEOGRAPH}]")
+    unspaced = re.compile(f"[{_UNSPACED}{'' if apart else _IDEOGRAPH}]{{{_LONGEST_WORD + 1},}}")
+    characters = single = long = 0
+    for line in lines:
+        for word in line.split():
+            characters += len(word)
+            if word.isascii():
+                continue
+            single += len(ideographs.findall(word)) if apart else 0
+            long += sum(map(len, unspaced.findall(word)))
+        if characters >= _SAMPLE:
+            break
+    return single / max(1, characters), long / max(1, characters)
