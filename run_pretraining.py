@@ -62,7 +62,7 @@ from training.pretraining.phased_batches import instances_by_length, phase_batch
 from training.pretraining.plateau import log_diagnosis
 from training.pretraining.text import Text, checked_text
 from training.pretraining.used_tokens import record_used_tokens
-from training.pretraining.word_borders import check_borders_of_words
+from training.pretraining.word_borders import check_borders_of_words, note_single_characters
 from training.records.curves import draw_curves
 from training.records.model_card import write_model_card
 
@@ -92,6 +92,7 @@ def main(argv: list[str] | None = None) -> None:
     total_steps = phases[-1].stop
     origin = record_origin(run, text, train_corpus, eval_corpus, model, initial_weights, phases)
     record_used_tokens(run, train)
+    note_single_characters(run, train_corpus, tokenizer)
 
     speed = Throughput(run, model.config, total_steps)
     optimizer = make_optimizer(run, model)

@@ -172,12 +172,8 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         if self.initializer_range is not None and not 0 < self.initializer_range < 1:
             raise ValueError(f"--initializer_range must lie between 0 and 1; got {self.initializer_range}")
         at_least(self, 1, "max_eval_instances", "vocab_size")
-        for name, bound in (
-            ("max_train_documents", 1),
-            ("max_predictions_per_seq", 1),
-            ("decay_steps", 0),
-            ("limit_alphabet", 1),
-        ):
+        bounds = {"max_train_documents": 1, "max_predictions_per_seq": 1, "decay_steps": 0, "limit_alphabet": 1}
+        for name, bound in bounds.items():
             if getattr(self, name) is not None:
                 at_least(self, bound, name)
         if not self.validation_file and self.validation_split in (0, 1):

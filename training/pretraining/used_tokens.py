@@ -37,8 +37,8 @@ def low_share(share: float, instances: PretrainingInstances) -> str:
     corpus, settings = instances.corpus, instances.settings
     sentence, document = corpus.num_tokens / corpus.num_sentences, corpus.num_sentences / corpus.num_documents
     return (
-        f"warning: an epoch of instances of {settings.max_seq_length} tokens uses only {share:.1%} of the text, because "
-        f"pairs of long sentences are cut and single sentences have no pair (a sentence has {sentence:.0f} tokens on "
-        f"average, a document {document:.1f} sentences). Put each sentence on a line of its own, and blank lines between "
-        "documents only; or raise --max_seq_length; or use --objective mlm, which uses every token"
+        f"warning: an epoch of instances of {settings.max_seq_length} tokens uses only {share:.1%} of the text, "
+        f"because pairs of long sentences are cut and single sentences have no pair (a sentence has {sentence:.0f} "
+        f"tokens on average, a document {document:.1f} sentences). Put each sentence on a line of its own, and blank "
+        "lines between documents only; or raise --max_seq_length; or use --objective mlm, which uses every token"
     )
