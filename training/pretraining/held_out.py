@@ -48,27 +48,35 @@ def lines_of_side(lines: Iterable[str | None], share: float, held_out: bool) -> 
         held_out: whether to yield the held-out documents or the others.
     """
     checksum: int | None = None
-    waiting = _Waiting()
-    for line in lines:
-        if line is not None:
-            checksum = continued(checksum, line)
-            waiting.append(line)
-            continue
-        if in_share(checksum, share) == held_out:
-            yield from waiting.lines()
-            yield None
-        waiting, checksum = _Waiting(waiting.file), None
+    with _Waiting() as waiting:
+        for line in lines:
+            if line is not None:
+                checksum = continued(checksum, line)
+                waiting.append(line)
+                continue
+            if in_share(checksum, share) == held_out:
+                yield from waiting.lines()
+                yield None
+            waiting.clear()
+            checksum = None
 
 
 class _Waiting:
-    """The lines of a document, none of which has a line break in it.
+    """The lines of a document, none of which has a line break in it."""
 
-    Args:
-        file: the temporary file of an earlier document, to be used again.
-    """
+    def __init__(self) -> None:
+        self.file: IO[bytes] | None = None
+        self.clear()
 
-    def __init__(self, file: IO[bytes] | None = None):
-        self.file = file
+    def __enter__(self) -> "_Waiting":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.file is not None:
+            self.file.close()
+
+    def clear(self) -> None:
+        """Forget all lines; the file is used again, and keeps its size until then."""
         self.recent: list[str] = []
         self.size, self.filed = 0, False
 
@@ -79,7 +87,7 @@ class _Waiting:
         if self.size > _IN_MEMORY:
             with explained(Path(tempfile.gettempdir(), "a long document"), "set TMPDIR to another folder"):
                 if self.file is None:
-                    self.file = tempfile.TemporaryFile()  # noqa: SIM115 - closed when nothing refers to it
+                    self.file = tempfile.TemporaryFile()  # noqa: SIM115 - closed in __exit__
                 if not self.filed:
                     self.file.seek(0)
                     self.file.truncate()
