@@ -59,3 +59,55 @@ def test_a_mixed_text_is_warned_of_with_its_share(pretraining_flags, tmp_path, c
     pretrain(pretraining_flags("run", **more, max_steps=1, validation_split=0.3, whole_word_mask="true"))
     said = capsys.readouterr().out
     assert "% of the tokens are ideographs, each of which this tokenizer makes a word" in said
+
+
+def test_the_field_of_the_text_is_a_flag_that_a_resumed_run_must_have(pretraining_flags, tmp_path, monkeypatch, capsys):
+    rows = [{"text": "the king .\na letter .", "content": f"the old house .\na new river {n**3} ."} for n in range(60)]
+    names = [{"id": row["text"], "content": row["content"]} for row in rows]
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in names))
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    more = {"train_file": tmp_path / "a.jsonl", "validation_split": 0.3, "save_steps": 1}
+    with pytest.raises(ValueError, match=r"b\.jsonl:1: .* 'id', 'content'; name that of the text with --text_column"):
+        pretrain(pretraining_flags("run", **more | {"train_file": tmp_path / "b.jsonl"}, max_steps=1))
+    with monkeypatch.context() as patch:
+        patch.setattr("run_pretraining.save_results", lambda *_: None)  # as if the run were interrupted
+        folder = pretrain(pretraining_flags("run", **more, max_steps=2, text_column="content"))
+    assert json.loads((folder / "run.json").read_text())["flags"]["text_column"] == "content"
+    again = pretraining_flags("run", **more, max_steps=2, resume_from_checkpoint="auto", text_column="content")
+    with pytest.raises(ValueError, match=r"other input|belongs to a run|to hold out"):
+        pretrain([word for word in again if word not in ("--text_column", "content")])
+    pretrain(again)
+    assert (folder / "all_results.json").is_file()
+    with pytest.raises(SystemExit):
+        pretrain(pretraining_flags("other", text_column="content"))
+    assert "--text_column has no effect without a .jsonl or .parquet file or a data set" in capsys.readouterr().err
+
+
+def test_wikiextractor_is_said_and_recorded(pretraining_flags, tmp_path, capsys):
+    documents = [
+        f'<doc id="{n}" url="u" title="A {n}">\nA {n}\n\nthe king .\n\na river {n**3} .\n</doc>' for n in range(50)
+    ]
+    (tmp_path / "a.txt").write_text("\n".join(documents))
+    more = {"train_file": tmp_path / "a.txt", "validation_split": 0.3, "max_steps": 1}
+    folder = pretrain(pretraining_flags("run", **more))
+    facts = json.loads((folder / "run.json").read_text())
+    assert facts["corpus"]["documents"] + facts["held_out"]["documents"] == 50
+    assert list(facts["text_forms"]) == ["a.txt"]
+    assert f"a.txt is read as {facts['text_forms']['a.txt']}" in capsys.readouterr().out
+
+
+def test_a_learnt_vocabulary_may_be_limited(pretraining_flags, tmp_path):
+    ideographs = [chr(0x4E00 + number) for number in range(1200)]
+    lines = ["".join(ideographs[start : start + 30]) + "。" for start in range(0, 1200, 30)]
+    (tmp_path / "a.txt").write_text(
+        "\n\n".join(f"{line}\n{line[::-1]}\n{number}" for number, line in enumerate(lines * 3))
+    )
+    more = {"train_file": tmp_path / "a.txt", "tokenizer_name": None, "config_name": "tiny", "vocab_size": 1350}
+    sizes = {}
+    for limit in (None, 300):
+        folder = pretrain(
+            pretraining_flags(f"run{limit}", **more, max_steps=1, validation_split=0.3, limit_alphabet=limit)
+        )
+        rows = next((folder / "corpus").glob("vocabulary-*/vocab.txt")).read_text().split()
+        sizes[limit] = sum(len(row) == 1 and row in ideographs for row in rows)
+    assert sizes[None] == 1200 and sizes[300] <= 300
