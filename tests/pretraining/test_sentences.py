@@ -47,6 +47,7 @@ TWO_SENTENCES = {
     "Arabic": ["كيف حالك؟", "أنا بخير."],
     "Armenian": ["Բարեւ ձեզ։", "Ես տանն եմ։"],
     "Amharic": ["ሰላም ነው።", "ቤት ሄደ።"],
+    "Amharic, two wordspaces": ["ሰላም፡ነው፡፡", "ቤት፡ሄደ፡፡"],
     "Burmese": ["သူ သွားသည်။", "ကျွန်တော် လာသည်။"],
     "Khmer": ["ខ្ញុំទៅផ្ទះ។", "គាត់មក។"],
     "Tibetan": ["ང་ཁྱིམ་ལ་སོང་། །", "ཁོང་ཡོང་སོང་།"],
@@ -85,14 +86,14 @@ def test_marks_inside_of_numbers_and_names_end_nothing(sentences):
 
 
 def test_the_marks_are_those_of_unicode():
-    """Unicode's property, as the package ``regex`` knows it, with the ellipsis and the Tibetan shads besides."""
+    """Unicode's property, as the package ``regex`` knows it; besides, the ellipsis, Tibetan shads and wordspaces."""
     ours = {character for character in map(chr, range(0x110000)) if _BOUNDARY_BEYOND.match(character)}
     known = {
         character for character in map(chr, range(0x110000)) if unicodedata.category(character) not in ("Cn", "Cs")
     }
     unicode = {character for character in known if regex.match(r"\p{Sentence_Terminal}", character)}
     assert len(unicode) > 140
-    assert ours & known == unicode | set("…\u0f0d\u0f0e\u0f0f\u0f10\u0f11\u0f14")
+    assert ours & known == unicode | set("…\u1361\u0f0d\u0f0e\u0f0f\u0f10\u0f11\u0f14")
 
 
 def test_the_faster_pattern_finds_the_same(monkeypatch):

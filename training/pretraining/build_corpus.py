@@ -38,7 +38,7 @@ from training.pretraining.corpus import (
 from training.pretraining.documents import check_encodable, check_files, read_lines, remedy_of_few
 from training.pretraining.encoding import Encoded, encoded_chunks
 from training.pretraining.parallel_encoding import joined_parts, parts_folder, remove_parts, write_part
-from training.pretraining.sentences import split_sentences
+from training.pretraining.sentences import RULES, split_sentences
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs  # in typing from Python 3.13 on
@@ -103,7 +103,7 @@ def build_corpus(
                 return _reuse(target, key)
             with contextlib.closing(CorpusWriter(target, key, dtype)) as writer:
                 if processes > 1:
-                    parts = parts_folder(target, processes, fingerprint_of(key))
+                    parts = parts_folder(target, processes, fingerprint_of(key | {"rules": RULES}))
                     _write(writer, joined_parts(parts, processes, writer.lines), files)
                 else:
                     remaining = itertools.islice(lines, writer.lines, None)
@@ -139,7 +139,7 @@ def encode_part(
         return
     if need_pairs:
         lines = _with_pairs(lines, source, text_column)
-    folder = parts_folder(target, world_size, fingerprint_of(key))
+    folder = parts_folder(target, world_size, fingerprint_of(key | {"rules": RULES}))
     with explained(folder, CONTINUES):
         write_part(folder, _chunks(lines), tokenizer_json(tokenizer), rank, world_size, num_workers, files)
 
@@ -150,6 +150,7 @@ def _facts(sources: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase) ->
         "sources": sources,
         "vocab_size": len(tokenizer),
         "special_ids": sorted(set(tokenizer.all_special_ids)),
+        "sentence_rules": RULES,
         "versions": {"tokenizers": tokenizers.__version__, "numpy": np.__version__},
     }
 
