@@ -40,6 +40,7 @@ WIKI_LINES = """
 
  Warm air = cold air = wind .
  = 12 = is no heading here .
+ = 13 =
 
  = = = Of the sea = = =
 
@@ -54,6 +55,7 @@ WIKI_ARTICLES = [
         "It went away .",
         "Warm air = cold air = wind .",
         "= 12 = is no heading here .",
+        "= 13 =",
         "Salt .",
     ],
     ["The sea is wide ."],
