@@ -27,6 +27,7 @@ At the end the output folder contains model, tokenizer, model card, curves, run.
 
 import sys
 from functools import partial
+from typing import Any
 
 import torch
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
@@ -152,13 +153,8 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
         make_folder(folder.parent)
         remove_folder(folder)  # earlier versions could leave a part of it
         with new_folder(folder) as draft:
-            train_wordpiece(
-                lines,
-                args.vocab_size,
-                output_dir=draft,
-                do_lower_case=not args.cased,
-                limit_alphabet=args.limit_alphabet,
-            )
+            limited: dict[str, Any] = {} if args.limit_alphabet is None else {"limit_alphabet": args.limit_alphabet}
+            train_wordpiece(lines, args.vocab_size, output_dir=draft, do_lower_case=not args.cased, **limited)
     return AutoTokenizer.from_pretrained(folder)
 
 
