@@ -27,6 +27,7 @@ At the end the output folder contains model, tokenizer, model card, curves, run.
 
 import sys
 from functools import partial
+from typing import Any
 
 import torch
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
@@ -61,6 +62,8 @@ from training.pretraining.network import build_pretraining_network
 from training.pretraining.phased_batches import instances_by_length, phase_batches, planned_phases
 from training.pretraining.plateau import log_diagnosis
 from training.pretraining.text import Text, checked_text
+from training.pretraining.used_tokens import record_used_tokens
+from training.pretraining.word_borders import check_borders_of_words, note_single_characters
 from training.records.curves import draw_curves
 from training.records.model_card import write_model_card
 
@@ -79,6 +82,7 @@ def main(argv: list[str] | None = None) -> None:
     announce_recipe(run)
     check_early(args)
     text = checked_text(run)
+    run.only_main(lambda: check_borders_of_words(run, text))
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
     model, initial_weights = build_pretraining_network(run, CLASSES[args.objective], tokenizer)
     train_corpus, eval_corpus = build_corpora(run, text, tokenizer)
@@ -88,6 +92,8 @@ def main(argv: list[str] | None = None) -> None:
     phases = planned_phases(args, train, run.world_size)
     total_steps = phases[-1].stop
     origin = record_origin(run, text, train_corpus, eval_corpus, model, initial_weights, phases)
+    record_used_tokens(run, train)
+    note_single_characters(run, train_corpus, tokenizer)
 
     speed = Throughput(run, model.config, total_steps)
     optimizer = make_optimizer(run, model)
@@ -139,14 +145,16 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
     if args.tokenizer_name:
         return load_tokenizer(args.tokenizer_name, quiet=True)  # check_early has opened it and said what it found
     case = "cased" if args.cased else "uncased"
-    folder = run.output_dir / "corpus" / f"vocabulary-{args.vocab_size}-{case}-{text.checksum}"
+    limit = "" if args.limit_alphabet is None else f"{args.limit_alphabet}-"
+    folder = run.output_dir / "corpus" / f"vocabulary-{args.vocab_size}-{case}-{limit}{text.checksum}"
     if not (folder / "vocab.txt").exists():  # it exists after an interruption, and on the other processes
         run.say(f"learning a vocabulary of {args.vocab_size:,} pieces")
-        lines = (line for document in text.documents() for line in document)
+        lines = (line for line in text.lines() if line is not None)
         make_folder(folder.parent)
         remove_folder(folder)  # earlier versions could leave a part of it
         with new_folder(folder) as draft:
-            train_wordpiece(lines, args.vocab_size, output_dir=draft, do_lower_case=not args.cased)
+            limited: dict[str, Any] = {} if args.limit_alphabet is None else {"limit_alphabet": args.limit_alphabet}
+            train_wordpiece(lines, args.vocab_size, output_dir=draft, do_lower_case=not args.cased, **limited)
     return AutoTokenizer.from_pretrained(folder)
 
 

@@ -48,7 +48,7 @@ from training.flags.recipes import peak_rate
 from training.networks.configuration import bert_config
 from training.pretraining.build_corpus import build_corpus
 from training.pretraining.documents import check_files, read_documents
-from training.pretraining.text import is_held_out
+from training.pretraining.held_out import is_held_out
 
 RESULTS = Path(__file__).parent / "results" / "speedrun.json"
 HELD_OUT_SHARE = 0.02

@@ -1,4 +1,4 @@
-"""The column ``text`` of a Parquet file, a few rows at a time, however much the file claims to hold.
+"""The column of texts of a Parquet file, a few rows at a time, however much the file claims to hold.
 
 A Parquet file of a few kilobytes can stand for billions of rows, or for terabytes of text, because equal values are
 stored once. It is therefore refused by the rule for packed files (``tokenization/compressed_files.py``): more than
@@ -17,31 +17,35 @@ if TYPE_CHECKING:
 ROWS = 32  # in memory at once: a row may be as large as a line
 
 
-def text_rows(path: str | os.PathLike[str], source: Any, size: int) -> Iterator["pyarrow.Scalar"]:
+def text_rows(path: str | os.PathLike[str], source: Any, size: int, column: str = "text") -> Iterator["pyarrow.Scalar"]:
     """Yield the value of each row.
 
     Args:
         source: the path or an open file that can seek.
         size: the bytes of the file on the disk.
+        column: the name of the column of texts.
 
     Raises:
-        ValueError: there is not exactly one column ``text``, or more text than the file can hold honestly.
+        ValueError: there is not exactly one column of that name, or more text than the file can hold honestly.
         pyarrow.ArrowException, OSError: it is not a Parquet file, or damaged.
     """
     import pyarrow.parquet
 
     table = pyarrow.parquet.ParquetFile(source)
     names = table.schema_arrow.names
-    if names.count("text") != 1:
-        raise ValueError(f"{path}: expected one column `text`; its columns are {', '.join(names)}")
+    if names.count(column) != 1:
+        raise ValueError(
+            f"{path}: expected one column `{column}`; its columns are {', '.join(names)}; name that of the texts with "
+            "--text_column"
+        )
     metadata, most = table.metadata, max(largest(), RATIO * size)
-    column = next(number for number, name in enumerate(metadata.schema) if name.path.split(".")[0] == "text")
-    groups = [metadata.row_group(number).column(column) for number in range(metadata.num_row_groups)]
+    place = next(number for number, name in enumerate(metadata.schema) if f"{name.path}.".startswith(f"{column}."))
+    groups = [metadata.row_group(number).column(place) for number in range(metadata.num_row_groups)]
     claimed = max(metadata.num_rows, sum(group.total_uncompressed_size for group in groups))
     if claimed > most:
         raise _too_much(path, size, most)
     count = 0
-    for batch in table.iter_batches(ROWS, columns=["text"]):
+    for batch in table.iter_batches(ROWS, columns=[column]):
         values = batch.column(0)
         count += max(values.nbytes, len(values))
         if count > most:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -11,22 +12,31 @@ from tqdm import tqdm
 from .compressed_files import decoded_lines, kind_of, unpack
 from .json_text import parse_json
 from .parquet_files import text_rows
+from .text_forms import recognised
 
 FORMS = ".txt, .jsonl, .txt.xz, .txt.gz, .jsonl.xz, .jsonl.gz or .parquet"
 
+logger = logging.getLogger(__name__)
 
-def read_texts(files: Iterable[str | os.PathLike[str]], progress: bool = True) -> Iterator[str]:
+
+def read_texts(
+    files: Iterable[str | os.PathLike[str]], progress: bool = True, text_column: str = "text"
+) -> Iterator[str]:
     """Yield each line of the .txt files and each ``text`` field of the .jsonl and .parquet files.
+
+    What is no text in the output of WikiExtractor and in wikitext is left out, with a message (``text_forms``).
 
     One line (or one batch of parquet rows) is in memory at a time. All paths are checked before the first file is read.
 
     Args:
         files: the paths.
         progress: show a progress bar if standard error is a terminal.
+        text_column: the name of the field of the text.
 
     Raises:
         ValueError: a file is missing, empty, of an unknown form or damaged, or it has bytes that are not UTF-8,
-            malformed JSON or a row without the field ``text``. The message names the file and, if possible, the line.
+            malformed JSON or a row without the field of the text. The message names the file and, if possible, the
+            line.
     """
     paths = [Path(file) for file in files]
     if not paths:
@@ -37,8 +47,12 @@ def read_texts(files: Iterable[str | os.PathLike[str]], progress: bool = True) -
     # disable=None means that tqdm shows no bar unless stderr is a terminal.
     with tqdm(total=total, unit="B", unit_scale=True, desc="reading", disable=None if progress else True) as bar:
         for path in paths:
-            empty = True
-            for text in (_parquet_texts if path.suffix == ".parquet" else _line_texts)(path, bar.update):
+            empty, rows = True, kind_of(path) != ".txt"
+            texts = (_parquet_texts if path.suffix == ".parquet" else _line_texts)(path, text_column, bar.update)
+            form, texts = recognised(path, texts, rows)
+            if form is not None:
+                logger.warning("%s: read as %s", path, form)
+            for _, text in texts:
                 empty = False
                 yield text
             if empty:
@@ -59,27 +73,27 @@ def _check(path: Path) -> None:
         raise ValueError(f"{path}: the file is empty")
 
 
-def _line_texts(path: Path, advance: Callable[[int], object]) -> Iterator[str]:
-    """The texts of a .txt or .jsonl file; ``advance`` gets the bytes of the file that were read since its last call."""
+def _line_texts(path: Path, column: str, advance: Callable[[int], object]) -> Iterator[tuple[int, str]]:
+    """(line, text) of a .txt or .jsonl file; ``advance`` gets the bytes that were read since its last call."""
     rows = kind_of(path) == ".jsonl"
     position = 0
     with path.open("rb") as raw:
         for number, line in decoded_lines(path, unpack(path, raw)):
             if not rows:
-                yield line
+                yield number, line
             elif line.strip():
-                yield text_of_row(line.strip(), f"{path}:{number}")
+                yield number, text_of_row(line.strip(), f"{path}:{number}", column)
             if number % 1000 == 0:
                 advance(raw.tell() - position)
                 position = raw.tell()
     advance(path.stat().st_size - position)
 
 
-def text_of_row(line: str, where: str) -> str:
-    """The field ``text`` of a line of JSON; ``where`` is the file and the line for error messages.
+def text_of_row(line: str, where: str, column: str = "text") -> str:
+    """The field ``column`` of a line of JSON; ``where`` is the file and the line for error messages.
 
     Raises:
-        ValueError: the line is not one JSON object with a string in ``text``, or half a surrogate pair is in it.
+        ValueError: the line is not one JSON object with a string in this field, or half a surrogate pair is in it.
     """
     try:
         row = parse_json(line)
@@ -89,30 +103,34 @@ def text_of_row(line: str, where: str) -> str:
         ) from error
     if not isinstance(row, dict):
         raise ValueError(f"{where}: expected one JSON object a line, got a {type(row).__name__}")
-    if "text" not in row:
-        raise ValueError(f"{where}: expected a field `text`; its fields are {', '.join(map(repr, row))[:200]}")
-    if not isinstance(row["text"], str):
+    if column not in row:
         raise ValueError(
-            f"{where}: expected a string in the field `text`, got {type(row['text']).__name__}; repair the row"
+            f"{where}: expected a field `{column}`; its fields are {', '.join(map(repr, row))[:200]}; name that of the "
+            "text with --text_column"
+        )
+    text = row[column]
+    if not isinstance(text, str):
+        raise ValueError(
+            f"{where}: expected a string in the field `{column}`, got {type(text).__name__}; repair the row"
         )
     try:
-        row["text"].encode()
+        text.encode()
     except UnicodeEncodeError as error:
         raise ValueError(f"{where}: lone surrogate at character {error.start}; repair the text") from None
-    return row["text"]
+    return text
 
 
-def _parquet_texts(path: Path, advance: Callable[[int], object]) -> Iterator[str]:
-    """The column ``text`` of a .parquet file, a few rows at a time."""
+def _parquet_texts(path: Path, column: str, advance: Callable[[int], object]) -> Iterator[tuple[int, str]]:
+    """(row, text) of a .parquet file, a few rows at a time."""
     import pyarrow
 
     number = 0
     try:
-        for number, row in enumerate(text_rows(path, path, path.stat().st_size), 1):
+        for number, row in enumerate(text_rows(path, path, path.stat().st_size, column), 1):
             text = row.as_py()
             if not isinstance(text, str):
-                raise ValueError(f'{path}: row {number}: expected a string in "text", got {str(text)[:80]}')
-            yield text
+                raise ValueError(f'{path}: row {number}: expected a string in "{column}", got {str(text)[:80]}')
+            yield number, text
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: row {number}: not UTF-8 ({error.reason}); repair the text") from error
     except (pyarrow.ArrowException, OSError) as error:

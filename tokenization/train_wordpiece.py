@@ -9,12 +9,14 @@ numbers. Therefore words are counted here, and every single character gets its n
 """
 
 import argparse
+import bisect
 import logging
 import os
 import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +38,8 @@ LAYOUTS = {
 }
 # In a smaller vocabulary, the 99 unused rows would be about a tenth of it or more.
 GOOGLE_LAYOUT_FROM = 1000
+# The characters that are kept unless rows stay free.
+ALPHABET = 1000
 # The number of distinct space-separated strings that are kept before their words are counted; it bounds the memory.
 RAW_LIMIT = 500_000
 # The tokenizer encodes a longer word as one [UNK], so nothing can be learnt from it.
@@ -52,8 +56,10 @@ def train_wordpiece(
     do_lower_case: bool = True,
     layout: str | None = None,
     min_frequency: int = 2,
-    limit_alphabet: int = 1000,
+    limit_alphabet: int | None = None,
     progress: bool = True,
+    text_column: str = "text",
+    tokenize_chinese_chars: bool = True,
 ) -> list[str]:
     """Learn a vocabulary and return its pieces in the order of their ids.
 
@@ -68,8 +74,11 @@ def train_wordpiece(
             "compact" ([PAD] 0 to [MASK] 4), or None, which means google for 1,000 rows or more.
         min_frequency: how often a pair of pieces must occur to become one piece.
         limit_alphabet: number of characters to keep, the most frequent ones (on a tie, those with lower code points).
-            A word with another character becomes [UNK].
+            A word with another character becomes [UNK]. Default: 1,000, and more of them where rows would stay free,
+            as in a vocabulary of Chinese.
         progress: show progress bars if standard error is a terminal.
+        text_column: the name of the field of the text in .jsonl and .parquet files.
+        tokenize_chinese_chars: make each CJK ideograph a word. False is for texts with spaces between their words.
 
     Raises:
         ValueError: a file cannot be read, the text has no words, or ``vocab_size`` rows cannot hold the alphabet.
@@ -79,18 +88,23 @@ def train_wordpiece(
         layout = "google" if vocab_size >= GOOGLE_LAYOUT_FROM else "compact"
     if layout not in LAYOUTS:
         raise ValueError(f"layout: expected one of {', '.join(LAYOUTS)}, got {layout!r}")
-    if min_frequency < 1 or limit_alphabet < 1:
+    if min_frequency < 1 or (limit_alphabet is not None and limit_alphabet < 1):
         raise ValueError(f"expected positive numbers, got {min_frequency=}, {limit_alphabet=}")
     if vocab_size <= len(LAYOUTS[layout]):
         raise ValueError(f"vocab_size: layout {layout!r} has {len(LAYOUTS[layout])} fixed rows, got {vocab_size}")
-    words = count_words(_texts(files_or_texts, progress), do_lower_case)
-    pieces = _learn(words, vocab_size, LAYOUTS[layout], min_frequency, limit_alphabet, progress)
+    words = count_words(_texts(files_or_texts, progress, text_column), do_lower_case, tokenize_chinese_chars)
+    characters = _by_frequency(words)
+    learn = partial(_learn, words, characters, vocab_size, LAYOUTS[layout], min_frequency, progress)
+    pieces = learn(limit_alphabet or ALPHABET)
+    if limit_alphabet is None and len(pieces) < vocab_size and len(characters) > ALPHABET:
+        pieces = learn(_larger_alphabet(words, characters, vocab_size - len(pieces)))
     if len(pieces) < vocab_size:
         logger.warning("the text gave %d pieces, fewer than the %d asked for", len(pieces), vocab_size)
     if output_dir is not None:
         from .bert_tokenizer import build_tokenizer
 
-        _save(build_tokenizer(pieces, do_lower_case=do_lower_case), Path(output_dir))
+        tokenizer = build_tokenizer(pieces, do_lower_case=do_lower_case, tokenize_chinese_chars=tokenize_chinese_chars)
+        _save(tokenizer, Path(output_dir))
     return pieces
 
 
@@ -119,11 +133,11 @@ def _save(tokenizer: "BertTokenizer", folder: Path) -> None:
         raise
 
 
-def _texts(source: Source, progress: bool) -> Iterator[str]:
+def _texts(source: Source, progress: bool, text_column: str) -> Iterator[str]:
     if isinstance(source, str | os.PathLike):
         source = [source]
     if isinstance(source, list | tuple):
-        yield from read_texts(source, progress)
+        yield from read_texts(source, progress, text_column)
         return
     for number, text in enumerate(tqdm(source, unit=" texts", desc="reading", disable=None if progress else True), 1):
         if not isinstance(text, str):
@@ -133,7 +147,7 @@ def _texts(source: Source, progress: bool) -> Iterator[str]:
         yield text
 
 
-def count_words(texts: Iterable[str], do_lower_case: bool = True) -> Counter[str]:
+def count_words(texts: Iterable[str], do_lower_case: bool = True, tokenize_chinese_chars: bool = True) -> Counter[str]:
     """Count the words that BertTokenizer passes to WordPiece: cleaned, and split at spaces and punctuation.
 
     Cleaning never depends on what is beyond a space, so each distinct string between spaces is cleaned once. Memory
@@ -142,7 +156,7 @@ def count_words(texts: Iterable[str], do_lower_case: bool = True) -> Counter[str
     Raises:
         ValueError: a text has a lone surrogate.
     """
-    normalizer = normalizers.BertNormalizer(lowercase=do_lower_case)
+    normalizer = normalizers.BertNormalizer(lowercase=do_lower_case, handle_chinese_chars=tokenize_chinese_chars)
     split = pre_tokenizers.BertPreTokenizer()
     words: Counter[str] = Counter()
     raw: Counter[str] = Counter()
@@ -168,25 +182,45 @@ def count_words(texts: Iterable[str], do_lower_case: bool = True) -> Counter[str
     return words
 
 
-def _learn(
-    words: Counter[str],
-    vocab_size: int,
-    rows: list[str],
-    min_frequency: int,
-    limit_alphabet: int,
-    progress: bool,
-) -> list[str]:
-    """The pieces learnt from words and their counts, after the fixed ``rows`` of the layout."""
+def _by_frequency(words: Counter[str]) -> list[str]:
+    """The characters of the words, the most frequent first."""
     characters: Counter[str] = Counter()
     for word, count in words.items():
         for character in word:
             characters[character] += count
     if not characters:
         raise ValueError("expected text with words, got none")
-    by_frequency = sorted(characters, key=lambda character: (-characters[character], character))
-    alphabet = set(by_frequency[:limit_alphabet])
+    return sorted(characters, key=lambda character: (-characters[character], character))
+
+
+def _usable(words: Counter[str], alphabet: set[str]) -> tuple[list[str], list[str]]:
+    """(the words that consist of the alphabet, the pieces of one character that continue them)."""
     usable = sorted(word for word in words if len(word) <= MAX_WORD_LENGTH and alphabet.issuperset(word))
-    continuations = sorted({"##" + character for word in usable for character in word[1:]})
+    return usable, sorted({"##" + character for word in usable for character in word[1:]})
+
+
+def _larger_alphabet(words: Counter[str], characters: list[str], free: int) -> int:
+    """The largest alphabet that needs at most ``free`` rows more than one of ``ALPHABET`` characters."""
+
+    def rows(size: int) -> int:
+        return size + len(_usable(words, set(characters[:size]))[1])
+
+    budget = rows(ALPHABET) + free
+    return bisect.bisect_right(range(len(characters) + 1), budget, lo=ALPHABET + 1, key=rows) - 1
+
+
+def _learn(
+    words: Counter[str],
+    characters: list[str],
+    vocab_size: int,
+    rows: list[str],
+    min_frequency: int,
+    progress: bool,
+    limit_alphabet: int,
+) -> list[str]:
+    """The pieces learnt from words and their counts, after the fixed ``rows`` of the layout."""
+    alphabet = set(characters[:limit_alphabet])
+    usable, continuations = _usable(words, alphabet)
     fixed = [*rows, *sorted(alphabet), *continuations]
     if len(fixed) > vocab_size:
         raise ValueError(
@@ -238,7 +272,22 @@ def _learn_and_save(argv: list[str] | None) -> None:
     parser.add_argument("--cased", action="store_true", help="keep case and accents")
     parser.add_argument("--layout", choices=sorted(LAYOUTS), help="default: google for 1,000 rows or more")
     parser.add_argument("--min_frequency", "--min-frequency", type=int, default=2)
-    parser.add_argument("--limit_alphabet", "--limit-alphabet", type=int, default=1000)
+    parser.add_argument(
+        "--limit_alphabet",
+        "--limit-alphabet",
+        type=int,
+        help="number of characters to keep; default: 1,000, and more where rows would stay free",
+    )
+    parser.add_argument(
+        "--text_column", "--text-column", default="text", help="field of the text in .jsonl and .parquet files"
+    )
+    parser.add_argument(
+        "--tokenize_chinese_chars",
+        "--tokenize-chinese-chars",
+        choices=("true", "false"),
+        default="true",
+        help="make each CJK ideograph a word; false: for texts with spaces between their words",
+    )
     args = parser.parse_args(argv)
     if os.path.exists(Path(args.output_dir) / "vocab.txt"):  # a name that is too long is no error here
         parser.error(f"{args.output_dir} already holds a vocab.txt; name another folder")
@@ -251,6 +300,8 @@ def _learn_and_save(argv: list[str] | None) -> None:
             layout=args.layout,
             min_frequency=args.min_frequency,
             limit_alphabet=args.limit_alphabet,
+            text_column=args.text_column,
+            tokenize_chinese_chars=args.tokenize_chinese_chars == "true",
         )
     except (ValueError, OSError) as error:
         parser.error(str(error))

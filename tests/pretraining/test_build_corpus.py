@@ -4,6 +4,7 @@ Its parts encoding.py and parallel_encoding.py are tested here too.
 """
 
 import fcntl
+import json
 import os
 import shutil
 import subprocess
@@ -352,3 +353,15 @@ def test_text_that_changes_while_it_is_encoded_makes_no_corpus(tmp_path, tokeniz
     with pytest.raises(ValueError, match=r"text\.txt: it was changed or replaced while it was being read"):
         build_corpus([file], tokenizer, tmp_path / "c")
     assert not (tmp_path / "c").exists() and not (tmp_path / "c.building" / "progress.json").exists()
+
+
+def test_the_field_of_the_text_is_part_of_the_key(tmp_path):
+    """Only if it is not the default, so that the corpora of earlier versions stay in use."""
+    row = {"text": "The dog sat. The cat ran.", "body": "A bird sang. It was one."}
+    (tmp_path / "a.jsonl").write_text(f"{json.dumps(row)}\n{json.dumps(row)}\n")
+    one = build_corpus([tmp_path / "a.jsonl"], make_tokenizer(), tmp_path / "c")
+    other = build_corpus([tmp_path / "a.jsonl"], make_tokenizer(), tmp_path / "d", text_column="body")
+    assert set(one.manifest["key"]) == {"format", "sources", "tokenizer_sha256"}
+    assert other.manifest["key"] == one.manifest["key"] | {"text_column": "body"}
+    with pytest.raises(ValueError, match="holds a corpus made from other input"):
+        build_corpus([tmp_path / "a.jsonl"], make_tokenizer(), tmp_path / "c", text_column="body")

@@ -1,5 +1,6 @@
 """training/pretraining/corpus.py: the files of a corpus, their draft while it is built, and what is refused."""
 
+import contextlib
 import os
 import pickle
 import shutil
@@ -12,6 +13,7 @@ from tests.helpers.small_corpora import DOCUMENTS, data_bytes, make_tokenizer, r
 from training.pretraining.build_corpus import Corpus, build_corpus
 from training.pretraining.corpus import CorpusWriter
 from training.pretraining.instances import InstanceSettings, PretrainingInstances
+from training.pretraining.sentences import RULES
 
 
 @pytest.fixture(scope="module")
@@ -137,3 +139,15 @@ def test_unigram_entropy_against_scipy(tmp_path, tokenizer):
     assert corpus.unigrams[unknown] == 4
     maskable = corpus.tokens[corpus.tokens != unknown]
     assert corpus.unigram_entropy() == pytest.approx(entropy(np.bincount(maskable)), abs=1e-12)
+
+
+def test_a_build_of_other_rules_of_sentences_starts_anew(tmp_path, monkeypatch):
+    """A killed build of an earlier version must not go on with other sentences; a finished corpus stays in use."""
+    for rules, lines in ((1, 0), (1, 3), (2, 0)):
+        monkeypatch.setattr("training.pretraining.corpus.RULES", rules)
+        with contextlib.closing(CorpusWriter(tmp_path / "c", {"format": 1}, np.dtype("<u2"))) as writer:
+            assert writer.lines == lines
+            writer.append(np.array([5, 6]), np.array([2]), np.array([1]), lines=3)
+            writer.commit()
+    corpus = build_corpus(DOCUMENTS, make_tokenizer(), tmp_path / "d")
+    assert corpus.manifest["sentence_rules"] == RULES and corpus.manifest["key"]["format"] == 1

@@ -9,10 +9,11 @@ import shutil
 import numpy as np
 import pytest
 
+from tokenization.text_forms import WIKITEXT
 from training.files.atomic import damage
 from training.files.records import read_events
 from training.pretraining.corpus import CorpusWriter, read_manifest
-from training.pretraining.documents import read_documents
+from training.pretraining.documents import form_of, read_documents
 from training.tools import audit
 
 TEXT = "The dog sat. The cat ran away!\nA bird sang.\n\nOne red house. It was far.\n"
@@ -213,3 +214,39 @@ def test_200_damaged_records_are_read_or_refused(tmp_path, name):
                 error
             )
     assert refused > 100
+
+
+WIKI_ROWS = [
+    "",
+    " = Storms = \n",
+    "",
+    " A storm came . \n",
+    " It went away . \n",
+    "",
+    " = = Causes = = \n",
+    "",
+    " Air . \n",
+]
+WIKI_ROWS += ["", " = The sea = \n", "", " The sea is wide . \n"]
+WIKI_ARTICLES = [["A storm came .", "It went away .", "Air ."], ["The sea is wide ."]]
+
+
+def test_the_text_may_have_another_name_and_the_rows_of_wikitext_are_articles(tmp_path):
+    import pyarrow
+    import pyarrow.parquet
+
+    texts = ["\n".join(document) for document in DOCUMENTS]
+    for name, rows in (("a", texts), ("wiki", WIKI_ROWS)):
+        table = pyarrow.table({"id": list(range(len(rows))), "content": rows})
+        pyarrow.parquet.write_table(table, tmp_path / f"{name}.parquet")
+        lines = (json.dumps({"id": 1, "content": text}) + "\n" for text in rows)
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
+    (tmp_path / "wiki.txt").write_text("\n".join(WIKI_ROWS))
+    for kind in ("jsonl", "parquet"):
+        assert list(read_documents([tmp_path / f"a.{kind}"], "content")) == DOCUMENTS
+        assert form_of(tmp_path / f"a.{kind}", "content") is None
+        with pytest.raises(ValueError, match=r"`text`; its (fields|columns) are .*content.*; name .* --text_column"):
+            list(read_documents([tmp_path / f"a.{kind}"]))
+    for kind in ("jsonl", "parquet", "txt"):
+        assert list(read_documents([tmp_path / f"wiki.{kind}"], "content")) == WIKI_ARTICLES, kind
+        assert form_of(tmp_path / f"wiki.{kind}", "content") == WIKITEXT

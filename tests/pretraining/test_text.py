@@ -9,6 +9,7 @@ from transformers import AutoTokenizer
 import run_pretraining
 from training.flags.parsing import parse_arguments
 from training.flags.pretraining import PretrainingArguments
+from training.pretraining.build_corpus import check_text
 from training.pretraining.corpora import build_corpora
 from training.pretraining.text import Text
 
@@ -51,6 +52,38 @@ def test_held_out_text_is_a_share_of_the_documents_or_a_file(pretrained, tmp_pat
         for corpus in (train, held_out)
     ]
     assert not texts[0] & texts[1]  # Copies of a document are on the same side.
+
+
+def test_the_rows_of_wikitext_on_the_hub_are_articles(monkeypatch):
+    rows = [{"page": text} for text in ("", " = Storms = \n", "", "A .\n", "", " = = Air = = \n", "", "B .\n", "")]
+    rows += [{"page": text} for text in (" = The sea = \n", "", "C .\n", "D .\n")]
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: rows)
+    monkeypatch.setattr(datasets, "load_dataset_builder", lambda *_: SimpleNamespace(hash="1"))
+    flags = "--output_dir x --dataset_name wiki --text_column page".split()
+    text = Text(parse_arguments(PretrainingArguments, flags))
+    assert list(text.documents()) == [["A .", "B ."], ["C .", "D ."]] and list(text.forms) == ["wiki"]
+    assert '"page"' in text.fingerprint and "text" not in text.fingerprint
+    with pytest.raises(ValueError, match=r"row 1: .* column `text`, .* are page; name that of the texts with --text_c"):
+        list(Text(parse_arguments(PretrainingArguments, flags[:-2])).lines())
+
+
+@pytest.mark.parametrize(
+    ("documents", "advised", "not_advised"),
+    [
+        ([f"The old house {n} ." for n in range(300)], "remove the blank lines between the sentences", "put blank"),
+        (["The old house .\nA new river ."], "put blank lines between documents", "remove"),
+        ([f"The old house {n} .\nA new river ." for n in range(9)], "give a larger --validation_split", "blank lines"),
+    ],
+)
+def test_the_remedy_is_that_of_the_text(tmp_path, documents, advised, not_advised):
+    (tmp_path / "a.txt").write_text("\n\n".join(documents) + "\n")
+    flags = f"--output_dir x --train_file {tmp_path / 'a.txt'}"
+    with pytest.raises(ValueError) as caught:
+        Text(parse_arguments(PretrainingArguments, flags.split())).check()
+    assert advised in str(caught.value) and not_advised not in str(caught.value)
+    with pytest.raises(ValueError) as caught:
+        check_text([tmp_path / "a.txt"] if len(documents) != 9 else [], need_pairs=True)
+    assert advised in str(caught.value) or len(documents) == 9
 
 
 ONE, TWO = "The old house .", "The old house . A new river ."

@@ -374,3 +374,62 @@ def test_a_tokenizer_that_does_not_fit_leaves_nothing(tmp_path):
     train_wordpiece(iter(LINES), 80, output_dir=tmp_path / "v", layout="compact")
     names = ["tokenizer.json", "tokenizer_config.json", "vocab.txt"]
     assert sorted(path.name for path in (tmp_path / "v").iterdir()) == names
+
+
+def many_characters(count=1500):
+    """Ideographs, the first ones more frequent, and one word of Latin letters."""
+    return "".join(chr(0x4E00 + number) * (2 + (number < 1200)) for number in range(count)) + " words words"
+
+
+def test_free_rows_take_more_characters_by_frequency():
+    """1,000 characters by default, and more of them as long as rows are free; a limit that is given holds."""
+    text = many_characters()
+    pieces = train_wordpiece(iter([text]), 8000, progress=False)
+    letters = set("wors" + "d")
+    assert {piece for piece in pieces if len(piece) == 1} == {*map(chr, range(0x4E00, 0x4E00 + 1500)), *letters}
+    assert len(pieces) < 8000 and len(set(pieces)) == len(pieces)
+    limited = train_wordpiece(iter([text]), 8000, progress=False, limit_alphabet=1000)
+    assert sum(len(piece) == 1 for piece in limited) == 1000
+    fitting = train_wordpiece(iter([text]), 1300, progress=False)
+    assert len(fitting) == 1300  # as many of the frequent ones as there is room for
+    assert {piece for piece in fitting if len(piece) == 1} <= set(pieces[104:])
+    assert max(piece for piece in fitting if len(piece) == 1) < chr(0x4E00 + 1200)
+    assert fitting == train_wordpiece(iter([text]), 1300, progress=False)
+
+
+def test_a_full_vocabulary_is_that_of_the_limit():
+    """Where no row is free, the default is the limit of 1,000, and where there are fewer characters, too."""
+    text = (
+        " ".join(many_characters(1100)[start : start + 2] for start in range(0, 3000, 2)) + " lower lowest newer " * 9
+    )
+    full = train_wordpiece(iter([text]), 1115, progress=False)
+    assert full == train_wordpiece(iter([text]), 1115, progress=False, limit_alphabet=1000) and len(full) == 1115
+    few = "lower lowest newer wider " * 9
+    assert train_wordpiece(iter([few]), 90) == train_wordpiece(iter([few]), 90, limit_alphabet=1000)
+
+
+def test_words_of_rare_characters_are_learnt_where_rows_are_free():
+    """Hangul needs both forms of a character, and its words are worth learning."""
+    text = " ".join(chr(0xAC00 + number) + chr(0xAC00 + number + 1) for number in range(0, 2400, 2)) + " 하다 하다"
+    pieces = train_wordpiece(iter([text * 2]), 6000, progress=False, do_lower_case=False)
+    tokenizer = build_tokenizer(pieces, do_lower_case=False)
+    assert "[UNK]" not in tokenizer.tokenize(text)
+    assert chr(0xAC00 + 2000) + chr(0xAC00 + 2001) in pieces
+
+
+def test_the_field_of_the_text_has_a_flag(tmp_path, capsys):
+    import pyarrow
+    import pyarrow.parquet
+
+    rows = [{"id": 1, "content": line} for line in LINES]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pyarrow.parquet.write_table(pyarrow.table({"content": LINES}), tmp_path / "b.parquet")
+    (tmp_path / "c.txt").write_text("\n".join(LINES))
+    expected = train_wordpiece([tmp_path / "c.txt"], 80, progress=False)
+    for name in ("a.jsonl", "b.parquet"):
+        flags = ["--train_file", str(tmp_path / name), "--vocab_size", "80", "--output_dir", str(tmp_path / name[0])]
+        with pytest.raises(SystemExit):
+            main(flags)
+        assert "expected" in (error := capsys.readouterr().err) and "--text_column" in error and "content" in error
+        main([*flags, "--text_column", "content"])
+        assert (tmp_path / name[0] / "vocab.txt").read_text().split() == expected

@@ -37,7 +37,10 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         [], "Held-out text. Default: --validation_split of the documents.", DATA, nargs="+"
     )
     validation_split: float = flag(0.02, "Share of the documents to hold out if no --validation_file is given.", FIXED)
-    dataset_name: str | None = flag(None, "A data set of the Hub with a 'text' column and one document per row.", DATA)
+    dataset_name: str | None = flag(None, "A data set of the Hub with one document per row.", DATA)
+    text_column: str = flag(
+        "text", "The field or column of the text in .jsonl and .parquet files and data sets.", FIXED | EVALUATION
+    )
     dataset_config_name: str | None = flag(None, "Configuration of that data set.", DATA)
     streaming: bool = flag(False, "Stream the data set instead of downloading it.")
     max_train_documents: int | None = flag(None, "Use only this many documents, the first ones.", FIXED | EVALUATION)
@@ -47,6 +50,11 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         START,
     )
     vocab_size: int = flag(8192, "Size of the vocabulary that is learnt if no --tokenizer_name is given.")
+    limit_alphabet: int | None = flag(
+        None,
+        "Number of characters that a learnt vocabulary keeps, the most frequent ones. Default: 1,000, and more where "
+        "rows of it would stay free.",
+    )
     cased: bool = flag(False, "Learn a cased vocabulary, which keeps upper case and accents.")
     config_name: str | None = flag(
         None,
@@ -166,7 +174,8 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         if self.initializer_range is not None and not 0 < self.initializer_range < 1:
             raise ValueError(f"--initializer_range must lie between 0 and 1; got {self.initializer_range}")
         at_least(self, 1, "max_eval_instances", "vocab_size")
-        for name, bound in (("max_train_documents", 1), ("max_predictions_per_seq", 1), ("decay_steps", 0)):
+        bounds = {"max_train_documents": 1, "max_predictions_per_seq": 1, "decay_steps": 0, "limit_alphabet": 1}
+        for name, bound in bounds.items():
             if getattr(self, name) is not None:
                 at_least(self, bound, name)
         if not self.validation_file and self.validation_split in (0, 1):
@@ -201,10 +210,16 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         refuse_idle(
             self,
             (not self.dataset_name and "without --dataset_name", ("dataset_config_name", "streaming")),
-            (self.tokenizer_name and "with a tokenizer that is given", ("vocab_size", "cased")),
+            (not self._reads_rows() and "without a .jsonl or .parquet file or a data set", ("text_column",)),
+            (self.tokenizer_name and "with a tokenizer that is given", ("vocab_size", "cased", "limit_alphabet")),
             (self.validation_file and "with --validation_file", ("validation_split",)),
             (self.optimizer != "muon" and "without --optimizer muon", ("muon_learning_rate",)),
             (self.model_name_or_path and "with weights that are given", ("initializer_range", "initial_weights")),
             (ltr, ("mlm_probability", "mask_replace_prob", "random_replace_prob")),
             (ltr, ("whole_word_mask", "max_predictions_per_seq")),
         )
+
+    def _reads_rows(self) -> bool:
+        files = (*self.train_file, *self.validation_file)
+        plain = all(file.removesuffix(".xz").removesuffix(".gz").endswith(".txt") for file in files)
+        return bool(self.dataset_name) or not plain

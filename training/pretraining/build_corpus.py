@@ -3,8 +3,9 @@
     corpus = build_corpus(["wiki.txt.xz", "books.jsonl"], tokenizer, "corpus", num_workers=8)
     corpus = Corpus.open("corpus", tokenizer)
 
-Text is streamed: the memory needed depends on the number of workers, not on the size of the corpus. The ids are the
-same for any number of workers, and whether or not the build was interrupted.
+Files are streamed: the memory needed depends on the number of workers, and not on the size of the corpus or of a
+document. Only a line, or a row of a table, is in memory as a whole, and a document that the caller gives as a list. The
+ids are the same for any number of workers, and whether or not the build was interrupted.
 """
 
 import contextlib
@@ -35,10 +36,10 @@ from training.pretraining.corpus import (
     forget_progress,
     read_manifest,
 )
-from training.pretraining.documents import check_encodable, check_files, read_lines
+from training.pretraining.documents import check_encodable, check_files, read_lines, remedy_of_few
 from training.pretraining.encoding import Encoded, encoded_chunks
 from training.pretraining.parallel_encoding import joined_parts, parts_folder, remove_parts, write_part
-from training.pretraining.sentences import split_sentences
+from training.pretraining.sentences import RULES, split_sentences
 
 if TYPE_CHECKING:
     from typing_extensions import TypeIs  # in typing from Python 3.13 on
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
 _CHUNK_CHARACTERS = 1 << 20
 CONTINUES = "give the same command again; building continues where it stopped"
 COMMIT_SECONDS = 20.0  # a build that is killed loses at most about this much work
-# Files, or documents as lists of paragraphs.
-Source = Sequence[str | Path] | Iterable[list[str]]
+# Files, or documents as lists of paragraphs, or an iterator of paragraphs with None at the end of each document.
+Source = Sequence[str | Path] | Iterable[list[str]] | Iterator[str | None]
 
 
 def build_corpus(
@@ -60,13 +61,15 @@ def build_corpus(
     fingerprint: str | None = None,
     processes: int = 1,
     unchanged: UnchangedFiles | None = None,
+    text_column: str = "text",
 ) -> Corpus:
     """Tokenise ``source`` into a corpus in ``output_dir``, or open the one that is already there.
 
     A build that was interrupted continues when it is started again with the same arguments.
 
     Args:
-        source: files for ``read_documents``, or documents (lists of paragraphs).
+        source: files for ``read_documents``, or documents (lists of paragraphs), or an iterator of paragraphs with None
+            at the end of each document, of which none is held in memory unless ``need_pairs``.
         tokenizer: a tokenizer with a ``backend_tokenizer``.
         output_dir: the folder of the corpus.
         num_workers: processes to start for encoding.
@@ -76,6 +79,7 @@ def build_corpus(
             generator, a streamed data set).
         processes: how many processes called ``encode_part``; above 1, this call joins their parts.
         unchanged: the files that the documents come from, if ``source`` yields documents.
+        text_column: the field of the text, if ``source`` is files.
 
     Raises:
         ValueError: the input cannot be read (see ``read_documents``), it has no pairs although they are needed, or
@@ -85,11 +89,11 @@ def build_corpus(
     target = Path(output_dir)
     if num_workers < 1:
         raise ValueError(f"num_workers is {num_workers}; expected at least 1")
-    lines, sources, key, files = _open_source(source, fingerprint, tokenizer, unchanged)
+    lines, sources, key, files = _open_source(source, fingerprint, tokenizer, unchanged, text_column)
     if _is_occupied(target):
         return _reuse(target, key)
     if need_pairs:
-        lines = _with_pairs(lines, source)
+        lines = _with_pairs(lines, source, text_column)
     rules, vocab_size = tokenizer_json(text_tokenizer(tokenizer)), len(tokenizer)
     dtype = np.dtype("<u2" if vocab_size <= 1 << 16 else "<i4")
     with explained(target, CONTINUES):
@@ -100,7 +104,7 @@ def build_corpus(
                 return _reuse(target, key)
             with contextlib.closing(CorpusWriter(target, key, dtype)) as writer:
                 if processes > 1:
-                    parts = parts_folder(target, processes, fingerprint_of(key))
+                    parts = parts_folder(target, processes, fingerprint_of(key | {"rules": RULES}))
                     _write(writer, joined_parts(parts, processes, writer.lines), files)
                 else:
                     remaining = itertools.islice(lines, writer.lines, None)
@@ -123,6 +127,7 @@ def encode_part(
     need_pairs: bool = True,
     fingerprint: str | None = None,
     unchanged: UnchangedFiles | None = None,
+    text_column: str = "text",
 ) -> None:
     """Encode the part of process ``rank`` of ``world_size``.
 
@@ -130,12 +135,12 @@ def encode_part(
     ``build_corpus``. Nothing is done if the corpus already exists.
     """
     target = Path(output_dir)
-    lines, _, key, files = _open_source(source, fingerprint, tokenizer, unchanged)
+    lines, _, key, files = _open_source(source, fingerprint, tokenizer, unchanged, text_column)
     if _is_occupied(target):
         return
     if need_pairs:
-        lines = _with_pairs(lines, source)
-    folder = parts_folder(target, world_size, fingerprint_of(key))
+        lines = _with_pairs(lines, source, text_column)
+    folder = parts_folder(target, world_size, fingerprint_of(key | {"rules": RULES}))
     with explained(folder, CONTINUES):
         write_part(
             folder, _chunks(lines), tokenizer_json(text_tokenizer(tokenizer)), rank, world_size, num_workers, files
@@ -148,6 +153,7 @@ def _facts(sources: list[dict[str, Any]], tokenizer: PreTrainedTokenizerBase) ->
         "sources": sources,
         "vocab_size": len(tokenizer),
         "special_ids": sorted(set(tokenizer.all_special_ids)),
+        "sentence_rules": RULES,
         "versions": {"tokenizers": tokenizers.__version__, "numpy": np.__version__},
     }
 
@@ -208,7 +214,11 @@ def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
 
 
 def _open_source(
-    source: Source, fingerprint: str | None, tokenizer: PreTrainedTokenizerBase, unchanged: UnchangedFiles | None
+    source: Source,
+    fingerprint: str | None,
+    tokenizer: PreTrainedTokenizerBase,
+    unchanged: UnchangedFiles | None,
+    text_column: str,
 ) -> tuple[Iterator[str | None], list[dict[str, Any]], dict[str, Any], UnchangedFiles]:
     """(lines of the source, its description for the manifest, key of the corpus, the files that must not change).
 
@@ -220,7 +230,7 @@ def _open_source(
         files = check_files(source)
         unchanged = unchanged or UnchangedFiles(files)
         described = [{"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)} for path in files]
-        lines = read_lines(files)
+        lines = read_lines(files, text_column)
     else:
         lines = _lines_of(source)
         if fingerprint is None:
@@ -235,44 +245,49 @@ def _open_source(
     }
     if (reader := text_tokenizer(tokenizer)) is not tokenizer:  # earlier versions took added tokens apart
         key["text_tokenizer_sha256"] = tokenizer_sha256(reader)
+    if _are_files(source) and text_column != "text":  # the key of all others is that of earlier versions
+        key["text_column"] = text_column
     return lines, described, key, unchanged or UnchangedFiles([])
 
 
-def _lines_of(documents: Iterable[list[str]]) -> Iterator[str | None]:
-    for number, document in enumerate(documents, 1):
-        for paragraph in document:
-            check_encodable(paragraph, f"document {number}")
+def _lines_of(documents: Iterable[list[str] | str | None]) -> Iterator[str | None]:
+    number = 1
+    for item in documents:
+        for paragraph in (item,) if item is None or isinstance(item, str) else (*item, None):
+            if paragraph is None:
+                number += 1
+            else:
+                check_encodable(paragraph, f"document {number}")
             yield paragraph
-        yield None
 
 
 def _are_files(source: Source) -> "TypeIs[Sequence[str | Path]]":
     return isinstance(source, Sequence) and bool(source) and isinstance(source[0], str | Path)
 
 
-def _with_pairs(lines: Iterator[str | None], source: Source) -> Iterator[str | None]:
+def _with_pairs(lines: Iterator[str | None], source: Source, text_column: str) -> Iterator[str | None]:
     """``lines``, after a check that there are pairs in them.
 
     Raises:
         ValueError: there are none.
     """
     if _are_files(source):  # files are read twice, because buffering the first pass could keep a whole file in memory
-        _check_pairs(read_lines(source), ", ".join(str(path) for path in source))
+        _check_pairs(read_lines(source, text_column), ", ".join(str(path) for path in source))
     else:
         lines, ahead = itertools.tee(lines)
         _check_pairs(ahead, "the documents")
     return lines
 
 
-def check_text(files: Sequence[str | Path], need_pairs: bool) -> None:
+def check_text(files: Sequence[str | Path], need_pairs: bool, text_column: str = "text") -> None:
     """Read the files to the end.
 
     Raises:
         ValueError: as ``build_corpus`` does for these files.
     """
     files = check_files(files)
-    lines = read_lines(files)
-    for _ in _with_pairs(lines, files) if need_pairs else lines:
+    lines = read_lines(files, text_column)
+    for _ in _with_pairs(lines, files, text_column) if need_pairs else lines:
         pass
 
 
@@ -293,6 +308,6 @@ def _check_pairs(lines: Iterator[str | None], where: str) -> None:
             return
     raise ValueError(
         f"{where}: next-sentence prediction needs at least 2 documents and a document of at least 2 sentences, got "
-        f"{documents} documents, the longest of {longest} sentences; add text, put blank lines between documents, or "
+        f"{documents} documents, the longest of {longest} sentences; add text, {remedy_of_few(documents, longest)}, or "
         "use the objective mlm"
     )

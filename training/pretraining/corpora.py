@@ -13,7 +13,8 @@ from training.engine.run import Run
 from training.flags.pretraining import PretrainingArguments
 from training.pretraining.build_corpus import build_corpus, encode_part
 from training.pretraining.corpus import Corpus
-from training.pretraining.text import Text, is_held_out
+from training.pretraining.held_out import lines_of_side
+from training.pretraining.text import Text
 
 
 def build_corpora(
@@ -54,14 +55,16 @@ def _arguments(
         "tokenizer": tokenizer,
         "output_dir": run.output_dir / "corpus" / name,
         "num_workers": max(1, (os.cpu_count() or 1) // local),
-        "need_pairs": args.objective == "mlm_nsp",
         "unchanged": text.unchanged,
     }
     held_out = name == "validation"
     if held_out and args.validation_file:
-        return arguments | {"source": args.validation_file}
+        pairs = {"need_pairs": args.objective == "mlm_nsp", "text_column": args.text_column}
+        return arguments | pairs | {"source": args.validation_file}
     share = 0.0 if args.validation_file else args.validation_split
-    chosen = (document for document in text.documents() if is_held_out(document, share) == held_out)
+    # ``Text.check`` has looked for pairs; to look again would keep the documents up to the second one in memory.
+    arguments["need_pairs"] = False
+    chosen = lines_of_side(text.lines(), share, held_out) if share else text.lines()
     return arguments | {"source": chosen, "fingerprint": json.dumps([text.fingerprint, share, held_out])}
 
 

@@ -24,14 +24,19 @@ from tokenization.fingerprint import tokenizer_sha256
 from training.files.atomic import sync, write_json
 from training.files.hashing import sha256
 from training.files.json_files import read_object
+from training.pretraining.sentences import RULES
 
-FORMAT = 1  # increase it when the files or the rules of training/pretraining/sentences.py change
+FORMAT = 1  # increase it when the files change; training/pretraining/sentences.py has a number for its rules
 _OFFSETS = np.dtype("<i8")
 _BLOCK = 1 << 24  # bytes read at a time, so that memory stays bounded
 
 
 def fingerprint_of(key: dict[str, Any]) -> str:
-    """SHA-256 of a corpus's key: its sources, its tokenizer and the format."""
+    """SHA-256 of a corpus's key: its sources, its tokenizer and the format.
+
+    The rules of sentences are not part of it, so that a run that was begun with earlier ones can go on with its corpus;
+    the manifest has their number.
+    """
     return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
 
 
@@ -129,7 +134,7 @@ class Corpus:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of sources, tokenizer and format; corpora with equal fingerprints have equal ids."""
+        """SHA-256 of sources, tokenizer and format; corpora with equal fingerprints and rules have equal ids."""
         return fingerprint_of(self.manifest["key"])
 
     def unigram_entropy(self) -> float:
@@ -192,7 +197,8 @@ class CorpusWriter:
     """Writes a corpus into ``<target>.building``, records its progress, and renames the folder to ``target``.
 
     After a kill, the next writer with an equal key continues at the last ``commit``, and everything that was written
-    after it is cut off; with another key the build starts anew. ``build_corpus`` holds the lock of the corpus.
+    after it is cut off; with another key or other rules of sentences the build starts anew. ``build_corpus`` holds the
+    lock of the corpus.
 
     Args:
         target: the folder of the finished corpus.
@@ -251,7 +257,7 @@ class CorpusWriter:
             part = self.folder / f"{name}.bin"
             if not part.is_file() or part.stat().st_size < size:
                 raise ValueError(f"{part}: cut short; delete {self.folder} and build the corpus again")
-        return progress if progress["key"] == self.key else None
+        return progress if (progress["key"], progress.get("rules")) == (self.key, RULES) else None
 
     def _last_document_end(self) -> int:
         self.files["documents"].flush()
@@ -289,6 +295,7 @@ class CorpusWriter:
             os.fsync(file.fileno())
         sizes = {name: file.tell() for name, file in self.files.items()}
         progress = {"key": self.key, "events": self.lines, "empty": self.empty, "bytes": sizes}
+        progress["rules"] = RULES
         write_json(self.folder / "progress.json", progress | {"progress_sha256": _manifest_checksum(progress)})
 
     def finish(self, facts: dict[str, Any], vocab_size: int) -> None:

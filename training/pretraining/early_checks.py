@@ -30,4 +30,4 @@ def check_early(args: PretrainingArguments) -> None:
     if args.resume_from_checkpoint not in (None, "auto"):
         named_checkpoint(args.resume_from_checkpoint)
     if args.validation_file:
-        check_text(args.validation_file, need_pairs=args.objective == "mlm_nsp")
+        check_text(args.validation_file, args.objective == "mlm_nsp", args.text_column)

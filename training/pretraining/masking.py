@@ -24,6 +24,11 @@ from training.pretraining.hashed_random import below, continue_hash, random_bits
 
 # --- The rule -----------------------------------------------------------------------------------------------
 
+FOR_CHINESE = (
+    "To mask whole words of Chinese, put spaces between the words of the text with a segmenter, and give "
+    "--tokenizer_name a vocabulary that python -m tokenization.train_wordpiece --tokenize_chinese_chars false has "
+    "learnt from it"
+)
 # What a random number is used for: a counter of `random_bits`.
 _ORDER, _KIND, _REPLACEMENT = 0, 1, 2
 
@@ -106,7 +111,7 @@ def check_masking(tokenizer: PreTrainedTokenizerBase, whole_word_mask: bool) -> 
     if whole_word_mask and not continuation_pieces(tokenizer).any():
         raise ValueError(
             "--whole_word_mask needs a vocabulary with '##' pieces, by which the pieces of a word are known; this "
-            "tokenizer has none: leave the flag out, or take a WordPiece tokenizer"
+            f"tokenizer has none: leave the flag out, or take a WordPiece tokenizer. {FOR_CHINESE}"
         )
 
 

@@ -66,6 +66,12 @@ class EpochPlan:
     def __len__(self) -> int:
         return len(self.a_start)
 
+    @property
+    def used_tokens(self) -> int:
+        """The number of tokens that occur in an A or in the B that follows it; each of them is in one such segment."""
+        follows = self.label == IS_NEXT
+        return int(self.a_length.sum(dtype=np.int64) + self.b_length[follows].sum(dtype=np.int64))
+
 
 class LabelBalance(NamedTuple):
     """What makes half of the labels IsNext; see ``label_balance``.

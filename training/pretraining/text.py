@@ -3,21 +3,31 @@
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
+from tokenization.text_forms import recognised
 from training.builtin_data import documentation
 from training.engine.run import Run
 from training.files.hub_datasets import from_hub
 from training.files.unchanged import UnchangedFiles
 from training.flags.pretraining import PretrainingArguments
-from training.pretraining.documents import check_files, read_documents
+from training.pretraining.documents import (
+    check_encodable,
+    check_files,
+    form_of,
+    read_lines,
+    remedy_of_few,
+    row_lines,
+    without_empty,
+)
+from training.pretraining.held_out import continued, in_share
 from training.pretraining.sentences import split_sentences
 
 Result = TypeVar("Result")
+_SENTENCES_COUNTED = 100  # of each document, to check that there are enough of them
 
 
 class Text:
@@ -25,6 +35,9 @@ class Text:
 
     Attributes:
         files: the files to read; empty for a data set and for the documentation.
+        held_out_files: those of --validation_file.
+        forms: names of files, or of the data set, that are read as articles of Wikipedia, and how; known after
+            ``note_forms`` and, for a data set, after the first line has been read.
         limit: the greatest number of documents; None for all.
         args: the flags of the run.
         name: where the documents come from.
@@ -42,7 +55,8 @@ class Text:
         self.files = check_files(args.train_file) if args.train_file else []
         self.limit = args.max_train_documents
         self.args = args
-        held_out = check_files(args.validation_file) if args.validation_file else []
+        held_out = self.held_out_files = check_files(args.validation_file) if args.validation_file else []
+        self.forms: dict[str, str] = {}
         self.unchanged = UnchangedFiles([*self.files, *held_out])
         digests = [self.unchanged.sha256(path) for path in self.files]
         identity: Sequence[str | int | None]
@@ -55,7 +69,8 @@ class Text:
         else:
             self.name = "the documentation carried by this Python installation"
             identity = [zlib.crc32(repr(documentation.documents()).encode())]
-        self.fingerprint = json.dumps([*identity, self.limit])
+        column = [] if args.text_column == "text" else [args.text_column]
+        self.fingerprint = json.dumps([*identity, self.limit, *column])
         self.checksum = f"{zlib.crc32(self.fingerprint.encode()):08x}"
         self.sources = [_describe(path, digest) for path, digest in zip(self.files, digests)] or [
             {"name": self.name, "sha256": hashlib.sha256(self.fingerprint.encode()).hexdigest()}
@@ -77,17 +92,22 @@ class Text:
         share = 0.0 if self.args.validation_file else self.args.validation_split
         documents = {"training": 0} | ({"held-out": 0} if share else {})
         longest = dict.fromkeys(documents, 0)  # number of sentences of the longest document
-        for document in self.documents():
-            side = "held-out" if is_held_out(document, share) else "training"
-            if documents[side] >= least and longest[side] >= least:
-                documents[side] += 1  # splitting into sentences is slow, and this side already has enough
-            elif sentences := sum(len(split_sentences(paragraph)) for paragraph in document):
-                documents[side] += 1
-                longest[side] = max(longest[side], sentences)
-                if min(documents.values()) >= least and min(longest.values()) >= least:
-                    return
+        sentences, checksum = 0, None
+        for line in self.lines():
+            if line is not None:
+                checksum = continued(checksum, line)
+                if sentences < _SENTENCES_COUNTED:  # splitting into sentences is slow
+                    sentences += len(split_sentences(line))
+                continue
+            side = "held-out" if in_share(checksum, share) else "training"
+            documents[side] += sentences > 0
+            longest[side] = max(longest[side], sentences)
+            if min(documents.values()) >= least and min(longest.values()) >= least:
+                return
+            sentences, checksum = 0, None
         held_out = f" and as much to hold out (--validation_split {share})" if share else ""
-        remedies = ["put blank lines between documents"]
+        enough = min(documents["training"], longest["training"]) >= least
+        remedies = [] if enough else [remedy_of_few(sum(documents.values()), max(longest.values()))]
         remedies += ["give a larger --validation_split or a --validation_file"] if share else []
         remedies += ["use --objective mlm"] if least == 2 else []
         amounts = " and ".join(
@@ -98,38 +118,66 @@ class Text:
             f"{least} sentences, to train on{held_out}; got {amounts}. Add text, or {', or '.join(remedies)}"
         )
 
-    def documents(self) -> Iterator[list[str]]:
-        """Yield each document as the list of its paragraphs or sentences, at most ``--max_train_documents``.
+    def lines(self) -> Iterator[str | None]:
+        """Yield the paragraphs or sentences, and None at the end of each document; at most ``--max_train_documents``.
 
         Raises:
             ValueError: the text cannot be read; or, after the last document, a file is no longer what it was.
         """
         if self.files:
-            documents: Iterable[list[str]] = read_documents(self.files)
+            lines = without_empty(read_lines(self.files, self.args.text_column))
         elif self.args.dataset_name:
-            documents = _hub_documents(self.args)
+            lines = self._hub_lines()
         else:
-            documents = documentation.documents()
-        yield from islice(documents, self.limit)
+            lines = (line for document in documentation.documents() for line in [*document, None])
+        documents = 0
+        for line in lines:
+            yield line
+            documents += line is None
+            if documents == self.limit:
+                break
         self.unchanged.check()
+
+    def documents(self) -> Iterator[list[str]]:
+        """Like ``lines``, but each document as a list, which is in memory as a whole."""
+        document: list[str] = []
+        for line in self.lines():
+            if line is None:
+                yield document
+                document = []
+            else:
+                document.append(line)
+
+    def note_forms(self) -> None:
+        """Find the files that are read as articles of Wikipedia (``tokenization/text_forms.py``).
+
+        Raises:
+            ValueError: a file cannot be read.
+        """
+        for path in (*self.files, *self.held_out_files):
+            if form := form_of(path, self.args.text_column):
+                self.forms[path.name] = form
+
+    def _hub_lines(self) -> Iterator[str | None]:
+        name = self.args.dataset_name
+        assert name is not None
+        form, rows = recognised(f"--dataset_name {name}", _hub_rows(self.args), rows=True)
+        if form is None:
+            return row_lines(rows, rows=True)
+        self.forms[name] = form
+        return without_empty(row_lines(rows, rows=False))
 
 
 def checked_text(run: Run[PretrainingArguments]) -> Text:
     """The text of the run, after the main process has checked that there is enough of it (``Text.check``)."""
     text = Text(run.args)
     run.say(f"text: {text.name}")
+    run.only_main(text.note_forms)
     run.only_main(text.check)
+    for name, form in text.forms.items():
+        run.say(f"{name} is read as {form}")
+    run.add_facts(**({"text_forms": text.forms} if text.forms else {}))
     return text
-
-
-def is_held_out(document: list[str], share: float) -> bool:
-    """Whether a document is held out. Its content decides, so that copies of it are never on both sides.
-
-    Args:
-        document: its paragraphs.
-        share: the proportion of documents to hold out, from 0 to 1.
-    """
-    return zlib.crc32("\n".join(document).encode()) < share * 2**32
 
 
 def _describe(path: Path, sha256: str) -> dict[str, str | int]:
@@ -150,7 +198,8 @@ def _hub_identity(args: PretrainingArguments) -> list[str | None]:
     return [*where, _from_hub(args, lambda datasets: datasets.load_dataset_builder(*where).hash)]
 
 
-def _hub_documents(args: PretrainingArguments) -> Iterator[list[str]]:
+def _hub_rows(args: PretrainingArguments) -> Iterator[tuple[int, str]]:
+    """(row, text) of the data set."""
     where = (args.dataset_name, args.dataset_config_name)
     rows = iter(
         _from_hub(args, lambda datasets: datasets.load_dataset(*where, split="train", streaming=args.streaming))
@@ -158,9 +207,11 @@ def _hub_documents(args: PretrainingArguments) -> Iterator[list[str]]:
     number = 0
     while (row := _from_hub(args, lambda _: next(rows, None))) is not None:  # a stream may break at any row
         number += 1
-        if not isinstance(row.get("text"), str):
+        place, text = f"--dataset_name {args.dataset_name}, row {number}", row.get(args.text_column)
+        if not isinstance(text, str):
             raise ValueError(
-                f"--dataset_name {args.dataset_name}, row {number}: expected a string in the column `text`, got "
-                f"{type(row.get('text')).__name__}; its columns are {', '.join(row)}"
+                f"{place}: expected a string in the column `{args.text_column}`, got {type(text).__name__}; its "
+                f"columns are {', '.join(row)}; name that of the texts with --text_column"
             )
-        yield [stripped for line in row["text"].split("\n") if (stripped := line.strip())]
+        check_encodable(text, place)
+        yield number, text

@@ -47,7 +47,7 @@ def audit(
     specials = np.where(plan.b_length > 0, 3, 2)  # [CLS], [SEP] and, in a pair, a second [SEP]
     lengths = plan.a_length + plan.b_length + specials
     fill = float(lengths.mean() / settings.max_seq_length)
-    coverage = _coverage(corpus, plan)
+    coverage = plan.used_tokens / corpus.num_tokens
     measurements = [
         *_corpus_measurements(corpus, continuation_pieces(tokenizer), tokenizer.unk_token_id),
         Measurement(
@@ -69,18 +69,6 @@ def audit(
         arrays["mix"], arrays["wanted"], mask_measurements = _mask_measurements(instances)
         measurements += mask_measurements
     return measurements, arrays
-
-
-def _coverage(corpus: Corpus, plan: EpochPlan) -> float:
-    """The share of the tokens that an epoch shows as A or as the B that follows it."""
-    follows = plan.label == IS_NEXT
-    # +1 where a segment begins and -1 behind its end: the running sum counts the segments that hold a token.
-    changes = np.zeros(corpus.num_tokens + 1, np.int32)
-    segments = ((plan.a_start, plan.a_length), (plan.b_start[follows], plan.b_length[follows]))
-    for start, length in segments:
-        np.add.at(changes, start, 1)
-        np.add.at(changes, start + length, -1)
-    return float((np.cumsum(changes)[:-1] > 0).mean())
 
 
 def _corpus_measurements(corpus: Corpus, continuation: np.ndarray, unknown: int) -> list[Measurement]:

@@ -1,0 +1,28 @@
+"""training/pretraining/used_tokens.py: the share of the text that an epoch uses."""
+
+import numpy as np
+import pytest
+
+from tests.helpers.small_corpora import make_tokenizer, random_documents
+from training.pretraining.build_corpus import build_corpus
+from training.pretraining.instances import InstanceSettings, PretrainingInstances
+from training.pretraining.used_tokens import used_share
+
+
+@pytest.mark.parametrize("settings", [{}, {"max_seq_length": 12}, {"objective": "mlm"}, {"short_seq_prob": 0.9}])
+@pytest.mark.parametrize("sentences", [2, 6])
+def test_the_share_is_that_of_the_union_of_the_segments(tmp_path, settings, sentences):
+    """The reference marks every token of every A and of every B that follows it."""
+    tokenizer = make_tokenizer()
+    corpus = build_corpus(random_documents(60, sentences=sentences), tokenizer, tmp_path / "c")
+    settings = {"max_seq_length": 32} | settings
+    instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=4, **settings))
+    plan, used = instances.plan(0), np.zeros(corpus.num_tokens, bool)
+    for a, a_length, b, b_length, label in zip(
+        plan.a_start, plan.a_length, plan.b_start, plan.b_length, plan.label, strict=True
+    ):
+        used[a : a + a_length] = True
+        if label == 0:
+            used[b : b + b_length] = True
+    assert used_share(instances) == used.mean()
+    assert (used.mean() == 1) == (settings.get("objective") == "mlm")

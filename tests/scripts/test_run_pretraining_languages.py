@@ -1,0 +1,113 @@
+"""Texts of other languages and forms in run_pretraining.py: what is said, recorded and refused."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.helpers.pretraining_runs import pretrain
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+CHINESE = "南北心工作次数红木了上门。"
+THAI = "เพราะให้เอเชียสูตรหรือการถือว่า"
+ENGLISH = "the old house ."
+
+
+def paragraphs(mark):
+    rng = np.random.default_rng(5)
+    words = ["the", "old", "house", "new", "river", "music", "king", "letter"]
+    sentences = [" ".join(rng.choice(words, 9)) + f" {mark} " for _ in range(900)]
+    return "\n\n".join("".join(sentences[start : start + 15]) + "\n" + sentences[start] for start in range(0, 900, 15))
+
+
+@pytest.mark.parametrize("mark", [".", "।", "/"])
+def test_a_text_without_ends_of_sentences_is_warned_of(pretraining_flags, tmp_path, capsys, mark):
+    """A danda counts as a dot does; with a mark that is none, each paragraph is one long sentence."""
+    (tmp_path / "a.txt").write_text(paragraphs(mark))
+    more = {"train_file": tmp_path / "a.txt", "max_steps": 1, "max_seq_length": 48, "validation_split": 0.1}
+    folder = pretrain(pretraining_flags("run", **more))
+    said = capsys.readouterr().out
+    recorded = json.loads((folder / "run.json").read_text())["used_tokens"]
+    assert list(recorded) == ["48"] and f"{recorded['48']:.1%} (length 48)" in said
+    if mark == "/":
+        assert recorded["48"] < 0.4
+        assert "warning: an epoch of instances of 48 tokens uses only" in said and "on a line of its own" in said
+    else:
+        assert recorded["48"] > 0.9 and "warning" not in said
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (CHINESE, r"--whole_word_mask: 86\.5% .* ideographs.* leave the flag out\. .*--tokenize_chinese_chars false"),
+        (THAI, r"--whole_word_mask: .* words of more than 20 .*; leave the flag out\. Put spaces between the words"),
+    ],
+)
+def test_whole_words_of_such_a_text_are_refused_before_a_vocabulary_is_learnt(
+    pretraining_flags, tmp_path, monkeypatch, line, message
+):
+    monkeypatch.setattr("run_pretraining.load_or_learn_tokenizer", lambda *_: pytest.fail("learnt a vocabulary"))
+    (tmp_path / "a.txt").write_text("\n\n".join(f"{line}\n{line}{number}" for number in range(40)))
+    flags = {"train_file": tmp_path / "a.txt", "tokenizer_name": None, "validation_split": 0.3}
+    with pytest.raises(ValueError, match=message):
+        pretrain(pretraining_flags("run", **flags, whole_word_mask="true"))
+
+
+def test_a_mixed_text_is_warned_of_with_its_share(pretraining_flags, tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("\n\n".join(f"{ENGLISH}\n{ENGLISH * 9} 南北 {n}" for n in range(60)))
+    more = {"train_file": tmp_path / "a.txt", "tokenizer_name": None, "vocab_size": 60, "config_name": "tiny"}
+    pretrain(pretraining_flags("run", **more, max_steps=1, validation_split=0.3, whole_word_mask="true"))
+    said = capsys.readouterr().out
+    assert "% of the tokens are ideographs, each of which this tokenizer makes a word" in said
+
+
+def test_the_field_of_the_text_is_a_flag_that_a_resumed_run_must_have(pretraining_flags, tmp_path, monkeypatch, capsys):
+    rows = [{"text": "the king .\na letter .", "content": f"the old house .\na new river {n**3} ."} for n in range(60)]
+    names = [{"id": row["text"], "content": row["content"]} for row in rows]
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in names))
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    more = {"train_file": tmp_path / "a.jsonl", "validation_split": 0.3, "save_steps": 1}
+    with pytest.raises(ValueError, match=r"b\.jsonl:1: .* 'id', 'content'; name that of the text with --text_column"):
+        pretrain(pretraining_flags("run", **more | {"train_file": tmp_path / "b.jsonl"}, max_steps=1))
+    with monkeypatch.context() as patch:
+        patch.setattr("run_pretraining.save_results", lambda *_: None)  # as if the run were interrupted
+        folder = pretrain(pretraining_flags("run", **more, max_steps=2, text_column="content"))
+    assert json.loads((folder / "run.json").read_text())["flags"]["text_column"] == "content"
+    again = pretraining_flags("run", **more, max_steps=2, resume_from_checkpoint="auto", text_column="content")
+    with pytest.raises(ValueError, match=r"other input|belongs to a run|to hold out"):
+        pretrain([word for word in again if word not in ("--text_column", "content")])
+    pretrain(again)
+    assert (folder / "all_results.json").is_file()
+    with pytest.raises(SystemExit):
+        pretrain(pretraining_flags("other", text_column="content"))
+    assert "--text_column has no effect without a .jsonl or .parquet file or a data set" in capsys.readouterr().err
+
+
+def test_wikiextractor_is_said_and_recorded(pretraining_flags, tmp_path, capsys):
+    documents = [
+        f'<doc id="{n}" url="u" title="A {n}">\nA {n}\n\nthe king .\n\na river {n**3} .\n</doc>' for n in range(50)
+    ]
+    (tmp_path / "a.txt").write_text("\n".join(documents))
+    more = {"train_file": tmp_path / "a.txt", "validation_split": 0.3, "max_steps": 1}
+    folder = pretrain(pretraining_flags("run", **more))
+    facts = json.loads((folder / "run.json").read_text())
+    assert facts["corpus"]["documents"] + facts["held_out"]["documents"] == 50
+    assert list(facts["text_forms"]) == ["a.txt"]
+    assert f"a.txt is read as {facts['text_forms']['a.txt']}" in capsys.readouterr().out
+
+
+def test_a_learnt_vocabulary_may_be_limited(pretraining_flags, tmp_path):
+    ideographs = [chr(0x4E00 + number) for number in range(1200)]
+    lines = ["".join(ideographs[start : start + 30]) + "。" for start in range(0, 1200, 30)]
+    (tmp_path / "a.txt").write_text(
+        "\n\n".join(f"{line}\n{line[::-1]}\n{number}" for number, line in enumerate(lines * 3))
+    )
+    more = {"train_file": tmp_path / "a.txt", "tokenizer_name": None, "config_name": "tiny", "vocab_size": 1350}
+    sizes = {}
+    for limit in (None, 300):
+        folder = pretrain(
+            pretraining_flags(f"run{limit}", **more, max_steps=1, validation_split=0.3, limit_alphabet=limit)
+        )
+        rows = next((folder / "corpus").glob("vocabulary-*/vocab.txt")).read_text().split()
+        sizes[limit] = sum(len(row) == 1 and row in ideographs for row in rows)
+    assert sizes[None] == 1200 and sizes[300] <= 300

@@ -1,0 +1,181 @@
+"""Two forms of Wikipedia's text, in which a blank line or a row is not the end of a document.
+
+WikiExtractor writes XML-like lines around each article and repeats its title:
+
+    <doc id="12" url="https://en.wikipedia.org/wiki?curid=12" title="Anarchism">
+    Anarchism
+
+    Anarchism is a political philosophy.
+    </doc>
+
+The data sets called wikitext have a line or a row for each paragraph, and headings that stand alone:
+
+    <blank>
+     = Valkyria Chronicles III =
+    <blank>
+     Senjō no Valkyria 3 is a role @-@ playing video game .
+    <blank>
+     = = Gameplay = =
+
+A text in one of these forms is read as its articles. The lines with tags, the repeated titles and the headings are left
+out, because BERT was trained on "only the text passages" of Wikipedia (paper, section 3.1). All other text is left as
+it is, even if such a line occurs in it.
+"""
+
+import html
+import itertools
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from .json_text import parse_json
+
+WIKIEXTRACTOR = "WikiExtractor's output: a document for each <doc>, without the lines of tags and the repeated titles"
+WIKITEXT = "wikitext: a document for each heading of level 1, without the headings"
+# As much is read ahead to recognise a form. The articles of wikitext have some fifty lines.
+_LINES_AHEAD = 2000
+_CHARACTERS_AHEAD = 1 << 20
+
+_OPENED = re.compile(r'<doc id="[^"]*"(?: \w+=".*")*? title="(?P<title>.*?)"(?: \w+="[^"]*")*\s*>')
+_HEADING = re.compile(r"((?:= )+)(?![= ]).*[^= ]((?: =)+)")
+
+Lines = Iterator[tuple[int, str]]
+
+
+class Recognised(NamedTuple):
+    """A text and its form.
+
+    Attributes:
+        form: ``WIKIEXTRACTOR``, ``WIKITEXT`` or None for all other text.
+        lines: (number, line or row). In the two forms a blank one ends a document, and nothing else does.
+    """
+
+    form: str | None
+    lines: Lines
+
+
+def recognised(path: object, lines: Iterable[tuple[int, str]], rows: bool = False) -> Recognised:
+    """The form of a text, and its lines without what the form adds to them.
+
+    Args:
+        path: the name of the file or data set, for messages.
+        lines: (number, line), or (number, text of a row).
+        rows: whether ``lines`` are the rows of a table or a data set.
+
+    Raises:
+        ValueError: the lines of a text file are JSON. While the lines are read: they break the form.
+    """
+    lines = iter(lines)
+    ahead: list[tuple[int, str]] = []
+    characters = 0
+    for line in lines:
+        ahead.append(line)
+        characters += len(line[1])
+        if len(ahead) == _LINES_AHEAD or characters > _CHARACTERS_AHEAD:
+            break
+    first = [(number, stripped) for number, text in ahead if (stripped := text.strip())][:2]
+    everything = itertools.chain(ahead, lines)
+    if not rows and first and _OPENED.fullmatch(first[0][1]):
+        return Recognised(WIKIEXTRACTOR, _wikiextractor(path, everything))
+    if not rows and first and all(_is_json(text) for _, text in first):
+        raise ValueError(
+            f"{path}:{first[0][0]}: expected lines of text, got an object of JSON on each; give the file a name that "
+            "ends in .jsonl"
+        )
+    if _is_wikitext([text.strip() for _, text in ahead]):
+        return Recognised(WIKITEXT, _wikitext(everything))
+    return Recognised(None, everything if rows else _plain(path, everything))
+
+
+def _is_json(text: str) -> bool:
+    if not text.startswith("{"):
+        return False
+    try:
+        value = parse_json(text)
+    except json.JSONDecodeError:
+        return False
+    return isinstance(value, dict) and any(isinstance(field, str) for field in value.values())
+
+
+def _level(line: str) -> int:
+    """The level of a heading of wikitext, from 1; 0 for other lines."""
+    match = _HEADING.fullmatch(line)
+    return len(match[1]) // 2 if match and len(match[1]) == len(match[2]) else 0
+
+
+def _is_wikitext(lines: list[str]) -> bool:
+    """Whether a heading of level 1 and another heading stand alone between blank lines or rows."""
+    padded = ["", *lines, ""]
+    levels = [
+        level
+        for before, line, after in zip(padded, lines, padded[2:])
+        if line.startswith("= ") and not before and not after and (level := _level(line))
+    ]
+    return 1 in levels and len(levels) > 1
+
+
+def _wikitext(lines: Lines) -> Lines:
+    before = True  # whether the line before was blank
+    held: tuple[int, str, int] | None = None  # a line that is a heading if a blank one follows
+    for number, line in lines:
+        blank = not line.strip()
+        if held is not None:
+            if not blank:
+                yield held[:2]
+            elif held[2] == 1:
+                yield held[0], ""
+            held = None
+        level = _level(line.strip()) if before else 0
+        if level:
+            held = number, line, level
+        elif not blank:
+            yield number, line
+        before = blank
+    if held is not None and held[2] == 1:
+        yield held[0], ""
+
+
+def _wikiextractor(path: object, lines: Lines) -> Lines:
+    opened, title = 0, None  # the number of the line that opened the document; its title until the first line of text
+    for number, line in lines:
+        stripped = line.strip()
+        match = _OPENED.fullmatch(stripped)
+        if match and not opened:
+            opened, title = number, html.unescape(match["title"])
+        elif stripped == "</doc>" and opened:
+            opened = 0
+            yield number, ""
+        elif match or stripped == "</doc>" or (stripped and not opened):
+            expected = "the line </doc>" if opened else "a line <doc id=...>"
+            raise ValueError(
+                f"{path}:{number}: expected {expected}, as WikiExtractor writes it at the "
+                f"{'end' if opened else 'beginning'} of each document, got {stripped[:60]!r}; extract the file again, "
+                "or put text from elsewhere into a file of its own"
+            )
+        elif stripped:
+            if title is None or html.unescape(stripped) != title:
+                yield number, line
+            title = None
+    if opened:
+        raise ValueError(
+            f"{path}: expected the line </doc> for the document of line {opened}, got the end of the file; extract the "
+            "file again"
+        )
+
+
+def _plain(path: object, lines: Lines) -> Lines:
+    title, place = None, 0
+    for number, line in lines:
+        if line.startswith("<doc "):
+            match = _OPENED.fullmatch(line.strip())
+            title, place = (html.unescape(match["title"]), number) if match else (None, 0)
+        elif title is not None:
+            # WikiExtractor always repeats the title in the next line; an example of a tag in a text does not.
+            if html.unescape(line.strip()) == title and title:
+                raise ValueError(
+                    f"{path}:{place}: expected text, got a document of WikiExtractor; put such documents into a file "
+                    "of their own, which is then read as its articles"
+                )
+            title = None
+        yield number, line
