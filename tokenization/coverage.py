@@ -123,46 +123,59 @@ class Coverage:
 
     def summary(self) -> str:
         """The shares of [UNK] in one clause."""
-        return f"[UNK] is {self.token_share:.1%} of the tokens and holds {self.character_share:.1%} of the characters"
+        characters = f" and holds {self.character_share:.1%} of the characters" if self.characters else ""
+        return f"[UNK] is {self.token_share:.1%} of the tokens{characters}"
 
     def stripped(self) -> str:
         """The share of the words that lose a mark, with the example and its script."""
         return in_words(self.stripped_share, *(self.example or ("", "")))
 
-    def warnings(self, of: str, remedy: str) -> list[str]:
+    def warnings(self, of: str, other_vocabulary: str, keep_accents: str) -> list[str]:
         """One sentence about [UNK] and one about stripped marks, if they concern more than a few words.
 
         Args:
             of: what the text is called, such as "train".
-            remedy: how the user gets another vocabulary.
+            other_vocabulary: how the user gets a vocabulary with the characters of the text.
+            keep_accents: how the user gets a tokenizer that keeps accents.
         """
         found = []
         if not self.is_known:
-            remedies = []
-            if self.long_characters > self.unknown_characters / 10:
-                remedies.append(f"words of more than {MAX_WORD_LENGTH} characters are [UNK]: {SEGMENT_FIRST}")
-            if self.long_characters < self.unknown_characters * 9 / 10 or not self.unknown_characters:
-                remedies.append(f"for characters that the vocabulary lacks, {remedy}")
             example = f", such as {self.unknown!r}" if self.unknown else ""
             found.append(
-                f"warning: {of}: {self.summary()}{example}; the model cannot tell them apart; {'; '.join(remedies)}"
+                f"warning: {of}: {self.summary()}{example}, which the model cannot tell apart; "
+                f"{self.remedies(other_vocabulary)}"
             )
         if not self.keeps_marks:
             found.append(
                 f"warning: {of}: the tokenizer strips accents or vowel signs from {self.stripped()}, so that different "
-                f"words become equal; to keep them (strip_accents false in tokenizer_config.json), {remedy}"
+                f"words become equal; {keep_accents}"
             )
         return found
 
-    def check_usable(self, of: str, remedy: str) -> None:
-        """Refuse a text of which practically all is [UNK], because nothing can be learnt from it.
+    def check_usable(self, of: str, other_vocabulary: str) -> None:
+        """Refuse a text of which practically all is [UNK]: its inputs look the same, and nothing can be learnt from it.
 
         Raises:
             ValueError: at least 95 % of the characters are in [UNK].
         """
         if self.character_share >= UNUSABLE_FROM:
-            cause = self.warnings(of, remedy)[0].removeprefix("warning: ")
-            raise ValueError(f"{cause} (from {UNUSABLE_FROM:.0%} of the characters on, there is nothing to learn from)")
+            raise ValueError(
+                f"{of}: expected text that the tokenizer knows, but {self.summary()}, such as {self.unknown!r}, so "
+                f"that there is nothing to learn; {self.remedies(other_vocabulary)}"
+            )
+
+    def remedies(self, other_vocabulary: str) -> str:
+        """What to do about [UNK].
+
+        Args:
+            other_vocabulary: how the user gets a vocabulary with the characters of the text.
+        """
+        remedies = []
+        if self.long_characters > self.unknown_characters / 10:
+            remedies.append(f"words of more than {MAX_WORD_LENGTH} characters are [UNK]: {SEGMENT_FIRST}")
+        if self.long_characters <= self.unknown_characters * 9 / 10:
+            remedies.append(f"for characters that the vocabulary lacks, {other_vocabulary}")
+        return "; ".join(remedies)
 
 
 def coverage(tokenizer: "PreTrainedTokenizerBase", texts: Iterable[str]) -> Coverage:
