@@ -47,7 +47,7 @@ from training.tasks.classification.scores import metric_prefix, score, score_by_
 from training.tasks.classification.sources import load_data
 from training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
-from training.tasks.task_data import record_origin, with_labels
+from training.tasks.task_data import check_vocabulary, record_origin, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -61,6 +61,7 @@ def main(argv: list[str] | None = None) -> None:
     config = load_config(args, tokenizer, label_at_cls=args.label_token == "cls")
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args, config_labels(config))
+    check_vocabulary(data, tokenizer)
     check_classes(args, data.task)
     series = series_of(args, data)
     features = labelled_texts.features(data, tokenizer, args.max_seq_length)

@@ -24,10 +24,12 @@ from transformers import PreTrainedTokenizerBase
 from transformers.utils import ModelOutput
 
 from tokenization.compressed_files import numbered_lines
+from tokenization.coverage import coverage
 from training.engine.batches import Features
 from training.engine.predict import predict_alone
 from training.files.atomic import whole_file
 from training.tasks.overlapping_rows import rows_around
+from training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY
 
 PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
 
@@ -88,6 +90,12 @@ def read_rows(
         except ValueError as error:
             raise ValueError(f"{path}:{number}: {error}") from None
     return rows
+
+
+def remarks(path: str | Path, tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Lines for the user: the shares of [UNK] in the file, and warnings if the tokenizer loses much of the text."""
+    counts = coverage(tokenizer, (line for _, line in numbered_lines(Path(path))))
+    return [f"{path}: {counts.summary()}", *counts.warnings(str(path), OTHER_VOCABULARY, KEEP_ACCENTS)]
 
 
 def _pieces(tokenizer: PreTrainedTokenizerBase, texts: list[str], chunk: int = 1000) -> Iterator[list[int]]:
