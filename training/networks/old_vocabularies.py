@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from tokenization import build_tokenizer, load_vocab
+from tokenization.accents import marks
 from training.files.json_files import read_json
 
 TOKENIZER = "tokenizer.json"
@@ -36,6 +37,7 @@ def old_tokenizer(
     model_max_length: int,
     vocab_file: str | Path | None = None,
     do_lower_case: bool | None = None,
+    strip_accents: bool | None = None,
 ) -> OldTokenizer:
     """The tokenizer of a vocabulary or, if ``folder`` has a tokenizer.json, that one.
 
@@ -43,23 +45,28 @@ def old_tokenizer(
         folder: the folder with the vocabulary, if no ``vocab_file`` is given.
         do_lower_case: None takes the setting that is stored beside the vocabulary. If there is none, a vocabulary with
             capital letters makes a cased tokenizer.
+        strip_accents: None takes the setting that is stored beside the vocabulary. If there is none, it is the case:
+            a lower-cased tokenizer strips accents, as Google's does.
 
     Raises:
-        ValueError: there is no vocabulary, or ``do_lower_case`` is to change a tokenizer.json.
+        ValueError: there is no vocabulary, or ``do_lower_case`` or ``strip_accents`` is to change a tokenizer.json.
     """
     if vocab_file is not None:
         path = Path(vocab_file)
     elif folder is None:
         raise ValueError("no vocab.txt beside the weights; give --vocab_file FILE to python -m training convert")
     elif (folder / TOKENIZER).is_file():
-        if do_lower_case is not None:
-            raise ValueError(f"--do_lower_case cannot change {folder / TOKENIZER}; give --vocab_file as well")
+        for name, value in (("do_lower_case", do_lower_case), ("strip_accents", strip_accents)):
+            if value is not None:
+                raise ValueError(f"--{name} cannot change {folder / TOKENIZER}; give --vocab_file as well")
         return OldTokenizer(AutoTokenizer.from_pretrained(folder, trust_remote_code=False), [])
     else:
         path = folder / "vocab.txt"
     settings = _stored_settings(path.parent)
     if do_lower_case is not None:
         settings["do_lower_case"] = do_lower_case
+    if strip_accents is not None:
+        settings["strip_accents"] = strip_accents
     vocabulary = load_vocab(path)
     capitals = [piece for piece in vocabulary if piece != piece.lower() and not piece.startswith("[")]
     doubt = None if "do_lower_case" in settings else _doubt(path, len(capitals))
@@ -70,9 +77,18 @@ def old_tokenizer(
     ]
     if lower_case and capitals:
         notes.append("warning: these pieces can never occur; --do_lower_case false keeps the case")
-    if lower_case and len(vocabulary) > MULTILINGUAL:
+    stored = settings.get("strip_accents")
+    strips = lower_case if stored is None else stored
+    if strips != lower_case:
+        notes.append(f"the tokenizer {'strips' if strips else 'keeps'} accents")
+    if strips and (accented := [piece for piece in vocabulary if marks(piece)]):
         notes.append(
-            "warning: lower-casing also strips accents, which changes words of many languages; google-research/bert "
+            f"warning: {len(accented):,} pieces, such as {accented[0]!r}, have accents or vowel signs, which the "
+            "tokenizer strips, so that they can never occur; --strip_accents false keeps them"
+        )
+    if strips and len(vocabulary) > MULTILINGUAL:
+        notes.append(
+            "warning: stripping accents changes words of many languages; google-research/bert "
             "recommends the cased multilingual model"
         )
     tokenizer = build_tokenizer(vocabulary, model_max_length=model_max_length, **settings)
