@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # From this share of the tokens or of the characters on, [UNK] is worth a warning.
 UNKNOWN_FROM = 0.05
-# From this share of the characters on, nearly all inputs look the same, and nothing can be learnt from them.
+# From this share of the letters on, nearly all inputs look the same, and nothing can be learnt from them.
 UNUSABLE_FROM = 0.95
 # The tokenizer encodes a longer word as one [UNK]. It is the limit of every reader of a BERT folder.
 MAX_WORD_LENGTH = 100
@@ -69,6 +69,8 @@ class Coverage:
         characters: characters that are no white space.
         unknown_characters: those in [UNK].
         long_characters: those of them in words of more than 100 characters.
+        letters: characters that are letters, because almost every vocabulary has digits and punctuation.
+        unknown_letters: those in [UNK].
         words: strings between white space.
         stripped_words: those that lose a non-spacing mark, such as an accent or a vowel sign.
         example: the most frequent one of them, before and after.
@@ -80,6 +82,8 @@ class Coverage:
     characters: int = 0
     unknown_characters: int = 0
     long_characters: int = 0
+    letters: int = 0
+    unknown_letters: int = 0
     words: int = 0
     stripped_words: int = 0
     example: tuple[str, str] | None = None
@@ -112,7 +116,7 @@ class Coverage:
 
     def facts(self) -> dict[str, Any]:
         """The counts for a JSON file."""
-        return asdict(self)
+        return asdict(self) | {"example": self.example and list(self.example)}
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> "Coverage":
@@ -156,12 +160,13 @@ class Coverage:
         """Refuse a text of which practically all is [UNK]: its inputs look the same, and nothing can be learnt from it.
 
         Raises:
-            ValueError: at least 95 % of the characters are in [UNK].
+            ValueError: at least 95 % of the letters are in [UNK].
         """
-        if self.character_share >= UNUSABLE_FROM:
+        share = self.unknown_letters / max(1, self.letters)
+        if share >= UNUSABLE_FROM:
             raise ValueError(
-                f"{of}: expected text that the tokenizer knows, but {self.summary()}, such as {self.unknown!r}, so "
-                f"that there is nothing to learn; {self.remedies(other_vocabulary)}"
+                f"{of}: expected text that the tokenizer knows, but {share:.1%} of its letters are in [UNK], such as "
+                f"{self.unknown!r}, so that there is nothing to learn; {self.remedies(other_vocabulary)}"
             )
 
     def remedies(self, other_vocabulary: str) -> str:
@@ -209,6 +214,7 @@ def _count(
     ids = encoding.ids
     counts.tokens += len(ids)
     counts.characters += sum(map(len, text.split()))
+    counts.letters += sum(map(str.isalpha, text))
     if unknown_id not in ids:
         return
     for number, (start, end) in zip(ids, encoding.offsets, strict=True):
@@ -217,6 +223,7 @@ def _count(
             size = sum(map(len, word.split()))
             counts.unknown_tokens += 1
             counts.unknown_characters += size
+            counts.unknown_letters += sum(map(str.isalpha, word))
             counts.long_characters += size if size > MAX_WORD_LENGTH else 0
             unknown[word[:20]] += 1
 
