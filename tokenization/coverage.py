@@ -4,6 +4,7 @@ A word of any length becomes one [UNK] if it has a character that the vocabulary
 Tokens alone therefore show too little: in text without spaces, one [UNK] in a hundred tokens may be half of the text.
 """
 
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -219,6 +220,8 @@ def _count(
         return
     for number, (start, end) in zip(ids, encoding.offsets, strict=True):
         if number == unknown_id:
+            while end < len(text) and unicodedata.category(text[end]).startswith("M"):
+                end += 1  # a mark that was stripped from the end of the word
             word = text[start:end]
             size = sum(map(len, word.split()))
             counts.unknown_tokens += 1

@@ -32,6 +32,11 @@ def test_tokens_and_characters_are_counted(tokenizer):
     assert counts.summary() == "[UNK] is 37.5% of the tokens and holds 90.8% of the characters"
 
 
+def test_a_stripped_mark_belongs_to_its_word(tokenizer):
+    counts = coverage(tokenizer, ["पे the"])
+    assert (counts.characters, counts.unknown_characters, counts.unknown) == (5, 2, "पे")
+
+
 def test_a_word_of_100_characters_is_known_and_one_of_101_is_not(tokenizer):
     assert coverage(tokenizer, ["a" * 100]).unknown_characters == 0
     counts = coverage(tokenizer, ["a" * 101])
