@@ -94,7 +94,7 @@ def read_rows(
 
 def remarks(path: str | Path, tokenizer: PreTrainedTokenizerBase) -> list[str]:
     """Lines for the user: the shares of [UNK] in the file, and warnings if the tokenizer loses much of the text."""
-    counts = coverage(tokenizer, (line for _, line in numbered_lines(Path(path))))
+    counts = coverage(tokenizer, (line.replace(" ||| ", " ") for _, line in numbered_lines(Path(path))))
     return [f"{path}: {counts.summary()}", *counts.warnings(str(path), OTHER_VOCABULARY, KEEP_ACCENTS)]
 
 
