@@ -60,6 +60,8 @@ def main(argv: list[str] | None = None) -> None:
     check_fit(config, tokenizer, args.max_seq_length)
     layers = feature_extraction.parse_layers(args.layers, config.num_hidden_layers)
     lines = feature_extraction.read_rows(args.input_file, tokenizer, args.max_seq_length, args.long_lines)
+    for line in feature_extraction.remarks(args.input_file, tokenizer):
+        print(line, flush=True)
     model_class = IMPLEMENTATIONS[args.model_impl].BertModel
     loaded = load_network(model_class, args.model_name_or_path, config=config, add_pooling_layer=False)
     model: torch.nn.Module = loaded.model

@@ -49,7 +49,7 @@ from training.tasks.cut_texts import report_cut
 from training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
 from training.tasks.stored_flags import defaults_of_model
-from training.tasks.task_data import record_origin, with_labels
+from training.tasks.task_data import check_vocabulary, record_origin, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -63,6 +63,7 @@ def main(argv: list[str] | None = None) -> None:
     config = load_config(args, tokenizer, label_at_cls=args.label_token == "cls")
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args, config_labels(config))
+    check_vocabulary(data, tokenizer)
     check_classes(args, data.task)
     series = series_of(args, data)
     features = labelled_texts.features(data, tokenizer, args.max_seq_length)

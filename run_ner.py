@@ -60,7 +60,7 @@ from training.tasks.ner.sources import NerData, load_data
 from training.tasks.ner.tagger import BertFeatureTagger
 from training.tasks.seeds import run_all, series_of
 from training.tasks.stored_flags import defaults_of_model
-from training.tasks.task_data import record_origin, results_of, with_labels
+from training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels
 
 Tags = list[list[str]]
 
@@ -76,6 +76,7 @@ def main(argv: list[str] | None = None) -> None:
     config = load_config(args, tokenizer)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args, config_labels(config))
+    check_vocabulary(data, tokenizer)
     series = series_of(args, data)
     rows, features = tagged_text.tokenized(data.splits, data.label_names, tokenizer, args)
     run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, rows, features))

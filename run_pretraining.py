@@ -27,7 +27,6 @@ At the end the output folder contains model, tokenizer, model card, curves, run.
 
 import sys
 from functools import partial
-from typing import Any
 
 import torch
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
@@ -56,6 +55,7 @@ from training.pretraining import evaluation
 from training.pretraining.corpora import build_corpora
 from training.pretraining.corpus import Corpus
 from training.pretraining.counted_weights import set_counted_weights
+from training.pretraining.coverage import check_beginning, record_coverage
 from training.pretraining.early_checks import check_early
 from training.pretraining.instances import PretrainingInstances
 from training.pretraining.network import build_pretraining_network
@@ -84,11 +84,13 @@ def main(argv: list[str] | None = None) -> None:
     text = checked_text(run)
     run.only_main(lambda: check_borders_of_words(run, text))
     tokenizer = run.main_first(lambda: load_or_learn_tokenizer(run, text))
+    run.only_main(lambda: check_beginning(text, tokenizer))
     model, initial_weights = build_pretraining_network(run, CLASSES[args.objective], tokenizer)
     train_corpus, eval_corpus = build_corpora(run, text, tokenizer)
     counted = set_counted_weights(model, train_corpus, args.seed) if args.initial_weights == "counted" else 0
     train = instances_by_length(args, train_corpus, tokenizer)
     held_out = instances_by_length(args, eval_corpus, tokenizer, held_out=True)
+    record_coverage(run, tokenizer, train_corpus, eval_corpus, held_out)
     phases = planned_phases(args, train, run.world_size)
     total_steps = phases[-1].stop
     origin = record_origin(run, text, train_corpus, eval_corpus, model, initial_weights, phases)
@@ -144,7 +146,9 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
     args = run.args
     if args.tokenizer_name:
         return load_tokenizer(args.tokenizer_name, quiet=True)  # check_early has opened it and said what it found
-    case = "cased" if args.cased else "uncased"
+    # Without newer flags, the name is that of earlier versions, whose vocabularies a resumed run needs.
+    case = "uncased" if args.lower_case else "cased"
+    case += {None: "", True: "-stripped", False: "-accented"}[args.strip_accents]
     limit = "" if args.limit_alphabet is None else f"{args.limit_alphabet}-"
     folder = run.output_dir / "corpus" / f"vocabulary-{args.vocab_size}-{case}-{limit}{text.checksum}"
     if not (folder / "vocab.txt").exists():  # it exists after an interruption, and on the other processes
@@ -153,8 +157,14 @@ def load_or_learn_tokenizer(run: Run[PretrainingArguments], text: Text) -> PreTr
         make_folder(folder.parent)
         remove_folder(folder)  # earlier versions could leave a part of it
         with new_folder(folder) as draft:
-            limited: dict[str, Any] = {} if args.limit_alphabet is None else {"limit_alphabet": args.limit_alphabet}
-            train_wordpiece(lines, args.vocab_size, output_dir=draft, do_lower_case=not args.cased, **limited)
+            train_wordpiece(
+                lines,
+                args.vocab_size,
+                output_dir=draft,
+                do_lower_case=args.lower_case,
+                strip_accents=args.strip_accents,
+                limit_alphabet=args.limit_alphabet,
+            )
     return AutoTokenizer.from_pretrained(folder)
 
 

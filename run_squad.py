@@ -56,7 +56,7 @@ from training.tasks.squad.threshold import store_threshold, threshold_of_evaluat
 from training.tasks.squad.window_cache import shared_windows
 from training.tasks.squad.windows import Windows, check_lengths
 from training.tasks.stored_flags import defaults_of_model
-from training.tasks.task_data import record_origin, with_labels
+from training.tasks.task_data import check_vocabulary, record_origin, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -71,6 +71,7 @@ def main(argv: list[str] | None = None) -> None:
     config = load_config(args, tokenizer)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = load_data(args)
+    check_vocabulary(data, tokenizer)
     series = series_of(args, data)
     cache = args.cache_dir or str(Path(args.output_dir) / "features")  # one for all runs of a series
     args = dataclasses.replace(args, cache_dir=cache)

@@ -42,7 +42,7 @@ from training.tasks.cut_texts import report_cut
 from training.tasks.fine_tuning import build_task_network, fine_tune, finish, predictions_of_splits, save_folder
 from training.tasks.seeds import run_all, series_of
 from training.tasks.stored_flags import defaults_of_model
-from training.tasks.task_data import record_origin, results_of, with_labels
+from training.tasks.task_data import check_vocabulary, record_origin, results_of, with_labels
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -56,6 +56,7 @@ def main(argv: list[str] | None = None) -> None:
     config = load_config(args, tokenizer, label_at_cls=True)
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
     data = swag.load_data(args)
+    check_vocabulary(data, tokenizer)
     series = series_of(args, data)
     features = swag.features(data, tokenizer, args.max_seq_length)
     run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric, features))

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from tqdm import tqdm
 
+from .accents import NEGLIGIBLE, strip_words
+from .coverage import MAX_WORD_LENGTH, lost_characters
 from .harmless_output import harmless_output
 from .text_files import FORMS, read_texts
 
@@ -42,8 +44,6 @@ GOOGLE_LAYOUT_FROM = 1000
 ALPHABET = 1000
 # The number of distinct space-separated strings that are kept before their words are counted; it bounds the memory.
 RAW_LIMIT = 500_000
-# The tokenizer encodes a longer word as one [UNK], so nothing can be learnt from it.
-MAX_WORD_LENGTH = 100
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +54,7 @@ def train_wordpiece(
     *,
     output_dir: str | os.PathLike[str] | None = None,
     do_lower_case: bool = True,
+    strip_accents: bool | None = None,
     layout: str | None = None,
     min_frequency: int = 2,
     limit_alphabet: int | None = None,
@@ -69,7 +70,10 @@ def train_wordpiece(
         vocab_size: number of rows of the vocabulary, including special and unused ones. It becomes smaller, with a
             warning, if no more pairs of pieces occur ``min_frequency`` times.
         output_dir: also save a tokenizer there (vocab.txt, tokenizer.json, tokenizer_config.json).
-        do_lower_case: lower the case and drop accents.
+        do_lower_case: lower the case.
+        strip_accents: drop accents and all other non-spacing marks. None: keep them if the case is kept; otherwise,
+            drop them unless that changes more than a negligible share of the words of the text, as it does in scripts
+            whose vowels are such marks. What the text decided is logged, and is written into the saved tokenizer.
         layout: "google" ([PAD] 0, [UNK] 100, [CLS] 101, [SEP] 102, [MASK] 103, [unused] rows between [PAD] and [UNK]),
             "compact" ([PAD] 0 to [MASK] 4), or None, which means google for 1,000 rows or more.
         min_frequency: how often a pair of pieces must occur to become one piece.
@@ -92,7 +96,8 @@ def train_wordpiece(
         raise ValueError(f"expected positive numbers, got {min_frequency=}, {limit_alphabet=}")
     if vocab_size <= len(LAYOUTS[layout]):
         raise ValueError(f"vocab_size: layout {layout!r} has {len(LAYOUTS[layout])} fixed rows, got {vocab_size}")
-    words = count_words(_texts(files_or_texts, progress, text_column), do_lower_case, tokenize_chinese_chars)
+    texts = _texts(files_or_texts, progress, text_column)
+    words, strip_accents = _words_and_accents(texts, do_lower_case, strip_accents, tokenize_chinese_chars)
     characters = _by_frequency(words)
     learn = partial(_learn, words, characters, vocab_size, LAYOUTS[layout], min_frequency, progress)
     pieces = learn(limit_alphabet or ALPHABET)
@@ -100,12 +105,51 @@ def train_wordpiece(
         pieces = learn(_larger_alphabet(words, characters, vocab_size - len(pieces)))
     if len(pieces) < vocab_size:
         logger.warning("the text gave %d pieces, fewer than the %d asked for", len(pieces), vocab_size)
+    for sentence in lost_characters(words, pieces):
+        logger.warning("%s", sentence)
     if output_dir is not None:
         from .bert_tokenizer import build_tokenizer
 
-        tokenizer = build_tokenizer(pieces, do_lower_case=do_lower_case, tokenize_chinese_chars=tokenize_chinese_chars)
+        tokenizer = build_tokenizer(
+            pieces,
+            do_lower_case=do_lower_case,
+            tokenize_chinese_chars=tokenize_chinese_chars,
+            strip_accents=strip_accents,
+        )
         _save(tokenizer, Path(output_dir))
     return pieces
+
+
+def _words_and_accents(
+    texts: Iterator[str], do_lower_case: bool, strip_accents: bool | None, tokenize_chinese_chars: bool
+) -> tuple[Counter[str], bool | None]:
+    """(the words of the texts, whether accents are stripped: None means the value of ``do_lower_case``)."""
+    if not do_lower_case:
+        return count_words(texts, False, strip_accents, tokenize_chinese_chars), strip_accents
+    undecided = strip_accents is None
+    words = count_words(texts, True, strip_accents or False, tokenize_chinese_chars)
+    if (share := _share(words, [word for word in words if "ı" in word])) >= NEGLIGIBLE:
+        logger.warning(
+            "%.1f%% of the words have the letter ı, but lower-casing turns I into i, never into ı as in Turkish; "
+            "--do_lower_case false keeps the case",
+            100 * share,
+        )
+    if undecided:
+        stripped, stripping = strip_words(words)
+        if not stripping.matters:
+            return stripped, None
+        strip_accents = False
+        logger.warning(
+            "accents and vowel signs are kept, because stripping them would change %s; --strip_accents true strips "
+            "them all the same",
+            stripping.in_words(),
+        )
+    return words, strip_accents
+
+
+def _share(words: Counter[str], some: Iterable[str]) -> float:
+    """The share of the occurrences of all words that are those of ``some`` words."""
+    return sum(words[word] for word in some) / max(1, words.total())
 
 
 def _save(tokenizer: "BertTokenizer", folder: Path) -> None:
@@ -147,16 +191,26 @@ def _texts(source: Source, progress: bool, text_column: str) -> Iterator[str]:
         yield text
 
 
-def count_words(texts: Iterable[str], do_lower_case: bool = True, tokenize_chinese_chars: bool = True) -> Counter[str]:
+def count_words(
+    texts: Iterable[str],
+    do_lower_case: bool = True,
+    strip_accents: bool | None = None,
+    tokenize_chinese_chars: bool = True,
+) -> Counter[str]:
     """Count the words that BertTokenizer passes to WordPiece: cleaned, and split at spaces and punctuation.
 
     Cleaning never depends on what is beyond a space, so each distinct string between spaces is cleaned once. Memory
     grows with the number of distinct words, not with the length of the texts.
 
+    Args:
+        strip_accents: None means the value of ``do_lower_case``.
+
     Raises:
         ValueError: a text has a lone surrogate.
     """
-    normalizer = normalizers.BertNormalizer(lowercase=do_lower_case, handle_chinese_chars=tokenize_chinese_chars)
+    normalizer = normalizers.BertNormalizer(
+        lowercase=do_lower_case, strip_accents=strip_accents, handle_chinese_chars=tokenize_chinese_chars
+    )
     split = pre_tokenizers.BertPreTokenizer()
     words: Counter[str] = Counter()
     raw: Counter[str] = Counter()
@@ -269,7 +323,15 @@ def _learn_and_save(argv: list[str] | None) -> None:
     parser.add_argument("--train_file", "--train-file", nargs="+", required=True, help=FORMS)
     parser.add_argument("--vocab_size", "--vocab-size", type=int, required=True)
     parser.add_argument("--output_dir", "--output-dir", required=True)
-    parser.add_argument("--cased", action="store_true", help="keep case and accents")
+    parser.add_argument("--cased", action="store_true", help="the same as --do_lower_case false")
+    parser.add_argument("--do_lower_case", "--do-lower-case", choices=["true", "false"], help="default: true")
+    parser.add_argument(
+        "--strip_accents",
+        "--strip-accents",
+        choices=["true", "false"],
+        help="drop accents and other non-spacing marks, which are vowels in many scripts. Default: only if the case is "
+        "lowered, and if that changes few words of the text",
+    )
     parser.add_argument("--layout", choices=sorted(LAYOUTS), help="default: google for 1,000 rows or more")
     parser.add_argument("--min_frequency", "--min-frequency", type=int, default=2)
     parser.add_argument(
@@ -291,12 +353,15 @@ def _learn_and_save(argv: list[str] | None) -> None:
     args = parser.parse_args(argv)
     if os.path.exists(Path(args.output_dir) / "vocab.txt"):  # a name that is too long is no error here
         parser.error(f"{args.output_dir} already holds a vocab.txt; name another folder")
+    if args.cased and args.do_lower_case == "true":
+        parser.error("--cased is the same as --do_lower_case false; give one of them")
     try:
         pieces = train_wordpiece(
             args.train_file,
             args.vocab_size,
             output_dir=args.output_dir,
-            do_lower_case=not args.cased,
+            do_lower_case=not args.cased and args.do_lower_case != "false",
+            strip_accents=None if args.strip_accents is None else args.strip_accents == "true",
             layout=args.layout,
             min_frequency=args.min_frequency,
             limit_alphabet=args.limit_alphabet,

@@ -123,9 +123,10 @@ class FullTokenizer:
 
     Args:
         vocab_file: one piece per line.
-        do_lower_case: lower the case and drop accents.
+        do_lower_case: lower the case and, unless ``strip_accents`` is False, drop accents.
         never_split: strings such as "[MASK]" that are one piece wherever they occur in the text, like the special
             tokens of transformers. Google's code has no such strings and splits "[MASK]" into the pieces [ mask ].
+        strip_accents: None means the value of ``do_lower_case``, as in Google's code.
     """
 
     def __init__(
@@ -133,11 +134,12 @@ class FullTokenizer:
         vocab_file: str | os.PathLike[str],
         do_lower_case: bool = True,
         never_split: Iterable[str] | None = None,
+        strip_accents: bool | None = None,
     ) -> None:
         self.vocab = load_vocab(vocab_file)
         self.inv_vocab = {index: piece for piece, index in self.vocab.items()}
         self.never_split = frozenset(never_split or ())
-        self.basic_tokenizer = BasicTokenizer(do_lower_case)
+        self.basic_tokenizer = BasicTokenizer(do_lower_case, strip_accents=strip_accents)
         self.wordpiece_tokenizer = WordpieceTokenizer(self.vocab)
 
     def tokenize(self, text: str | bytes) -> list[str]:

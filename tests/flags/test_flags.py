@@ -138,7 +138,10 @@ def imported_files(path: Path, found: set[Path]) -> set[Path]:
 
 
 # Properties of the flags, with the flags that they read.
-PROPERTIES = {"hub_repository": {"push_to_hub", "hub_model_id"}}
+PROPERTIES = {
+    "hub_repository": {"push_to_hub", "hub_model_id"},
+    "lower_case": {"cased", "do_lower_case"},
+}
 
 
 def flags_read(path: Path) -> set[str]:

@@ -231,7 +231,10 @@ def test_two_processes_start_from_an_old_checkpoint(tmp_path, pretrained, data):
     assert sorted(path.name for path in old.iterdir()) == ["bert_config.json", "pytorch_model.bin", "vocab.txt"]
 
 
-def test_a_series_of_runs_starts_from_files_of_tensorflow(tmp_path, data):
+def test_a_series_of_runs_starts_from_files_of_tensorflow(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "run_glue.csv").write_text("sentence,label\n" + "a b c,x\nd e,y\n" * 4)  # the vocabulary has letters only
     more = ("--max_seq_length", "12", "--seeds", "2")
     old = WRITTEN / "pretrained"
     short_runs.start("run_glue", short_runs.flags("run_glue", data, tmp_path / "runs", old, *more))

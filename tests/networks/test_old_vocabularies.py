@@ -67,6 +67,37 @@ def test_damaged_settings_are_refused(tmp_path, content, message):
         opened(tmp_path, LOWER)
 
 
+ACCENTED = [*LOWER, "schön", "schon", "म", "में"]
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked", "expected", "warned"),
+    [
+        ({}, None, ["schon", "म"], True),
+        ({"do_lower_case": True}, None, ["schon", "म"], True),
+        ({"do_lower_case": True, "strip_accents": False}, None, ["schön", "में"], False),  # German and Turkish models
+        ({}, False, ["schön", "में"], False),
+        ({"strip_accents": False}, True, ["schon", "म"], True),
+        ({"do_lower_case": False}, None, ["schön", "में"], False),
+    ],
+)
+def test_accents_are_a_setting_of_their_own(tmp_path, stored, asked, expected, warned):
+    """The vocabulary alone does not decide it, because Google's code strips accents whenever it lower-cases."""
+    opened(tmp_path / "bert", ACCENTED)
+    (tmp_path / "bert" / "tokenizer_config.json").write_text(json.dumps(stored))
+    tokenizer, notes, _ = old_tokenizer(tmp_path / "bert", 12, strip_accents=asked)
+    assert tokenizer.tokenize("schön में") == expected
+    warnings = [note for note in notes if note.startswith("warning: 2 pieces, such as 'schön', have accents or vowel")]
+    assert len(warnings) == warned and all("--strip_accents false keeps them" in note for note in warnings)
+
+
+def test_accents_of_a_tokenizer_json_cannot_be_changed(tmp_path):
+    folder = tmp_path / "bert"
+    opened(folder, LOWER).tokenizer.save_pretrained(folder)
+    with pytest.raises(ValueError, match=r"^--strip_accents cannot change .*tokenizer\.json; give --vocab_file"):
+        old_tokenizer(folder, 12, strip_accents=False)
+
+
 def test_a_lower_cased_multilingual_vocabulary_gets_a_warning(tmp_path):
     """The sizes are those of Google's lower-cased multilingual and English vocabularies."""
     pieces = [*LOWER, *(f"piece{number}" for number in range(105_879 - len(LOWER)))]

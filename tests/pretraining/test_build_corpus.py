@@ -210,7 +210,7 @@ from training.pretraining import build_corpus
 
 class Tokenizer:
     backend_tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
-    all_special_ids = [0]
+    all_special_ids, unk_token_id = [0], 0
     unk_token = pad_token = cls_token = sep_token = mask_token = "[UNK]"
     def __len__(self):
         return 1

@@ -354,3 +354,20 @@ def test_offsets_of_real_text_spell_the_pieces(real_data):
         for piece, (start, end) in zip(encoded.tokens(), encoded["offset_mapping"], strict=True):
             if piece != "[UNK]":
                 assert "".join(fold.tokenize(line[start:end])) == piece.removeprefix("##"), line
+
+
+def test_transformers_ignores_another_pre_tokenizer(tmp_path):
+    """Why there is no flag for scripts without spaces: only the library itself would cut the text as it was trained."""
+    letters = list("กขคงab")
+    build_tokenizer([*PIECES[:5], *letters, *(f"##{letter}" for letter in letters)]).save_pretrained(tmp_path)
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    thai = {"type": "Split", "pattern": {"Regex": r"\p{Thai}"}, "behavior": "Isolated", "invert": False}
+    content["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [{"type": "BertPreTokenizer"}, thai]}
+    content["model"]["max_input_chars_per_word"] = 1000
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    library = Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    assert library.encode("กขค", add_special_tokens=False).tokens == ["ก", "ข", "ค"]
+    assert len(library.encode("ab" * 60, add_special_tokens=False).tokens) == 120
+    for opened in (AutoTokenizer.from_pretrained(tmp_path), transformers.BertTokenizer.from_pretrained(tmp_path)):
+        assert opened.tokenize("กขค") == ["ก", "##ข", "##ค"]
+        assert opened.tokenize("ab" * 60) == ["[UNK]"]

@@ -164,6 +164,11 @@ def test_the_command_prints_one_record_for_each_question_and_context(tokenizer, 
     alone = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     # A score may differ in its last digit, because the windows have other companions in their batch.
     assert alone == [line | {"score": pytest.approx(line["score"], abs=2e-6)} for line in lines[1::2]]
+    ask.main([*argv, "--context", "a small में ขขข garden"])
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) == 2
+    unknown, accents = [line for line in captured.err.splitlines() if line.startswith("warning: ")]
+    assert unknown.startswith("warning: the contexts: [UNK] is ") and "(Devanagari: में becomes म)" in accents
 
 
 def test_a_question_that_is_cut_is_warned_of_once(tokenizer, tmp_path, capsys):

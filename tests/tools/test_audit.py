@@ -88,6 +88,32 @@ def test_repetitions_and_unknown_text_are_found(tmp_path, tokenizer):
     lines, _ = findings(tmp_path / "d", tokenizer, [["ab cd. ef."] * 5, ["word1 gh."]] * 2, max_seq_length=64)
     bad = {name for name, line in lines.items() if not line.good}
     assert {"unknown", "fill", "repeated documents"} <= bad
+    assert lines["unknown"].text == (
+        "[UNK] is 57.1% of the tokens and holds 66.7% of the characters, such as 'ab'; fine below 1 %; for characters "
+        "that the vocabulary lacks, take a tokenizer of this language, or learn a larger vocabulary"
+    )
+    assert lines["accents"].text == "accents or vowel signs are stripped from 0.0% of the words; fine below 1 %"
+
+
+def test_long_words_and_stripped_vowels_are_found(tmp_path, tokenizer):
+    """One [UNK] in many tokens, but half of the characters; and Hindi, whose vowel signs the tokenizer strips."""
+    long = [["word1 " * 20 + "x" * 101 + "."]] * 60
+    lines, _ = findings(tmp_path / "long", tokenizer, documents(20) + long, objective="mlm")
+    assert not lines["unknown"].good and "put spaces between the words of the text with a" in lines["unknown"].text
+    shares = re.match(r"\[UNK\] is (.*)% of the tokens and holds (.*)% of the characters", lines["unknown"].text)
+    assert float(shares[1]) < 5 < 25 < float(shares[2])
+    lines, _ = findings(tmp_path / "hindi", tokenizer, documents(20) + [["word1 में word2."]] * 20, objective="mlm")
+    assert not lines["accents"].good and "(Devanagari: में becomes म)" in lines["accents"].text
+    assert lines["accents"].text.endswith("--strip_accents false, or take a tokenizer that keeps them")
+
+
+def test_a_corpus_of_an_earlier_version_is_measured_by_its_tokens(tmp_path, tokenizer):
+    corpus = build_corpus([["word1 gh."]] * 8, tokenizer, tmp_path / "c", need_pairs=False)
+    del corpus.manifest["coverage"]
+    settings = InstanceSettings(seed=1, **(SETTINGS | {"objective": "mlm"}))
+    lines = {line.name: line for line in audit(PretrainingInstances(corpus, tokenizer, settings), tokenizer)[0]}
+    assert lines["unknown"].text.startswith("[UNK] is 33.3% of the tokens; fine below 1 %; for characters")
+    assert lines["accents"].good and lines["accents"].text.startswith("not counted by the version that built this")
 
 
 def test_mask_settings_are_measured(tmp_path, tokenizer):

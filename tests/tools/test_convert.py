@@ -229,6 +229,19 @@ def test_the_rules_of_the_vocabulary_land_in_the_tokenizers_files(pretrained, tm
     assert AutoTokenizer.from_pretrained(tmp_path / "other").tokenize("中国 á") == ["[UNK]", "a"]
 
 
+def test_a_german_vocabulary_keeps_its_accents(pretrained, capsys, tmp_path):
+    path = pretrained / "vocab.txt"
+    path.write_text(path.read_text().replace("\ni\n", "\nä\n"), encoding="utf-8")
+    main([str(pretrained), str(tmp_path / "stripped")])
+    assert "warning: 1 pieces, such as 'ä', have accents or vowel signs" in capsys.readouterr().out
+    main([str(pretrained), str(tmp_path / "german"), "--strip_accents", "false"])
+    assert "the tokenizer keeps accents\n" in capsys.readouterr().out
+    assert "The tokenizer keeps accents" in (tmp_path / "german" / "README.md").read_text().replace("- the", "- The")
+    config = json.loads((tmp_path / "german" / "tokenizer_config.json").read_text())
+    assert (config["do_lower_case"], config["strip_accents"]) == (True, False)
+    assert AutoTokenizer.from_pretrained(tmp_path / "german").tokenize("Ä") == ["ä"]
+
+
 def test_a_doubtful_case_is_a_warning(pretrained, capsys, tmp_path):
     named = pretrained.rename(tmp_path / "cased_L-2_H-16_A-2")
     main([str(named), str(tmp_path / "new")])

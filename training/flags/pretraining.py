@@ -55,7 +55,13 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
         "Number of characters that a learnt vocabulary keeps, the most frequent ones. Default: 1,000, and more where "
         "rows of it would stay free.",
     )
-    cased: bool = flag(False, "Learn a cased vocabulary, which keeps upper case and accents.")
+    cased: bool = flag(False, "The same as --do_lower_case false.")
+    do_lower_case: bool | None = flag(None, "Lower the case of the text of a learnt vocabulary. Default: true.")
+    strip_accents: bool | None = flag(
+        None,
+        "Drop accents and all other non-spacing marks, which are vowels in many scripts, with a learnt vocabulary. "
+        "Default: only if the case is lowered, and if that changes few words of the text; the script prints it.",
+    )
     config_name: str | None = flag(
         None,
         f"{'|'.join(CONFIG_SIZES)}, or a folder with config.json; the weights are new. Default: mini.",
@@ -152,6 +158,11 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
     )
     eval_steps: int = flag(500, "Number of steps between two evaluations; 0: evaluate only at the end.")
 
+    @property
+    def lower_case(self) -> bool:
+        """Whether a learnt vocabulary is lower-cased."""
+        return not self.cased and self.do_lower_case is not False
+
     @classmethod
     def defaults_for(cls, given: Mapping[str, Any]) -> dict[str, Any]:
         """The defaults that ``--recipe`` changes; ValueError if both ``--phases`` and one length were given."""
@@ -206,12 +217,17 @@ class PretrainingArguments(SharedArguments, HasOwnDefaults):
             raise ValueError("give --config_name (new weights) or --model_name_or_path (continue), not both")
         if self.model_name_or_path and not self.tokenizer_name:
             self.tokenizer_name = self.model_name_or_path
+        if self.cased and self.do_lower_case:
+            raise ValueError("--cased is the same as --do_lower_case false; give one of them")
         ltr = self.objective == "ltr" and "under --objective ltr, which masks nothing"
         refuse_idle(
             self,
             (not self.dataset_name and "without --dataset_name", ("dataset_config_name", "streaming")),
             (not self._reads_rows() and "without a .jsonl or .parquet file or a data set", ("text_column",)),
-            (self.tokenizer_name and "with a tokenizer that is given", ("vocab_size", "cased", "limit_alphabet")),
+            (
+                self.tokenizer_name and "with a tokenizer that is given",
+                ("vocab_size", "cased", "do_lower_case", "strip_accents", "limit_alphabet"),
+            ),
             (self.validation_file and "with --validation_file", ("validation_split",)),
             (self.optimizer != "muon" and "without --optimizer muon", ("muon_learning_rate",)),
             (self.model_name_or_path and "with weights that are given", ("initializer_range", "initial_weights")),

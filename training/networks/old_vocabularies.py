@@ -1,13 +1,13 @@
 """The tokenizer of an old checkpoint: the case of its vocabulary, which the files often do not say."""
 
 import re
-import unicodedata
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
 from tokenization import BertTokenizer, build_tokenizer, load_vocab
+from tokenization.accents import marks
 from tokenization.bert_tokenizer import OPTIONAL_TOKENS
 from training.files.json_files import read_json, read_object
 from training.networks.tokenizer_files import TOKENIZER, VOCABULARY, open_tokenizer
@@ -38,6 +38,7 @@ def old_tokenizer(
     model_max_length: int,
     vocab_file: str | Path | None = None,
     do_lower_case: bool | None = None,
+    strip_accents: bool | None = None,
     quiet: bool = False,
 ) -> OldTokenizer:
     """The tokenizer of a vocabulary or, if ``folder`` has a tokenizer.json, that one.
@@ -46,27 +47,32 @@ def old_tokenizer(
         folder: the folder with the vocabulary, if no ``vocab_file`` is given.
         do_lower_case: None takes the setting that is stored beside the vocabulary. If there is none, a vocabulary with
             capital letters makes a cased tokenizer.
+        strip_accents: None takes the setting that is stored beside the vocabulary. If there is none, it is the case:
+            a lower-cased tokenizer strips accents, as Google's does.
         quiet: print nothing about the files of a tokenizer.json.
 
     Raises:
-        ValueError: there is no vocabulary, or ``do_lower_case`` is to change a tokenizer.json.
+        ValueError: there is no vocabulary, or ``do_lower_case`` or ``strip_accents`` is to change a tokenizer.json.
     """
     if vocab_file is not None:
         path = Path(vocab_file)
     elif folder is None:
         raise ValueError("no vocab.txt beside the weights; give --vocab_file FILE to python -m training convert")
     elif (folder / TOKENIZER).is_file():
-        if do_lower_case is not None:
-            raise ValueError(f"--do_lower_case cannot change {folder / TOKENIZER}; give --vocab_file as well")
+        for name, value in (("do_lower_case", do_lower_case), ("strip_accents", strip_accents)):
+            if value is not None:
+                raise ValueError(f"--{name} cannot change {folder / TOKENIZER}; give --vocab_file as well")
         return OldTokenizer(open_tokenizer(str(folder), quiet, model_max_length=model_max_length), [])
     else:
         path = folder / "vocab.txt"
     settings = _stored_settings(path.parent)
     if do_lower_case is not None:
         settings["do_lower_case"] = do_lower_case
+    if strip_accents is not None:
+        settings["strip_accents"] = strip_accents
     vocabulary = load_vocab(path)
     capitals = [piece for piece in vocabulary if piece != piece.lower() and not piece.startswith("[")]
-    accents = 0 if "strip_accents" in settings else sum(map(_has_accents, vocabulary))
+    accents = 0 if "strip_accents" in settings else sum(marks(piece) > 0 for piece in vocabulary)
     doubt = None if "do_lower_case" in settings else _doubt(path, len(capitals), accents, len(vocabulary))
     lower_case = settings.setdefault("do_lower_case", not capitals)
     notes = [
@@ -75,9 +81,18 @@ def old_tokenizer(
     ]
     if lower_case and capitals:
         notes.append("warning: these pieces can never occur; --do_lower_case false keeps the case")
-    if lower_case and len(vocabulary) > MULTILINGUAL:
+    stored = settings.get("strip_accents")
+    strips = lower_case if stored is None else stored
+    if strips != lower_case:
+        notes.append(f"the tokenizer {'strips' if strips else 'keeps'} accents")
+    if strips and (accented := [piece for piece in vocabulary if marks(piece)]):
         notes.append(
-            "warning: lower-casing also strips accents, which changes words of many languages; google-research/bert "
+            f"warning: {len(accented):,} pieces, such as {accented[0]!r}, have accents or vowel signs, which the "
+            "tokenizer strips, so that they can never occur; --strip_accents false keeps them"
+        )
+    if strips and len(vocabulary) > MULTILINGUAL:
+        notes.append(
+            "warning: stripping accents changes words of many languages; google-research/bert "
             "recommends the cased multilingual model"
         )
     settings["model_max_length"] = model_max_length
@@ -141,11 +156,6 @@ def _with_stored_tokens(path: Path, vocabulary: dict[str, int], settings: dict[s
                 f"beside it, but transformers gives it {found.get(piece)}; correct these files"
             )
     return tokenizer
-
-
-def _has_accents(piece: str) -> bool:
-    """Whether a piece has marks that a lower-cased tokenizer of Google's strips."""
-    return any(unicodedata.category(character) == "Mn" for character in unicodedata.normalize("NFD", piece))
 
 
 def _doubt(vocabulary: Path, capitals: int, accents: int, pieces: int) -> str | None:

@@ -8,6 +8,7 @@ document. Only a line, or a row of a table, is in memory as a whole, and a docum
 ids are the same for any number of workers, and whether or not the build was interrupted.
 """
 
+import collections
 import contextlib
 import hashlib
 import itertools
@@ -21,6 +22,7 @@ import numpy as np
 import tokenizers
 from transformers import PreTrainedTokenizerBase
 
+from tokenization.coverage import Sample, coverage_of
 from tokenization.fingerprint import tokenizer_json, tokenizer_sha256
 from tokenization.special_tokens import text_tokenizer
 from training.files.atomic import make_folder
@@ -102,8 +104,11 @@ def build_corpus(
         with held(_lock_of(target), busy):
             if _is_occupied(target):  # by a process that has built it since the question above
                 return _reuse(target, key)
+            sample = Sample()
+            lines = sample.passing(lines)
             with contextlib.closing(CorpusWriter(target, key, dtype)) as writer:
                 if processes > 1:
+                    collections.deque(lines, maxlen=0)  # for the sample; to read is fast, and to encode is slow
                     parts = parts_folder(target, processes, fingerprint_of(key | {"rules": RULES}))
                     _write(writer, joined_parts(parts, processes, writer.lines), files)
                 else:
@@ -111,7 +116,8 @@ def build_corpus(
                     _write(writer, encoded_chunks(_chunks(remaining), rules, num_workers), files)
                 if writer.tokens == 0:
                     raise ValueError("the source holds no text that the tokenizer turns into tokens")
-                writer.finish(_facts(sources, tokenizer), vocab_size)
+                facts = _facts(sources, tokenizer) | {"coverage": coverage_of(tokenizer, sample).facts()}
+                writer.finish(facts, vocab_size)
     remove_parts(target)
     return Corpus.open(target, verify=False)
 

@@ -24,12 +24,14 @@ from transformers import PreTrainedTokenizerBase
 from transformers.utils import ModelOutput
 
 from tokenization.compressed_files import numbered_lines
+from tokenization.coverage import coverage
 from tokenization.json_text import parse_json
 from tokenization.special_tokens import text_tokenizer
 from training.engine.batches import Features
 from training.engine.predict import predict_alone
 from training.files.atomic import whole_file
 from training.tasks.overlapping_rows import rows_around
+from training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY
 
 PAIR = re.compile(r"^(.*) \|\|\| (.*)$")
 
@@ -106,6 +108,12 @@ def _is_object(text: str) -> bool:
         return text[0] == "{" and isinstance(parse_json(text), dict)
     except json.JSONDecodeError:
         return False
+
+
+def remarks(path: str | Path, tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Lines for the user: the shares of [UNK] in the file, and warnings if the tokenizer loses much of the text."""
+    counts = coverage(tokenizer, (line.replace(" ||| ", " ") for _, line in numbered_lines(Path(path))))
+    return [f"{path}: {counts.summary()}", *counts.warnings(str(path), OTHER_VOCABULARY, KEEP_ACCENTS)]
 
 
 def _pieces(tokenizer: PreTrainedTokenizerBase, texts: list[str], chunk: int = 1000) -> Iterator[list[int]]:

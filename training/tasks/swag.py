@@ -12,7 +12,7 @@ A row of SWAG's val.csv (some columns left out) becomes one input for each endin
 
 import csv
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,11 @@ class SwagData:
     def facts(self) -> dict:
         """The facts for run.json: sources, counts and hashes."""
         return {"splits": {split: {"examples": len(part)} | part.facts for split, part in self.splits.items()}}
+
+    def texts(self, split: str) -> Iterator[str]:
+        """The context and the endings of every example of a split, as one text."""
+        part = self.splits[split]
+        return (" ".join([context, *endings]) for context, endings in zip(part.contexts, part.endings))
 
     def metric_names(self) -> tuple[list[str], str]:
         """The results by which the best model may be chosen, and the one used by default."""

@@ -7,16 +7,20 @@ what is recorded, what is printed, which results exist, and what a model without
 """
 
 import copy
-from collections.abc import Mapping, Sized
+from collections.abc import Iterator, Mapping, Sized
 from typing import Literal, Protocol
 
 from transformers import BertConfig, PreTrainedTokenizerBase
 
+from tokenization.coverage import coverage
 from tokenization.fingerprint import tokenizer_sha256
 from training.engine.run import Run
 from training.engine.state import Origin
 from training.flags.fine_tuning import FineTuningArguments
 
+# What the user can do about [UNK] and about stripped accents.
+OTHER_VOCABULARY = "take a model of this language"
+KEEP_ACCENTS = "take a model whose tokenizer keeps them (strip_accents false in its tokenizer_config.json)"
 ProblemType = Literal["regression", "single_label_classification"]
 
 
@@ -49,11 +53,24 @@ class TaskData(Protocol):
     def summary(self) -> str:
         """A few lines for the user: what was read from where."""
 
+    def texts(self, split: str) -> Iterator[str]:
+        """All that the model reads of every example of a split, as one text."""
+
     def metric_names(self) -> tuple[list[str], str]:
         """The keys of the results by which the best model may be chosen, and the one that is used by default."""
 
     def baselines(self) -> dict[str, float]:
         """The results of a model with constant predictions, for the keys that the table of a series shows."""
+
+
+def check_vocabulary(data: TaskData, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Check that there is something to learn in the training split.
+
+    Raises:
+        ValueError: practically all of it becomes [UNK].
+    """
+    if "train" in data.splits:
+        coverage(tokenizer, data.texts("train")).check_usable(f"{data.name} train", OTHER_VOCABULARY)
 
 
 def record_origin(
@@ -63,6 +80,8 @@ def record_origin(
     initial_weights: dict[str, str] | None,
 ) -> Origin:
     """Record what is trained on what, and print where the data was read from, with ``same_content_warnings``.
+
+    The shares of [UNK] and of stripped accents in every split are recorded and printed as well.
 
     Args:
         tokenizer: the tokenizer of the data.
@@ -75,6 +94,12 @@ def record_origin(
     run.add_facts(data=origin.data, tokenizer_sha256=origin.tokenizer_sha256, initial_weights=origin.initial_weights)
     for text in (data.summary(), *same_content_warnings(data)):
         run.say(text)
+    covered = {split: coverage(tokenizer, data.texts(split)) for split in data.splits}
+    run.add_facts(coverage={split: counts.facts() for split, counts in covered.items()})
+    run.say("; ".join(f"{split}: {counts.summary()}" for split, counts in covered.items()))
+    for split, counts in covered.items():
+        for warning in counts.warnings(split, OTHER_VOCABULARY, KEEP_ACCENTS):
+            run.say(warning)
     return origin
 
 

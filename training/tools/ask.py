@@ -27,6 +27,7 @@ from transformers import (
 )
 
 from tokenization.compressed_files import numbered_lines
+from tokenization.coverage import coverage
 from tokenization.special_tokens import check_special_tokens
 from training.engine.batches import Features
 from training.engine.predict import predict_alone
@@ -39,6 +40,7 @@ from training.tasks.squad.questions import Question
 from training.tasks.squad.settings import stored_settings
 from training.tasks.squad.threshold import stored_threshold
 from training.tasks.squad.windows import Windows, build_windows, check_lengths
+from training.tasks.task_data import KEEP_ACCENTS, OTHER_VOCABULARY
 
 
 def ask(
@@ -168,6 +170,8 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     contexts = read_contexts(args.context_file) if args.context_file else [args.context]
     model, tokenizer = load(args.model)
+    for warning in coverage(tokenizer, contexts).warnings("the contexts", OTHER_VOCABULARY, KEEP_ACCENTS):
+        print(warning, file=sys.stderr)  # standard output has the answers alone
     pairs = itertools.product(args.question, contexts)
     questions = [Question(str(number), question, context) for number, (question, context) in enumerate(pairs)]
     warned: set[str] = set()  # each question is asked of every context, and warned of once

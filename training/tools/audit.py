@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
+from tokenization.coverage import Coverage
 from training.engine.batches import IGNORED
 from training.files.records import read_record
 from training.flags.natures import INSTANCE
@@ -22,6 +23,7 @@ from training.flags.phases import phases_of
 from training.flags.scripts import flags_with
 from training.networks.checkpoints import load_tokenizer
 from training.pretraining.corpus import Corpus
+from training.pretraining.coverage import coverage_of_corpus
 from training.pretraining.instances import PretrainingInstances, instance_settings
 from training.pretraining.masking import continuation_pieces
 from training.pretraining.measurements import Measurement, repeated_documents, repeated_sentences
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SETTINGS = flags_with(INSTANCE)
+OTHER_VOCABULARY = "take a tokenizer of this language, or learn a larger vocabulary"
+KEEP_ACCENTS = "learn a vocabulary with --strip_accents false, or take a tokenizer that keeps them"
 MIX = ("[MASK]", "random", "unchanged")  # what became of the predicted tokens
 _SAMPLE = 200_000  # the largest number of documents, sentences or instances that is inspected
 
@@ -49,7 +53,8 @@ def audit(
     fill = float(lengths.mean() / settings.max_seq_length)
     coverage = plan.used_tokens / corpus.num_tokens
     measurements = [
-        *_corpus_measurements(corpus, continuation_pieces(tokenizer), tokenizer.unk_token_id),
+        *_corpus_measurements(corpus, continuation_pieces(tokenizer)),
+        *_coverage_measurements(coverage_of_corpus(corpus, tokenizer)),
         Measurement(
             "text used",
             f"{coverage:.1%} of the tokens occur in an epoch as A or as the B that follows it; fine above 80 %",
@@ -71,16 +76,33 @@ def audit(
     return measurements, arrays
 
 
-def _corpus_measurements(corpus: Corpus, continuation: np.ndarray, unknown: int) -> list[Measurement]:
+def _coverage_measurements(counts: Coverage) -> list[Measurement]:
+    """Measurements of what the tokenizer loses of the text."""
+    unknown = f"{counts.summary()}{f', such as {counts.unknown!r}' if counts.unknown else ''}; fine below 1 %"
+    if not counts.is_known:
+        unknown += f"; {counts.remedies(OTHER_VOCABULARY)}"
+    measurements = [
+        Measurement("unknown", unknown, max(counts.token_share, counts.character_share) < 0.01),
+    ]
+    if not counts.words:
+        text = "not counted by the version that built this corpus, nor were characters; build it again to see them"
+        measurements.append(Measurement("accents", text, True))
+    else:
+        stripped = f"accents or vowel signs are stripped from {counts.stripped()}; fine below 1 %"
+        if not counts.keeps_marks:
+            stripped += f"; {KEEP_ACCENTS}"
+        measurements.append(Measurement("accents", stripped, counts.keeps_marks))
+    return measurements
+
+
+def _corpus_measurements(corpus: Corpus, continuation: np.ndarray) -> list[Measurement]:
     """Measurements of the text.
 
     Args:
         continuation: (V,), True for the pieces that continue a word.
-        unknown: the id of [UNK].
     """
     counts = corpus.manifest["counts"]
     tokens = corpus.num_tokens
-    unknown_share = corpus.unigrams[unknown] / tokens
     pieces_per_word = tokens / max(1, int(corpus.unigrams[~continuation].sum()))
     documents, sentences = repeated_documents(corpus), repeated_sentences(corpus)
     empty = counts["empty_sentences"] + counts["empty_documents"]
@@ -99,7 +121,6 @@ def _corpus_measurements(corpus: Corpus, continuation: np.ndarray, unknown: int)
             f"{sentences:.2%} of those with 8 tokens or more are copies; fine below 5 %",
             sentences < 0.05,
         ),
-        Measurement("unknown", f"{unknown_share:.3%} of the tokens are [UNK]; fine below 1 %", unknown_share < 0.01),
         Measurement(
             "pieces per word",
             f"{pieces_per_word:.3f} (punctuation marks are words); fine below 1.6",

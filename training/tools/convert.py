@@ -2,13 +2,15 @@
 
     python -m training convert uncased_L-12_H-768_A-12 bert-base-uncased
     python -m training convert biobert/model.ckpt-1000000 biobert --do_lower_case false
+    python -m training convert bert-base-german-uncased bert-german --do_lower_case true --strip_accents false
     python -m training convert ckpt_8601.pt bert-large --config_file bert_config.json --vocab_file vocab.txt
 
 SOURCE is a folder of google-research/bert (bert_config.json, vocab.txt, bert_model.ckpt.*), the prefix of such files, a
 folder with pytorch_model.bin, a folder of sentence-transformers, or a .bin or .pt file such as NVIDIA's. The class is
 chosen by the heads that the checkpoint has. Every tensor is used or is known to be no weight, such as a variable of the
 optimiser; any other tensor stops the conversion. Without --do_lower_case the tokenizer has the case that is stored
-beside the vocabulary; if none is stored, it is cased if pieces of the vocabulary have capital letters.
+beside the vocabulary; if none is stored, it is cased if pieces of the vocabulary have capital letters. A lower-cased
+tokenizer strips accents, unless the settings beside the vocabulary or --strip_accents say otherwise.
 """
 
 import argparse
@@ -62,6 +64,7 @@ def convert(
     vocab_file: str | Path | None = None,
     do_lower_case: bool | None = None,
     head: str | None = None,
+    strip_accents: bool | None = None,
 ) -> Converted:
     """Put the tensors into the class of transformers that has the same heads.
 
@@ -71,6 +74,7 @@ def convert(
             capital letters makes a cased tokenizer.
         head: ``sequence``, ``token`` or ``multiple_choice``: what a classifier classifies. TensorFlow's checkpoints do
             not say it; the default is the config's class, and otherwise ``sequence``.
+        strip_accents: None takes the setting that is stored beside the vocabulary, and otherwise the case.
 
     Raises:
         ValueError: tensors are missing, not known, or of another shape than the config says; or there is no vocabulary,
@@ -91,7 +95,9 @@ def convert(
         tensors = {name.removeprefix("bert."): tensor for name, tensor in tensors.items()}
     model = getattr(transformers, class_name)(config)
     _load(model, tensors)
-    tokenizer, remarks, doubt = old_tokenizer(old.vocabulary, config.max_position_embeddings, vocab_file, do_lower_case)
+    tokenizer, remarks, doubt = old_tokenizer(
+        old.vocabulary, config.max_position_embeddings, vocab_file, do_lower_case, strip_accents
+    )
     if vocab_file is not None and old.vocabulary is not None:
         own = old_tokenizer(old.vocabulary, config.max_position_embeddings, quiet=True).tokenizer
         check_rows(tokenizer, str(vocab_file), own, str(old.vocabulary), "--vocab_file")
@@ -180,6 +186,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--config_file", help="the config, if it is not beside the weights")
     parser.add_argument("--vocab_file", help="the vocabulary, if it is not beside the weights")
     parser.add_argument("--do_lower_case", choices=["true", "false"], help="the case of the tokenizer (see above)")
+    parser.add_argument("--strip_accents", choices=["true", "false"], help="whether it drops accents (see above)")
     parser.add_argument(
         "--head",
         choices=list(CLASSIFIERS),
@@ -187,9 +194,11 @@ def main(argv: list[str] | None = None) -> None:
     )
     args = parser.parse_args(argv)
     transformers.logging.disable_progress_bar()
-    do_lower_case = None if args.do_lower_case is None else args.do_lower_case == "true"
+    do_lower_case, strip_accents = (
+        None if choice is None else choice == "true" for choice in (args.do_lower_case, args.strip_accents)
+    )
     old = read_old_checkpoint(args.source, args.config_file)
-    converted = convert(old, args.vocab_file, do_lower_case, args.head)
+    converted = convert(old, args.vocab_file, do_lower_case, args.head, strip_accents)
     save(converted, old, args.out)
     for note in converted.notes:
         print(note)

@@ -13,7 +13,7 @@ A row of MRPC's dev.tsv (official layout, tab-separated, never quoted) becomes o
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -126,6 +126,10 @@ class ClassificationData:
             if broken := examples.facts.get("broken_lines_left_out"):
                 lines.append(f"  left out {len(broken)} broken lines: {', '.join(map(str, broken[:20]))}")
         return "\n".join([*lines, f"labels: {', '.join(self.task.labels or ['scores'])}"])
+
+    def texts(self, split: str) -> Iterator[str]:
+        """The text or the pair of every example of a split, as one text."""
+        return map(" ".join, zip(*self.splits[split].texts))
 
     def metric_names(self) -> tuple[list[str], str]:
         """The results by which the best model may be chosen, and the one used by default."""

@@ -1,7 +1,7 @@
 """The sources of run_ner.py's sentences, files in columns, JSON lines or the Hub, and the names of their tags."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,10 @@ class NerData:
                 line += f"; {breaks} entities that violate the scheme are read as conlleval reads them"
             lines.append(f"{line}, {part.source}")
         return "\n".join([*lines, f"labels: {', '.join(self.label_names)}"])
+
+    def texts(self, split: str) -> Iterator[str]:
+        """The words of every sentence of a split, as one text."""
+        return (" ".join(sentence.words) for sentence in self.splits[split].sentences)
 
     def metric_names(self) -> tuple[list[str], str]:
         """The results by which the best model may be chosen, and the one used by default."""

@@ -1,5 +1,6 @@
 """The sources of run_squad.py's questions: files, the Hub, or the documentation of this Python installation."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,10 @@ class SquadData:
         """The facts for run.json: sources, counts and hashes."""
         splits = {split: {"examples": len(part)} | self.origins[split] for split, part in self.splits.items()}
         return {"splits": splits}
+
+    def texts(self, split: str) -> Iterator[str]:
+        """Every question of a split with its context, as one text."""
+        return (f"{question.text} {question.context}" for question in self.splits[split])
 
     def metric_names(self) -> tuple[list[str], str]:
         """The results by which the best model may be chosen, and the one used by default."""

@@ -1,0 +1,136 @@
+"""training/pretraining/coverage.py: what the tokenizer loses of the text, and whether anything is left to predict."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from tests.helpers.small_corpora import DOCUMENTS, data_bytes, make_tokenizer, random_documents
+from tokenization.coverage import coverage
+from training.flags.pretraining import PretrainingArguments
+from training.pretraining.build_corpus import Corpus, build_corpus, encode_part
+from training.pretraining.corpus import _manifest_checksum
+from training.pretraining.coverage import check_beginning, check_predictable, coverage_of_corpus, record_coverage
+from training.pretraining.instances import InstanceSettings, PretrainingInstances
+
+FOREIGN = ["เพราะ ให้ สูตร. การ ถือ ว่า.", "คน ควร. ให้."]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make_tokenizer()
+
+
+def arguments(**flags):
+    return PretrainingArguments(output_dir="out", **flags)
+
+
+def text_of(documents, **flags):
+    return SimpleNamespace(files=[], limit=None, args=arguments(**flags), name="own text", documents=lambda: documents)
+
+
+def test_a_corpus_records_what_is_lost(tmp_path, tokenizer):
+    documents = [*random_documents(30), FOREIGN, ["the dog में sat."]]
+    corpus = build_corpus(documents, tokenizer, tmp_path / "c")
+    lines = [line for document in documents for line in document]
+    assert coverage_of_corpus(corpus, tokenizer) == coverage(tokenizer, lines)
+    assert corpus.manifest["coverage"]["unknown_tokens"] == corpus.unigrams[tokenizer.unk_token_id] == 10
+    assert corpus.manifest["coverage"]["stripped_words"] == 6
+    assert build_corpus(documents, tokenizer, tmp_path / "c").manifest == corpus.manifest
+
+
+def test_several_processes_record_the_same(tmp_path, tokenizer):
+    documents = [*random_documents(30), FOREIGN]
+    alone = build_corpus(documents, tokenizer, tmp_path / "alone")
+    for rank in range(2):
+        encode_part(documents, tokenizer, tmp_path / "c", rank, 2)
+    together = build_corpus(documents, tokenizer, tmp_path / "c", processes=2)
+    assert together.manifest["coverage"] == alone.manifest["coverage"]
+    assert data_bytes(together.path) == data_bytes(alone.path)
+
+
+def test_a_corpus_of_an_earlier_version_still_opens(tmp_path, tokenizer):
+    """Its manifest has no counts of characters; its tokens are counted in any case."""
+    built = build_corpus([*DOCUMENTS, FOREIGN], tokenizer, tmp_path / "c")
+    manifest = {name: value for name, value in built.manifest.items() if name != "coverage"}
+    (tmp_path / "c" / "manifest.json").write_text(
+        json.dumps(manifest | {"manifest_sha256": _manifest_checksum(manifest)})
+    )
+    corpus = build_corpus([*DOCUMENTS, FOREIGN], tokenizer, tmp_path / "c")
+    assert corpus.fingerprint == built.fingerprint
+    counts = coverage_of_corpus(Corpus.open(tmp_path / "c"), tokenizer)
+    assert (counts.tokens, counts.unknown_tokens, counts.characters) == (corpus.num_tokens, 9, 0)
+    assert counts.summary() == f"[UNK] is {9 / corpus.num_tokens:.1%} of the tokens"
+
+
+def test_the_beginning_is_checked_before_the_corpus_is_built(tokenizer, tmp_path):
+    check_beginning(text_of(DOCUMENTS), tokenizer)
+    with pytest.raises(ValueError, match=r"^own text: expected text that the tokenizer knows.*a larger --vocab_size$"):
+        check_beginning(text_of([FOREIGN]), tokenizer)
+    with pytest.raises(ValueError, match="or learn a vocabulary"):
+        check_beginning(text_of([FOREIGN], tokenizer_name="t"), tokenizer)
+    file = tmp_path / "foreign.txt"
+    file.write_text("\n".join(FOREIGN), encoding="utf-8")
+    own = text_of(DOCUMENTS, validation_file=[str(file)])
+    own.held_out_name = "foreign.txt"
+    with pytest.raises(ValueError, match=r"^foreign\.txt: expected text that the tokenizer knows"):
+        check_beginning(own, tokenizer)
+
+
+def endless():
+    while True:
+        yield ["the dog sat on a mat " * 50]
+
+
+def test_only_the_beginning_is_read(tokenizer):
+    check_beginning(text_of(endless()), tokenizer)
+
+
+def instances(path, documents, tokenizer, objective):
+    settings = InstanceSettings(seed=0, max_seq_length=16, objective=objective, fixed=True)
+    return PretrainingInstances(build_corpus(documents, tokenizer, path, need_pairs=False), tokenizer, settings)
+
+
+def test_held_out_text_without_anything_to_predict_is_refused(tmp_path, tokenizer):
+    args = arguments(tokenizer_name="t")
+    good = instances(tmp_path / "good", [["ให้ ว่า. ให้."] * 300, ["ให้. ว่า.", "the"]], tokenizer, "mlm")
+    for name, objective in (("pairs", "mlm_nsp"), ("packed", "mlm")):
+        bad = instances(tmp_path / name, [["ให้ ว่า. ให้."] * 9, ["ให้. ว่า."]], _without_points(), objective)
+        with pytest.raises(ValueError) as refusal:
+            check_predictable(args, {16: bad})
+        count = bad.epoch_size(0)
+        assert str(refusal.value) == (
+            f"the held-out text: expected tokens to predict, but its {count} instances of 16 tokens hold only [UNK], "
+            "which is never predicted; give another --validation_file, or take weights or a tokenizer of this "
+            "language, or learn a vocabulary (no --tokenizer_name)"
+        )
+    check_predictable(args, {16: good})
+    # A left-to-right network predicts [UNK] like any token.
+    check_predictable(args, {16: instances(tmp_path / "ltr", [["ให้ ว่า. ให้."] * 9], _without_points(), "ltr")})
+
+
+def _without_points():
+    tokenizer = make_tokenizer()
+    vocabulary = [piece for piece in tokenizer.get_vocab() if piece != "."]
+    return type(tokenizer)(vocab={piece: number for number, piece in enumerate(sorted(vocabulary))})
+
+
+def test_the_shares_are_recorded_printed_and_warned_of(tmp_path, tokenizer):
+    train = build_corpus([*random_documents(3), FOREIGN, ["में"]], tokenizer, tmp_path / "train")
+    held_out = build_corpus(DOCUMENTS, tokenizer, tmp_path / "held")
+    said, facts = [], {}
+    run = SimpleNamespace(
+        args=arguments(tokenizer_name="t"),
+        say=said.append,
+        add_facts=facts.update,
+        only_main=lambda work: work(),
+    )
+    record_coverage(run, tokenizer, train, held_out, {})
+    assert facts["tokenizer"] == {"do_lower_case": True, "strip_accents": True}
+    assert facts["coverage"]["train"] == train.manifest["coverage"]
+    assert facts["coverage"]["held_out"]["unknown_tokens"] == 0
+    assert said[0] == "the tokenizer is lower-cased and strips accents"
+    assert said[1].startswith("train text: [UNK] is ") and said[-1].startswith("held-out text: [UNK] is 0.0%")
+    unknown, accents = said[2:-1]
+    assert unknown.startswith("warning: train text: [UNK] is ") and "learn a vocabulary" in unknown
+    assert "Devanagari: में becomes म" in accents or "Thai" in accents

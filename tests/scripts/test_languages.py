@@ -1,0 +1,211 @@
+"""Text that a tokenizer loses, through every script: it is counted, said and recorded, or refused before any work."""
+
+import csv
+import json
+import random
+
+import pytest
+from transformers import AutoTokenizer, BertTokenizer, pipeline
+
+import extract_features
+import run_glue
+import run_ner
+import run_squad
+import run_swag
+from tests.helpers.pretraining_runs import pretrain
+from training.tools import audit
+
+HINDI = "मेरे स्कूल में लोग काम करते हैं हमारे बाज़ार पदों पर भर्ती है अपने गाँव घर किताबें मिलती बच्चे पढ़ते पोस्ट".split()
+THAI = "เพราะ ให้ เอเชีย สูตร หรือ การ ถือ ว่า คน ควร ที่ บ้าน เพื่อน".split()
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+
+def documents(words: list[str], joint: str = " ", seed: int = 0, count: int = 60) -> str:
+    draw = random.Random(seed)
+
+    def sentence() -> str:
+        return joint.join(draw.choices(words, k=draw.randint(4, 9))) + "."
+
+    return "\n\n".join("\n".join(sentence() for _ in range(4)) for _ in range(count)) + "\n"
+
+
+@pytest.fixture
+def text(tmp_path):
+    """A function that writes a text and returns its path."""
+
+    def write(content: str, name: str = "text.txt"):
+        path = tmp_path / name
+        path.write_text(content, encoding="utf-8")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def learnt(pretraining_flags):
+    """A function that makes the flags of a run that learns its vocabulary."""
+
+    def make(name, file, **more):
+        shape = {"config_name": "tiny", "tokenizer_name": None, "vocab_size": 300, "max_steps": 2}
+        return pretraining_flags(name, train_file=file, **(shape | {"save_steps": 1, "eval_steps": 0} | more))
+
+    return make
+
+
+def recorded(folder) -> dict:
+    return json.loads((folder / "run.json").read_text(encoding="utf-8"))
+
+
+def test_a_hindi_run_keeps_its_vowels_in_every_reader(learnt, text, capsys):
+    folder = pretrain(learnt("hindi", text(documents(HINDI))))
+    out = capsys.readouterr().out
+    assert "the tokenizer is lower-cased and keeps accents\n" in out
+    assert "train text: [UNK] is 0.0% of the tokens and holds 0.0% of the characters\n" in out
+    assert "warning" not in out
+    facts = recorded(folder)
+    assert facts["tokenizer"] == {"do_lower_case": True, "strip_accents": False}
+    assert facts["coverage"]["train"]["stripped_words"] == facts["coverage"]["train"]["unknown_tokens"] == 0
+    for opened in (AutoTokenizer.from_pretrained(folder), BertTokenizer.from_pretrained(folder)):
+        assert opened.tokenize("में पोस्ट") == ["में", "पोस्ट"]
+        assert opened.decode(opened("में पोस्ट")["input_ids"], skip_special_tokens=True) == "में पोस्ट"
+    filled = pipeline("fill-mask", model=str(folder), tokenizer=str(folder))
+    assert filled("में [MASK]", targets=["पोस्ट"])[0]["token_str"] == "पोस्ट"
+    audit.main([str(folder)])
+    line = next(line for line in capsys.readouterr().out.splitlines() if " accents " in line)
+    assert line.startswith("ok ") and "stripped from 0.0% of the words" in line
+
+
+def test_stripping_hindi_is_said_by_the_run_and_by_the_audit(learnt, text, capsys):
+    folder = pretrain(learnt("stripped", text(documents(HINDI)), strip_accents="true"))
+    lines = capsys.readouterr().out.splitlines()
+    warnings = [line for line in lines if line.startswith("warning: train text: the tokenizer strips accents or vowel")]
+    assert len(warnings) == 1 and "% of the words (Devanagari: " in warnings[0]
+    assert warnings[0].endswith("so that different words become equal; give --strip_accents false")
+    assert recorded(folder)["tokenizer"] == {"do_lower_case": True, "strip_accents": True}
+    assert recorded(folder)["coverage"]["train"]["stripped_words"] > 100
+    assert AutoTokenizer.from_pretrained(folder).tokenize("में") == ["म"]
+    audit.main([str(folder)])
+    line = next(line for line in capsys.readouterr().out.splitlines() if " accents " in line)
+    assert line.startswith("LOOK") and "(Devanagari: " in line
+    assert line.endswith("learn a vocabulary with --strip_accents false, or take a tokenizer that keeps them")
+
+
+def test_a_vocabulary_of_an_earlier_version_is_kept_by_a_resumed_run(learnt, text, capsys):
+    """Earlier versions stripped accents from every text; the folder of their vocabulary has the same name."""
+    file = text(documents(HINDI))
+    stripped = pretrain(learnt("stripped", file, strip_accents="true"))
+    [vocabulary] = (stripped / "corpus").glob("vocabulary-*")
+    folder = pretrain(learnt("old", file))
+    [name] = [path.name for path in (folder / "corpus").glob("vocabulary-*")]
+    assert vocabulary.name == name.replace("-uncased-", "-uncased-stripped-")
+    again = stripped.with_name("again")
+    (again / "corpus").mkdir(parents=True)
+    vocabulary.rename(again / "corpus" / name)
+    pretrain(learnt("again", file))
+    assert AutoTokenizer.from_pretrained(again).tokenize("में") == ["म"]
+
+
+def test_thai_without_spaces_is_counted_in_characters(learnt, text, capsys, caplog):
+    folder = pretrain(learnt("thai", text(documents(THAI, "", count=200) + documents(["".join(THAI * 3)]))))
+    [warning] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: train text")]
+    assert "words of more than 100 characters are [UNK]: put spaces between the words of the text" in warning
+    assert "of the characters are in words of more than 100 characters, which become [UNK]" in caplog.text
+    counts = recorded(folder)["coverage"]["train"]
+    assert counts["unknown_characters"] == counts["long_characters"] > counts["characters"] / 3
+
+
+def test_thai_with_an_english_tokenizer_is_refused_before_anything_is_written(pretraining_flags, text, tmp_path):
+    file = text(documents(THAI))
+    message = r"^text\.txt: expected text that the tokenizer knows, but 100\.0% of its letters are in \[UNK\], such as"
+    with pytest.raises(ValueError, match=message):
+        pretrain(pretraining_flags("refused", train_file=file))
+    assert not (tmp_path / "refused" / "run.json").exists() and not (tmp_path / "refused" / "corpus").exists()
+    with pytest.raises(ValueError, match=message):
+        pretrain(pretraining_flags("refused", validation_file=file, validation_split=None))
+    assert not (tmp_path / "refused" / "corpus").exists()
+    pretrain(pretraining_flags("refused", max_steps=1))
+
+
+def test_a_held_out_text_without_anything_to_predict_is_refused(pretraining_flags, text, tokenizer_folder, tmp_path):
+    """It was a division by zero after the training."""
+    file = text("12 34 56\n\n" * 40)
+    with pytest.raises(ValueError, match=r"^the held-out text: expected tokens to predict, but its \d+ instances"):
+        pretrain(pretraining_flags("empty", validation_file=file, validation_split=None, objective="mlm"))
+    assert not (tmp_path / "empty" / "run.json").exists()
+
+
+def fine_tuning(script, folder, model, rows):
+    """The flags for a table of ``rows``, texts of some words each, in the form that a script reads."""
+    if script is run_squad:
+        name = "data.json"
+        questions = [
+            {"id": str(number), "question": row, "answers": [{"text": row, "answer_start": 0}]}
+            for number, row in enumerate(rows)
+        ]
+        paragraphs = [{"context": one["question"], "qas": [one]} for one in questions]
+        (folder / name).write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
+    elif script is run_ner:
+        name = "data.txt"
+        (folder / name).write_text("\n".join("".join(f"{word} B-X\n" for word in row.split()) for row in rows))
+    else:
+        name = "data.csv"
+        table = [["text", "label"], *([row, number % 2] for number, row in enumerate(rows))]
+        if script is run_swag:
+            table = [["sent1", "ending0", "ending1", "label"], *([row, row, row, 0] for row in rows)]
+        with open(folder / name, "w", newline="") as file:
+            csv.writer(file).writerows(table)
+    return [
+        f"--model_name_or_path={model}", f"--train_file={folder / name}", f"--validation_file={folder / name}",
+        f"--output_dir={folder / 'run'}", "--max_steps=1", "--per_device_train_batch_size=4", "--max_seq_length=32",
+        "--save_steps=0", *(["--max_query_length=8", "--doc_stride=8"] if script is run_squad else []),
+    ]  # fmt: skip
+
+
+SCRIPTS = [run_glue, run_squad, run_ner, run_swag]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
+def test_a_table_that_the_model_cannot_read_is_refused(script, tmp_path, pretrained):
+    flags = fine_tuning(script, tmp_path, pretrained, [" ".join(THAI[:6])] * 8)
+    with pytest.raises(ValueError, match=r" train: expected text that the tokenizer knows, .*take a model of"):
+        script.main(flags)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.__name__)
+def test_what_a_table_loses_is_said_and_recorded(script, tmp_path, pretrained, capsys):
+    script.main(fine_tuning(script, tmp_path, pretrained, ["the house में is old and red"] * 4 + ["red window"] * 4))
+    out = capsys.readouterr().out
+    facts = recorded(tmp_path / "run")["coverage"]
+    assert list(facts) == ["train", "validation"] and facts["train"] == facts["validation"]
+    assert facts["train"]["unknown_tokens"] == facts["train"]["stripped_words"] >= 4
+    assert facts["train"]["example"] == ["में", "म"]
+    assert "\ntrain: [UNK] is " in out and "; validation: [UNK] is " in out
+    for split in ("train", "validation"):
+        assert f"\nwarning: {split}: [UNK] is " in out
+        assert f"\nwarning: {split}: the tokenizer strips accents or vowel signs from " in out
+    assert "(Devanagari: में becomes म)" in out
+    assert "take a model whose tokenizer keeps them (strip_accents false in its tokenizer_config.json)\n" in out
+
+
+def test_extract_features_says_what_it_loses(tmp_path, pretrained, text, capsys):
+    file = text("the house में\nthe red window\n")
+    flags = ["--model_name_or_path", str(pretrained), "--input_file", str(file), "--max_seq_length", "16"]
+    extract_features.main([*flags, "--output_file", str(tmp_path / "out.npz"), "--pooling", "mean", "--layers=-1"])
+    first, *warnings = capsys.readouterr().out.splitlines()[:3]
+    assert first == f"{file}: [UNK] is 16.7% of the tokens and holds 13.0% of the characters"
+    assert warnings[0].startswith(f"warning: {file}: [UNK] is 16.7% of the tokens")
+    assert "(Devanagari: में becomes म)" in warnings[1]
+
+
+def test_the_flags_of_case_are_checked(learnt, text, pretraining_flags, capsys):
+    file = text(documents(HINDI))
+    for flags, message in (
+        (learnt("x", file, cased="true", do_lower_case="true"), "--cased is the same as --do_lower_case false"),
+        (pretraining_flags("x", strip_accents="false"), "--strip_accents has no effect with a tokenizer that is given"),
+        (pretraining_flags("x", do_lower_case="true"), "--do_lower_case has no effect with a tokenizer that is given"),
+    ):
+        with pytest.raises(SystemExit):
+            pretrain(flags)
+        assert message in capsys.readouterr().err

@@ -1,0 +1,184 @@
+"""tokenization/accents.py: whether a learnt vocabulary strips accents, and that every reader of its folder agrees."""
+
+import json
+import logging
+import unicodedata
+from collections import Counter
+
+import pytest
+import regex
+from tokenizers import Tokenizer
+from transformers import AutoTokenizer, BertTokenizer
+
+from tokenization import BasicTokenizer, FullTokenizer
+from tokenization.accents import Stripping, marks, script_of, strip_words
+from tokenization.train_wordpiece import count_words, main, train_wordpiece
+
+ENGLISH = "the people of the town met in the house and the house was old " * 20
+# text, and words of it that must stay what they are
+KEPT = {
+    "Hindi": ("मेरे घर में पोस्ट है और गाँव में बाज़ार है", ["में", "पोस्ट", "गाँव"]),
+    "Bengali": ("আমি বাংলায় গান গাই এবং বই পড়ি", ["আমি", "বাংলায়", "পড়ি"]),
+    "Tamil": ("நான் தமிழில் பேசுகிறேன் வீடு", ["நான்", "தமிழில்"]),
+    "Telugu": ("నేను తెలుగు పుస్తకం చదువుతాను", ["నేను", "తెలుగు"]),
+    "Sinhala": ("මම සිංහල පොත කියවමි", ["සිංහල"]),
+    "Thai": ("ผม ไป ที่ บ้าน กับ เพื่อน", ["ที่", "บ้าน", "เพื่อน"]),
+    "Khmer": ("ខ្ញុំ ទៅ ផ្ទះ ជាមួយ មិត្ត", ["ខ្ញុំ", "មិត្ត"]),
+    "Burmese": ("ကျွန်တော် အိမ် သွား သည်", ["အိမ်", "သည်"]),
+    "Korean": ("하다 쓰다 있다 나는 학교에 간다", ["하다", "쓰다", "학교에"]),
+    "Japanese": ("がっこう で べんきょう する パン", ["がっこう", "で", "べんきょう", "パン"]),
+    "Arabic": ("أنا أكتب رسالة إلى مؤمن في آخر اليوم", ["أنا", "إلى", "مؤمن", "آخر"]),
+    "pointed Hebrew": ("שָׁלוֹם לְכֻלָּם", ["שָׁלוֹם"]),
+    "Vietnamese": ("tôi đi học ở nhà má và mà", ["học", "má", "mà"]),
+    "German": ("schön schon Grüße Straße", ["schön", "schon", "grüße", "straße"]),
+    "Turkish": ("güzel çocuk öğretmen şimdi", ["güzel", "öğretmen"]),
+    "Russian": ("мой дом и твой ёж", ["мой", "ёж"]),
+    "Spanish": ("el año pasado la ano", ["año", "ano"]),
+    "Greek": ("η γάτα είναι στο σπίτι", ["γάτα", "σπίτι"]),
+}
+STRIPPED = {
+    "English": (ENGLISH + "café", "Café", ["cafe"]),
+    "emoji": ("I ❤\ufe0f it ☀\ufe0f too", "❤\ufe0f", ["❤"]),
+    "Chinese": ("我 喜欢 这 本 书 我", "书", ["书"]),
+    "plain Hebrew": ("שלום לכולם שלום", "שלום", ["שלום"]),
+}
+
+
+def learn(tmp_path, text, **settings):
+    train_wordpiece(iter([text] * 3), 2000, output_dir=tmp_path, layout="compact", progress=False, **settings)
+    return tmp_path
+
+
+def readers(folder):
+    """All that open a folder, as functions from a text to its pieces."""
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    case, accents = config["do_lower_case"], config["strip_accents"]
+    vocab_alone = folder.parent / "vocab_alone"
+    vocab_alone.mkdir(exist_ok=True)
+    for name in ("vocab.txt", "tokenizer_config.json"):
+        (vocab_alone / name).write_bytes((folder / name).read_bytes())
+    raw = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    return {
+        "AutoTokenizer": AutoTokenizer.from_pretrained(folder).tokenize,
+        "BertTokenizer": BertTokenizer.from_pretrained(folder).tokenize,
+        "vocab.txt and tokenizer_config.json": BertTokenizer.from_pretrained(vocab_alone).tokenize,
+        "tokenizers": lambda text: raw.encode(text, add_special_tokens=False).tokens,
+        "reference": FullTokenizer(folder / "vocab.txt", case, strip_accents=accents).tokenize,
+    }
+
+
+@pytest.mark.parametrize("language", KEPT)
+def test_accents_that_matter_are_kept_and_every_reader_agrees(tmp_path, language, caplog):
+    text, words = KEPT[language]
+    folder = learn(tmp_path / "v", text)
+    assert json.loads((folder / "tokenizer_config.json").read_text())["strip_accents"] is False
+    assert json.loads((folder / "tokenizer.json").read_text())["normalizer"]["strip_accents"] is False
+    assert "accents and vowel signs are kept" in caplog.text and "--strip_accents true" in caplog.text
+    for name, tokenize in readers(folder).items():
+        assert [tokenize(word) for word in words] == [[word] for word in words], name
+
+
+@pytest.mark.parametrize("language", STRIPPED)
+def test_accents_are_stripped_where_they_are_few(tmp_path, language, caplog):
+    """The saved setting is then that of earlier versions, so that the SHA-256 of such tokenizers stays the same."""
+    text, word, pieces = STRIPPED[language]
+    folder = learn(tmp_path / "v", text)
+    assert json.loads((folder / "tokenizer_config.json").read_text())["strip_accents"] is None
+    assert "kept" not in caplog.text
+    for name, tokenize in readers(folder).items():
+        assert "".join(tokenize(word)).replace("##", "") == "".join(pieces), name
+
+
+@pytest.mark.parametrize(
+    ("settings", "pieces"),
+    [
+        ({"strip_accents": True}, ["schon", "schon"]),
+        ({"strip_accents": False}, ["schön", "schon"]),
+        ({"do_lower_case": False}, ["Schön", "schon"]),
+        ({"do_lower_case": False, "strip_accents": True}, ["Schon", "schon"]),
+    ],
+)
+def test_case_and_accents_are_two_settings(tmp_path, settings, pieces):
+    folder = learn(tmp_path / "v", "Schön schon", **settings)
+    for name, tokenize in readers(folder).items():
+        assert tokenize("Schön schon") == pieces, name
+
+
+def test_one_word_in_a_hundred_decides():
+    words = Counter({"house": 99, "café": 1})
+    assert strip_words(words) == ({"house": 99, "cafe": 1}, Stripping(0.01, ("café", "cafe")))
+    assert strip_words(words)[1].matters
+    assert not strip_words(words + Counter({"the": 1}))[1].matters
+
+
+def test_stripping_afterwards_counts_the_same_words():
+    """The words are counted once, without stripping; for no code point does it matter that it comes second."""
+    codes = [
+        code
+        for code in range(0x110000)
+        if (char := chr(code)).lower() != char
+        or unicodedata.decomposition(char)
+        or (unicodedata.category(char)[0] in "MPZC" and unicodedata.category(char) not in ("Cn", "Cs", "Co"))
+    ]
+    texts = [f"a{chr(code)}B{chr(code)} {chr(code)}" for code in codes]
+    assert len(texts) > 9000
+    assert strip_words(count_words(texts, True, False))[0] == count_words(texts, True, True)
+
+
+def test_lower_casing_turkish_is_said(tmp_path, caplog):
+    """No reader turns I into ı, and İ becomes i with a dot above."""
+    folder = learn(tmp_path / "v", "IŞIK ışık İSTANBUL istanbul")
+    assert (
+        "lower-casing turns I into i, never into ı as in Turkish; --do_lower_case false keeps the case" in caplog.text
+    )
+    for tokenize in readers(folder).values():
+        assert [*tokenize("IŞIK ışık"), *tokenize("İSTANBUL")] == ["işik", "ışık", "i̇stanbul"]
+    caplog.clear()
+    learn(tmp_path / "cased", "IŞIK ışık", do_lower_case=False)
+    learn(tmp_path / "english", ENGLISH)
+    assert "Turkish" not in caplog.text
+
+
+def test_the_command_has_both_flags(tmp_path, capsys):
+    (tmp_path / "text.txt").write_text("Schön schon schön Schon " * 5, encoding="utf-8")
+    command = ["--train_file", str(tmp_path / "text.txt"), "--vocab_size", "60"]
+    for number, (flags, pieces) in enumerate(
+        [
+            ([], "schön"),
+            (["--strip_accents", "true"], "schon"),
+            (["--do_lower_case", "false"], "Schön"),
+            (["--cased", "--strip-accents", "true"], "Schon"),
+        ]
+    ):
+        folder = tmp_path / str(number)
+        main([*command, *flags, "--output_dir", str(folder)])
+        assert AutoTokenizer.from_pretrained(folder).tokenize("Schön") == [pieces]
+    with pytest.raises(SystemExit):
+        main([*command, "--output_dir", str(tmp_path / "x"), "--cased", "--do_lower_case", "true"])
+    assert "--cased is the same as --do_lower_case false; give one of them" in capsys.readouterr().err
+
+
+def test_marks_are_those_of_unicode():
+    """`regex` has Unicode's tables from another source than Python: Mn, and the property of variation selectors."""
+    for word in [text for text, _ in KEPT.values()] + ["a\u0301\u0300", "ệ", "❤\ufe0f", "각", "لَا", "𑄟𑄨"]:
+        expected = regex.findall(r"(?!\p{Variation_Selector})\p{Mn}", unicodedata.normalize("NFD", word))
+        assert marks(word) == len(expected)
+
+
+@pytest.mark.parametrize("language", [name for name in KEPT if name != "Korean"])
+def test_the_script_is_that_of_unicode(language):
+    text, _ = KEPT[language]
+    words = [word for word in text.split() if marks(word)]
+    assert words
+    for word in words:
+        assert regex.search(rf"\p{{Script={script_of(word)}}}", word)
+
+
+def test_the_reference_takes_the_setting_as_transformers_does():
+    assert BasicTokenizer(True, strip_accents=False).tokenize("Schön में") == ["schön", "में"]
+    assert BasicTokenizer(True).tokenize("Schön में") == ["schon", "म"]
+
+
+@pytest.fixture(autouse=True)
+def all_messages(caplog):
+    caplog.set_level(logging.WARNING, "tokenization.train_wordpiece")

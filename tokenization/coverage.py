@@ -1,0 +1,274 @@
+"""How much of a text reaches the model: the shares of [UNK], in tokens and in characters, and of stripped accents.
+
+A word of any length becomes one [UNK] if it has a character that the vocabulary lacks or more than 100 characters.
+Tokens alone therefore show too little: in text without spaces, one [UNK] in a hundred tokens may be half of the text.
+"""
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import tokenizers
+
+from .accents import NEGLIGIBLE, in_words, marks
+from .fingerprint import tokenizer_json
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+# From this share of the tokens or of the characters on, [UNK] is worth a warning.
+UNKNOWN_FROM = 0.05
+# From this share of the letters on, nearly all inputs look the same, and nothing can be learnt from them.
+UNUSABLE_FROM = 0.95
+# The tokenizer encodes a longer word as one [UNK]. It is the limit of every reader of a BERT folder.
+MAX_WORD_LENGTH = 100
+SEGMENT_FIRST = "put spaces between the words of the text with a word segmenter first (docs/tokenization.md)"
+# So many characters are encoded to see how much reaches the model, and so many of one text.
+SAMPLE, OF_A_TEXT = 1 << 20, 20_000
+
+
+class Sample:
+    """Texts that are spread evenly over all that are added: every n-th one, with an n that grows with their number.
+
+    Attributes:
+        texts: the sample.
+    """
+
+    def __init__(self, characters: int = SAMPLE):
+        self.texts: list[str] = []
+        self._most, self._characters = characters, 0
+        self._added, self._every = 0, 1
+
+    def add(self, text: str) -> None:
+        """Add the next text."""
+        if self._added % self._every == 0:
+            self.texts.append(text[:OF_A_TEXT])
+            self._characters += len(self.texts[-1])
+            while self._characters > self._most and len(self.texts) > 1:
+                # By three and not by two, because texts often alternate between two kinds, such as two languages.
+                self.texts, self._every = self.texts[::3], self._every * 3
+                self._characters = sum(map(len, self.texts))
+        self._added += 1
+
+    def passing(self, texts: Iterable[str | None]) -> Iterator[str | None]:
+        """Yield the texts, and add each of them that is not None."""
+        for text in texts:
+            if text is not None:
+                self.add(text)
+            yield text
+
+
+@dataclass
+class Coverage:
+    """Counts over the sample of a text.
+
+    Attributes:
+        tokens: tokens without [CLS] and [SEP].
+        unknown_tokens: those that are [UNK].
+        characters: characters that are no white space.
+        unknown_characters: those in [UNK].
+        long_characters: those of them in words of more than 100 characters.
+        letters: characters that are letters, because almost every vocabulary has digits and punctuation.
+        unknown_letters: those in [UNK].
+        words: strings between white space.
+        stripped_words: those that lose a non-spacing mark, such as an accent or a vowel sign.
+        example: the most frequent one of them, before and after.
+        unknown: the most frequent string that becomes [UNK], cut to 20 characters.
+    """
+
+    tokens: int = 0
+    unknown_tokens: int = 0
+    characters: int = 0
+    unknown_characters: int = 0
+    long_characters: int = 0
+    letters: int = 0
+    unknown_letters: int = 0
+    words: int = 0
+    stripped_words: int = 0
+    example: tuple[str, str] | None = None
+    unknown: str | None = None
+
+    @property
+    def token_share(self) -> float:
+        """The share of the tokens that are [UNK]."""
+        return self.unknown_tokens / max(1, self.tokens)
+
+    @property
+    def character_share(self) -> float:
+        """The share of the characters that are in [UNK]."""
+        return self.unknown_characters / max(1, self.characters)
+
+    @property
+    def stripped_share(self) -> float:
+        """The share of the words that lose a mark."""
+        return self.stripped_words / max(1, self.words)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether so little is [UNK] that it needs no warning."""
+        return max(self.token_share, self.character_share) < UNKNOWN_FROM
+
+    @property
+    def keeps_marks(self) -> bool:
+        """Whether so few words lose a mark that it needs no warning."""
+        return self.stripped_share < NEGLIGIBLE
+
+    def facts(self) -> dict[str, Any]:
+        """The counts for a JSON file."""
+        return asdict(self) | {"example": self.example and list(self.example)}
+
+    @classmethod
+    def from_facts(cls, facts: dict[str, Any]) -> "Coverage":
+        """The counts that ``facts`` wrote; names that this version does not know are left out."""
+        known = {name: value for name, value in facts.items() if name in cls.__dataclass_fields__}
+        example = known.get("example")
+        return cls(**known | {"example": None if example is None else tuple(example)})
+
+    def summary(self) -> str:
+        """The shares of [UNK] in one clause."""
+        characters = f" and holds {self.character_share:.1%} of the characters" if self.characters else ""
+        return f"[UNK] is {self.token_share:.1%} of the tokens{characters}"
+
+    def stripped(self) -> str:
+        """The share of the words that lose a mark, with the example and its script."""
+        return in_words(self.stripped_share, *(self.example or ("", "")))
+
+    def warnings(self, of: str, other_vocabulary: str, keep_accents: str) -> list[str]:
+        """One sentence about [UNK] and one about stripped marks, if they concern more than a few words.
+
+        Args:
+            of: what the text is called, such as "train".
+            other_vocabulary: how the user gets a vocabulary with the characters of the text.
+            keep_accents: how the user gets a tokenizer that keeps accents.
+        """
+        found = []
+        if not self.is_known:
+            example = f", such as {self.unknown!r}" if self.unknown else ""
+            found.append(
+                f"warning: {of}: {self.summary()}{example}, which the model cannot tell apart; "
+                f"{self.remedies(other_vocabulary)}"
+            )
+        if not self.keeps_marks:
+            found.append(
+                f"warning: {of}: the tokenizer strips accents or vowel signs from {self.stripped()}, so that different "
+                f"words become equal; {keep_accents}"
+            )
+        return found
+
+    def check_usable(self, of: str, other_vocabulary: str) -> None:
+        """Refuse a text of which practically all is [UNK]: its inputs look the same, and nothing can be learnt from it.
+
+        Raises:
+            ValueError: at least 95 % of the letters are in [UNK].
+        """
+        share = self.unknown_letters / max(1, self.letters)
+        if share >= UNUSABLE_FROM:
+            raise ValueError(
+                f"{of}: expected text that the tokenizer knows, but {share:.1%} of its letters are in [UNK], such as "
+                f"{self.unknown!r}, so that there is nothing to learn; {self.remedies(other_vocabulary)}"
+            )
+
+    def remedies(self, other_vocabulary: str) -> str:
+        """What to do about [UNK].
+
+        Args:
+            other_vocabulary: how the user gets a vocabulary with the characters of the text.
+        """
+        remedies = []
+        if self.long_characters > self.unknown_characters / 10:
+            remedies.append(f"words of more than {MAX_WORD_LENGTH} characters are [UNK]: {SEGMENT_FIRST}")
+        if self.long_characters <= self.unknown_characters * 9 / 10:
+            remedies.append(f"for characters that the vocabulary lacks, {other_vocabulary}")
+        return "; ".join(remedies)
+
+
+def coverage(tokenizer: "PreTrainedTokenizerBase", texts: Iterable[str]) -> Coverage:
+    """What a tokenizer makes of texts, by a sample of them of about a million characters."""
+    sample = Sample()
+    for text in texts:
+        sample.add(text)
+    return coverage_of(tokenizer, sample)
+
+
+def coverage_of(tokenizer: "PreTrainedTokenizerBase", sample: Sample) -> Coverage:
+    """What a tokenizer makes of a sample."""
+    backend = tokenizers.Tokenizer.from_str(tokenizer_json(tokenizer))  # a copy, without truncation and padding
+    backend.encode_special_tokens = True  # a "[SEP]" in a text is ordinary text
+    counts, unknown = Coverage(), Counter[str]()
+    for start in range(0, len(sample.texts), 1000):
+        texts = sample.texts[start : start + 1000]
+        for text, encoding in zip(texts, backend.encode_batch(texts, add_special_tokens=False), strict=True):
+            _count(counts, unknown, text, encoding, tokenizer.unk_token_id)
+    if unknown:
+        counts.unknown = min(unknown, key=lambda text: (-unknown[text], text))
+    if backend.normalizer is not None:
+        _count_stripped(counts, backend.normalizer, Counter(word for text in sample.texts for word in text.split()))
+    return counts
+
+
+def _count(
+    counts: Coverage, unknown: Counter[str], text: str, encoding: tokenizers.Encoding, unknown_id: int | None
+) -> None:
+    """Add the tokens and the characters of one text."""
+    ids = encoding.ids
+    counts.tokens += len(ids)
+    counts.characters += sum(map(len, text.split()))
+    counts.letters += sum(map(str.isalpha, text))
+    if unknown_id not in ids:
+        return
+    for number, (start, end) in zip(ids, encoding.offsets, strict=True):
+        if number == unknown_id:
+            while end < len(text) and unicodedata.category(text[end]).startswith("M"):
+                end += 1  # a mark that was stripped from the end of the word
+            word = text[start:end]
+            size = sum(map(len, word.split()))
+            counts.unknown_tokens += 1
+            counts.unknown_characters += size
+            counts.unknown_letters += sum(map(str.isalpha, word))
+            counts.long_characters += size if size > MAX_WORD_LENGTH else 0
+            unknown[word[:20]] += 1
+
+
+def _count_stripped(counts: Coverage, normalizer: Any, words: Counter[str]) -> None:
+    """Add the words that lose a mark in a normaliser."""
+    counts.words = words.total()
+    most = 0
+    for word, count in sorted(words.items()):
+        if before := marks(word):
+            after = normalizer.normalize_str(word).strip()
+            if marks(after) < before:
+                counts.stripped_words += count
+                if count > most:
+                    counts.example, most = (word[:20], after[:20]), count
+
+
+def lost_characters(words: Counter[str], pieces: Iterable[str]) -> list[str]:
+    """One sentence for each reason for which 5 % or more of the characters of a learnt text become [UNK].
+
+    Args:
+        words: the words as the tokenizer passes them to WordPiece, with their counts.
+        pieces: the vocabulary that was learnt from them.
+    """
+    known = set(pieces)
+    characters = long = others = 0
+    for word, count in words.items():
+        size = len(word) * count
+        characters += size
+        if len(word) > MAX_WORD_LENGTH:
+            long += size
+        elif not known.issuperset(word):
+            others += size
+    found = []
+    if long >= UNKNOWN_FROM * characters:
+        found.append(
+            f"{long / characters:.1%} of the characters are in words of more than {MAX_WORD_LENGTH} characters, which "
+            f"become [UNK]; {SEGMENT_FIRST}"
+        )
+    if others >= UNKNOWN_FROM * characters:
+        found.append(
+            f"{others / characters:.1%} of the characters are in words with a character that the vocabulary lacks, "
+            "which become [UNK]; raise --vocab_size or --limit_alphabet"
+        )
+    return found
