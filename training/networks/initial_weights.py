@@ -40,7 +40,8 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
     """The network ``cls`` with the weights of a checkpoint, in float32.
 
     transformers initialises at random whatever a checkpoint lacks, and leaves out what the network has no place for.
-    Here only heads may be new. Only heads and layers above the network's last may be left out.
+    Here only heads may be new. Only heads and layers above the network's last may be left out. Whatever names the
+    checkpoint has for its tensors, the network is saved with today's.
 
     Args:
         name: a folder, a name on the Hub, or an old checkpoint.
@@ -80,6 +81,8 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
             f"{name}: {len(broken)} of its weights hold NaN or infinite numbers, such as {broken[0]}, so no loss would "
             "be finite; the run that made it diverged, or the file is damaged. Give another checkpoint"
         )
+    # transformers would restore the checkpoint's old names, such as LayerNorm.gamma, in whatever the model is saved to.
+    vars(model).pop("_weight_conversions", None)
     return LoadedNetwork(model, new, absent)
 
 
