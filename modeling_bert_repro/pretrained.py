@@ -127,8 +127,8 @@ class BertPreTrainedModel(PreTrainedModel):
         # transformers saves every attribute of the config, so the switches are removed during the save.
         fields, own = self.config.__dict__, self.__dict__
         switches = {name: fields.pop(name) for name in SWITCHES if name in fields}
-        # From the renamings of a load (LayerNorm.gamma to LayerNorm.weight), transformers restores the checkpoint's names
-        # by default. A folder would then hold names that depend on where the training began.
+        # transformers undoes by default how it renamed the tensors of the loaded checkpoint (LayerNorm.gamma to
+        # LayerNorm.weight); the names in a folder would then depend on where its training began.
         asked = "save_original_format" in kwargs or len(args) > 6
         renamings = {} if asked else {name: own.pop(name) for name in (RENAMINGS,) if name in own}
         try:
