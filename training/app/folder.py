@@ -21,6 +21,7 @@ from training.files.weights_header import files_of_index
 from training.networks.claims import check_claims, sizes_of
 from training.networks.configuration import check_fit
 from training.networks.initial_weights import NetworkClass, load_network
+from training.networks.other_formats import check_holds_weights, found_instead
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
 from training.tasks.ner.tagger import BertFeatureTagger
 from training.tasks.squad.settings import DEFAULTS, stored_settings
@@ -85,10 +86,13 @@ def open_folder(name: str) -> OpenedModel:
     """
     folder = Path(name)
     if not (folder / "config.json").is_file():
-        found = "it has no config.json" if folder.is_dir() else "there is no such folder"
+        found = "there is no such folder"
+        if folder.is_dir():
+            found = found_instead(folder) or "it has no config.json"
         raise ValueError(f"--model {name}: expected the folder of a model, with config.json and weights; {found}")
     for file in READ:
         check_inside(folder, folder / file)
+    check_holds_weights(folder, f"--model {name}")
     architecture = _architecture(folder)
     model = load_model(folder, architecture)
     abilities, run = HEADS[architecture][1], _run(folder)

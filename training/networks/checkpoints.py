@@ -24,6 +24,7 @@ from training.networks.claims import (
 from training.networks.configuration import bert_config, check_fit
 from training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
 from training.networks.old_vocabularies import old_tokenizer
+from training.networks.other_formats import check_holds_weights
 
 
 def load_config(
@@ -60,6 +61,7 @@ def check_model_name(name: str) -> None:
         find_old_files(name)
         return
     folder = Path(name)
+    check_holds_weights(folder, f"--model_name_or_path {name}")
     hub_name = len(folder.parts) <= 2 and not folder.is_absolute() and folder.parts[:1] not in ((), ("..",))
     if not (folder / "config.json").is_file() and (folder.exists() or not hub_name):
         found = "it has no config.json" if folder.is_dir() else "there is no such folder"
@@ -116,6 +118,8 @@ def load_tokenizer(name: str | None) -> PreTrainedTokenizerBase:
             for note in notes:
                 print(f"{name}: {note}", flush=True)
         return tokenizer
+    if not any((Path(name) / file).is_file() for file in TOKENIZER_FILES):
+        check_holds_weights(Path(name), name)  # it says what the folder is, if it is no model either
     warn_of_changes(Path(name), TOKENIZER_FILES)
     check_tokenizer_files(Path(name))
     try:
