@@ -18,33 +18,39 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor
-from transformers import AutoModelForQuestionAnswering, pipelines
+from transformers import pipelines
 from transformers.pipelines.base import ChunkPipeline
 
 TASK = "question-answering"
 NO_ANSWER = {"start": 0, "end": 0, "answer": ""}
 
 
-def register_question_answering() -> None:
-    """Make ``transformers.pipeline("question-answering", ...)`` return this pipeline, in this process only."""
-    pipelines.PIPELINE_REGISTRY.register_pipeline(
-        TASK, pipeline_class=QuestionAnsweringPipeline, pt_model=_FineTuned, type="text"
-    )
-    # Newer versions of transformers reject the names of removed tasks before they look into the registry.
-    getattr(pipelines, "REMOVED_TASKS", {}).pop(TASK, None)
+class AutoModelForQuestionAnswering(transformers.AutoModelForQuestionAnswering):
+    """Opens folders with a head for question answering; transformers would draw a missing one at random.
 
-
-class _FineTuned(AutoModelForQuestionAnswering):
-    """Opens folders with a head for question answering; transformers would draw a missing one at random."""
+    A saved pipeline records this name, and transformers looks for it among its own classes.
+    """
 
     @classmethod
     def from_pretrained(cls, name: Any, *args: Any, **kwargs: Any) -> Any:
         """Raises ValueError for another folder. transformers then tries the class that the folder itself names."""
-        model, info = AutoModelForQuestionAnswering.from_pretrained(name, *args, output_loading_info=True, **kwargs)
+        model, info = transformers.AutoModelForQuestionAnswering.from_pretrained(
+            name, *args, output_loading_info=True, **kwargs
+        )
         if new := [*info["missing_keys"], *(key for key, *_shapes in info["mismatched_keys"])]:
             raise ValueError(f"{name}: has no weights for {', '.join(sorted(new))}")
         return model
+
+
+def register_question_answering() -> None:
+    """Make ``transformers.pipeline("question-answering", ...)`` return this pipeline, in this process only."""
+    pipelines.PIPELINE_REGISTRY.register_pipeline(
+        TASK, pipeline_class=QuestionAnsweringPipeline, pt_model=AutoModelForQuestionAnswering, type="text"
+    )
+    # Newer versions of transformers reject the names of removed tasks before they look into the registry.
+    getattr(pipelines, "REMOVED_TASKS", {}).pop(TASK, None)
 
 
 class QuestionAnsweringPipeline(ChunkPipeline):
@@ -70,7 +76,7 @@ class QuestionAnsweringPipeline(ChunkPipeline):
     tokenizer: Any  # transformers declares only slow tokenizers and None
 
     def __init__(self, *args: Any, **kwargs: Any):
-        """Raises ValueError for another kind of model or a tokenizer that is slow, pads on the left or pairs otherwise."""
+        """Raises ValueError for another kind of model, or a tokenizer that is slow, pads left or pairs otherwise."""
         super().__init__(*args, **kwargs)
         kind = type(self.model)
         if kind.__module__.startswith("transformers.models.") and "QuestionAnswering" not in kind.__name__:

@@ -54,8 +54,8 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
     """The network ``cls`` with the weights of a checkpoint, in float32.
 
     transformers initialises at random whatever a checkpoint lacks, and leaves out what the network has no place for.
-    Here only heads may be new, and a classifier of another class counts as absent: that of a tagger, say, when ``cls``
-    classifies texts (``CLASSIFIERS``). Only heads and layers above the network's last may be left out. Whatever names the
+    Here only heads may be new. Only heads and layers above the network's last may be left out. The classifier of another
+    class is not taken: that of a tagger, say, for a network that classifies texts (``CLASSIFIERS``). Whatever names the
     checkpoint has for its tensors, the network is saved with today's.
 
     Args:
@@ -83,7 +83,8 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
     mistaken = _classifier_of_another_class(model) - absent
     new = sorted(absent | mistaken | {key for key, *_shapes in info["mismatched_keys"]})
     strange = [key for key in new if not key.startswith(may_be_new)]
-    if (strange or mistaken) and not may_be_new and (kind := class_in(model.config)):
+    kind = class_in(model.config)
+    if strange and not may_be_new and kind and kind != type(model).__name__:
         raise ValueError(
             f"{name}: expected a {type(model).__name__}, got a {kind} by its config.json, which is opened by "
             f"{OPENED_BY[kind]}; give another folder"
