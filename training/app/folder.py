@@ -92,8 +92,8 @@ def open_folder(name: str) -> OpenedModel:
         raise ValueError(f"--model {name}: expected the folder of a model, with config.json and weights; {found}")
     for file in READ:
         check_inside(folder, folder / file)
-    check_holds_weights(folder, f"--model {name}")
     architecture = _architecture(folder)
+    check_holds_weights(folder, f"--model {name}")
     model = load_model(folder, architecture)
     abilities, run = HEADS[architecture][1], _run(folder)
     at_the_end = run.get("flags", {}).get("label_token") == "last" and abilities == (NAMES,)

@@ -54,9 +54,9 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
     """The network ``cls`` with the weights of a checkpoint, in float32.
 
     transformers initialises at random whatever a checkpoint lacks, and leaves out what the network has no place for.
-    Here only heads may be new. Only heads and layers above the network's last may be left out. The classifier of another
-    class is not taken: that of a tagger, say, for a network that classifies texts (``CLASSIFIERS``). Whatever names the
-    checkpoint has for its tensors, the network is saved with today's.
+    Here only heads may be new. Only heads and layers above the network's last may be left out. The classifier of
+    another class is not taken: that of a tagger, say, for a network that classifies texts (``CLASSIFIERS``). Whatever
+    names the checkpoint has for its tensors, the network is saved with today's.
 
     Args:
         name: a folder, a name on the Hub, or an old checkpoint.
