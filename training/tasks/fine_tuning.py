@@ -94,7 +94,7 @@ def build_task_network(
         model, new, _ = loaded
     if new and not training:
         kind = class_in(checkpoint_config)
-        hint = f"; it is a {kind}, which {OPENED_BY[kind]} evaluates" if kind and kind != cls.__name__ else ""
+        hint = f". It is a {kind}: evaluate it with {OPENED_BY[kind]}" if kind and kind != cls.__name__ else ""
         raise ValueError(
             f"newly initialised: {', '.join(new)}; without training data the model cannot be evaluated{hint}"
         )
