@@ -23,8 +23,8 @@ FILES = {
     "model.gguf": "give the model that was exported",
     "model.fp16.safetensors": "a file of weights that is not named model.safetensors; rename it",
     "best.pt": "if it holds the weights, give the file itself",
-    "checkpoint-4/model.safetensors": "checkpoint-4/model.safetensors, a checkpoint of a training that has not finished",
-    "optimizer.pt": "it holds config.json, optimizer.pt, tokenizer.json, tokenizer_config.json, vocab.txt; give a folder",
+    "checkpoint-4/model.safetensors": "checkpoint-4/model.safetensors, a checkpoint of a training that has not",
+    "optimizer.pt": "it holds config.json, optimizer.pt, tokenizer.json, tokenizer_config.json, vocab.txt; give",
     "adapter_config.json": "merge it into the weights, PeftModel.from_pretrained(MODEL, ",
 }
 
