@@ -10,7 +10,7 @@ import onnx
 import torch
 from onnxruntime import InferenceSession
 from onnxruntime.quantization import quantize_dynamic
-from transformers import AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
 from modeling_bert_repro import BertForSequenceClassification
 
@@ -19,9 +19,11 @@ TEXTS = ["One short sentence.", "A longer one, so that the first is padded.", "T
 
 def main(folder: str, target: str) -> None:
     """Write model.onnx and model_int8.onnx to ``target``, and print the largest difference between the logits."""
+    if (found := AutoConfig.from_pretrained(folder).architectures) != ["BertForSequenceClassification"]:
+        sys.exit(
+            f"{folder}: expected a BertForSequenceClassification, as run_glue.py saves it, got {found}; give another"
+        )
     tokenizer, model = AutoTokenizer.from_pretrained(folder), BertForSequenceClassification.from_pretrained(folder)
-    if (found := model.config.architectures) != [type(model).__name__]:  # weights of its head would be random
-        sys.exit(f"{folder}: expected a {type(model).__name__}, as run_glue.py saves it, got {found}; give another")
     seen, new = (dict(tokenizer(texts, padding=True, return_tensors="pt")) for texts in (TEXTS[:2], TEXTS))
     sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=model.config.max_position_embeddings)}
     options = {"kwargs": seen, "dynamic_shapes": dict.fromkeys(seen, sizes), "output_names": ["logits"]}

@@ -376,8 +376,6 @@ def test_a_new_head_in_place_of_another_class_is_announced(pretrained, short_dat
 
 def test_a_config_that_cannot_be_saved_is_refused_before_the_training(pretrained, short_data, tmp_path):
     model = copied(pretrained, tmp_path / "model", output_attentions=True)
-    with pytest.raises(
-        ValueError, match="transformers refuses to save a model with this config.json .*'eager' instead"
-    ):
+    with pytest.raises(ValueError, match=r"refuses to save a model with this config\.json .*'eager' instead"):
         short_runs.start("run_glue", short_runs.flags("run_glue", short_data, tmp_path / "run", model))
     assert not list((tmp_path / "run").glob("[!.]*"))
