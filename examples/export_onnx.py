@@ -20,9 +20,7 @@ TEXTS = ["One short sentence.", "A longer one, so that the first is padded.", "T
 def main(folder: str, target: str) -> None:
     """Write model.onnx and model_int8.onnx to ``target``, and print the largest difference between the logits."""
     if (found := AutoConfig.from_pretrained(folder).architectures) != ["BertForSequenceClassification"]:
-        sys.exit(
-            f"{folder}: expected a BertForSequenceClassification, as run_glue.py saves it, got {found}; give another"
-        )
+        sys.exit(f"{folder}: expected a BertForSequenceClassification, which run_glue.py saves, got {found}")
     tokenizer, model = AutoTokenizer.from_pretrained(folder), BertForSequenceClassification.from_pretrained(folder)
     seen, new = (dict(tokenizer(texts, padding=True, return_tensors="pt")) for texts in (TEXTS[:2], TEXTS))
     sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=model.config.max_position_embeddings)}
