@@ -3,7 +3,6 @@
 import pytest
 
 from training.flags.feature_extraction import FeatureArguments
-from training.flags.fine_tuning import GlueArguments
 from training.flags.parsing import _joined, parse_arguments
 from training.flags.pretraining import PretrainingArguments
 
@@ -57,13 +56,3 @@ def test_the_usage_names_the_flags_that_are_required(capsys):
         parse_arguments(FeatureArguments, [])
     usage = capsys.readouterr().err
     assert "--input_file FILE" in usage and "--seed" not in usage
-
-
-@pytest.mark.parametrize("flag", ["--train_file", "--validation_file"])
-@pytest.mark.parametrize("cls", [PretrainingArguments, GlueArguments])
-def test_a_data_set_in_place_of_a_file_is_named(tmp_path, capsys, cls, flag):
-    (tmp_path / "dataset_dict.json").write_text("{}")
-    with pytest.raises(SystemExit) as ended:
-        parse_arguments(cls, ["--output_dir", "x", "--model_name_or_path", "m", flag, str(tmp_path)])
-    line = f"{flag} {tmp_path}: expected a file, got a data set that save_to_disk wrote; give it as --dataset_name"
-    assert ended.value.code == 2 and capsys.readouterr().err.endswith(f"{line}\n")

@@ -7,13 +7,11 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields
-from pathlib import Path
 from typing import Any, TypeVar
 
 from transformers import HfArgumentParser
 from transformers.hf_argparser import DataClassType
 
-from training.files.hub_datasets import is_saved_data_set
 from training.flags.natures import Dataclass
 
 Flags = TypeVar("Flags", bound=Dataclass)
@@ -58,11 +56,6 @@ def parse_arguments(cls: type[Flags], argv: list[str] | None = None) -> Flags:
         parser.error(str(error))
     if unknown:
         parser.error(_unknown_flags(cls, unknown))
-    for name, value in vars(args).items():
-        for place in value if isinstance(value, list) else [value]:
-            if name.endswith("_file") and place and is_saved_data_set(Path(place)):
-                parser.error(f"--{name} {place}: expected a file, got a data set that save_to_disk wrote; give it as "
-                             "--dataset_name")  # fmt: skip
     return args
 
 
