@@ -26,8 +26,8 @@ WRITTEN = (
 def check_output_dir(args: SharedArguments) -> None:
     """Raise ValueError if --output_dir is a file, or holds something that this command would overwrite.
 
-    A flag of a file that names a data set is refused here, too, as the first of the mistakes in the data. Without --resume_from_checkpoint, any file of a run or a model is refused (``WRITTEN``). With it, they are refused
-    only if run.json is missing, because then there is no run to continue.
+    Without --resume_from_checkpoint, any file of a run or a model is refused (``WRITTEN``). With it, they are refused
+    only if run.json is missing, because then there is no run to continue. ``refuse_data_sets`` comes first.
     """
     refuse_data_sets(args)
     folder = Path(args.output_dir)
