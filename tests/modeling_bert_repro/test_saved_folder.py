@@ -238,7 +238,7 @@ def test_a_registered_renaming_of_a_derived_class_is_undone(old_folder, tmp_path
     conversion_mapping.get_checkpoint_conversion_mapping("bert")  # makes the table
     table = dict(conversion_mapping._checkpoint_conversion_mapping_cache)
     monkeypatch.setattr(conversion_mapping, "_checkpoint_conversion_mapping_cache", table)
-    monkeypatch.setattr(conversion_mapping, "USER_REGISTERED_MAPPINGS", set())
+    monkeypatch.setattr(conversion_mapping, "USER_REGISTERED_MAPPINGS", set(), raising=False)  # 5.17 has none
     renamings = [WeightRenaming(r"pooler\.", "summary.")]
     conversion_mapping.register_checkpoint_conversion_mapping("BertWithASummary", renamings)
     model, report = BertWithASummary.from_pretrained(old_folder, output_loading_info=True)
