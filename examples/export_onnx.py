@@ -10,16 +10,17 @@ import onnx
 import torch
 from onnxruntime import InferenceSession
 from onnxruntime.quantization import quantize_dynamic
-from transformers import AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer
 
 from modeling_bert_repro import BertForSequenceClassification
 
-# The last text is not used for the export, so the comparison includes another batch size and length.
 TEXTS = ["One short sentence.", "A longer one, so that the first is padded.", "This one was not there at the export."]
 
 
 def main(folder: str, target: str) -> None:
     """Write model.onnx and model_int8.onnx to ``target``, and print the largest difference between the logits."""
+    if (found := AutoConfig.from_pretrained(folder).architectures) != ["BertForSequenceClassification"]:
+        sys.exit(f"{folder}: expected a BertForSequenceClassification, which run_glue.py saves, got {found}")
     tokenizer, model = AutoTokenizer.from_pretrained(folder), BertForSequenceClassification.from_pretrained(folder)
     seen, new = (dict(tokenizer(texts, padding=True, return_tensors="pt")) for texts in (TEXTS[:2], TEXTS))
     sizes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=model.config.max_position_embeddings)}

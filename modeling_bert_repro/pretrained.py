@@ -18,6 +18,7 @@ PLAIN_FILES = ("modeling_bert.py", "pretrained.py", "pretraining_heads.py", "hea
 FAST_FILES = ("fast_path.py", "unpadding.py", "fast_dropout.py")
 # Fields of the config that concern the running process only and are never saved.
 SWITCHES = ("sparse_prediction", "unpad_inputs", "fast_dropout", "keys_to_ignore_at_inference")
+RENAMINGS = "_weight_conversions"  # where transformers keeps how it renamed the tensors of the loaded checkpoint
 # All entries name heads.py because transformers copies only what the named file imports, and heads.py imports
 # everything, directly or indirectly. A model loaded from such a copy can therefore save all code files again.
 AUTO_MAP = {
@@ -115,7 +116,8 @@ class BertPreTrainedModel(PreTrainedModel):
         """Save as transformers does, and add the modeling code and AUTO_MAP.
 
         The folder opens as transformers' BERT everywhere, and as these classes with ``trust_remote_code=True``. The
-        switches of this package (``unpad_inputs``, ``fast_dropout``, ``sparse_prediction``) are not saved.
+        switches of this package (``unpad_inputs``, ``fast_dropout``, ``sparse_prediction``) are not saved. The tensors
+        have the names of the network, unless ``save_original_format=True`` asks for those of the loaded checkpoint.
         """
         if is_main_process:
             os.makedirs(save_directory, exist_ok=True)
@@ -123,12 +125,17 @@ class BertPreTrainedModel(PreTrainedModel):
                 shutil.copyfile(file, Path(save_directory) / file.name)
         self.config.auto_map = dict(AUTO_MAP)
         # transformers saves every attribute of the config, so the switches are removed during the save.
-        fields = self.config.__dict__
+        fields, own = self.config.__dict__, self.__dict__
         switches = {name: fields.pop(name) for name in SWITCHES if name in fields}
+        # transformers undoes by default how it renamed the tensors of the loaded checkpoint (LayerNorm.gamma to
+        # LayerNorm.weight); the names in a folder would then depend on where its training began.
+        asked = "save_original_format" in kwargs or len(args) > 6
+        renamings = {} if asked else {name: own.pop(name) for name in (RENAMINGS,) if name in own}
         try:
             super().save_pretrained(save_directory, is_main_process, *args, **kwargs)
         finally:
             fields.update(switches)
+            own.update(renamings)
 
     def _get_files_timestamps(self, working_dir: str | os.PathLike[str]) -> dict[str, float]:
         # save_pretrained(push_to_hub=True) uploads files that are newer than in this table, which is made after our

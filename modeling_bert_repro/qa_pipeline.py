@@ -20,14 +20,32 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import transformers
 from torch import Tensor
-from transformers import AutoModelForQuestionAnswering, pipelines
+from transformers import pipelines
 from transformers.pipelines.base import ChunkPipeline
 from transformers.utils import logging
 
 logger = logging.get_logger(__name__)
 TASK = "question-answering"
 NO_ANSWER = {"start": 0, "end": 0, "answer": ""}
+
+
+class AutoModelForQuestionAnswering(transformers.AutoModelForQuestionAnswering):
+    """Opens folders with a head for question answering; transformers would draw a missing one at random.
+
+    A saved pipeline records this name, and transformers looks for it among its own classes.
+    """
+
+    @classmethod
+    def from_pretrained(cls, name: Any, *args: Any, **kwargs: Any) -> Any:
+        """Raises ValueError for another folder. transformers then tries the class that the folder itself names."""
+        model, info = transformers.AutoModelForQuestionAnswering.from_pretrained(
+            name, *args, output_loading_info=True, **kwargs
+        )
+        if new := [*info["missing_keys"], *(key for key, *_shapes in info["mismatched_keys"])]:
+            raise ValueError(f"{name}: has no weights for {', '.join(sorted(new))}")
+        return model
 
 
 def register_question_answering() -> None:
@@ -62,8 +80,14 @@ class QuestionAnsweringPipeline(ChunkPipeline):
     tokenizer: Any  # transformers declares only slow tokenizers and None
 
     def __init__(self, *args: Any, **kwargs: Any):
-        """Raises ValueError for a tokenizer that is slow, pads on the left or pairs texts in another way."""
+        """Raises ValueError for another kind of model, or a tokenizer that is slow, pads left or pairs otherwise."""
         super().__init__(*args, **kwargs)
+        kind = type(self.model)
+        if kind.__module__.startswith("transformers.models.") and "QuestionAnswering" not in kind.__name__:
+            raise ValueError(
+                f"{self.model.name_or_path or 'the model'}: expected a model that was fine-tuned for question "
+                f"answering, got a {kind.__name__}; run_squad.py makes one"
+            )
         tokenizer = self.tokenizer
         if tokenizer is None or not tokenizer.is_fast or tokenizer.padding_side != "right":
             raise ValueError("expected a fast tokenizer that pads on the right; pass one as tokenizer=")

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from modeling_bert_repro.pretrained import FAST_FILES, PLAIN_FILES
+from tests.helpers import short_runs
 from training.engine.output_folder import WRITTEN, check_output_dir
 from training.tasks.classification.submission import TEST_ROWS
 
@@ -94,3 +95,14 @@ def test_a_link_to_a_folder_is_a_folder(make_run, tmp_path):
     run = make_run()
     run.args.output_dir = str(tmp_path / _link(tmp_path, "disk"))
     check_output_dir(run.args)
+
+
+@pytest.mark.parametrize("flag", ["--train_file", "--validation_file"])
+@pytest.mark.parametrize("script", ["run_pretraining", "run_glue", "run_squad", "run_ner", "run_swag"])
+def test_a_data_set_in_place_of_a_file_is_named(short_data, pretrained, tmp_path, script, flag):
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "dataset_dict.json").write_text("{}")
+    given = short_runs.flags(script, short_data, tmp_path / "run", pretrained, flag, str(tmp_path / "saved"))
+    with pytest.raises(ValueError, match=f"{flag} .*saved: expected a file, got a data set .* as --dataset_name"):
+        short_runs.start(script, given)
+    assert not (tmp_path / "run").exists()

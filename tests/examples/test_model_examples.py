@@ -3,6 +3,7 @@
 import re
 import runpy
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from transformers import AutoTokenizer, dynamic_module_utils
 
 from modeling_bert_repro import BertForMaskedLM, BertForSequenceClassification
 from tests.helpers.ecosystem import needed
+from tests.helpers.model_folders import save_model
 from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import save_random_network, small_config
 
@@ -76,3 +78,16 @@ def test_the_exported_model_gives_the_same_numbers(
     record_property("largest difference", whole)
     record_property("largest difference of 8-bit integers", small)
     assert whole < 1e-5 < small < 0.1
+
+
+@pytest.mark.parametrize("name", ["BertForTokenClassification", "BertForPreTraining", "BertForMultipleChoice"])
+def test_the_export_refuses_a_folder_of_another_class(pretrained, tmp_path, monkeypatch, capsys, name):
+    """A part of its head would be random, or compute something else. It says so before it needs ONNX."""
+    stand_in = types.ModuleType("onnxruntime")
+    stand_in.InferenceSession = stand_in.quantize_dynamic = None
+    for module in ("onnx", "onnxruntime", "onnxruntime.quantization"):
+        monkeypatch.setitem(sys.modules, module, stand_in)
+    folder = save_model(tmp_path / "model", pretrained, name)
+    with pytest.raises(SystemExit, match=f"model: expected a BertForSequenceClassification, .* got ..{name}.."):
+        run_example("export_onnx.py", folder, tmp_path, monkeypatch=monkeypatch, capsys=capsys)
+    assert not list(tmp_path.glob("*.onnx"))

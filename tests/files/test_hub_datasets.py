@@ -3,7 +3,7 @@
 import datasets
 import pytest
 
-from training.files.hub_datasets import load_from_hub
+from training.files.hub_datasets import load_dataset, load_from_hub
 
 
 @pytest.mark.parametrize(
@@ -38,3 +38,35 @@ def test_the_reason_of_a_failure_is_one_line_with_a_remedy(monkeypatch):
         "--dataset_name glue: cannot be loaded (no route to host); check the name, --dataset_config_name and the "
         "network, or give --data_dir"
     )
+
+
+# --- folders of save_to_disk ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def saved(tmp_path):
+    rows = datasets.Dataset.from_dict({"text": ["a", "b"], "label": [0, 1]})
+    rows.save_to_disk(tmp_path / "one")
+    datasets.DatasetDict({"train": rows, "validation": rows}).save_to_disk(tmp_path / "splits")
+    return tmp_path
+
+
+def test_a_saved_data_set_is_opened_without_what_was_cached_in_its_folder(saved):
+    """``map`` writes its rows beside the data; datasets.load_dataset would read them as further rows."""
+    folder = saved / "splits"
+    datasets.load_from_disk(folder)["train"].map(lambda row: {"text": row["text"] + " changed"})
+    assert list((folder / "train").glob("cache-*.arrow"))
+    splits = load_from_hub(str(folder), None, "give files")
+    assert {name: rows["text"] for name, rows in splits.items()} == {"train": ["a", "b"], "validation": ["a", "b"]}
+    assert load_dataset(datasets, str(folder), None, split="validation")["label"][:] == [0, 1]
+
+
+def test_a_saved_data_set_without_splits_is_the_training_data(saved):
+    assert load_dataset(datasets, str(saved / "one"), None, split="train", streaming=True)["text"][:] == ["a", "b"]
+    with pytest.raises(ValueError, match="it has no split 'test', only train"):
+        load_dataset(datasets, str(saved / "one"), None, split="test")
+
+
+def test_a_saved_data_set_has_no_configurations(saved):
+    with pytest.raises(ValueError, match="has no configurations; leave --dataset_config_name out"):
+        load_from_hub(str(saved / "splits"), "mrpc", "give files")

@@ -17,6 +17,7 @@ import modeling_bert_repro
 from modeling_bert_repro import qa_pipeline
 from modeling_bert_repro.qa_pipeline import QuestionAnsweringPipeline, register_question_answering
 from tests.helpers.clean_process import run_clean
+from tests.helpers.model_folders import save_model
 from tests.helpers.words import WORDS
 from tokenization import build_tokenizer
 from training.tasks.squad.questions import Question
@@ -279,6 +280,15 @@ def test_registered_it_opens_a_folder_by_its_task(tokenizer, tmp_path, registry,
     found = pipe({"question": "what ?", "context": CONTEXT})
     for one, expected in zip(found, direct(question="what ?", context=CONTEXT, top_k=2), strict=True):
         same_result(one, expected)
+
+
+@pytest.mark.parametrize("name", ["BertForTokenClassification", "BertForPreTraining", "BertModel"])
+def test_a_folder_without_the_head_is_refused(tokenizer, pretrained, tmp_path, registry, name):
+    """transformers would draw the head at random."""
+    folder = save_model(tmp_path / "model", pretrained, name)
+    register_question_answering()
+    with pytest.raises(ValueError, match=f"model: expected a model that was fine-tuned .*, got a {name}; run_squad.py"):
+        transformers.pipeline("question-answering", model=str(folder))
 
 
 def test_importing_registers_nothing(registry, capfd):

@@ -12,13 +12,15 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from transformers import BertTokenizer
+from transformers import BertTokenizer, conversion_mapping
+from transformers.core_model_loading import WeightRenaming
 from transformers.dynamic_module_utils import get_relative_imports
 
 import modeling_bert_repro
 from modeling_bert_repro.pretrained import AUTO_MAP, FAST_FILES, PLAIN_FILES
 from tests.helpers.bert_pairs import CLASSES, every_class, make_inputs, ours, tiny_config
 from tests.helpers.clean_process import run_clean
+from tests.helpers.old_names import names_in, stored_as
 
 CODE_FILES = (*PLAIN_FILES, *FAST_FILES)
 PACKAGE = Path(modeling_bert_repro.__file__).parent
@@ -192,6 +194,58 @@ def test_checkpoints_of_older_libraries_load(tmp_path):
         tmp_path / "base", output_loading_info=True
     )
     assert set(report["missing_keys"]) == {"classifier.weight", "classifier.bias"}
+
+
+@pytest.fixture
+def old_folder(tmp_path) -> Path:
+    """A pre-training checkpoint with the first names of LayerNorm's weights, as the most downloaded ones have them."""
+    ours("BertForPreTraining").save_pretrained(tmp_path / "new")
+    return stored_as("old names", tmp_path / "new", tmp_path / "old")
+
+
+@every_class
+def test_the_saved_names_do_not_depend_on_the_loaded_ones(name, old_folder, tmp_path):
+    """They are those of transformers' class, which then lacks nothing and finds nothing that it has no place for."""
+    model = getattr(modeling_bert_repro, name).from_pretrained(old_folder)
+    model.save_pretrained(tmp_path / "again")
+    stock, report = getattr(transformers, name).from_pretrained(tmp_path / "again", output_loading_info=True)
+    assert not report["missing_keys"] and not report["unexpected_keys"]
+    assert names_in(tmp_path / "again") == stock.state_dict().keys() - (stock.all_tied_weights_keys or {}).keys()
+    tensors = list(load_file(tmp_path / "again" / "model.safetensors").items())[:2]
+    model.save_pretrained(tmp_path / "parts", True, dict(tensors))
+    assert names_in(tmp_path / "parts") == {key for key, _ in tensors}
+
+
+def test_who_asks_for_the_names_of_the_loaded_checkpoint_gets_them(old_folder, tmp_path):
+    model = modeling_bert_repro.BertForPreTraining.from_pretrained(old_folder)
+    model.save_pretrained(tmp_path / "today")
+    model.save_pretrained(tmp_path / "asked", save_original_format=True)
+    model.save_pretrained(tmp_path / "position", True, None, False, "50GB", None, None, True, True)
+    assert names_in(tmp_path / "asked") == names_in(tmp_path / "position") == names_in(old_folder)
+    model.save_pretrained(tmp_path / "declined", save_original_format=False)
+    assert names_in(tmp_path / "declined") == names_in(tmp_path / "today") == names_in(tmp_path / "new")
+
+
+def test_a_registered_renaming_of_a_derived_class_is_undone(old_folder, tmp_path, monkeypatch):
+    """transformers applies it whenever the class is loaded, so the folder has the names that all readers know."""
+
+    class BertWithASummary(modeling_bert_repro.BertModel):
+        def __init__(self, config):
+            super().__init__(config)
+            self.summary = self.pooler
+            del self.pooler
+
+    conversion_mapping.get_checkpoint_conversion_mapping("bert")  # makes the table
+    table = dict(conversion_mapping._checkpoint_conversion_mapping_cache)
+    monkeypatch.setattr(conversion_mapping, "_checkpoint_conversion_mapping_cache", table)
+    monkeypatch.setattr(conversion_mapping, "USER_REGISTERED_MAPPINGS", set(), raising=False)  # 5.17 has none
+    renamings = [WeightRenaming(r"pooler\.", "summary.")]
+    conversion_mapping.register_checkpoint_conversion_mapping("BertWithASummary", renamings)
+    model, report = BertWithASummary.from_pretrained(old_folder, output_loading_info=True)
+    assert not report["missing_keys"]
+    model.save_pretrained(tmp_path / "again")
+    base = {key.removeprefix("bert.") for key in names_in(tmp_path / "new") if key.startswith("bert.")}
+    assert names_in(tmp_path / "again") == base
 
 
 def test_only_the_main_process_writes(tmp_path):

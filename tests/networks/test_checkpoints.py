@@ -40,10 +40,10 @@ from training.tools import ask, convert
 
 @pytest.fixture
 def left_to_right(tmp_path, tokenizer_folder, small_config, vocab):
-    """A folder with the tokenizer and the configuration of a left-to-right network."""
+    """A folder with the tokenizer and a left-to-right network."""
     small_config.is_decoder, small_config.vocab_size = True, len(vocab)
     shutil.copytree(tokenizer_folder, tmp_path / "ltr")
-    small_config.save_pretrained(tmp_path / "ltr")
+    BertForSequenceClassification(small_config).save_pretrained(tmp_path / "ltr")
     return str(tmp_path / "ltr")
 
 

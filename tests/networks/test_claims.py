@@ -9,7 +9,7 @@ from transformers import AutoTokenizer, BertConfig
 
 import modeling_bert_repro
 from training.networks.checkpoints import checkpoint_config
-from training.networks.claims import PLAIN_OUTPUTS, check_against_weights, parameters_of, sizes_of
+from training.networks.claims import PLAIN_OUTPUTS, parameters_of, sizes_of
 from training.networks.configuration import bert_config, check_fit
 
 
@@ -89,7 +89,7 @@ def test_an_index_that_leads_out_of_the_folder_is_refused(folder, name):
 def test_an_adapter_is_refused(folder):
     (folder / "adapter_config.json").write_text("{}")
     with pytest.raises(ValueError, match="holds an adapter"):
-        check_against_weights(folder, {})
+        checkpoint_config(str(folder))
 
 
 def test_an_id_beyond_the_embeddings_is_refused(small_config, tokenizer_folder):

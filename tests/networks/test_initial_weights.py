@@ -16,6 +16,7 @@ import extract_features
 import modeling_bert_repro
 import run_pretraining
 from tests.helpers import short_runs
+from tests.helpers.model_folders import save_model
 from tests.helpers.repository import ROOT
 from training.engine.errors import report_errors
 from training.files.hashing import sha256
@@ -321,3 +322,61 @@ def test_a_flipped_bit_in_the_weights_of_a_finished_run_is_found(pretrained, sho
         short_runs.start("run_glue", given)
     (folder / "hashes.json").unlink()
     short_runs.start("run_glue", given)
+
+
+# --- The class of a folder -----------------------------------------------------------------------------------
+
+
+SEQUENCE, TOKEN, CHOICE = (
+    f"BertFor{name}" for name in ("SequenceClassification", "TokenClassification", "MultipleChoice")
+)
+
+
+@pytest.mark.parametrize(
+    ("saved", "opened"), [(SEQUENCE, TOKEN), (TOKEN, SEQUENCE), (CHOICE, SEQUENCE), (SEQUENCE, CHOICE)]
+)
+def test_the_classifier_of_another_class_is_not_taken(pretrained, tmp_path, saved, opened):
+    """Its weights have the same names and shapes. A head that may be new is drawn anew; otherwise it is refused."""
+    folder = save_model(tmp_path / "model", pretrained, saved, modeling_bert_repro, num_labels=1)
+    cls = getattr(modeling_bert_repro, opened)
+    before = load_file(folder / "model.safetensors")["classifier.weight"]
+    model, new, absent = load_network(cls, str(folder), ("classifier.", "bert.pooler."))
+    assert {"classifier.bias", "classifier.weight"} <= set(new) - absent
+    assert not torch.equal(model.classifier.weight, before) and not model.classifier.bias.any()
+    with pytest.raises(
+        ValueError, match=f"expected a {opened}, got a {saved} by its config.json, which is opened by run"
+    ):
+        load_network(cls, str(folder))
+    same = load_network(getattr(modeling_bert_repro, saved), str(folder), ("classifier.",))
+    assert not same.new and torch.equal(same.model.classifier.weight, before)
+
+
+def test_a_model_for_another_token_is_not_evaluated(pretrained, short_data, tmp_path):
+    """The names of the classes are the same, and so are those of the weights."""
+    for at, other in (("cls", "last"), ("last", "cls")):
+        folder = tmp_path / at
+        short_runs.start("run_glue", short_runs.flags("run_glue", short_data, folder, pretrained, "--label_token", at))
+        data = str(short_data / "run_glue.csv")
+        given = ["--model_name_or_path", folder, "--validation_file", data, "--output_dir", tmp_path / "out"]
+        given = [*map(str, given), "--max_seq_length", "24", "--label_token"]
+        kind = {"cls": SEQUENCE, "last": TOKEN}[at]
+        with pytest.raises(
+            ValueError, match=rf"classifier\.weight; without training .* It is a {kind}: evaluate it with"
+        ):
+            short_runs.start("run_glue", [*given, other])
+        assert not list((tmp_path / "out").glob("[!.]*"))
+        short_runs.start("run_glue", [*given, at, "--output_dir", str(tmp_path / f"{at}-out")])
+
+
+def test_a_new_head_in_place_of_another_class_is_announced(pretrained, short_data, tmp_path, capsys):
+    tagger = save_model(tmp_path / "tagger", pretrained, TOKEN, modeling_bert_repro)
+    short_runs.start("run_glue", short_runs.flags("run_glue", short_data, tmp_path / "run", tagger))
+    line = "classifier.bias, classifier.weight, in place of the checkpoint's head for 2 classes"
+    assert f"bert.pooler.dense.weight, {line}" in capsys.readouterr().out
+
+
+def test_a_config_that_cannot_be_saved_is_refused_before_the_training(pretrained, short_data, tmp_path):
+    model = copied(pretrained, tmp_path / "model", output_attentions=True)
+    with pytest.raises(ValueError, match=r"refuses to save a model with this config\.json .*'eager' instead"):
+        short_runs.start("run_glue", short_runs.flags("run_glue", short_data, tmp_path / "run", model))
+    assert not list((tmp_path / "run").glob("[!.]*"))

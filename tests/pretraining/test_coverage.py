@@ -65,7 +65,10 @@ def test_a_corpus_of_an_earlier_version_still_opens(tmp_path, tokenizer):
 
 def test_the_beginning_is_checked_before_the_corpus_is_built(tokenizer, tmp_path):
     check_beginning(text_of(DOCUMENTS), tokenizer)
-    with pytest.raises(ValueError, match=r"^own text: expected text that the tokenizer knows.*a larger --vocab_size or --limit_alphabet$"):
+    with pytest.raises(
+        ValueError,
+        match=r"^own text: expected text that the tokenizer knows.*a larger --vocab_size or --limit_alphabet$",
+    ):
         check_beginning(text_of([FOREIGN]), tokenizer)
     with pytest.raises(ValueError, match="or learn a vocabulary"):
         check_beginning(text_of([FOREIGN], tokenizer_name="t"), tokenizer)

@@ -13,6 +13,7 @@ import pytest
 from tests.helpers import short_runs
 from tests.helpers.finished_folders import content, edit, findings_of, forge, wrong
 from training.files.hashing import HASHES
+from training.records.curves import draw_curves
 from training.tools import verify
 
 
@@ -50,15 +51,35 @@ def test_an_edited_record_contradicts_another_one(copy_of_run, script, how):
     assert "not in the form that a run writes" in lines_after("metrics.jsonl", '{"event"', '{"event')
 
 
+def as_of_this_commit(place: Path, monkeypatch) -> None:
+    """Make the words of the card those of the present code; the working tree may have uncommitted changes."""
+    then = json.loads((place / "run.json").read_text())["commit"]
+    for name in ("run.json", "README.md"):
+        edit(place / name, then, "0123456789ab")
+    monkeypatch.setattr("training.tools.verify_records.commit", lambda: "0123456789ab")
+
+
+def test_curves_that_are_drawn_later_are_no_claim_of_the_card(copy_of_run, monkeypatch):
+    """The run found no matplotlib. A picture that the card does show must be there."""
+    place = copy_of_run("run_glue")
+    as_of_this_commit(place, monkeypatch)
+    forge(place)
+    draw_curves(place)
+    assert not wrong(place)
+    edit(place / "README.md", "\n\n## Training\n", "\n\n![training curves](training_curves.png)\n\n## Training\n")
+    forge(place)
+    assert not wrong(place)
+    (place / "training_curves.png").unlink()
+    lines = "\n".join(wrong(place))
+    assert "training_curves.png: the file is missing" in lines and "README.md line" in lines
+
+
 @pytest.mark.parametrize("script", short_runs.SCRIPTS)
 def test_an_edited_figure_of_the_card_is_found_and_its_line_named(copy_of_run, script, monkeypatch):
     """Also under another version of the code, whose words would be others."""
     place = copy_of_run(script)
     (place / HASHES).unlink()
-    then = json.loads((place / "run.json").read_text())["commit"]
-    for name in ("run.json", "README.md"):  # The working tree of this test may have uncommitted changes.
-        edit(place / name, then, "0123456789ab")
-    monkeypatch.setattr("training.tools.verify_records.commit", lambda: "0123456789ab")
+    as_of_this_commit(place, monkeypatch)
     card = (place / "README.md").read_text(encoding="utf-8").splitlines()
     rows = [number for number, line in enumerate(card) if re.fullmatch(r"\|.*\| `?\S*\d\S*`? \|", line)]
     assert len(rows) >= 8

@@ -23,6 +23,7 @@ from training.networks.checkpoints import load_tokenizer
 from training.networks.claims import check_claims, set_plain_outputs, sizes_of
 from training.networks.configuration import check_fit
 from training.networks.initial_weights import NetworkClass, load_network
+from training.networks.other_formats import check_holds_weights, found_instead
 from training.networks.tokenizer_files import is_vocabulary_alone, open_tokenizer
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
 from training.tasks.ner.tagger import BertFeatureTagger
@@ -99,11 +100,14 @@ def open_folder(name: str) -> OpenedModel:
     """
     folder = Path(name)
     if not (folder / "config.json").is_file():
-        found = "it has no config.json" if folder.is_dir() else "there is no such folder"
+        found = "there is no such folder"
+        if folder.is_dir():
+            found = found_instead(folder) or "it has no config.json"
         raise ValueError(f"--model {name}: expected the folder of a model, with config.json and weights; {found}")
     for file in READ:
         check_inside(folder, folder / file)
     architecture = _architecture(folder)
+    check_holds_weights(folder, f"--model {name}")
     model = load_model(folder, architecture)
     abilities, run = HEADS[architecture][1], _run(folder)
     says = (run["flags"], getattr(model.config, STORED_FIELD, None))  # a folder may have come without run.json

@@ -10,9 +10,8 @@ import re
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
 
-from training.engine.checkpoint import newest_checkpoint_named
+from training.engine.checkpoint import newest_checkpoint_named, read_weights
 from training.engine.fsdp import full_weights, is_sharded, load_full_weights
 from training.engine.run import Run
 from training.files.atomic import damage, remove_folder, sealed_folder
@@ -75,7 +74,7 @@ class Best:
     def restore(self, model: torch.nn.Module) -> dict:
         """Load the best weights into the model; returns their results."""
         self._check_weights()
-        weights = load_file(self._folder(self.step) / "model.safetensors")
+        weights = read_weights(self._folder(self.step))
         if is_sharded(model):
             load_full_weights(model, weights)
         else:

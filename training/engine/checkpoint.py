@@ -28,6 +28,7 @@ from training.files.atomic import damage, remove_folder
 from training.files.disk_errors import DiskError, explained
 from training.files.hashing import checksums
 from training.files.records import read_events
+from training.files.weights_header import name_of_today
 from training.flags.natures import EVALUATION, FIXED, FREE
 from training.flags.scripts import chooses_best, flags_with
 from training.flags.shared import SharedArguments
@@ -37,7 +38,8 @@ STARTED_WITH = {
     "tokenizer_sha256": "with another tokenizer; resume with the one that it was started with",
     "initial_weights": "from other weights; resume with the --model_name_or_path that it was started with",
 }
-FILES = ("config.json", "model.safetensors", "training_state.pt")  # what a resumed run reads
+WEIGHTS = "model.safetensors"
+FILES = ("config.json", WEIGHTS, "training_state.pt")  # what a resumed run reads
 # Fields of config.json that do not change what a model computes (a prefix stands for all fields that begin with it).
 UNIMPORTANT = ("_", "transformers_version", "architectures", "auto_map", "dtype", "sparse_prediction", "use_cache",
                "fine_tuning", "question_answering")  # fmt: skip
@@ -149,7 +151,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     try:
         # weights_only: the file is a pickle, which could otherwise execute anything.
         saved = torch.load(folder / "training_state.pt", map_location="cpu", weights_only=True)
-        weights = load_file(folder / "model.safetensors")
+        weights = read_weights(folder)
     except OSError:
         raise
     except Exception as error:  # the bytes of a damaged pickle can raise anything
@@ -165,6 +167,17 @@ def _read(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     if missing := [name for name in needed if name not in saved]:
         raise ValueError(f"{folder}/training_state.pt: it lacks {', '.join(missing)}; give another checkpoint")
     return saved, weights
+
+
+def read_weights(folder: Path) -> dict[str, torch.Tensor]:
+    """The weights in a checkpoint, by the names of the network.
+
+    Earlier versions saved them by the names of the checkpoint that the run began with, which may be older ones.
+    """
+    weights = load_file(folder / WEIGHTS)
+    old = {name: name_of_today(name) for name in weights}
+    # Where both names are there, the file is no checkpoint of ours, and the old name must be seen.
+    return {name if old[name] in weights else old[name]: tensor for name, tensor in weights.items()}
 
 
 def resume(run: Run[SharedArguments], state: TrainingState) -> int:

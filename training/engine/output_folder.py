@@ -7,6 +7,7 @@ from pathlib import Path
 from accelerate.utils import get_int_from_env
 
 from training.files.atomic import make_folder
+from training.files.hub_datasets import is_saved_data_set
 from training.files.locks import hold, release
 from training.flags.shared import SharedArguments
 
@@ -26,8 +27,9 @@ def check_output_dir(args: SharedArguments) -> None:
     """Raise ValueError if --output_dir is a file, or holds something that this command would overwrite.
 
     Without --resume_from_checkpoint, any file of a run or a model is refused (``WRITTEN``). With it, they are refused
-    only if run.json is missing, because then there is no run to continue.
+    only if run.json is missing, because then there is no run to continue. ``refuse_data_sets`` comes first.
     """
+    refuse_data_sets(args)
     folder = Path(args.output_dir)
     check_place(folder)
     present = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
@@ -44,6 +46,17 @@ def check_output_dir(args: SharedArguments) -> None:
             f"--output_dir {folder} holds {taken[0]} but no run.json, so there is no run to continue, and a new one "
             "would overwrite what is there; give another folder"
         )
+
+
+def refuse_data_sets(args: SharedArguments) -> None:
+    """Raise ValueError for a flag of a file, such as --train_file, that names a folder of ``save_to_disk``."""
+    for name, value in vars(args).items():
+        for place in value if isinstance(value, list) else [value]:
+            if name.endswith("_file") and place and is_saved_data_set(Path(place)):
+                raise ValueError(
+                    f"--{name} {place}: expected a file, got a data set that save_to_disk wrote; give it as "
+                    "--dataset_name"
+                )
 
 
 def is_main_process() -> bool:

@@ -1,7 +1,9 @@
-"""Load data sets from the Hub."""
+"""Load data sets from the Hub, or from folders in the form of the library ``datasets``."""
 
+import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -34,6 +36,36 @@ def from_hub(name: str, instead: str, work: Callable[[ModuleType], Result]) -> R
         ) from error
 
 
+def load_dataset(datasets: ModuleType, name: str, config_name: str | None, **options: Any) -> Any:
+    """``datasets.load_dataset``, also for a folder that ``save_to_disk`` wrote.
+
+    load_dataset itself refuses such a folder or, if it has splits, also reads the rows that ``map`` has cached there.
+
+    Args:
+        options: ``split``, with which the rows of that split are returned, and ``streaming``.
+
+    Raises:
+        ValueError: the folder lacks the split, or there is a ``config_name``.
+    """
+    if not is_saved_data_set(Path(name)):
+        return datasets.load_dataset(name, config_name, **options)
+    if config_name:
+        raise ValueError("a folder of save_to_disk has no configurations; leave --dataset_config_name out")
+    loaded = datasets.load_from_disk(name)
+    splits = loaded if isinstance(loaded, dict) else {"train": loaded}
+    split = options.get("split")
+    if split is not None and split not in splits:
+        raise ValueError(f"it has no split {split!r}, only {', '.join(splits)}")
+    return splits if split is None else splits[split]
+
+
+def is_saved_data_set(folder: Path) -> bool:
+    """Whether a folder is one that ``save_to_disk`` of ``datasets`` wrote, with splits or without."""
+    # os.path, because Path.is_file raises an error for a name that is too long.
+    single = all(os.path.isfile(folder / name) for name in ("state.json", "dataset_info.json"))
+    return single or os.path.isfile(folder / "dataset_dict.json")
+
+
 def load_from_hub(name: str, config_name: str | None, instead: str) -> dict[str, Any]:
     """The splits of a data set by name, as ``datasets.Dataset``; a missing validation split is replaced by "test".
 
@@ -43,7 +75,7 @@ def load_from_hub(name: str, config_name: str | None, instead: str) -> dict[str,
     Raises:
         ValueError: the data set cannot be loaded, or has neither of these splits.
     """
-    loaded = from_hub(name, instead, lambda datasets: dict(datasets.load_dataset(name, config_name)))
+    loaded = from_hub(name, instead, lambda datasets: dict(load_dataset(datasets, name, config_name)))
     splits = {split: loaded[split] for split in ("train", "validation", "test") if split in loaded}
     if "validation" not in splits and "test" in splits:
         splits["validation"] = splits.pop("test")

@@ -1,4 +1,4 @@
-"""The shapes of the tensors in safetensors files, from the headers, and the files that an index names."""
+"""The names and shapes of the tensors in safetensors files, from the headers, and the files that an index names."""
 
 import json
 import math
@@ -8,7 +8,17 @@ from typing import Any
 from tokenization.json_text import parse_json
 from training.files.json_files import is_plain_name, read_object
 
+# How TensorFlow calls the weight and the bias of a LayerNorm, and the most downloaded checkpoints to this day.
+NAMES_OF_2018 = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 LARGEST_HEADER = 100_000_000  # bytes, by the format's own rule
+
+
+def name_of_today(name: str) -> str:
+    """The name that transformers gives to a tensor today; ``name`` itself if that is the one, or an unknown one."""
+    for old, new in NAMES_OF_2018.items():
+        if name.endswith(old):
+            return name.removesuffix(old) + new
+    return name
 
 
 def shapes_in(path: Path) -> dict[str, list[int]]:

@@ -25,6 +25,7 @@ from training.networks.claims import (
 from training.networks.configuration import check_fit, new_config
 from training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
 from training.networks.old_vocabularies import old_tokenizer
+from training.networks.other_formats import check_holds_weights
 from training.networks.tokenizer_files import (
     TOKENIZER_CONFIG,
     check_replaced,
@@ -71,6 +72,7 @@ def check_model_name(name: str) -> None:
         find_old_files(name)
         return
     folder = Path(name)
+    check_holds_weights(folder, f"--model_name_or_path {name}")
     hub_name = len(folder.parts) <= 2 and not folder.is_absolute() and folder.parts[:1] not in ((), ("..",))
     if not (folder / "config.json").is_file() and (folder.exists() or not hub_name):
         found = "it has no config.json" if folder.is_dir() else "there is no such folder"
@@ -139,6 +141,8 @@ def load_tokenizer(name: str | None, quiet: bool = False) -> PreTrainedTokenizer
         )
         files = find_old_files(name)
         return _of_vocabulary(name, files.vocabulary, quiet, remedy, files.config.max_position_embeddings)
+    if not any((path / file).is_file() for file in TOKENIZER_FILES):
+        check_holds_weights(path, name)  # it says what the folder is, if it is no model either
     downloaded = None if path.is_dir() else open_tokenizer(name, quiet)
     folder = tokenizer_folder(name)
     if folder is None or not is_vocabulary_alone(folder):

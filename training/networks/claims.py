@@ -171,11 +171,9 @@ def check_against_weights(folder: Path, fields: dict[str, Any]) -> None:
     """Check the files of weights in a folder, and that its config does not claim far more than they hold.
 
     Raises:
-        ValueError: an index names files outside the folder, a header is damaged, the network of the config would have
-            more than twice the parameters of the weights, or the folder holds an adapter.
+        ValueError: an index names files outside the folder, a header is damaged, or the network of the config would
+            have more than twice the parameters of the weights.
     """
-    if (folder / "adapter_config.json").is_file():
-        raise ValueError(f"{folder}: holds an adapter (adapter_config.json); merge it into the weights first")
     files = [SAFE_WEIGHTS_NAME]
     if not (folder / SAFE_WEIGHTS_NAME).is_file():
         indices = (SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_INDEX_NAME)

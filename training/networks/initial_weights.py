@@ -6,13 +6,27 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 from safetensors import SafetensorError
-from transformers import PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 from transformers.utils import cached_file
 
 from training.files.hashing import sha256
 from training.files.records import check_weights_unchanged
 from training.files.weights_header import files_of_index
-from training.networks.old_checkpoints import WEIGHT_FILES, find_old_files, is_old_checkpoint, read_old_checkpoint
+from training.networks.old_checkpoints import find_old_files, is_old_checkpoint, read_old_checkpoint
+from training.networks.other_formats import WEIGHT_FILES
+
+# The classes whose head is called "classifier", so that one would be loaded as another, and what opens their folders.
+CLASSIFIERS = {
+    "BertForSequenceClassification": "run_glue.py",
+    "BertForTokenClassification": "run_ner.py, or run_glue.py with --label_token last",
+    "BertForMultipleChoice": "run_swag.py",
+    "BertFeatureTagger": "run_ner.py",
+    "BertBiLSTMForTokenClassification": "run_glue.py with --label_token last --bilstm_on_top",
+}
+OPENED_BY = CLASSIFIERS | {
+    "BertForQuestionAnswering": "run_squad.py",
+    "BertBiLSTMForQuestionAnswering": "run_squad.py with --bilstm_on_top",
+}
 
 
 class NetworkClass(Protocol):
@@ -40,7 +54,9 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
     """The network ``cls`` with the weights of a checkpoint, in float32.
 
     transformers initialises at random whatever a checkpoint lacks, and leaves out what the network has no place for.
-    Here only heads may be new. Only heads and layers above the network's last may be left out.
+    Here only heads may be new. Only heads and layers above the network's last may be left out. The classifier of
+    another class is not taken: that of a tagger, say, for a network that classifies texts (``CLASSIFIERS``). Whatever
+    names the checkpoint has for its tensors, the network is saved with today's.
 
     Args:
         name: a folder, a name on the Hub, or an old checkpoint.
@@ -64,8 +80,16 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
     except SafetensorError as error:
         raise ValueError(f"{name}: its weights cannot be read ({error}); copy or download them again") from error
     absent = set(info["missing_keys"])
-    new = sorted(absent | {key for key, *_shapes in info["mismatched_keys"]})
-    if strange := [key for key in new if not key.startswith(may_be_new)]:
+    mistaken = _classifier_of_another_class(model) - absent
+    new = sorted(absent | mistaken | {key for key, *_shapes in info["mismatched_keys"]})
+    strange = [key for key in new if not key.startswith(may_be_new)]
+    kind = class_in(model.config)
+    if strange and not may_be_new and kind and kind != type(model).__name__:
+        raise ValueError(
+            f"{name}: expected a {type(model).__name__}, got a {kind} by its config.json, which is opened by "
+            f"{OPENED_BY[kind]}; give another folder"
+        )
+    if strange:
         raise ValueError(
             f"{name}: expected weights with transformers' names and the shapes of its config.json; {len(strange)} "
             f"are missing or have another shape, such as {', '.join(strange[:3])}. Give a checkpoint that holds them"
@@ -80,7 +104,30 @@ def load_network(cls: NetworkClass, name: str, may_be_new: tuple[str, ...] = (),
             f"{name}: {len(broken)} of its weights hold NaN or infinite numbers, such as {broken[0]}, so no loss would "
             "be finite; the run that made it diverged, or the file is damaged. Give another checkpoint"
         )
+    # transformers would restore the checkpoint's old names, such as LayerNorm.gamma, in whatever the model is saved to.
+    vars(model).pop("_weight_conversions", None)
     return LoadedNetwork(model, new, absent)
+
+
+def class_in(config: PretrainedConfig) -> str | None:
+    """The class of a fine-tuned network that a config.json names; None if it names none that is known here."""
+    names = config.architectures
+    return next((name for name in names if name in OPENED_BY), None) if isinstance(names, list | tuple) else None
+
+
+def _classifier_of_another_class(model: PreTrainedModel) -> set[str]:
+    """Draw the classifier anew if the checkpoint's is that of another class; return the names of its weights."""
+    kind, head = class_in(model.config), getattr(model, "classifier", None)
+    if kind not in CLASSIFIERS or kind == type(model).__name__ or not isinstance(head, torch.nn.Linear):
+        return set()
+    draw_classifier(head, model.config.initializer_range)
+    return {"classifier.weight", "classifier.bias"}
+
+
+def draw_classifier(head: torch.nn.Linear, std: float) -> None:
+    """New weights for a head, as BERT's initialisation draws them."""
+    torch.nn.init.normal_(head.weight, std=std)
+    torch.nn.init.zeros_(head.bias)
 
 
 def _is_finite(tensor: torch.Tensor) -> bool:

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import torch
 from safetensors.torch import load_file
 from transformers import BertConfig
-from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_INDEX_NAME, WEIGHTS_NAME
 
 from training.files.json_files import is_plain_name, read_json
 from training.files.tensorflow_checkpoint import TensorFlowCheckpoint
 from training.networks.claims import accepted, check_claims
+from training.networks.other_formats import WEIGHT_FILES, found_instead
 
 # google-research/bert -> transformers, for the whole name. `kernel` is stored as (inputs, outputs) and is transposed.
 LAYER = r"bert/encoder/layer_(\d+)"
@@ -51,8 +51,6 @@ PYTORCH_NAMES = (
 PYTORCH_OTHERS = r"(bert\.)?embeddings\.position_ids"  # a buffer of older versions of transformers
 UNKNOWN_TO_TRANSFORMERS = (r"^module\.", r"\.dense_act\.")  # it does know gamma, beta and position_ids
 CONFIG_NAMES = ("config.json", "bert_config.json")
-# An index lists the files of a sharded checkpoint. The names are in the order in which transformers looks for them.
-WEIGHT_FILES = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, WEIGHTS_NAME, WEIGHTS_INDEX_NAME)
 PICKLES = (".bin", ".pt", ".pth")
 FIRST_VERSION = (
     "A single .ckpt file without an .index is of the first version of TensorFlow's format, which is not supported"
@@ -168,6 +166,8 @@ def _find_weights(source: Path) -> Path:
     index = source if source.suffix == ".index" else source.with_name(f"{source.name}.index")
     if index.is_file():
         return index
+    if source.is_file() and (found := found_instead(source)):
+        raise ValueError(f"{source}: expected the weights of a model; {found}")
     if source.is_file() or list(source.parent.glob(f"{source.name}.data-*")):
         raise ValueError(
             f"{source}: expected a folder, a TensorFlow checkpoint with an .index file, or a file that ends in "
@@ -188,7 +188,7 @@ def _find_weights(source: Path) -> Path:
             f"python -m training convert {paths[0]} FOLDER"
         )
     else:
-        found = f"none. {FIRST_VERSION}" if list(folder.glob("*.ckpt")) else "none"
+        found = f"none. {FIRST_VERSION}" if list(folder.glob("*.ckpt")) else f"none: {found_instead(folder)}"
     raise ValueError(
         f"{folder}: expected model.safetensors, pytorch_model.bin or one TensorFlow checkpoint (*.index), found {found}"
     )

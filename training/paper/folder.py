@@ -13,7 +13,7 @@ from training.engine.output_folder import LOCK
 from training.files.atomic import make_folder, write_json
 from training.files.records import read_record
 from training.networks.initial_weights import weights_sha256
-from training.networks.old_checkpoints import WEIGHT_FILES
+from training.networks.other_formats import WEIGHT_FILES
 from training.paper.places import CELLS, PLAN
 from training.paper.plan import Cell, Plan
 from training.tasks.seeds import planned_runs

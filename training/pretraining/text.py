@@ -11,7 +11,8 @@ from typing import TypeVar
 from tokenization.text_forms import recognised
 from training.builtin_data import documentation
 from training.engine.run import Run
-from training.files.hub_datasets import from_hub
+from training.files.hashing import sha256
+from training.files.hub_datasets import from_hub, load_dataset
 from training.files.unchanged import UnchangedFiles
 from training.flags.pretraining import PretrainingArguments
 from training.pretraining.documents import (
@@ -195,15 +196,15 @@ def _hub_identity(args: PretrainingArguments) -> list[str | None]:
     The library's hash covers the commit on the Hub, or the modification times of local files.
     """
     where = (args.dataset_name, args.dataset_config_name)
+    if (state := Path(str(args.dataset_name)) / "state.json").is_file():  # of save_to_disk; the library refuses it here
+        return [*where, sha256(state)]
     return [*where, _from_hub(args, lambda datasets: datasets.load_dataset_builder(*where).hash)]
 
 
 def _hub_rows(args: PretrainingArguments) -> Iterator[tuple[int, str]]:
     """(row, text) of the data set."""
-    where = (args.dataset_name, args.dataset_config_name)
-    rows = iter(
-        _from_hub(args, lambda datasets: datasets.load_dataset(*where, split="train", streaming=args.streaming))
-    )
+    name, options = str(args.dataset_name), {"split": "train", "streaming": args.streaming}
+    rows = iter(_from_hub(args, lambda datasets: load_dataset(datasets, name, args.dataset_config_name, **options)))
     number = 0
     while (row := _from_hub(args, lambda _: next(rows, None))) is not None:  # a stream may break at any row
         number += 1

@@ -31,6 +31,7 @@ INK = "#333333"
 WIDTH, DPI = 9.0, 150
 TITLE = {"x": 0.01, "ha": "left", "fontsize": 13, "fontweight": "bold"}
 
+CURVES = "training_curves.png"
 MARGIN = 0.25  # nats below a line that a loss may lie without much having been learnt
 
 Curve = tuple[list[int], list[float]]  # steps, values
@@ -73,8 +74,8 @@ def running_mean(values: list[float], width: int) -> list[float]:
     return means
 
 
-def draw_curves(folder: str | Path) -> Path | None:
-    """Draw `training_curves.png` into the folder of a run and return its path.
+def draw_curves(folder: str | Path, path: Path | None = None) -> Path | None:
+    """Draw `training_curves.png` into the folder of a run, or the same picture as the file `path`; return its path.
 
     If matplotlib is not installed, as in many container images for GPUs, it prints a line and returns None.
 
@@ -105,7 +106,7 @@ def draw_curves(folder: str | Path) -> Path | None:
     draw_losses(axes[0], train, held_out, entropy if part else None, title, reference)
     if by_label:
         draw_scores(axes[1], by_label)
-    path = folder / "training_curves.png"
+    path = path or folder / CURVES
     save_figure(figure, path)
     return path
 

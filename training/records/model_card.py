@@ -18,7 +18,7 @@ from training.files.records import read_events
 from training.flags.natures import CARD
 from training.flags.phases import phases_of, with_steps
 from training.flags.scripts import flags_with
-from training.records.curves import MARGIN, counted_start
+from training.records.curves import CURVES, MARGIN, counted_start
 from training.records.markdown import code, one_line, plain
 from training.records.metrics import METRICS, card_name_of, percent_factor
 from training.records.model_usage import usage
@@ -26,6 +26,7 @@ from training.records.model_usage import usage
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 BUILTIN = "documentation carried by this Python installation"
 BUILTIN_TASKS = ("builtin_", "embedded_")  # how their names begin; the second is the former spelling
+PICTURE = f"\n\n![training curves]({CURVES})"
 PAPER = "Devlin et al. 2018"
 EVALUATION_FLAGS = ("model_name_or_path", "task_name", "version_2_with_negative", "max_seq_length")
 
@@ -98,8 +99,8 @@ def card_text(
 ) -> str:
     """The text of the card; `run` is run.json, `model` the name that opens the model, `data` the metadata."""
     results = f"## Results\n\n{results_table(metrics)}"
-    if (folder / "training_curves.png").exists():
-        results += "\n\n![training curves](training_curves.png)"
+    if (folder / CURVES).exists():
+        results += PICTURE
     sections = [
         f"# {plain(title)}\n\n{what_it_is(kind, run, metrics)}",
         f"## Use\n\n```python\n{usage(model, kind, run, datasets, is_builtin(datasets))}```",

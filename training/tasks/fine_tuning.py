@@ -25,7 +25,14 @@ from training.engine.state import Origin, TrainingState
 from training.flags.fine_tuning import FineTuningArguments
 from training.networks.configuration import config_labels, prepare_for_training
 from training.networks.control import as_implementation
-from training.networks.initial_weights import LoadedNetwork, load_network, weights_sha256
+from training.networks.initial_weights import (
+    OPENED_BY,
+    LoadedNetwork,
+    class_in,
+    draw_classifier,
+    load_network,
+    weights_sha256,
+)
 from training.records.curves import draw_curves
 from training.records.model_card import write_model_card
 from training.tasks.stored_flags import report_stored, store_flags
@@ -87,7 +94,11 @@ def build_task_network(
         replaced = _keep_or_replace_head(loaded, checkpoint_config)
         model, new, _ = loaded
     if new and not training:
-        raise ValueError(f"newly initialised: {', '.join(new)}; without training data the model cannot be evaluated")
+        kind = class_in(checkpoint_config)
+        hint = f". It is a {kind}: evaluate it with {OPENED_BY[kind]}" if kind and kind != cls.__name__ else ""
+        raise ValueError(
+            f"newly initialised: {', '.join(new)}; without training data the model cannot be evaluated{hint}"
+        )
     run.say(f"newly initialised: {', '.join(new)}{replaced}" if new else "the head is the checkpoint's")
     if encoder_class is None:
         model = as_implementation(model, args)
@@ -111,8 +122,7 @@ def _keep_or_replace_head(loaded: LoadedNetwork, checkpoint_config: BertConfig) 
     other_classes = names and set(names) != set(model.config.label2id or {})
     classifier = getattr(model, "classifier", None)
     if isinstance(classifier, torch.nn.Linear) and "classifier.weight" not in new and other_classes:
-        torch.nn.init.normal_(classifier.weight, std=model.config.initializer_range)
-        torch.nn.init.zeros_(classifier.bias)
+        draw_classifier(classifier, model.config.initializer_range)
         new += ["classifier.bias", "classifier.weight"]
     if "classifier.weight" not in new or "classifier.weight" in absent:
         return ""

@@ -33,8 +33,9 @@ from training.engine.batches import Features
 from training.engine.predict import predict_alone
 from training.networks.checkpoints import load_tokenizer
 from training.networks.configuration import check_fit
-from training.networks.initial_weights import load_network
+from training.networks.initial_weights import OPENED_BY, class_in, load_network
 from training.networks.old_checkpoints import is_old_checkpoint
+from training.networks.other_formats import check_holds_weights
 from training.tasks.squad.answers import Answers, find_answers
 from training.tasks.squad.questions import Question
 from training.tasks.squad.settings import stored_settings
@@ -131,6 +132,8 @@ def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
 
     Raises ValueError if they cannot be loaded or the checkpoint has no head for question answering.
     """
+    if not is_old_checkpoint(name):
+        check_holds_weights(Path(name), f"--model {name}")
     try:
         tokenizer = load_tokenizer(name)
         # An old checkpoint is always a BERT, and transformers' Auto class opens nothing without a folder.
@@ -139,9 +142,10 @@ def load(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     except OSError as error:
         raise ValueError(f"--model {name}: cannot be opened ({str(error).splitlines()[0]})") from error
     if new:
+        kind = class_in(model.config)
         raise ValueError(
             f"--model {name}: has no weights for {', '.join(new)}, so it is not fine-tuned for question answering; "
-            "give a folder that run_squad.py made"
+            "give a folder that run_squad.py made" + (f" (this is a {kind}, of {OPENED_BY[kind]})" if kind else "")
         )
     check_special_tokens(tokenizer)
     if isinstance(model.config, BertConfig):

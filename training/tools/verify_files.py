@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,22 @@ from typing import Any
 from training.engine.versions import commit
 from training.files.atomic import damage, json_text
 from training.files.hashing import FOLDERS, HASHES, hashed_files, hashes_record, sha256
-from training.files.weights_header import elements_in
-from training.tools.findings import Finding, compare_values, differs, read_json, short_text, unknown, verified
+from training.files.weights_header import elements_in, name_of_today, shapes_in
+from training.records.curves import CURVES, draw_curves
+from training.tools.findings import (
+    MALFORMED,
+    Finding,
+    compare_values,
+    differs,
+    read_json,
+    short_text,
+    unknown,
+    verified,
+)
 
 ROOT = Path(__file__).parents[2]  # of the checkout, or of the folder where the packages are installed
+# Files that commands of this project write into the folder of a run: pattern of the name -> command.
+WRITTEN_LATER = {r"data_audit(_\d+)?\.png": "audit", r"report\.(md|png)": "report"}
 MAY_BE_DELETED = tuple(f"{name}/" for name in FOLDERS)
 NO_HASHES = f"made before hashes were recorded: it has no {HASHES}"
 
@@ -44,22 +57,47 @@ def _against_hashes(folder: Path, path: Path) -> Iterator[Finding]:
     present = hashed_files(folder)
     same = 0
     for name, digest in recorded.items():
-        if name not in present:
-            if name.startswith(MAY_BE_DELETED):
-                yield unknown(name, "it is not here; it may be deleted, because nothing else depends on it")
-            else:
-                yield differs(name, "the file is missing")
-        elif (actual := sha256(present[name])) != digest:
+        actual = sha256(present[name]) if name in present else None
+        if actual == digest:
+            same += 1
+        elif finding := _of_a_command(folder, name):
+            yield finding
+        elif actual is None and name.startswith(MAY_BE_DELETED):
+            yield unknown(name, "it is not here; it may be deleted, because nothing else depends on it")
+        elif actual is None:
+            yield differs(name, "the file is missing")
+        else:
             yield differs(
                 name, f"the file has changed since the run: SHA-256 {str(digest)[:12]}... became {actual[:12]}..."
             )
-        else:
-            same += 1
     for name in sorted(present.keys() - recorded.keys()):
-        yield differs(name, "an additional file, which the run did not write")
+        reason = "an additional file, which the run did not write; your own files may be in a sub-folder"
+        yield _of_a_command(folder, name) or differs(name, reason)
     if same:
         fingerprint = hashlib.sha256(text).hexdigest()
         yield verified("files", f"{same} have the hashes in {HASHES}, whose own SHA-256 is {fingerprint}")
+
+
+def _of_a_command(folder: Path, name: str) -> Finding | None:
+    """The finding about a file that a command of this project wrote after the run; None if it is no such file."""
+    for pattern, command in WRITTEN_LATER.items():
+        if re.fullmatch(pattern, name):
+            return unknown(name, f"python -m training {command} writes a file of this name, which nothing reads")
+    if name == CURVES and (folder / name).is_file() and _is_drawn_again(folder):
+        return verified(name, "drawn since the run; python -m training curves draws the same from metrics.jsonl")
+    return None
+
+
+def _is_drawn_again(folder: Path) -> bool:
+    """Whether the picture of the curves is the one that ``python -m training curves`` draws here."""
+    if importlib.util.find_spec("matplotlib") is None:
+        return False
+    with tempfile.TemporaryDirectory() as place:
+        try:
+            drawn = draw_curves(folder, Path(place) / CURVES)
+        except MALFORMED:  # the records have findings of their own
+            return False
+        return drawn is not None and _equal(drawn, folder / CURVES)
 
 
 # --- the model -------------------------------------------------------------------------------------------------------
@@ -81,6 +119,13 @@ def check_model(folder: Path, run: dict) -> Iterator[Finding]:
         yield compare_values("number of parameters", recorded, total, " and ".join(path.name for path in files))
     else:
         yield unknown("number of parameters", "the folder has no weights (model.safetensors)")
+    stored = [name for path in files for name in shapes_in(path)]
+    if old := [name for name in stored if name != name_of_today(name)]:
+        yield differs(
+            "names of the tensors",
+            f"{len(old)} are older ones, such as {old[0]}: the run kept those of the weights that it began with, which "
+            "transformers still reads; python -m training convert makes a folder with today's names of this one",
+        )
 
 
 def tokenizer_hash(path: Path) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from training.engine.versions import commit
 from training.files.records import nearly_equal, read_events
-from training.records.model_card import HUB_NAME, card_text, metadata
+from training.records.model_card import HUB_NAME, PICTURE, card_text, metadata
 from training.tasks.seeds import Series, summarise
 from training.tools.findings import (
     Finding,
@@ -132,7 +132,9 @@ def regenerate_card(folder: Path, run: dict, results: dict, card: str, opened: s
         return name if name in named and HUB_NAME.fullmatch(name or "") else None
 
     data = metadata(kind, run, datasets, results, title, None, None, held_out, on_hub)
-    return card_text(folder, kind, run, datasets, results, title, opened, data)
+    text = card_text(folder, kind, run, datasets, results, title, opened, data)
+    # Without matplotlib a run draws no curves, and its card shows none, although they may have been drawn since.
+    return text if PICTURE in card else text.replace(PICTURE, "")
 
 
 def data_names(run: dict) -> tuple[list[str], str | None]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from training.builtin_data import documentation
 from training.files.hashing import digest, sha256
-from training.files.hub_datasets import from_hub
+from training.files.hub_datasets import from_hub, load_dataset
 from training.files.tables import read_table
 from training.files.unchanged import unchanged
 from training.flags.fine_tuning import GlueArguments
@@ -262,7 +262,7 @@ def _read_hub(name: str | None, task: Task, args: GlueArguments) -> dict[str, Ex
     else:
         dataset_name, config = HUB_NAME, name
     source = dataset_name if args.dataset_name else f"{dataset_name}, which --task_name {name} reads by default"
-    dataset = from_hub(source, GIVE_FILES, lambda datasets: datasets.load_dataset(dataset_name, config))
+    dataset = from_hub(source, GIVE_FILES, lambda datasets: load_dataset(datasets, dataset_name, config))
     wanted = tuple(task.files) if name else ("train", "validation", "test")
     splits = {}
     for split in wanted:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from training.builtin_data import documentation
 from training.files.hashing import digest, sha256
-from training.files.hub_datasets import from_hub
+from training.files.hub_datasets import from_hub, load_dataset
 from training.files.unchanged import unchanged
 from training.flags.fine_tuning import SquadArguments
 from training.tasks.squad.questions import Question, parse_squad, read_squad
@@ -95,7 +95,7 @@ def read_hub(name: str, config_name: str | None, split: str, version_2_with_nega
             rule of ``parse_squad``.
     """
     source = f"{name}, split {split!r}"
-    rows = from_hub(source, GIVE_FILES, lambda datasets: datasets.load_dataset(name, config_name, split=split))
+    rows = from_hub(source, GIVE_FILES, lambda datasets: load_dataset(datasets, name, config_name, split=split))
     missing = {"id", "question", "context", "answers"} - set(rows.column_names)
     if missing:
         raise ValueError(f"--dataset_name {name}: lacks the columns {sorted(missing)}; it has {rows.column_names}")
