@@ -129,10 +129,34 @@ def read_table(
     if doubled := [name for name in header if header.count(name) > 1]:
         raise ValueError(f"{path}:{number}: column {doubled[0]!r} is there twice; rename one")
     try:
+        _check_separator(kind, header)
         names = choose(header)
     except ValueError as error:
         raise ValueError(f"{path}:{number}: {error}") from None
     return _collect(path, rows, header, names, ragged_share, may_be_null)
+
+
+def _check_separator(kind: str, header: list[str]) -> None:
+    """Raise ValueError if the only name in a header is several names, with a separator of another kind of file."""
+    if len(header) != 1 or kind == ".jsonl":
+        return
+    if header[0].lower().startswith("sep="):
+        raise ValueError(f"expected the names of the columns, got {header[0]!r}, a line for spreadsheets; delete it")
+    ours = {".csv": ",", ".tsv": "\t"}[kind]
+    for separator, plural in {";": "semicolons", "\t": "tabs", "|": "vertical bars", ",": "commas"}.items():
+        names = header[0].split(separator)
+        # A longer part is no name: the first line is then an example, in whose text the character stands.
+        if separator == ours or len(names) < 2 or any(len(name.split()) > 3 for name in names):
+            continue
+        remedy = f"save it with {'commas' if ours == ',' else 'tabs'} (a spreadsheet asks for the separator)"
+        if separator == "\t":
+            remedy += ", or name it .tsv if no cell is quoted"
+        if separator == "," and ours == "\t":
+            remedy += ", or name it .csv"
+        raise ValueError(
+            f"expected names of columns separated by {'commas' if ours == ',' else 'tabs'}, got {header[0]!r:.60}, "
+            f"which has {plural}; {remedy}"
+        )
 
 
 def _with_first(first: tuple[int, list], rest: Iterator[tuple[int, list]]) -> Iterator[tuple[int, list]]:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.helpers.official_files import glue_arguments, glue_error, own, write_task
-from training.tasks.classification import glue, labelled_texts
+from training.tasks.classification import columns, glue, labelled_texts
 from training.tasks.classification.sources import load_data
 
 THREE_WAY = ("entailment", "neutral", "contradiction")
@@ -174,7 +174,7 @@ def test_columns_of_a_users_own_data_are_found(header, texts, label):
     task = glue.Task(
         folder="custom", text_columns=glue.OWN_TEXTS, label_columns=glue.OWN_LABELS, labels=None, metrics=()
     )
-    columns = labelled_texts.find_columns(task, header.split("\t"), labelled=True)
+    columns = columns.find_columns(task, header.split("\t"), labelled=True)
     assert (columns.texts, columns.label) == (texts, label)
 
 
