@@ -80,8 +80,9 @@ def run_one(
     """Do one run in its output folder; return the content of all_results.json."""
     run = start_run(args, "run_glue.py")
     labelled = with_labels(config, data.label_names, data.problem_type)
-    store_facts(labelled, **data.stored_facts())
     model, initial_weights = build_network(run, labelled, config, "train" in data.splits)
+    if "train" in data.splits:
+        store_facts(model.config, **data.stored_facts())
     origin = record_origin(run, data, tokenizer, initial_weights)
     run.add_facts(**data.stored_facts())
 

@@ -81,6 +81,8 @@ def build_task_network(
         model, new = cls(config, **class_arguments), ["all weights"]
     else:
         assert args.model_name_or_path is not None  # this flag or --config_name is required
+        if not training:
+            _check_class(cls, checkpoint_config, args.model_name_or_path)
         loaded = load_network(cls, args.model_name_or_path, may_be_new, config=config, **class_arguments)
         initial_weights = weights_sha256(args.model_name_or_path, local_files_only=True)
         replaced = _keep_or_replace_head(loaded, checkpoint_config)
@@ -92,6 +94,19 @@ def build_task_network(
         model = as_implementation(model, args)
     prepare_for_training(model, args)
     return model, initial_weights
+
+
+def _check_class(cls: type[PreTrainedModel], checkpoint_config: BertConfig, name: str) -> None:
+    """Without training data, refuse the head of another kind of network, whose weights may have the same shape.
+
+    A score for a text is not one for an ending, and a tag of a word is no label of a text.
+    """
+    held = checkpoint_config.architectures  # an old checkpoint does not name its class
+    if held and cls.__name__ not in held:
+        raise ValueError(
+            f"{name}: expected a {cls.__name__}, got a {', '.join(map(str, held))} by its config.json; without "
+            "training data the model cannot be evaluated. Give a model fine-tuned with this script, or training data"
+        )
 
 
 def _keep_or_replace_head(loaded: LoadedNetwork, checkpoint_config: BertConfig) -> str:

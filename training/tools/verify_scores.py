@@ -116,7 +116,7 @@ def check_predictions(folder: Path, run: dict, results: dict, data: Mapping[str,
             if (folder / f"{split}_predictions.csv").is_file():
                 yield from _swag(folder / f"{split}_predictions.csv", split, run, results, data.get(split))
     elif script == "run_glue.py":
-        yield unknown("scores from predictions", "run_glue.py saves no predictions of labelled data")
+        yield unknown("scores from predictions", "run_glue.py saves no predictions of the data it evaluates on")
 
 
 def _squad(folder: Path, run: dict, results: dict, source: Source | None) -> Iterator[Finding]:
@@ -243,11 +243,12 @@ def check_weights(folder: Path, run: dict, results: dict, data: list[Source]) ->
         yield from _close_scores(folder, run, results, _pretraining_flags(run, needed), "eval_", "eval_")
         return
     for one in needed:
-        test = [other for other in data if other.split == "test" and other.path]
+        test = [other for other in data if other.split.startswith("test") and other.path]
         paths = [f"--validation_file={one.path}", *(f"--test_file={other.path}" for other in test)]
         recorded_prefix = metric_prefix(one.split) if run["script"] == "run_glue.py" else "eval_"
         evaluated_prefix = "eval_mnli_m_" if recorded_prefix == "eval_mnli_mm_" else recorded_prefix
-        paths = paths[:1] if run["script"] == "run_glue.py" else paths
+        scored = run["script"] != "run_glue.py" or any(name.startswith("test_") for name in results)
+        paths = paths if scored else paths[:1]
         flags = [*evaluation_flags(run), *paths]
         yield from _close_scores(folder, run, results, flags, recorded_prefix, evaluated_prefix)
 
@@ -263,7 +264,11 @@ def evaluation_flags(run: dict) -> list[str]:
     given = []
     for one in fields(cls):
         value = flags.get(one.name)
-        if natures(cls)[one.name] & EVALUATION and value not in (None, "fp16", one.default):
+        if not natures(cls)[one.name] & EVALUATION or value in (None, "fp16", one.default):
+            continue
+        if isinstance(value, list):
+            given += [f"--{one.name}", *map(str, value)]
+        else:
             given.append(f"--{one.name}={str(value).lower() if isinstance(value, bool) else value}")
     return given
 

@@ -101,9 +101,10 @@ def _remaining(task: Task, header: list[str], label: str | None) -> tuple[str, .
     if own and len(left) > 1 and not _looks_like_an_example(header):
         raise _several(map(repr, left))
     remedy = "is this the right file for the task?" if task.files else NAME_THE_TEXT
-    raise ValueError(
-        f"expected the columns {_or_pairs(task.text_columns)}, got {_listed(header)}; {_remedy(task, header, remedy)}"
-    )
+    expected = _or(" and ".join(names) for names in task.text_columns)
+    if not own and task.text_columns[0] == task.trained_on:
+        expected = f"{_or([' and '.join(task.trained_on)])} as in the model's training, or usual names"
+    raise ValueError(f"expected the columns {expected}, got {_listed(header)}; {_remedy(task, header, remedy)}")
 
 
 def _several(candidates: Iterable[str]) -> ValueError:
@@ -132,10 +133,6 @@ def _looks_like_an_example(header: list[str]) -> bool:
 
 def _or(names: Iterable[str]) -> str:
     return " or ".join(repr(name) for name in names)
-
-
-def _or_pairs(alternatives: Iterable[tuple[str, ...]]) -> str:
-    return _or(" and ".join(names) for names in alternatives)
 
 
 def _listed(header: list[str]) -> str:

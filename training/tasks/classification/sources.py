@@ -28,6 +28,7 @@ from training.tasks.classification.glue import (
 )
 from training.tasks.classification.labelled_texts import ClassificationData, Examples
 from training.tasks.classification.labels import (
+    FILL_IN,
     NUMBER,
     check_cells,
     encode_labels,
@@ -241,7 +242,7 @@ def _examples(
             if problem and may_be_empty and isinstance(text, str):
                 empty.append(row)
             elif problem:
-                raise ValueError(f"{where(row)}: expected text in {name!r}, {problem}")
+                raise ValueError(f"{where(row)}: expected text in {name!r}, {problem}; {FILL_IN}")
     if columns.guessed and all(NUMBER.fullmatch(text.strip()) for text in texts[0]):
         raise ValueError(
             f"{where(0)}: expected text in {columns.texts[0]!r}, got numbers only, such as {texts[0][0]!r:.60}; "

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformers import BertConfig
+from transformers import BertConfig, PretrainedConfig
 
 from training.files.json_files import read_object
 from training.networks.configuration import config_labels
@@ -61,12 +61,12 @@ def trained_for(config: BertConfig, name: str | None, class_name: str) -> Traine
     names = config_labels(config)
     if name is None:
         return TrainedFor(names)
-    stored = stored_facts(config)
+    architectures = config.architectures or []
+    fits = class_name in architectures or not architectures  # an old checkpoint does not say
+    stored = stored_facts(config) if fits else {}
     texts = stored.get("texts_per_example", _recorded_texts(Path(name)))
     columns = stored.get("text_columns")
     label = stored.get("label_column")
-    architectures = config.architectures or []
-    fits = class_name in architectures or not architectures  # an old checkpoint does not say
     return TrainedFor(
         names=names,
         outputs=len(config.id2label or {}) if fits else 0,
@@ -79,13 +79,13 @@ def trained_for(config: BertConfig, name: str | None, class_name: str) -> Traine
     )
 
 
-def stored_facts(config: BertConfig) -> dict[str, Any]:
+def stored_facts(config: PretrainedConfig) -> dict[str, Any]:
     """What a finished model's config stores of its training; {} for other models."""
     stored = getattr(config, STORED, None)
     return dict(stored) if isinstance(stored, Mapping) else {}
 
 
-def store_facts(config: BertConfig, **facts: Any) -> None:
+def store_facts(config: PretrainedConfig, **facts: Any) -> None:
     """Add to what the config stores of the training."""
     setattr(config, STORED, stored_facts(config) | facts)
 

@@ -153,6 +153,8 @@ def _hub_split(rows: Any, source: str, args: NerArguments) -> Split:
     sentences = []
     for number, row in enumerate(rows.select_columns([name for name in columns if name])):
         place = f"{source} row {number}"
+        if not isinstance(row[words], list) or not isinstance(row[tags], list):
+            raise ValueError(f"{place}: expected lists of words and tags, got {row[words]!r:.60} and {row[tags]!r:.60}")
         document = numbers.setdefault(row[documents], len(numbers)) if documents else 0
         sentences.append(Sentence(row[words], _hub_tags(row[tags], names, place), document, place))
         if len(row[tags]) != len(row[words]) or not all(isinstance(word, str) and word.strip() for word in row[words]):
@@ -175,7 +177,7 @@ def _hub_tags(tags: list, names: list[str] | None, place: str) -> list[str] | No
         return tags
     if tags and all(tag == -1 for tag in tags):
         return None
-    if names is None or not all(isinstance(tag, int) and 0 <= tag < len(names) for tag in tags):
+    if names is None or not all(type(tag) is int and 0 <= tag < len(names) for tag in tags):
         raise ValueError(
             f"{place}: expected tags by name, or numbers of the names that the data set declares ({names}); got {tags}"
         )

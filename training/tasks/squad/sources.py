@@ -95,10 +95,16 @@ def read_hub(name: str, config_name: str | None, split: str, version_2_with_nega
     if missing:
         raise ValueError(f"--dataset_name {name}: lacks the columns {sorted(missing)}; it has {rows.column_names}")
     paragraphs = []
-    for row in rows:
+    for number, row in enumerate(rows):
         answers = row["answers"]
-        places = zip(answers["text"], answers["answer_start"], strict=True)
-        gold = [{"text": text, "answer_start": start} for text, start in places]
+        texts, starts = ([answers.get(name) for name in ("text", "answer_start")] if isinstance(answers, dict)
+                         else (None, None))  # fmt: skip
+        if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
+            raise ValueError(
+                f"{source}, row {number}: expected answers as SQuAD has them, lists 'text' and 'answer_start' of one "
+                f"length, got {answers!r:.60}; a question without an answer has empty lists"
+            )
+        gold = [{"text": text, "answer_start": start} for text, start in zip(texts, starts)]
         qas = [{"id": row["id"], "question": row["question"], "answers": gold}]
         paragraphs.append({"context": row["context"], "qas": qas})
     document = {"data": [{"title": "", "paragraphs": paragraphs}]}
