@@ -253,7 +253,9 @@ def _examples(
         check_cells(labels, str(columns.label), where, may_be_null=not labelled)
     index = map(str, table[columns.index] if columns.index else range(len(texts[0])))
     categories = {name: table[name] for name in columns.categories}
-    notes = [f"{len(empty)} empty texts are kept, as in the official release: {where(empty[0])}"] if empty else []
+    notes = (
+        [f"empty texts are kept, as in the official release: {len(empty)}, first {where(empty[0])}"] if empty else []
+    )
     return Examples(texts, labels, list(index), where, facts, columns, categories, notes)
 
 
