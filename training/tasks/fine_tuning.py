@@ -81,14 +81,14 @@ def build_task_network(
         model, new = cls(config, **class_arguments), ["all weights"]
     else:
         assert args.model_name_or_path is not None  # this flag or --config_name is required
-        if not training:
-            _check_class(cls, checkpoint_config, args.model_name_or_path)
         loaded = load_network(cls, args.model_name_or_path, may_be_new, config=config, **class_arguments)
         initial_weights = weights_sha256(args.model_name_or_path, local_files_only=True)
         replaced = _keep_or_replace_head(loaded, checkpoint_config)
         model, new, _ = loaded
     if new and not training:
         raise ValueError(f"newly initialised: {', '.join(new)}; without training data the model cannot be evaluated")
+    if not training and args.model_name_or_path:
+        _check_class(cls, checkpoint_config, args.model_name_or_path)
     run.say(f"newly initialised: {', '.join(new)}{replaced}" if new else "the head is the checkpoint's")
     if encoder_class is None:
         model = as_implementation(model, args)
