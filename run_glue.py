@@ -8,8 +8,8 @@ A task of GLUE from the official files, or without --data_dir from the Hub (for 
 
     python run_glue.py --model_name_or_path runs/mini --task_name mrpc --data_dir glue/MRPC --output_dir runs/mrpc
 
-Your own .tsv (never quoted), .csv or .jsonl with the columns `text` and `label`, or others that --text_column (two names
-for pairs) and --label_column name; labels such as 2.5 are scores:
+Your own .tsv (never quoted), .csv or .jsonl with the columns `text` and `label`, or those that --text_column (two for
+pairs) and --label_column name; labels such as 2.5 are scores:
 
     python run_glue.py --model_name_or_path runs/mini --train_file a.csv --validation_file b.csv --output_dir runs/own
 
