@@ -7,6 +7,7 @@ the texts contain U+2028 and U+0085, at which `str.splitlines` would split.
 
 import csv
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -50,6 +51,10 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list]]:
             yield number, row
             number = reader.line_num + 1
     except csv.Error as error:
+        header = next((line for _, line in numbered_lines(path)), "")
+        if number == 1 and (separator := re.match(r'"[^"]*"([;\t|])"', header)):
+            with_place = f"{path}:1: " + _another_separator(".csv", header, separator[1])
+            raise ValueError(with_place) from None
         raise ValueError(
             f'{path}:{number}: expected CSV with fields quoted by ", got: {error}; '
             "a row begins on this line and does not end properly"
@@ -93,6 +98,8 @@ def _jsonl_rows(path: Path) -> Iterator[tuple[int, list]]:
         yield number, values + [None] * (len(positions) - len(values)) if values else []
 
 
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+PLURALS = {";": "semicolons", "\t": "tabs", "|": "vertical bars", ",": "commas"}
 _ROWS = {".tsv": _tsv_rows, ".csv": _csv_rows, ".jsonl": _jsonl_rows}
 
 
@@ -142,21 +149,24 @@ def _check_separator(kind: str, header: list[str]) -> None:
         return
     if header[0].lower().startswith("sep="):
         raise ValueError(f"expected the names of the columns, got {header[0]!r}, a line for spreadsheets; delete it")
-    ours = {".csv": ",", ".tsv": "\t"}[kind]
-    for separator, plural in {";": "semicolons", "\t": "tabs", "|": "vertical bars", ",": "commas"}.items():
+    for separator in PLURALS:
         names = header[0].split(separator)
         # A longer part is no name: the first line is then an example, in whose text the character stands.
-        if separator == ours or len(names) < 2 or any(len(name.split()) > 3 for name in names):
+        if separator == SEPARATORS[kind] or len(names) < 2 or any(len(name.split()) > 3 for name in names):
             continue
-        remedy = f"save it with {'commas' if ours == ',' else 'tabs'} (a spreadsheet asks for the separator)"
-        if separator == "\t":
-            remedy += ", or name it .tsv if no cell is quoted"
-        if separator == "," and ours == "\t":
-            remedy += ", or name it .csv"
-        raise ValueError(
-            f"expected names of columns separated by {'commas' if ours == ',' else 'tabs'}, got {header[0]!r:.60}, "
-            f"which has {plural}; {remedy}"
-        )
+        raise ValueError(_another_separator(kind, header[0], separator))
+
+
+def _another_separator(kind: str, header: str, separator: str) -> str:
+    ours = PLURALS[SEPARATORS[kind]]
+    remedy = f"save it with {ours} (a spreadsheet asks for the separator)"
+    if separator == "\t":
+        remedy += ", or name it .tsv if no cell is quoted"
+    if separator == ",":
+        remedy += ", or name it .csv"
+    return (
+        f"expected names of columns separated by {ours}, got {header!r:.60}, which has {PLURALS[separator]}; {remedy}"
+    )
 
 
 def _with_first(first: tuple[int, list], rest: Iterator[tuple[int, list]]) -> Iterator[tuple[int, list]]:

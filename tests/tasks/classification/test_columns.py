@@ -132,6 +132,7 @@ def test_two_label_columns_are_refused(tmp_path):
         ("own.csv", "text\tlabel", "which has tabs; save it with commas (a spreadsheet asks for the separator), or na"),
         ("own.tsv", "text,label", "separated by tabs, got 'text,label', which has commas; save it with tabs"),
         ("own.csv", "text|label", "which has vertical bars; save it with commas"),
+        ("own.csv", '"text";"label"', "which has semicolons; save it with commas"),
         ("own.csv", "sep=;", "got 'sep=;', a line for spreadsheets; delete it"),
         ("own.csv", "it was a good film,0", "if the first line is an example, add a header line such as text,label ab"),
         ("own.tsv", "it was a good film\t0", "if the first line is an example, add a header line such as text,label a"),

@@ -147,6 +147,15 @@ def test_whole_numbers_with_a_decimal_point_need_the_flag(tmp_path):
     assert data.splits["validation"].labels == [0, 1]
 
 
+def test_a_decimal_comma_is_no_class_by_itself(tmp_path):
+    path = table(tmp_path, "3", '"2,5"')
+    told = error(path)
+    assert "own.csv:3: the label '2,5' may be a class or a score with a decimal comma" in told
+    assert "write '2.5' for scores, or give --problem_type single_label for classes" in told
+    assert read(path, problem_type="single_label").task.labels == ("2,5", "3")
+    assert read(table(tmp_path, "3", '"2,5"', "x")).task.labels == ("2,5", "3", "x")
+
+
 def test_words_are_no_scores(tmp_path):
     assert "own.csv:3: expected a number as label, got 'good'" in error(
         table(tmp_path, "1", "good"), problem_type="regression"

@@ -85,7 +85,7 @@ def test_malformed_csv_is_refused_with_its_line(tmp_path, content, expected):
         ('{"text": "a", "label": 1}\n{"text": "b", "text": "c", "label": 0}\n', ":2: expected one JSON object a line"),
         ('{"text": "a", "label": 1}\n{"text": "b", "label": ' + "[" * 100_000, ":2: expected one JSON object a line"),
         ('{"text": "a", "label": 1}\n{"text": "b", "label": ' + "1" * 5000 + "}", ":2: expected one JSON object a"),
-        ('{"text": "a", "label": 1}\n{"sentence": "b", "label": 0}\n', ":1: 2 candidates for the text: 'text', 'sen"),
+        ('{"text": "a", "label": 1}\n{"sentence": "b", "label": 0}\n', ":1: 2 candidates for the text: 'sentence', "),
         ('{"text": "a", "label": 0.5}\n{"text": "b", "label": "1e999"}\n', ":2: expected a number as label, got '1e9"),
     ],
 )  # fmt: skip

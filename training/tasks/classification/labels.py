@@ -168,6 +168,13 @@ def _are_scores(examples: Labelled) -> bool:
     texts = [as_text(value) for value in examples.labels or []]
     decimal = [row for row, text in enumerate(texts) if NUMBER.fullmatch(text) and not INTEGER.fullmatch(text)]
     if not decimal:
+        if all(re.fullmatch(r"[-+]?[0-9]+(,[0-9]+)?", text) for text in texts) and any("," in text for text in texts):
+            row = next(row for row, text in enumerate(texts) if "," in text)
+            raise ValueError(
+                f"{examples.where(row)}: the label {texts[row]!r:.60} may be a class or a score with a decimal comma, "
+                f"and so may all others; write {texts[row].replace(',', '.', 1)!r:.60} for scores, or give --problem_type "
+                "single_label for classes"
+            )
         return False
     if all(NUMBER.fullmatch(text) and float(text).is_integer() for text in texts):
         row = decimal[0]
