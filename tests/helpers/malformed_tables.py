@@ -151,6 +151,9 @@ def own_rows(draw: random.Random, breaks: bool) -> list[dict[str, str]]:
     return rows
 
 
+MISSING = ("None", "null", "NULL", "<NA>", "NaT", "NA", "N/A", "n/a", "#N/A", "#NA")  # as pandas, R and others write
+
+
 def own_oracle(rows: list[dict[str, Any]]) -> list[tuple]:
     """Texts and label of every row of the user's own data."""
     fields = {name: None for row in rows for name in row}
@@ -167,12 +170,13 @@ def own_oracle(rows: list[dict[str, Any]]) -> list[tuple]:
         require(all(any(unicodedata.category(one)[0] not in "ZC" for one in text) for text in cells), "empty text")
         require(isinstance(answer, str | int | float), "label")
         require(str(answer) == str(answer).strip() and not {"\t", "\n"} & set(str(answer)), "label with spaces")
-        require(answer != "", "empty label")
+        require(str(answer) not in ("", *MISSING) and str(answer).lower() not in ("nan", "-nan"), "empty label")
     labels = [str(row[-1]).lower() if isinstance(row[-1], bool) else str(row[-1]) for row in found]
     scores = all(re.fullmatch(NUMBER, text) for text in labels) and not all(
         re.fullmatch(r"(?a)[-+]?\d+", t) for t in labels
     )
     require(not scores or all(math.isfinite(float(text)) for text in labels), "infinite")
+    require(not scores or any(float(text) % 1 for text in labels), "classes or scores")
     require(scores or len(set(labels)) > 1, "one label")
     return [(*row[:-1], float(text) if scores else text) for row, text in zip(found, labels)]
 

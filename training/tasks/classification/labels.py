@@ -172,8 +172,8 @@ def _are_scores(examples: Labelled) -> bool:
             row = next(row for row, text in enumerate(texts) if "," in text)
             raise ValueError(
                 f"{examples.where(row)}: the label {texts[row]!r:.60} may be a class or a score with a decimal comma, "
-                f"and so may all others; write {texts[row].replace(',', '.', 1)!r:.60} for scores, or give --problem_type "
-                "single_label for classes"
+                f"and so may all others; write {texts[row].replace(',', '.')!r:.60} for scores, or give "
+                "--problem_type single_label for classes"
             )
         return False
     if all(NUMBER.fullmatch(text) and float(text).is_integer() for text in texts):
