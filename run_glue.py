@@ -8,7 +8,8 @@ A task of GLUE from the official files, or without --data_dir from the Hub (for 
 
     python run_glue.py --model_name_or_path runs/mini --task_name mrpc --data_dir glue/MRPC --output_dir runs/mrpc
 
-Your own .tsv (never quoted), .csv or .jsonl with one or two text columns and `label`; labels such as 2.5 are scores:
+Your own .tsv (never quoted), .csv or .jsonl with the columns `text` and `label`, or those that --text_column (two for
+pairs) and --label_column name; labels such as 2.5 are scores:
 
     python run_glue.py --model_name_or_path runs/mini --train_file a.csv --validation_file b.csv --output_dir runs/own
 
@@ -45,6 +46,7 @@ from training.tasks.classification import labelled_texts, submission
 from training.tasks.classification.last_token import check_classes, with_labels_at_the_end, with_logits_at_the_end
 from training.tasks.classification.scores import metric_prefix, score, score_by_category
 from training.tasks.classification.sources import load_data
+from training.tasks.classification.trained_for import store_facts, trained_for
 from training.tasks.cut_texts import report_cut
 from training.tasks.fine_tuning import build_task_network, choose_encoder, fine_tune, finish, save_folder
 from training.tasks.seeds import run_all, series_of
@@ -62,7 +64,8 @@ def main(argv: list[str] | None = None) -> None:
     tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
     config = load_config(args, tokenizer, label_at_cls=args.label_token == "cls")
     # The data is read before start_run, so that a mistake in it leaves no unfinished output folder behind.
-    data = load_data(args, config_labels(config))
+    trained = trained_for(config, args.model_name_or_path, network_class(args).__name__)
+    data = load_data(args, config_labels(config), trained)
     check_vocabulary(data, tokenizer)
     check_classes(args, data.task)
     series = series_of(args, data)
@@ -82,8 +85,10 @@ def run_one(
     run = start_run(args, "run_glue.py")
     labelled = with_labels(config, data.label_names, data.problem_type)
     model, initial_weights = build_network(run, labelled, config, "train" in data.splits)
+    if "train" in data.splits:
+        store_facts(model.config, **data.stored_facts())
     origin = record_origin(run, data, tokenizer, initial_weights)
-    run.add_facts(texts_per_example=data.texts_per_example)
+    run.add_facts(**data.stored_facts())
     report_cut(run, {split: examples.cut for split, examples in data.splits.items()}, config.max_position_embeddings)
 
     def evaluated(model: torch.nn.Module, step: int) -> tuple[dict, None]:
@@ -93,7 +98,7 @@ def run_one(
     if train and args.label_token == "last":
         train = with_labels_at_the_end(train)
     tuned = fine_tune(run, model, origin, train, evaluated, metric)
-    write_predictions(run, tuned.model, data, features)
+    tuned.results.update(write_predictions(run, tuned.model, data, features))
     save_folder(run, tuned, tokenizer, "glue", data.name)
     finish(run, tuned)
     return tuned.results
@@ -118,10 +123,16 @@ def build_network(
             training,
             encoder_class=encoder,
         )
-    cls: type[PreTrainedModel] = modeling_bert_repro.BertForSequenceClassification
+    return build_task_network(run, network_class(args), config, checkpoint_config, may_be_new, training)
+
+
+def network_class(args: GlueArguments) -> type[PreTrainedModel]:
+    """The class of the network that the flags ask for."""
+    if args.bilstm_on_top:
+        return BertBiLSTMForTokenClassification
     if args.label_token == "last":
-        cls = modeling_bert_repro.BertForTokenClassification
-    return build_task_network(run, cls, config, checkpoint_config, may_be_new, training)
+        return modeling_bert_repro.BertForTokenClassification
+    return modeling_bert_repro.BertForSequenceClassification
 
 
 def predict_split(run: Run[GlueArguments], model: torch.nn.Module, rows: Features) -> dict:
@@ -139,18 +150,24 @@ def evaluate(
     features: dict[str, Features],
     step: int,
 ) -> dict:
-    """The task's metrics and the loss on every labelled split; the names of MNLI's two validation sets differ."""
+    """The task's metrics and the loss on every validation split; the names of MNLI's two validation sets differ."""
     results: dict[str, float | None] = {}
     for split, rows in features.items():
         if split.startswith("validation"):
-            outputs, labels = predict_split(run, model, rows), rows.columns["labels"]
-            values = score(data.task, outputs["logits"], labels)
-            values |= score_by_category(data.task, outputs["logits"], labels, data.splits[split].categories)
-            values |= {"loss": outputs["loss"]}
-            results |= {metric_prefix(split) + name: value for name, value in values.items()}
+            results |= scores_of(data, split, predict_split(run, model, rows))
     if results:
         run.say(f"step {step}: " + ", ".join(f"{name} {value}" for name, value in results.items()))
     return results
+
+
+def scores_of(data: labelled_texts.ClassificationData, split: str, outputs: dict) -> dict[str, float | None]:
+    """The results of a labelled split, with their names in all_results.json."""
+    examples, logits = data.splits[split], outputs["logits"]
+    assert examples.labels is not None
+    values = score(data.task, logits, examples.labels)
+    values |= score_by_category(data.task, logits, examples.labels, examples.categories)
+    values |= {"loss": outputs["loss"]}
+    return {metric_prefix(split) + name: value for name, value in values.items()}
 
 
 def write_predictions(
@@ -158,14 +175,24 @@ def write_predictions(
     model: torch.nn.Module,
     data: labelled_texts.ClassificationData,
     features: dict[str, Features],
-) -> None:
-    """Write a file for every split to predict; for a submission, print why if the GLUE server would refuse it."""
+) -> dict[str, float | None]:
+    """Write a file for every split to predict; for a submission, print why if the GLUE server would refuse it.
+
+    Returns:
+        The results of the test splits that have labels.
+    """
+    results: dict[str, float | None] = {}
     for split in data.to_predict:
-        logits = predict_split(run, model, features[split])["logits"]
+        outputs = predict_split(run, model, features[split])
+        if split.startswith("test") and data.splits[split].labels is not None:
+            results |= scores_of(data, split, outputs)
         if run.is_main:
-            path = labelled_texts.write_predictions(run.output_dir, data, split, logits)
+            path = labelled_texts.write_predictions(run.output_dir, data, split, outputs["logits"])
             wrong = submission.problem_of_file(path) if run.args.write_submission else None
             run.say(f"the GLUE server would refuse this: {wrong}" if wrong else f"predictions: {path}")
+    if results:
+        run.say(", ".join(f"{name} {value}" for name, value in results.items()))
+    return results
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import io
 import math
 import random
 import re
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from tests.helpers.official_files import (
 )
 from tests.helpers.tagged_text import ner_arguments
 from training.tasks.classification.glue import GLUE_TASKS
-from training.tasks.classification.labelled_texts import encode_labels
+from training.tasks.classification.labels import encode_labels
 from training.tasks.classification.sources import load_data, read_examples
 from training.tasks.ner.sources import load_data as load_sentences
 from training.tasks.swag import read_swag
@@ -132,7 +133,7 @@ TEXTS = [
     '" an open mark',
     "a, b; c",
     "naïve\u2028façade",
-    "",
+    "-",
     "it 's",
     "日本 語",
 ]
@@ -150,27 +151,32 @@ def own_rows(draw: random.Random, breaks: bool) -> list[dict[str, str]]:
     return rows
 
 
+MISSING = ("None", "null", "NULL", "<NA>", "NaT", "NA", "N/A", "n/a", "#N/A", "#NA")  # as pandas, R and others write
+
+
 def own_oracle(rows: list[dict[str, Any]]) -> list[tuple]:
     """Texts and label of every row of the user's own data."""
     fields = {name: None for row in rows for name in row}
     known = [names for names in (("sentence1", "sentence2"), ("text",)) if set(names) <= fields.keys()]
     label = next(name for name in ("label", "target") if name in fields)
     left = [name for name in fields if name != label and name.lower() not in ("", "id")]
+    require(len(known or [left]) == 1 and (known or len(left) == 1), "texts")
     texts = known[0] if known else left
-    require(len(texts) in (1, 2), "texts")
     index = next((name for name in fields if name.lower() in ("index", "id", "idx") and name not in texts), None)
     require(index is None or all(row[index] is not None for row in rows), "index")
     found = [(*(row[name] for name in texts), row[label]) for row in rows]
     for *cells, answer in found:
         require(all(isinstance(text, str) for text in cells), "text")
+        require(all(any(unicodedata.category(one)[0] not in "ZC" for one in text) for text in cells), "empty text")
         require(isinstance(answer, str | int | float), "label")
         require(str(answer) == str(answer).strip() and not {"\t", "\n"} & set(str(answer)), "label with spaces")
-        require(answer != "", "empty label")
+        require(str(answer) not in ("", *MISSING) and str(answer).lower() not in ("nan", "-nan"), "empty label")
     labels = [str(row[-1]).lower() if isinstance(row[-1], bool) else str(row[-1]) for row in found]
     scores = all(re.fullmatch(NUMBER, text) for text in labels) and not all(
         re.fullmatch(r"(?a)[-+]?\d+", t) for t in labels
     )
     require(not scores or all(math.isfinite(float(text)) for text in labels), "infinite")
+    require(not scores or any(float(text) % 1 for text in labels), "classes or scores")
     require(scores or len(set(labels)) > 1, "one label")
     return [(*row[:-1], float(text) if scores else text) for row, text in zip(found, labels)]
 

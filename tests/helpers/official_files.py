@@ -97,7 +97,14 @@ def cell(task: str, column: str, row: int) -> str:
 
 def glue_arguments(**given) -> SimpleNamespace:
     names = ("task_name", "data_dir", "train_file", "validation_file", "test_file", "dataset_name")
-    names += ("dataset_config_name", "max_train_samples", "max_eval_samples")
+    names += (
+        "dataset_config_name",
+        "max_train_samples",
+        "max_eval_samples",
+        "text_column",
+        "label_column",
+        "problem_type",
+    )
     return SimpleNamespace(**(dict.fromkeys(names) | {"do_predict": False} | given))
 
 

@@ -362,6 +362,7 @@ def test_model_without_a_trained_head_is_not_evaluated(tmp_path, pretrained, fil
     shutil.copytree(pretrained, model)
     config = json.loads((model / "config.json").read_text(encoding="utf-8"))
     config |= {"id2label": {"0": "negative", "1": "positive"}, "label2id": {"negative": 0, "positive": 1}}
+    config.pop("architectures")  # as in an old checkpoint
     (model / "config.json").write_text(json.dumps(config), encoding="utf-8")
     assert "newly initialised: classifier.bias, classifier.weight; without training data" in refused(
         capsys, f"--output_dir={tmp_path / 'run'}", f"--model_name_or_path={model}", "--task_name=sst2",

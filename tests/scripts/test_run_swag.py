@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForMultipleChoice, AutoTokenizer
 
 import run_swag
+from tests.helpers.model_folders import save_model
 from tests.helpers.records import events, read
 from tests.helpers.repository import ROOT
 from tests.helpers.small_networks import LEARNS_FAST, NO_DROPOUT, save_random_network, small_config
@@ -258,3 +259,13 @@ def test_the_commands_of_the_header_parse():
     assert commands
     for command in commands:
         parse_arguments(SwagArguments, command[2:])
+
+
+def test_the_head_of_another_kind_of_network_is_not_evaluated(checkpoint, files, tmp_path, capsys):
+    """A regression has one output, too, and so its head would fit."""
+    model = save_model(tmp_path / "model", checkpoint, "BertForSequenceClassification", num_labels=1)
+    argv = [f"--model_name_or_path={model}", f"--validation_file={files / 'val.csv'}", "--max_seq_length=32"]
+    assert report_errors(lambda: run_swag.main([*argv, f"--output_dir={tmp_path / 'run'}"])) == 2
+    expected = f"{model}: expected a BertForMultipleChoice, got a BertForSequenceClassification by its config.json"
+    assert expected in capsys.readouterr().err
+    assert not list((tmp_path / "run").glob("*.json"))

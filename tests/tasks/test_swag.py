@@ -161,6 +161,12 @@ def test_swag_is_read_from_the_hub(monkeypatch):
     assert asked == [("allenai/swag", "regular")]
     assert [data.splits[split].labels for split in made] == [[3, 1], [0, 2], None]
     assert data.splits["train"].endings[1] == ["d f0", "d f1", "d f2", "d f3"]
+    plain = datasets.Dataset.from_dict(columns | {"label": [3, 1]})
+    for labels in ([3, None], [3.0, 1.0], [[3], [1]], ["3", ""], [True, False], [3, -1], [3, 4]):
+        made["train"] = plain.remove_columns("label").add_column("label", labels)
+        assert "allenai/swag train row " in (told := message(dataset_name="allenai/swag"))
+        assert ": expected a label from 0 to 3, got " in told
+    made["train"] = plain
     made["validation"] = made["validation"].remove_columns("sent1")
     assert message(dataset_name="allenai/swag").startswith("allenai/swag validation: expected the columns 'sent1'")
 
@@ -195,3 +201,11 @@ def test_predictions_are_written_with_their_probabilities(tmp_path):
         "7,0,0.800000,0.200000",
     ]
     assert swag.score(logits, [1, 1]) == {"accuracy": 0.5}
+
+
+def test_a_table_with_another_separator_is_named_as_such(tmp_path):
+    path = write(tmp_path, SWAG.replace(",", ";").encode())
+    with pytest.raises(
+        ValueError, match=r"expected names of columns separated by commas, got .*, which has semicolons"
+    ):
+        swag.read_swag(path)

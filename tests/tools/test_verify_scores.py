@@ -154,6 +154,8 @@ def test_an_evaluation_gets_the_flags_that_decide_it():
     assert evaluation_flags(run) == expected
     expected.remove("--mixed_precision=bf16")
     assert evaluation_flags(run | {"mixed_precision": "fp16"}) == expected
+    named = {"script": "run_glue.py", "flags": {"text_column": ["#1 text", "b"], "label_column": None, "seed": 42}}
+    assert evaluation_flags(named) == ["--text_column", "#1 text", "b"]
     older = {"script": "run_squad.py", "flags": flags | {"mixed_precision": "bf16"}}
     assert "--mixed_precision=bf16" in evaluation_flags(older)
 

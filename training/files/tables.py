@@ -7,6 +7,7 @@ the texts contain U+2028 and U+0085, at which `str.splitlines` would split.
 
 import csv
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -51,6 +52,10 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, list]]:
             yield number, row
             number = reader.line_num + 1
     except csv.Error as error:
+        header = next((line for _, line in numbered_lines(path)), "")
+        if number == 1 and (separator := re.match(r'"[^"]*"([;\t|])"', header)):
+            with_place = f"{path}:1: " + _another_separator(".csv", header, separator[1])
+            raise ValueError(with_place) from None
         raise ValueError(
             f'{path}:{number}: expected CSV with fields quoted by ", got: {error}; '
             "a row begins on this line and does not end properly"
@@ -94,6 +99,8 @@ def _jsonl_rows(path: Path) -> Iterator[tuple[int, list]]:
         yield number, values + [None] * (len(positions) - len(values)) if values else []
 
 
+SEPARATORS = {".csv": ",", ".tsv": "\t"}
+PLURALS = {";": "semicolons", "\t": "tabs", "|": "vertical bars", ",": "commas"}
 _ROWS = {".tsv": _tsv_rows, ".csv": _csv_rows, ".jsonl": _jsonl_rows}
 
 
@@ -132,10 +139,37 @@ def read_table(
     if doubled := [name for name, count in Counter(header).items() if count > 1]:
         raise ValueError(f"{path}:{number}: column {doubled[0]!r} is there twice; rename one")
     try:
+        _check_separator(kind, header)
         names = choose(header)
     except ValueError as error:
         raise ValueError(f"{path}:{number}: {error}") from None
     return _collect(path, rows, header, names, ragged_share, may_be_null)
+
+
+def _check_separator(kind: str, header: list[str]) -> None:
+    """Raise ValueError if the only name in a header is several names, with a separator of another kind of file."""
+    if len(header) != 1 or kind == ".jsonl":
+        return
+    if header[0].lower().startswith("sep="):
+        raise ValueError(f"expected the names of the columns, got {header[0]!r}, a line for spreadsheets; delete it")
+    for separator in PLURALS:
+        names = header[0].split(separator)
+        # A longer part is no name: the first line is then an example, in whose text the character stands.
+        if separator == SEPARATORS[kind] or len(names) < 2 or any(len(name.split()) > 3 for name in names):
+            continue
+        raise ValueError(_another_separator(kind, header[0], separator))
+
+
+def _another_separator(kind: str, header: str, separator: str) -> str:
+    ours = PLURALS[SEPARATORS[kind]]
+    remedy = f"save it with {ours} (a spreadsheet asks for the separator)"
+    if separator == "\t":
+        remedy += ", or name it .tsv if no cell is quoted"
+    if separator == ",":
+        remedy += ", or name it .csv"
+    return (
+        f"expected names of columns separated by {ours}, got {header!r:.60}, which has {PLURALS[separator]}; {remedy}"
+    )
 
 
 def _with_first(first: tuple[int, list], rest: Iterator[tuple[int, list]]) -> Iterator[tuple[int, list]]:

@@ -101,7 +101,25 @@ class GlueArguments(FineTuningArguments):
         FIXED | CARD | DATA | EVALUATION,
     )
     data_dir: str | None = flag(None, "Folder with the official files train.tsv, dev.tsv and test.tsv.", DATA)
-    test_file: str | None = flag(None, "Your own data to predict.", AFTERWARDS)
+    test_file: str | None = flag(
+        None, "Your own data to predict; it is scored if every row has a label that the model knows.", AFTERWARDS
+    )
+    text_column: list[str] | None = flag(
+        None,
+        "Of your own data, the name of the column with the text, or of the two columns with a pair. Default: those "
+        "that the model was trained on, or usual names such as text; or sentence1 and sentence2.",
+        FIXED | EVALUATION,
+        nargs="+",
+    )
+    label_column: str | None = flag(
+        None, "Of your own data, the name of the column with the label. Default: as for the text.", FIXED | EVALUATION
+    )
+    problem_type: Literal["single_label", "regression"] | None = flag(
+        None,
+        "Of your own data: whether labels are classes or scores. Default: what the model predicts or, with training "
+        "data, classes, unless a label such as 2.5 can only be a score.",
+        FIXED | EVALUATION,
+    )
     max_seq_length: int = flag(
         128,
         "Longest input in tokens; if a pair is longer, tokens of its longer text are cut first.",
@@ -134,6 +152,23 @@ class GlueArguments(FineTuningArguments):
             raise ValueError("--bilstm_on_top reads the label from the last token: add --label_token last")
         if self.paper and (self.learning_rate, self.num_train_epochs, self.max_steps) != (5e-5, 3.0, -1):
             raise ValueError("--paper fixes --learning_rate and 3 epochs; drop those flags, or use --seeds with them")
+        self._check_columns()
+
+    def _check_columns(self) -> None:
+        own = self.dataset_name or self.train_file or self.validation_file or self.test_file
+        fixed = f"with --task_name {self.task_name}, whose columns and labels are fixed"
+        refuse_idle(
+            self,
+            (self.task_name and fixed, ("text_column", "label_column", "problem_type")),
+            (not own and "without data of your own", ("text_column", "label_column", "problem_type")),
+        )
+        columns = self.text_column or []
+        if len(columns) > 2 or len({*columns}) < len(columns):
+            raise ValueError(
+                f"--text_column takes one name, or two different ones for a pair; got {' '.join(map(repr, columns))}"
+            )
+        if self.label_column in columns:
+            raise ValueError(f"--label_column {self.label_column} is one of --text_column; a label is no text")
 
     @property
     def many_runs(self) -> bool:

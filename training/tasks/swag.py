@@ -193,7 +193,7 @@ def _examples(columns: dict[str, list], where: Callable[[int], str], labelled: b
         for start, row in zip(starts, zip(*(columns[name] for name in names)))
     ]
     labels = columns.get(LABEL)
-    if labels and not labelled and all(str(label) in ("", "-1", "None") for label in labels):
+    if labels and not labelled and all(str(label) in ("", "-1", "None", "nan") for label in labels):
         labels = None
     if labels:
         labels = [_label(label, len(names), where(row)) for row, label in enumerate(labels)]

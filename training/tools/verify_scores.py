@@ -117,7 +117,7 @@ def check_predictions(folder: Path, run: dict, results: dict, data: Mapping[str,
             if (folder / f"{split}_predictions.csv").is_file():
                 yield from _swag(folder / f"{split}_predictions.csv", split, run, results, data.get(split))
     elif script == "run_glue.py":
-        yield unknown("scores from predictions", "run_glue.py saves no predictions of labelled data")
+        yield unknown("scores from predictions", "run_glue.py saves no predictions of the data it evaluates on")
 
 
 def _squad(folder: Path, run: dict, results: dict, source: Source | None) -> Iterator[Finding]:
@@ -246,11 +246,12 @@ def check_weights(folder: Path, run: dict, results: dict, data: list[Source]) ->
         yield from _close_scores(folder, run, results, _pretraining_flags(run, needed), "eval_", "eval_")
         return
     for one in needed:
-        test = [other for other in data if other.split == "test" and other.path]
+        test = [other for other in data if other.split.startswith("test") and other.path]
         paths = [f"--validation_file={one.path}", *(f"--test_file={other.path}" for other in test)]
         recorded_prefix = metric_prefix(one.split) if run["script"] == "run_glue.py" else "eval_"
         evaluated_prefix = "eval_mnli_m_" if recorded_prefix == "eval_mnli_mm_" else recorded_prefix
-        paths = paths[:1] if run["script"] == "run_glue.py" else paths
+        scored = run["script"] != "run_glue.py" or any(name.startswith("test_") for name in results)
+        paths = paths if scored else paths[:1]
         flags = [*evaluation_flags(run), *paths]
         yield from _close_scores(folder, run, results, flags, recorded_prefix, evaluated_prefix)
 
@@ -270,7 +271,11 @@ def evaluation_flags(run: dict) -> list[str]:
         value = flags.get(one.name)
         nature, usual = natures(cls)[one.name], (None, "fp16", one.default)
         decides = nature & EVALUATION and value not in usual
-        if decides or (nature & STORED and value is not None):
+        if not decides and not (nature & STORED and value is not None):
+            continue
+        if isinstance(value, list):
+            given += [f"--{one.name}", *map(str, value)]
+        else:
             given.append(f"--{one.name}={str(value).lower() if isinstance(value, bool) else value}")
     return given
 

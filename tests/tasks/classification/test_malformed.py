@@ -13,7 +13,7 @@ from tests.helpers.official_files import glue_arguments, own, write_task
 from training.tasks.classification.sources import load_data
 
 ROWS = 30
-WORDS = ["red", "", '" open', "中文", "a\u2028b", "e\u0301", "\x85", "it 's", "\\n", "tab less", "🙂", "'"]
+WORDS = ["red", "-", '" open', "中文", "a\u2028b", "e\u0301", "a\x85", "it 's", "\\n", "tab less", "🙂", "'"]
 
 
 def tsv_lines(rng: random.Random) -> list[bytes]:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.helpers.official_files import glue_arguments, glue_error, own, write_task
 from training.tasks.classification import glue, labelled_texts
+from training.tasks.classification.columns import find_columns
 from training.tasks.classification.sources import load_data
 
 THREE_WAY = ("entailment", "neutral", "contradiction")
@@ -50,7 +51,7 @@ def test_malformed_tsv_is_refused_with_its_line(tmp_path, content, expected):
         ('sentence,label\na,1\n"b,0\nc,1\n', "own.csv:3: expected CSV with fields quoted by"),
         ('sentence,label\na,1\n"b"c,0\n', "own.csv:3: expected CSV with fields quoted by"),
         ('sentence,label\n"a\nb",1\nc\n', "own.csv:4: expected 2 columns (sentence, label), got 1; fix this line"),
-        ("sentence;label\na;1\n", "own.csv:1: expected a column 'label'"),
+        ("sentence;label\na;1\n", "own.csv:1: expected names of columns separated by commas, got 'sentence;label', wh"),
         ("year,sentence,body,label\n1,a,b,x\n1,a,b,y\n1,a,b,y\n", ""),
     ],
 )
@@ -73,7 +74,7 @@ def test_malformed_csv_is_refused_with_its_line(tmp_path, content, expected):
         ('{"text": "a", "label": 1}\n{"text": "b", "label"\n', "own.jsonl:2: expected one JSON object a line, got:"),
         ('{"text": "a", "label": 1}\n["b", 0]\n', "own.jsonl:2: expected a JSON object with fields, got '[\"b\", 0]'"),
         ('{"text": "a", "label": 1}\n{"text": "\\ud83d", "label": 0}\n', "own.jsonl:2: expected Unicode text"),
-        ('{"a": "1", "b": "2", "c": "3", "label": 1}\n', "own.jsonl:1: expected the columns"),
+        ('{"a": "1", "b": "2", "c": "3", "label": 1}\n', "own.jsonl:1: 3 candidates for the text: 'a', 'b', 'c'; name"),
         ('{"text": "a"}\n', "own.jsonl:1: expected a column 'label' or 'labels'"),
         ('{"text": "a", "label": ""}\n{"text": "b", "label": "x"}\n', "own.jsonl:1: expected a label, got an empty"),
         ('{"text": "a", "label": "x"}\n', "expected at least two labels, got only 'x' in "),
@@ -84,7 +85,7 @@ def test_malformed_csv_is_refused_with_its_line(tmp_path, content, expected):
         ('{"text": "a", "label": 1}\n{"text": "b", "text": "c", "label": 0}\n', ":2: expected one JSON object a line"),
         ('{"text": "a", "label": 1}\n{"text": "b", "label": ' + "[" * 100_000, ":2: expected one JSON object a line"),
         ('{"text": "a", "label": 1}\n{"text": "b", "label": ' + "1" * 5000 + "}", ":2: expected one JSON object a"),
-        ('{"text": "a", "label": 1}\n{"sentence": "b", "label": 0}\n', ":1: field 'sentence' is missing or null"),
+        ('{"text": "a", "label": 1}\n{"sentence": "b", "label": 0}\n', ":1: 2 candidates for the text: 'sentence', "),
         ('{"text": "a", "label": 0.5}\n{"text": "b", "label": "1e999"}\n', ":2: expected a number as label, got '1e9"),
     ],
 )  # fmt: skip
@@ -166,7 +167,7 @@ def test_sources_that_contradict_each_other_are_refused(tmp_path):
         ("label\tsentence2\tsentence1\tgenre", ("sentence1", "sentence2"), "label"),
         ("id\tpremise\thypothesis\tgold_label", ("premise", "hypothesis"), "gold_label"),
         ("Idx\treview\tlabels", ("review",), "labels"),
-        ("title\tbody\tclass", ("title", "body"), "class"),
+        ("text_pair\ttext\tclass", ("text", "text_pair"), "class"),
         ("title\ttext\tcategory", ("text",), "category"),
     ],
 )
@@ -174,8 +175,8 @@ def test_columns_of_a_users_own_data_are_found(header, texts, label):
     task = glue.Task(
         folder="custom", text_columns=glue.OWN_TEXTS, label_columns=glue.OWN_LABELS, labels=None, metrics=()
     )
-    columns = labelled_texts.find_columns(task, header.split("\t"), labelled=True)
-    assert (columns.texts, columns.label) == (texts, label)
+    found = find_columns(task, header.split("\t"), labelled=True)
+    assert (found.texts, found.label) == (texts, label)
 
 
 def test_labels_of_a_test_file_are_not_read(tmp_path):
@@ -318,7 +319,7 @@ def test_other_data_sets_of_the_hub(monkeypatch):
     hub(monkeypatch, {"train": columns | {"label": [1, -1]}, "validation": columns}, ["neg", "pos"])
     assert "imdb  train row 1: expected a label out of neg, pos; got '-1'" in glue_error(dataset_name="imdb")
     hub(monkeypatch, {"train": {"a": ["x"], "b": ["y"], "c": ["z"], "label": [1]}})
-    assert "imdb  train: expected the columns" in glue_error(dataset_name="imdb")
+    assert "imdb  train: 3 candidates for the text: 'a', 'b', 'c'; name the text" in glue_error(dataset_name="imdb")
     hub(monkeypatch, {"extra": columns})
     assert "expected the splits train, validation, test; got extra" in glue_error(dataset_name="imdb")
 

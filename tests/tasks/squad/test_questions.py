@@ -174,6 +174,17 @@ def test_hub_columns_give_the_same_questions(monkeypatch):
     assert asked == [("some/squad_v2", None, "train")]
     with pytest.raises(ValueError, match="some/squad_v2, split 'train', question 'b': has no answer"):
         read_hub("some/squad_v2", None, "train")
+    for answers in (
+        None,
+        [{"text": "old", "answer_start": 4}],
+        {"text": ["old"], "answer_start": [4, 9]},
+        {"text": None},
+    ):
+        rows[:] = [{"id": "a", "title": "t", "context": CONTEXT, "question": "q", "answers": answers}]
+        with pytest.raises(
+            ValueError, match=r"split 'train', row 0: expected answers as SQuAD has them, lists 'text' and"
+        ):
+            read_hub("some/squad_v2", None, "train")
     rows[:] = [{"text": "x"}]
     with pytest.raises(
         ValueError, match=r"lacks the columns \['answers', 'context', 'id', 'question'\]; it has \['text'\]"

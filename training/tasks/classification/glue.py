@@ -43,6 +43,7 @@ class Task:
         ragged_share: the share of rows that may be broken in the official release; these are left out and reported.
         score_range: the lowest and the highest regression label.
         categories: columns that define categories: a row belongs to the category if its cell is not empty.
+        trained_on: of the user's own data, the text columns that the model was trained on, if these are known.
         title: the name in reports and their pictures; "" stands for the folder, such as CoLA.
     """
 
@@ -58,6 +59,7 @@ class Task:
     ragged_share: float = 0.0
     score_range: tuple[float, float] = (-np.inf, np.inf)
     categories: tuple[str, ...] = ()
+    trained_on: tuple[str, ...] = ()
     title: str = ""
 
     @property
@@ -196,7 +198,7 @@ def server_name(task: Task, split: str = "test") -> str:
     return task.folder + {"test_matched": "-m", "test_mismatched": "-mm"}.get(split, "") + ".tsv"
 
 
-# For the user's own data: the first of these that a file has.
+# For the user's own data: the usual names, of which a file must have one.
 OWN_TEXTS = (
     PAIR,
     PREMISE,
@@ -205,6 +207,7 @@ OWN_TEXTS = (
     ("question", "answer"),
     ("text_a", "text_b"),
     ("text1", "text2"),
+    ("text", "text_pair"),
     ("sentence",),
     ("text",),
 )

@@ -9,11 +9,11 @@ A row of MRPC's dev.tsv (official layout, tab-separated, never quoted) becomes o
     type ids   0    0   0   0   0   0       ...   0   1  1   1     1     1  ...   1
     label    0, which the model folder calls "not_equivalent"
 
-``training.tasks.classification.sources`` reads the examples, and ``glue`` has the table of the tasks.
+``training.tasks.classification.sources`` reads the examples, ``columns`` and ``labels`` find out what is the text and
+what the label, and ``glue`` has the table of the tasks.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,14 +23,11 @@ from transformers import PreTrainedTokenizerBase
 from tokenization.special_tokens import text_tokenizer
 from training.engine.batches import Features
 from training.files.atomic import write_text
-from training.tasks.classification.glue import OWN_TEXTS, Task, server_name
+from training.tasks.classification.columns import Columns
+from training.tasks.classification.glue import Task, server_name
 from training.tasks.classification.scores import metric_prefix, score_of_constant
 from training.tasks.cut_texts import CutTexts, check_room, count_alike, cut_rows, refuse_alike, summarise_cut
 from training.tasks.task_data import ProblemType
-
-INDEX_COLUMNS = ("", "id", "idx", "index", "guid", "uid", "row")
-INTEGER = re.compile(r"[-+]?[0-9]{1,4000}")  # int() refuses more digits
-NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 
 
 @dataclass
@@ -46,6 +43,7 @@ class Examples:
         columns: the names of the columns that were read.
         categories: the cells of each column that defines a category.
         cut: which were longer than --max_seq_length; ``features`` fills it in.
+        notes: what the user should know of the split.
     """
 
     texts: tuple[list[str], ...]
@@ -53,9 +51,10 @@ class Examples:
     index: list[str]
     where: Callable[[int], str]
     facts: dict
-    columns: "Columns"
+    columns: Columns
     categories: dict[str, list[str]] = field(default_factory=dict)
     cut: CutTexts = CutTexts()
+    notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.texts[0])
@@ -66,20 +65,6 @@ class Examples:
         texts = tuple(column[:count] for column in self.texts)
         categories = {name: cells[:count] for name, cells in self.categories.items()}
         return replace(self, texts=texts, labels=labels, index=self.index[:count], categories=categories)
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The names of the columns to read; the name of the label or the index is None if the file does not have it."""
-
-    texts: tuple[str, ...]
-    label: str | None
-    index: str | None
-    categories: tuple[str, ...] = ()
-
-    def names(self) -> list[str]:
-        """All names, without None."""
-        return [name for name in (*self.texts, self.label, self.index, *self.categories) if name is not None]
 
 
 @dataclass
@@ -117,6 +102,15 @@ class ClassificationData:
         facts = {split: {"examples": len(examples)} | examples.facts for split, examples in self.splits.items()}
         return {"task": self.name, "labels": self.task.labels, "splits": facts}
 
+    def stored_facts(self) -> dict:
+        """What the model's config stores, so that later commands read the same columns."""
+        columns = next(iter(self.splits.values())).columns
+        return {
+            "texts_per_example": self.texts_per_example,
+            "text_columns": list(columns.texts),
+            "label_column": columns.label,
+        }
+
     def summary(self) -> str:
         """A few lines for the user: what was read from where."""
         lines = []
@@ -125,6 +119,7 @@ class ClassificationData:
             lines.append(f"{self.name} {split}: {len(examples):,} examples, {examples.facts['source']} ({columns})")
             if broken := examples.facts.get("broken_lines_left_out"):
                 lines.append(f"  left out {len(broken)} broken lines: {', '.join(map(str, broken[:20]))}")
+            lines += [f"  {note}" for note in examples.notes]
         return "\n".join([*lines, f"labels: {', '.join(self.task.labels or ['scores'])}"])
 
     def texts(self, split: str) -> Iterator[str]:
@@ -145,78 +140,6 @@ class ClassificationData:
                 scores = score_of_constant(self.task, np.asarray(examples.labels))
                 values |= {metric_prefix(split) + name: value for name, value in scores.items()}
         return values
-
-
-# --- columns ---------------------------------------------------------------------------------------------
-
-
-def find_columns(task: Task, header: list[str], labelled: bool) -> Columns:
-    """The task's columns in a header.
-
-    If the user's own data has none of the usual names, the one or two columns that are neither label nor index are the
-    texts.
-
-    Raises:
-        ValueError: the header lacks a column.
-    """
-    label = next((name for name in task.label_columns if name in header), None)
-    if labelled and label is None:
-        raise ValueError(f"expected a column {_or(task.label_columns)}, got {_listed(header)}; rename the label column")
-    texts = next((names for names in task.text_columns if set(names) <= set(header)), None)
-    if texts is None and task.text_columns is OWN_TEXTS:
-        left = tuple(name for name in header if name != label and name.lower() not in INDEX_COLUMNS)
-        texts = left if len(left) in (1, 2) else None
-    if texts is None:
-        raise ValueError(
-            f"expected the columns {_or(' and '.join(names) for names in task.text_columns)}, got {_listed(header)}; "
-            "is this the right file for the task?"
-        )
-    index = next((name for name in header if name.lower() in ("index", "id", "idx")), None)
-    categories = tuple(name for name in task.categories if name in header)
-    return Columns(texts, label, None if index in (*texts, label) else index, categories)
-
-
-def _or(names: Iterable[str]) -> str:
-    return " or ".join(repr(name) for name in names)
-
-
-def _listed(header: list[str]) -> str:
-    return ", ".join(repr(name if len(name) < 40 else name[:40] + "...") for name in header)
-
-
-# --- labels ----------------------------------------------------------------------------------------------
-
-
-def encode_labels(examples: Examples, task: Task) -> list[int] | list[float]:
-    """Class numbers, or scores for regression. Raises ValueError with the row of an unknown label."""
-    assert examples.labels is not None
-    numbers: list = []
-    if task.labels is None:
-        low, high = task.score_range
-        for row, value in enumerate(examples.labels):
-            text = as_text(value)
-            if not NUMBER.fullmatch(text) or not low <= float(text) <= high or not np.isfinite(float(text)):
-                bounds = f" from {low} to {high}" if np.isfinite(low) else ""
-                raise ValueError(
-                    f"{examples.where(row)}: expected a number{bounds} as label, got {text[:60]!r}; correct the line"
-                )
-            numbers.append(float(text))
-        return numbers
-    known = {name: number for number, name in enumerate(task.labels)}
-    known |= {spelling: number for number, spelling in enumerate(task.spellings)}
-    for row, value in enumerate(examples.labels):
-        if as_text(value) not in known:
-            raise ValueError(
-                f"{examples.where(row)}: expected a label out of {', '.join(known)}; got {as_text(value)!r}; "
-                "correct the line, or choose another task"
-            )
-        numbers.append(known[as_text(value)])
-    return numbers
-
-
-def as_text(value: object) -> str:
-    """A label as text: True, from JSON, becomes 'true', and 1 becomes '1'."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # --- to the model, and back ------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from training.tasks.classification.metrics import METRICS
 
 def metric_prefix(split: str) -> str:
     """The prefix of the metrics in all_results.json, which keeps the two halves of MNLI apart."""
-    return {"validation_matched": "eval_mnli_m_", "validation_mismatched": "eval_mnli_mm_"}.get(split, "eval_")
+    kind = "test_" if split.startswith("test") else "eval_"
+    return kind + {"matched": "mnli_m_", "mismatched": "mnli_mm_"}.get(split.partition("_")[2], "")
 
 
 def score(task: Task, logits: np.ndarray, labels: list) -> dict[str, float | None]:

@@ -5,36 +5,37 @@ They are read from the official files (``--task_name``, ``--data_dir``), from th
 alone, or ``--dataset_name``), or they belong to a built-in task, which is the default.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tokenization.compressed_files import kind_of
 from training.builtin_data import documentation
 from training.files.hashing import digest, sha256
 from training.files.hub_datasets import from_hub, load_dataset
 from training.files.tables import read_table
 from training.files.unchanged import unchanged
 from training.flags.fine_tuning import GlueArguments
+from training.tasks.classification.columns import NAME_THE_TEXT, Columns, find_columns, text_problem
 from training.tasks.classification.glue import (
-    ACCURACY,
     BUILTIN_TASKS,
-    CORRELATIONS,
     FORMER_NAMES,
     GLUE_TASKS,
     OWN_LABELS,
     OWN_TEXTS,
     Task,
 )
-from training.tasks.classification.labelled_texts import (
-    INTEGER,
+from training.tasks.classification.labelled_texts import ClassificationData, Examples
+from training.tasks.classification.labels import (
+    FILL_IN,
     NUMBER,
-    ClassificationData,
-    Columns,
-    Examples,
-    as_text,
+    check_cells,
     encode_labels,
-    find_columns,
+    infer_task,
+    known_test_labels,
 )
+from training.tasks.classification.trained_for import TrainedFor
 from training.tasks.prediction_files import as_ids, check_cell, check_ids
 from training.tasks.task_data import own_files, sample_limit
 
@@ -42,16 +43,20 @@ HUB_NAME = "nyu-mll/glue"
 GIVE_FILES = "give the official files with --data_dir FOLDER, or your own with --train_file and --validation_file"
 
 
-def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) -> ClassificationData:
+def load_data(
+    args: GlueArguments, model_labels: tuple[str, ...] | None = None, trained: TrainedFor | None = None
+) -> ClassificationData:
     """Read the examples that the flags ask for.
 
     Args:
         model_labels: the label names of the model, if it has any. If they are the names of the task in another order,
             the model's order is used, so that a trained head keeps its meaning.
+        trained: what else is known of the model.
 
     Raises:
         ValueError: flags that contradict each other; a file that is missing or malformed, with file and line.
     """
+    trained = trained or TrainedFor(model_labels, scores=model_labels is not None and len(model_labels) == 1)
     files = own_files(args)
     given = [flag for flag, there in (("--data_dir", args.data_dir), ("--dataset_name", args.dataset_name),
                                       ("--train_file, --validation_file or --test_file", files))
@@ -67,30 +72,93 @@ def load_data(args: GlueArguments, model_labels: tuple[str, ...] | None = None) 
         raise ValueError(f"--task_name {name} takes no data; drop {given[0]}")
     if args.data_dir and not name:
         raise ValueError("--data_dir needs --task_name: official files differ from task to task")
-    task = (
-        tasks[name]
-        if name
-        else Task(folder="custom", text_columns=OWN_TEXTS, label_columns=OWN_LABELS, labels=None, metrics=())
-    )
+    task = tasks[name] if name else None
     if name in BUILTIN_TASKS:
         read = {split: _builtin(name, split) for split in ("train", "validation")}
     elif files:
-        read = _read_own_files(task, files)
-    elif args.data_dir:
+        read = _read_own_files(task or _own_task(args, trained, "train" in files), files)
+    elif task and args.data_dir:
         read = _read_files(task, official_files(task, Path(args.data_dir), args.do_predict))
     else:
-        read = _read_hub(name, task, args)
-    if not name:
-        task = _infer_task(task, read, model_labels)
+        read = _read_hub(name, args, trained)
+    training = "train" in read
+    _check_head(args, trained, training)
+    if task is None:
+        task = infer_task(_own_task(args, trained, training), read, args.problem_type, trained, training)
     elif model_labels and task.labels and set(model_labels) == set(task.labels):
         task = in_order(task, model_labels)
-    if "train" not in read and task.labels is not None and set(task.labels) != set(model_labels or (None,)):
+    data = ClassificationData(name or "custom", task, read)
+    if not training:
+        _check_task(data, trained)
+    return _check(data, args)
+
+
+def _own_task(args: GlueArguments, trained: TrainedFor, training: bool) -> Task:
+    """The task of the user's own data, with the columns that the flags name, or those that the model was trained on.
+
+    With training data, these come last: a new table may have its own.
+    """
+    texts: tuple[tuple[str, ...], ...] = OWN_TEXTS
+    labels: tuple[str, ...] = OWN_LABELS
+    if trained.text_columns and not training:
+        texts = (trained.text_columns, *OWN_TEXTS)
+    if trained.label_column:
+        labels = (*labels, trained.label_column) if training else (trained.label_column, *labels)
+    if args.text_column:
+        texts = (tuple(args.text_column),)
+    if args.label_column:
+        labels = (args.label_column,)
+    return Task(
+        folder="custom",
+        text_columns=texts,
+        label_columns=labels,
+        labels=None,
+        metrics=(),
+        trained_on=trained.text_columns,
+    )
+
+
+def _check_head(args: GlueArguments, trained: TrainedFor, training: bool) -> None:
+    """Refuse a model whose head cannot be used: it is for something else, or gives a text several labels."""
+    chosen = args.task_name or args.problem_type
+    if trained.several_labels and not (training and chosen):
+        raise ValueError(
+            f"{args.model_name_or_path}: the model gives a text several labels (problem_type "
+            "multi_label_classification in its config.json), which this script does not support"
+            + ("; --problem_type single_label or regression trains a new task from its weights" if training else "")
+        )
+    if trained.other_head and not training:
+        raise ValueError(
+            f"{args.model_name_or_path}: the model is a {trained.other_head}, which has no trained head for texts "
+            f"(--label_token {args.label_token}); give a model that was fine-tuned with run_glue.py, or training data"
+        )
+
+
+def _check_task(data: ClassificationData, trained: TrainedFor) -> None:
+    """Without training data, refuse a model that was trained for other labels or for another number of texts."""
+    task, names = data.task, trained.class_names
+    by_number = trained.unnamed and task.spellings and len(names) == len(task.spellings)
+    if task.labels is not None and (set(task.labels) != set(names) or not names) and not by_number:
+        advice = f"Give a model fine-tuned on {'MNLI' if data.name == 'ax' else 'this task'}, or training data"
+        if trained.unnamed:
+            advice = f"Name them there, in the order of the model's outputs. {advice}"
         raise ValueError(
             "without training data the model's config must name the labels "
-            f"({', '.join(task.labels) or 'in id2label'}); it names {', '.join(model_labels or ['none'])}. "
-            f"Give a model fine-tuned on {'MNLI' if name == 'ax' else 'this task'}, or training data"
+            f"({', '.join(task.labels) or 'in id2label'}); it names {', '.join(names or ['none'])}. {advice}"
         )
-    return _check(ClassificationData(name or "custom", task, read), args)
+    if task.labels is None and names:
+        raise ValueError(
+            f"without training data the model must predict scores; its classes are {', '.join(names)}. Give a model "
+            "fine-tuned on this task, or training data"
+        )
+    if trained.texts and trained.texts != data.texts_per_example:
+        kinds = {1: "single texts", 2: "pairs of texts"}
+        columns = ", ".join(map(repr, next(iter(data.splits.values())).columns.texts))
+        raise ValueError(
+            f"the model was trained on {kinds[trained.texts]}, expected {kinds[trained.texts]}, got "
+            f"{kinds[data.texts_per_example]} ({columns}); name the text with --text_column (two names for a pair), or "
+            "give another model"
+        )
 
 
 def in_order(task: Task, names: tuple[str, ...]) -> Task:
@@ -108,7 +176,8 @@ def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
         raise ValueError("there is training data but nothing to evaluate on; give --validation_file")
     for split, examples in data.splits.items():
         if examples.labels is not None:
-            examples.labels = encode_labels(examples, data.task)
+            to_predict = split.startswith("test")
+            examples.labels = (known_test_labels if to_predict else encode_labels)(examples, data.task)
         data.splits[split] = examples.first(sample_limit(args, split))
     for examples in (data.splits[split] for split in data.to_predict):
         check_ids(examples.index, examples.where, examples.columns.index)
@@ -123,72 +192,76 @@ def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
     return data
 
 
-def _infer_task(task: Task, splits: dict[str, Examples], model_labels: tuple[str, ...] | None) -> Task:
-    """Decide from the labels of the user's own data between classes and scores, and find the names of the classes."""
-    split = next((name for name in splits if splits[name].labels is not None), None)
-    if split is None:  # there are only texts to predict
-        scores = model_labels and len(model_labels) == 1
-        return replace(task, labels=None if scores else model_labels or (), metrics=ACCURACY)
-    examples = splits[split]
-    assert examples.labels is not None
-    kinds = {text: (bool(NUMBER.fullmatch(text)), bool(INTEGER.fullmatch(text)))
-             for text in {as_text(value) for value in examples.labels}}  # fmt: skip
-    if any(number and not integer for number, integer in kinds.values()):
-        return replace(task, labels=None, metrics=CORRELATIONS)
-    if "" in kinds:
-        row = examples.labels.index("")
-        raise ValueError(f"{examples.where(row)}: expected a label, got an empty field")
-    whole = all(integer for _, integer in kinds.values())
-    names = examples.facts.get("class_names") or sorted(kinds, key=int if whole else None)
-    if model_labels and (split != "train" or set(names) == set(model_labels)):
-        names = model_labels
-    if len(names) < 2:
-        raise ValueError(f"expected at least two labels, got only {names[0]!r} in {examples.facts['source']}")
-    return replace(task, labels=tuple(names), metrics=ACCURACY)
-
-
 # --- sources ---------------------------------------------------------------------------------------------
 
 
-def read_examples(task: Task, path: str | Path, labelled: bool) -> Examples:
+def read_examples(task: Task, path: str | Path, labelled: bool, may_be_labelled: bool = False) -> Examples:
     """Read one file in the layout of ``task``.
 
-    Unless ``labelled``, a label column is ignored: in files to predict it contains placeholders.
+    Unless ``labelled``, a label column is ignored: in the official files to predict it contains placeholders.
+
+    Args:
+        may_be_labelled: whether the labels are read where they are there, with null for a hidden one.
 
     Raises:
         ValueError: with file and line: a column is missing, or a cell holds no text or label.
     """
+    read = labelled or may_be_labelled
 
     def chosen(header: list[str]) -> list[str]:
         columns = find_columns(task, header, labelled)
-        return [name for name in columns.names() if labelled or name != columns.label]
+        return [name for name in columns.names() if read or name != columns.label]
 
     with unchanged(path):
-        table = read_table(path, chosen, task.header, task.ragged_share)
+        hidden = () if labelled else task.label_columns
+        table = read_table(path, chosen, task.header, task.ragged_share, may_be_null=hidden)
         facts: dict = {"source": str(path), "sha256": sha256(table.path)}
     columns = find_columns(task, list(table.columns), labelled)
-    texts = tuple(table.columns[name] for name in columns.texts)
-    for name, column in zip(columns.texts, texts):
-        for row, text in enumerate(column):
-            if not isinstance(text, str):
-                raise ValueError(f"{table.where(row)}: expected text in {name!r}, got {text!r}")
     if table.skipped:
         facts["broken_lines_left_out"] = table.skipped
-    labels = table.columns[columns.label] if labelled and columns.label else None
-    for row, label in enumerate(labels or []):
-        if not isinstance(label, str | int | float) or as_text(label) != as_text(label).strip():
-            raise ValueError(
-                f"{table.where(row)}: expected a word or a number in {columns.label!r}, without spaces around it, "
-                f"got {label!r}"
-            )
-        if {"\t", "\n"} & set(as_text(label)):
-            raise ValueError(
-                f"{table.where(row)}: expected a word or a number in {columns.label!r}, without tabs and line ends, "
-                f"because predictions are written in columns; got {label!r}"
-            )
-    index = as_ids(table.columns[columns.index] if columns.index else range(len(table)))
-    categories = {name: table.columns[name] for name in columns.categories}
-    return Examples(texts, labels, index, table.where, facts, columns, categories)
+    may_be_empty = bool(task.files) and kind_of(Path(path)) == ".tsv"
+    return _examples(table.columns, columns, table.where, facts, labelled, may_be_empty)
+
+
+def _examples(
+    table: dict[str, list],
+    columns: Columns,
+    where: Callable[[int], str],
+    facts: dict,
+    labelled: bool,
+    may_be_empty: bool,
+) -> Examples:
+    """The examples of a table, from a file or the Hub, after the checks of all cells.
+
+    Args:
+        table: the columns that were read.
+        labelled: whether every row must have a label.
+        may_be_empty: whether a text may be empty. Some are in the official release of QQP, whose scores are those of
+            all rows.
+    """
+    texts = tuple(table[name] for name in columns.texts)
+    empty = []
+    for name, column in zip(columns.texts, texts):
+        for row, text in enumerate(column):
+            problem = text_problem(text)
+            if problem and may_be_empty and isinstance(text, str):
+                empty.append(row)
+            elif problem:
+                raise ValueError(f"{where(row)}: expected text in {name!r}, {problem}; {FILL_IN}")
+    if columns.guessed and all(NUMBER.fullmatch(text.strip()) for text in texts[0]):
+        raise ValueError(
+            f"{where(0)}: expected text in {columns.texts[0]!r}, got numbers only, such as {texts[0][0]!r:.60}; "
+            f"{NAME_THE_TEXT}"
+        )
+    labels = table.get(columns.label) if columns.label else None
+    if labels is not None:
+        check_cells(labels, str(columns.label), where, may_be_null=not labelled)
+    index = as_ids(table[columns.index] if columns.index else range(len(texts[0])))
+    categories = {name: table[name] for name in columns.categories}
+    notes = (
+        [f"empty texts are kept, as in the official release: {len(empty)}, first {where(empty[0])}"] if empty else []
+    )
+    return Examples(texts, labels, index, where, facts, columns, categories, notes=notes)
 
 
 def official_files(task: Task, folder: Path, with_test: bool) -> dict[str, Path]:
@@ -232,14 +305,22 @@ def _read_own_files(task: Task, files: dict[str, str]) -> dict[str, Examples]:
         raise ValueError(f"{task.folder} has no training data; train on MNLI and drop --train_file")
     splits: dict[str, Examples] = {}
     for split, path in files.items():
-        examples = read_examples(task, path, split != "test")
-        if not task.metrics:
-            columns = examples.columns
-            label_columns = (columns.label,) if columns.label else task.label_columns
-            task = replace(task, text_columns=(columns.texts,), label_columns=label_columns)
+        examples = read_examples(task, path, split != "test", may_be_labelled=split == "test")
+        task = _with_columns(task, examples.columns)
         matched = split + "_matched"
         splits[matched if task.files and matched in task.files else split] = examples
     return splits
+
+
+def _with_columns(task: Task, columns: Columns) -> Task:
+    """The task of the user's own data with these columns, which all of its splits must have; GLUE's tasks as they are.
+
+    In the official files of a task, the columns may differ from split to split.
+    """
+    if task.files:
+        return task
+    label_columns = (columns.label,) if columns.label else task.label_columns
+    return replace(task, text_columns=(columns.texts,), label_columns=label_columns)
 
 
 def _builtin(name: str, split: str) -> Examples:
@@ -256,22 +337,27 @@ def _builtin(name: str, split: str) -> Examples:
     return Examples(texts, [row["label"] for row in rows], index, lambda row: f"{name} row {row}", facts, columns)
 
 
-def _read_hub(name: str | None, task: Task, args: GlueArguments) -> dict[str, Examples]:
+def _read_hub(name: str | None, args: GlueArguments, trained: TrainedFor) -> dict[str, Examples]:
     if args.dataset_name:
         dataset_name, config = args.dataset_name, args.dataset_config_name
     else:
         dataset_name, config = HUB_NAME, name
     source = dataset_name if args.dataset_name else f"{dataset_name}, which --task_name {name} reads by default"
     dataset = from_hub(source, GIVE_FILES, lambda datasets: load_dataset(datasets, dataset_name, config))
+    task = GLUE_TASKS[name] if name else _own_task(args, trained, "train" in dataset)
     wanted = tuple(task.files) if name else ("train", "validation", "test")
+    chosen = {
+        split: split
+        for split in wanted
+        if split in dataset and (not split.startswith("test") or args.do_predict or "train" not in wanted)
+    }
+    if "train" in chosen and "test" in dataset and not any(split.startswith("validation") for split in dataset):
+        chosen["validation"] = "test"
     splits = {}
-    for split in wanted:
-        needed = not split.startswith("test") or args.do_predict or "train" not in wanted
-        if split in dataset and needed:
-            source = f"{dataset_name} {config or ''} {split}"
-            splits[split] = _hub_examples(task, dataset[split], source, not split.startswith("test"))
-    if "train" in splits and "test" in dataset and not any(split.startswith("validation") for split in dataset):
-        splits["validation"] = _hub_examples(task, dataset["test"], f"{dataset_name} {config or ''} test", True)
+    for split, of_hub in chosen.items():
+        source = f"{dataset_name} {config or ''} {of_hub}"
+        splits[split] = _hub_examples(task, dataset[of_hub], source, not split.startswith("test"))
+        task = _with_columns(task, splits[split].columns)
     if not splits:
         raise ValueError(f"{dataset_name}: expected the splits {', '.join(wanted)}; got {', '.join(dataset)}")
     return splits
@@ -282,14 +368,11 @@ def _hub_examples(task: Task, rows: Any, source: str, labelled: bool) -> Example
         columns = find_columns(task, rows.column_names, labelled)
     except ValueError as error:
         raise ValueError(f"{source}: {error}") from None
-    labels = rows[columns.label][:] if labelled else None
     facts: dict = {"source": source, "fingerprint": rows._fingerprint}
-    if labels and (names := getattr(rows.features[columns.label], "names", None)):
-        labels = [names[label] if label >= 0 else str(label) for label in labels]
+    read = [name for name in columns.names() if labelled or not task.files or name != columns.label]
+    table = {name: rows[name][:] for name in read}
+    if columns.label in table and (names := getattr(rows.features[columns.label], "names", None)):
+        numbers = table[columns.label]
+        table[columns.label] = [names[number] if number is not None and number >= 0 else number for number in numbers]
         facts["class_names"] = list(names)
-    texts = tuple(rows[name][:] for name in columns.texts)
-    for row, text in ((row, text) for column in texts for row, text in enumerate(column)):
-        if not isinstance(text, str):
-            raise ValueError(f"{source} row {row}: expected text, got {text!r}")
-    index = as_ids(rows[columns.index][:] if columns.index else range(len(rows)))
-    return Examples(texts, labels, index, lambda row: f"{source} row {row}", facts, columns)
+    return _examples(table, columns, lambda row: f"{source} row {row}", facts, labelled, bool(task.files))

@@ -22,7 +22,7 @@ from training.files.atomic import whole_file
 from training.files.json_files import is_plain_name
 from training.files.records import check_unchanged
 from training.tasks.classification.glue import GLUE_TASKS, Task, server_name
-from training.tasks.classification.labelled_texts import NUMBER
+from training.tasks.classification.labels import NUMBER
 from training.tasks.seeds import read_summary
 
 # Rows of the official test files (Wang et al. 2018, Table 1; the archives of gluebenchmark.com).

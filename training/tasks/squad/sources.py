@@ -101,12 +101,12 @@ def read_hub(name: str, config_name: str | None, split: str, version_2_with_nega
         raise ValueError(f"--dataset_name {name}: lacks the columns {sorted(missing)}; it has {rows.column_names}")
     paragraphs = []
     for number, row in enumerate(rows):
-        answers = row["answers"] or {}
+        answers = row["answers"] if isinstance(row["answers"], dict) else {}
         texts, starts = answers.get("text"), answers.get("answer_start")
         if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
             raise ValueError(
-                f"{source}, row {number}: expected answers with two lists of one length, text and answer_start, got "
-                f"{str(row['answers'])[:60]!r}; correct the row"
+                f"{source}, row {number}: expected answers as SQuAD has them, lists 'text' and 'answer_start' of one "
+                f"length, got {row['answers']!r:.60}; a question without an answer has empty lists"
             )
         gold = [{"text": text, "answer_start": start} for text, start in zip(texts, starts)]
         qas = [{"id": row["id"], "question": row["question"], "answers": gold}]

@@ -1,0 +1,178 @@
+"""run_glue.py on a user's own tables and with models of others, from end to end."""
+
+import json
+from pathlib import Path
+
+import pytest
+from transformers import BertConfig
+
+import run_glue
+from tests.helpers.model_folders import edit_json, save_model
+from training.engine.errors import report_errors
+from training.tools.verify_scores import evaluation_flags
+
+pytestmark = pytest.mark.usefixtures("no_pictures")
+
+SHORT = ("--max_seq_length=16", "--max_steps=40", "--learning_rate=5e-3", "--per_device_train_batch_size=8",
+         "--save_steps=0", "--eval_steps=100")  # fmt: skip
+WORDS = ("red", "blue")
+
+
+def write(folder: Path, name: str, header: str, row: str) -> str:
+    """A table of 16 rows; ``row`` is filled with the number, the word and the class of each."""
+    rows = [row.format(number=number, word=WORDS[number % 2], label=number % 2) for number in range(16)]
+    path = folder / name
+    path.write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def run(folder: Path, *argv: str) -> dict:
+    run_glue.main([f"--output_dir={folder}", *SHORT, *argv])
+    return json.loads((folder / "all_results.json").read_text(encoding="utf-8"))
+
+
+def refused(capsys, folder: Path, *argv: str) -> str:
+    """The only line that a run with a user's mistake prints; it leaves no folder behind."""
+    assert report_errors(lambda: run_glue.main([f"--output_dir={folder}", *SHORT, *argv])) == 2
+    assert not folder.exists()
+    return capsys.readouterr().err.strip().splitlines()[-1]
+
+
+def lines(folder: Path) -> list[str]:
+    return (folder / "custom.tsv").read_text(encoding="utf-8").splitlines()
+
+
+@pytest.fixture(scope="module")
+def reviews(tmp_path_factory, pretrained) -> Path:
+    """A model that was trained on one of two columns that could be the text, and scored on data to predict."""
+    place = tmp_path_factory.mktemp("reviews")
+    path = write(place, "train.csv", "stars,review,label", "{label},the {word} house,{word}")
+    test = write(place, "test.csv", "id,review,label", "r{number},the {word} house,{word}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("training.tasks.fine_tuning.draw_curves", lambda *_: None)
+        run(place / "run", f"--model_name_or_path={pretrained}", f"--train_file={path}", f"--validation_file={path}",
+            f"--test_file={test}", "--text_column", "review", "--label_column", "label")  # fmt: skip
+    return place
+
+
+def test_the_columns_are_recorded_and_stored_with_the_model(reviews):
+    config = json.loads((reviews / "run" / "config.json").read_text(encoding="utf-8"))
+    expected = {"texts_per_example": 1, "text_columns": ["review"], "label_column": "label"}
+    assert {name: config["fine_tuning"][name] for name in expected} == expected
+    recorded = json.loads((reviews / "run" / "run.json").read_text(encoding="utf-8"))
+    assert {name: recorded[name] for name in expected} == expected
+    assert recorded["flags"]["text_column"] == ["review"]
+    words = evaluation_flags(recorded)
+    place = words.index("--text_column")
+    assert words[place : place + 3] == ["--text_column", "review", "--label_column=label"]
+
+
+def test_data_to_predict_with_labels_is_scored_and_predicted(reviews, capsys):
+    results = json.loads((reviews / "run" / "all_results.json").read_text(encoding="utf-8"))
+    assert results["eval_accuracy"] == results["test_accuracy"] == 1.0
+    assert 0 < results["test_loss"] < 0.7
+    assert lines(reviews / "run")[:3] == ["index\tprediction", "r0\tred", "r1\tblue"]
+    assert "Nothing was measured on a test set" not in (reviews / "run" / "README.md").read_text(encoding="utf-8")
+
+
+def test_later_commands_read_the_columns_of_the_training(reviews, tmp_path, capsys):
+    model = f"--model_name_or_path={reviews / 'run'}"
+    results = run(tmp_path / "again", model, f"--validation_file={reviews / 'train.csv'}")
+    assert results["eval_accuracy"] == 1.0
+    config = json.loads((tmp_path / "again" / "config.json").read_text(encoding="utf-8"))
+    assert config["fine_tuning"]["text_columns"] == ["review"]
+    alone = write(tmp_path, "new.csv", "review", "the {word} house")
+    assert set(run(tmp_path / "new", model, f"--test_file={alone}")) & {"test_accuracy", "eval_accuracy"} == set()
+    assert lines(tmp_path / "new")[:3] == ["index\tprediction", "0\tred", "1\tblue"]
+    pairs = write(tmp_path, "pairs.csv", "text_a,text_b", "the {word} house,{word}")
+    told = refused(capsys, tmp_path / "no", model, f"--test_file={pairs}")
+    assert (
+        "the model was trained on single texts, expected single texts, got pairs of texts ('text_a', 'text_b')" in told
+    )
+    # A model of an earlier version has only the record of its run.
+    edit_json(reviews / "run" / "config.json", fine_tuning=None)
+    told = refused(capsys, tmp_path / "no", model, f"--test_file={pairs}")
+    assert "expected single texts, got pairs of texts" in told
+    edit_json(reviews / "run" / "config.json", fine_tuning=config["fine_tuning"])
+
+
+def test_labels_with_a_decimal_point_are_what_the_flag_says(tmp_path, pretrained, capsys):
+    path = write(tmp_path, "train.csv", "text,label", "the {word} house,{label}.0")
+    given = [f"--model_name_or_path={pretrained}", f"--train_file={path}", f"--validation_file={path}", "--max_steps=1"]
+    assert "--problem_type single_label for classes, or --problem_type regression for" in refused(
+        capsys, tmp_path / "no", *given
+    )
+    run(tmp_path / "classes", *given, "--problem_type=single_label")
+    config = BertConfig.from_pretrained(tmp_path / "classes")
+    assert (config.id2label, config.problem_type) == ({0: "0", 1: "1"}, "single_label_classification")
+    assert "eval_pearson" in run(tmp_path / "scores", *given, "--problem_type=regression")
+    config = BertConfig.from_pretrained(tmp_path / "scores")
+    assert (config.id2label, config.problem_type) == ({0: "score"}, "regression")
+
+
+# --- Models of others ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("outputs", "names"), [(2, ("LABEL_0", "LABEL_1")), (1, None)])
+def test_a_model_without_names_is_evaluated_and_predicts(tmp_path, pretrained, outputs, names):
+    """transformers names the outputs of a model LABEL_0, LABEL_1 and so on, and one output is a score."""
+    model = save_model(tmp_path / "model", pretrained, "BertForSequenceClassification", num_labels=outputs)
+    dev = write(tmp_path, "dev.csv", "text,label", "the {word} house,{label}")
+    new = write(tmp_path, "new.csv", "text", "the {word} house")
+    results = run(tmp_path / "run", f"--model_name_or_path={model}", f"--validation_file={dev}", f"--test_file={new}")
+    assert "eval_accuracy" in results if names else "eval_pearson" in results
+    predicted = {line.split("\t")[1] for line in lines(tmp_path / "run")[1:]}
+    assert len(lines(tmp_path / "run")) == 17
+    assert predicted <= set(names) if names else all(float(score) for score in predicted)
+    run(tmp_path / "alone", f"--model_name_or_path={model}", f"--test_file={new}")
+    assert lines(tmp_path / "alone") == lines(tmp_path / "run")
+
+
+def test_a_model_that_gives_several_labels_is_refused(tmp_path, pretrained, capsys):
+    several = {"num_labels": 3, "problem_type": "multi_label_classification"}
+    model = save_model(tmp_path / "model", pretrained, "BertForSequenceClassification", **several)
+    path = write(tmp_path, "own.csv", "text,label", "the {word} house,{label}")
+    for more in (["--test_file"], ["--validation_file"], ["--train_file", path, "--validation_file"]):
+        told = refused(capsys, tmp_path / "run", f"--model_name_or_path={model}", *more, path)
+        assert f"{model}: the model gives a text several labels (problem_type multi_label_classification in its" in told
+    given = [f"--model_name_or_path={model}", f"--train_file={path}", f"--validation_file={path}", "--max_steps=1"]
+    run(tmp_path / "new", *given, "--problem_type=single_label")
+    assert BertConfig.from_pretrained(tmp_path / "new").problem_type == "single_label_classification"
+
+
+@pytest.mark.parametrize("name", ["BertForPreTraining", "BertForMultipleChoice", "BertForTokenClassification"])
+def test_a_model_with_another_head_is_not_evaluated(tmp_path, pretrained, capsys, name):
+    """The head of multiple choice has one output, as that of a regression, and the name of its output is no class."""
+    fields = {"id2label": {0: "choice"}, "label2id": {"choice": 0}} if name == "BertForMultipleChoice" else {}
+    model = save_model(tmp_path / "model", pretrained, name, **fields)
+    path = write(tmp_path, "own.csv", "text,label", "the {word} house,{label}")
+    for flag in ("--validation_file", "--test_file"):
+        told = refused(capsys, tmp_path / "run", f"--model_name_or_path={model}", f"{flag}={path}")
+        assert f"{model}: the model is a {name}, which has no trained head for texts (--label_token cls); give" in told
+
+
+# --- Flags ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (
+            ["--task_name=mrpc", "--text_column", "a"],
+            "--text_column has no effect with --task_name mrpc, whose columns",
+        ),
+        (["--task_name=mrpc", "--problem_type=regression"], "--problem_type has no effect with --task_name mrpc, whos"),
+        (["--label_column=a"], "--label_column has no effect without data of your own; leave it out"),
+        (["--test_file=x", "--text_column", "a", "b", "c"], "--text_column takes one name, or two different ones for"),
+        (
+            ["--test_file=x", "--text_column", "a", "a"],
+            "--text_column takes one name, or two different ones for a pair",
+        ),
+        (["--test_file=x", "--text_column", "a", "--label_column=a"], "--label_column a is one of --text_column"),
+        (["--test_file=x", "--problem_type=multi_label"], "invalid choice: 'multi_label'"),
+    ],
+)
+def test_flags_that_cannot_be_meant_are_refused(capsys, given, expected):
+    with pytest.raises(SystemExit):
+        run_glue.main(["--output_dir=x", "--model_name_or_path=y", *given])
+    assert expected in capsys.readouterr().err

@@ -1,0 +1,180 @@
+"""The columns of labelled texts: usual names are found, and nothing else is guessed."""
+
+import json
+
+import pytest
+
+from tests.helpers.official_files import glue_arguments, glue_error, own
+from training.tasks.classification.columns import text_problem
+from training.tasks.classification.sources import load_data
+from training.tasks.classification.trained_for import TrainedFor
+
+ROWS = [("1", "good film", "very", "a"), ("5", "bad film", "not", "b")]
+NAME_IT = "name the text with --text_column (two names for a pair)"
+
+
+def table(tmp_path, header: str, *columns: int, name: str = "own.csv") -> str:
+    """A file with some columns of ROWS."""
+    rows = [",".join(row[column] for column in columns) for row in ROWS]
+    return own(tmp_path, "\n".join([header, *rows]) + "\n", name)
+
+
+def error(path: str, **given) -> str:
+    return glue_error(train_file=path, validation_file=path, **given)
+
+
+# --- The text ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("header", "columns", "candidates"),
+    [
+        ("stars,review,label", (0, 1, 3), "2 candidates for the text: 'stars', 'review'"),
+        ("Unnamed: 0,review,label", (0, 1, 3), "2 candidates for the text: 'Unnamed: 0', 'review'"),
+        ("claim,evidence,label", (1, 2, 3), "2 candidates for the text: 'claim', 'evidence'"),
+        ("text,sentence,label", (1, 2, 3), "2 candidates for the text: 'sentence', 'text'"),
+        ("question,answer,text,label", (1, 2, 1, 3), "2 candidates for the text: 'question' and 'answer', 'text'"),
+    ],
+)
+def test_several_candidates_are_refused_and_a_flag_decides(tmp_path, header, columns, candidates):
+    path = table(tmp_path, header, *columns)
+    told = error(path)
+    assert f"own.csv:1: {candidates}; {NAME_IT}" in told
+    chosen = header.split(",")[1]
+    place = columns[1]
+    data = load_data(glue_arguments(train_file=path, validation_file=path, text_column=[chosen]))
+    assert data.splits["train"].texts == ([row[place] for row in ROWS],)
+
+
+def test_a_flag_names_a_pair_in_its_order(tmp_path):
+    path = table(tmp_path, "claim,evidence,label", 1, 2, 3)
+    data = load_data(glue_arguments(train_file=path, validation_file=path, text_column=["evidence", "claim"]))
+    assert data.splits["train"].texts == (["very", "not"], ["good film", "bad film"])
+    assert "expected the columns 'evidence and proof', got 'claim', 'evidence', 'label'" in error(
+        path, text_column=["evidence", "proof"]
+    )
+
+
+@pytest.mark.parametrize("header", ["Unnamed: 0,text,label", "stars,text,label", "title,text,label"])
+def test_a_usual_name_needs_no_flag(tmp_path, header):
+    path = table(tmp_path, header, 0, 1, 3)
+    assert load_data(glue_arguments(train_file=path, validation_file=path)).splits["train"].texts[0][0] == "good film"
+
+
+def test_the_only_column_that_remains_is_the_text_unless_it_holds_numbers(tmp_path):
+    path = table(tmp_path, "id,review,label", 0, 1, 3)
+    assert load_data(glue_arguments(train_file=path, validation_file=path)).splits["train"].texts[0][0] == "good film"
+    path = table(tmp_path, "stars,label", 0, 3)
+    assert f"own.csv:2: expected text in 'stars', got numbers only, such as '1'; {NAME_IT}" in error(path)
+
+
+@pytest.mark.parametrize("text", ["", " ", "\u3000\u00a0", "\u200b\u200e", "\x07"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "tsv"])
+def test_a_text_without_characters_is_refused_with_its_line(tmp_path, kind, text):
+    """The tokenizer drops spaces, control characters and characters of format, such as U+200B."""
+    separator = {"csv": ",", "tsv": "\t"}.get(kind)
+    lines = [json.dumps({"text": one, "label": label}) for one, label in (("a", "x"), (text, "y"))]
+    if separator:
+        lines = [separator.join(row) for row in (("text", "label"), ("a", "x"), (text, "y"))]
+    path = own(tmp_path, "\n".join(lines) + "\n", f"own.{kind}")
+    told = error(path)
+    assert f"own.{kind}:{2 if kind == 'jsonl' else 3}: expected text in 'text', got " in told
+    assert told.endswith("; fill it in, or leave out the row")
+
+
+def test_a_text_of_any_script_or_mark_is_one():
+    for text in ("a", "।", "に", "?", " x ", "🙂", "\u0301"):
+        assert text_problem(text) is None
+
+
+def test_empty_texts_of_an_official_file_are_kept_and_said(tmp_path):
+    """QQP's release has empty questions, and its scores are those of all rows."""
+    rows = ["id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate", "1\t1\t2\twhy\twhen\t1", "2\t3\t4\thow\t\t0"]
+    path = own(tmp_path, "\n".join(rows) + "\n", "train.tsv")
+    data = load_data(glue_arguments(task_name="qqp", train_file=path, validation_file=path))
+    assert data.splits["train"].texts[1] == ["when", ""]
+    assert f"empty texts are kept, as in the official release: 1, first {path}:3" in data.summary()
+    rows = ["question1,question2,label", "why,when,1", "how,,0"]
+    path = own(tmp_path, "\n".join(rows) + "\n", "own.csv")
+    assert "own.csv:3: expected text in 'question2', got an empty field" in error(path, task_name="qqp")
+
+
+# --- The label ---------------------------------------------------------------------------------------------
+
+
+def test_the_label_column_is_named_by_a_flag(tmp_path):
+    path = table(tmp_path, "text,comment,sentiment", 1, 2, 3)
+    assert "own.csv:1: expected a column 'label' or 'labels'" in error(path)
+    assert error(path).endswith("; name the label column with --label_column")
+    data = load_data(glue_arguments(train_file=path, validation_file=path, label_column="sentiment"))
+    assert data.task.labels == ("a", "b")
+    assert "expected a column 'mood', got 'text', 'comment', 'sentiment'" in error(path, label_column="mood")
+
+
+def test_two_label_columns_are_refused(tmp_path):
+    path = table(tmp_path, "score,text,category", 0, 1, 3)
+    assert "expected one column with labels, got 'score', 'category'; name one with --label_column" in error(path)
+    assert load_data(
+        glue_arguments(train_file=path, validation_file=path, label_column="category")
+    ).task.labels == ("a", "b")  # fmt: skip
+    path = table(tmp_path, "score,text,label", 0, 1, 3)
+    assert load_data(glue_arguments(train_file=path, validation_file=path)).task.labels == ("a", "b")
+
+
+# --- Headers -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "expected"),
+    [
+        ("own.csv", "text;label", "columns separated by commas, got 'text;label', which has semicolons; save it with"),
+        ("own.csv", "id;text", "columns separated by commas, got 'id;text', which has semicolons; save it with commas"),
+        ("own.csv", "text\tlabel", "which has tabs; save it with commas (a spreadsheet asks for the separator), or na"),
+        ("own.tsv", "text,label", "separated by tabs, got 'text,label', which has commas; save it with tabs"),
+        ("own.csv", "text|label", "which has vertical bars; save it with commas"),
+        ("own.csv", '"text";"label"', "which has semicolons; save it with commas"),
+        ("own.csv", "sep=;", "got 'sep=;', a line for spreadsheets; delete it"),
+        ("own.csv", "it was a good film,0", "if the first line is an example, add a header line such as text,label ab"),
+        ("own.tsv", "it was a good film\t0", "if the first line is an example, add a header line such as text,label a"),
+        ("own.csv", "text, label", "remove the spaces around ' label'"),
+    ],
+)
+def test_a_header_that_is_none_has_the_right_remedy(tmp_path, name, header, expected):
+    path = own(tmp_path, f"{header}\na,x\nb,y\n", name)
+    told = error(path)
+    assert f"{name}:1: expected " in told and expected in told
+
+
+def test_the_first_text_to_predict_is_not_taken_for_a_header(tmp_path):
+    path = own(tmp_path, "it was a good film\nit was a bad film\n", "new.csv")
+    told = glue_error(test_file=path)
+    assert "new.csv:1: expected the columns" in told and "add a header line such as text above it" in told
+
+
+# --- What the model was trained on -------------------------------------------------------------------------
+
+ONE = TrainedFor(("a", "b"), 2, texts=1, text_columns=("review",), label_column="grade")
+
+
+def test_without_training_data_the_columns_are_those_of_the_training(tmp_path):
+    path = table(tmp_path, "stars,review,grade", 0, 1, 3)
+    data = load_data(glue_arguments(validation_file=path), ("a", "b"), ONE)
+    assert data.splits["validation"].texts == (["good film", "bad film"],)
+    data = load_data(glue_arguments(test_file=table(tmp_path, "text", 1)), ("a", "b"), ONE)
+    assert data.splits["test"].columns.texts == ("text",)
+    with pytest.raises(ValueError, match="expected the columns 'review' as in the model's training, or usual names"):
+        load_data(glue_arguments(test_file=table(tmp_path, "comment", 1)), ("a", "b"), ONE)
+    # A new table for a training has its own columns.
+    path = table(tmp_path, "review,text,label", 2, 1, 3)
+    data = load_data(glue_arguments(train_file=path, validation_file=path), ("a", "b"), ONE)
+    assert data.splits["train"].columns.texts == ("text",)
+
+
+def test_a_model_of_pairs_takes_pairs_only_and_the_other_way_round(tmp_path):
+    pairs = TrainedFor(("a", "b"), 2, texts=2, text_columns=("sentence1", "sentence2"))
+    with pytest.raises(ValueError, match="trained on pairs of texts, expected pairs of texts, got single texts"):
+        load_data(glue_arguments(test_file=table(tmp_path, "text", 1)), ("a", "b"), pairs)
+    path = table(tmp_path, "text_a,text_b", 1, 2)
+    with pytest.raises(ValueError, match="trained on single texts, expected single texts, got pairs of texts"):
+        load_data(glue_arguments(test_file=path), ("a", "b"), ONE)
+    assert len(load_data(glue_arguments(test_file=path), ("a", "b"), pairs).splits["test"].texts) == 2

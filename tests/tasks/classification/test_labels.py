@@ -1,0 +1,261 @@
+"""Labels: what a cell may hold, from files and the Hub alike; classes or scores; labels of data to predict."""
+
+import json
+import math
+
+import pytest
+
+from tests.helpers.official_files import glue_arguments, glue_error, own, write_task
+from training.tasks.classification.labels import has_no_value
+from training.tasks.classification.sources import load_data
+from training.tasks.classification.trained_for import TrainedFor
+
+
+def table(tmp_path, *labels: object, name: str = "own.csv") -> str:
+    rows = [f"good film {row},{label}\n" for row, label in enumerate(labels)]
+    return own(tmp_path, "text,label\n" + "".join(rows), name)
+
+
+def json_lines(tmp_path, *labels: object, name: str = "own.jsonl") -> str:
+    rows = [json.dumps({"text": f"good film {row}", "label": label}) for row, label in enumerate(labels)]
+    return own(tmp_path, "\n".join(rows) + "\n", name)
+
+
+def read(path: str, **given):
+    return load_data(glue_arguments(train_file=path, validation_file=path, **given))
+
+
+def error(path: str, **given) -> str:
+    return glue_error(train_file=path, validation_file=path, **given)
+
+
+def on_the_hub(monkeypatch, names=None, **splits: list) -> None:
+    """Data sets with these labels in the place of one on the Hub."""
+    datasets = pytest.importorskip("datasets")
+    made = {}
+    for split, labels in splits.items():
+        made[split] = datasets.Dataset.from_dict({"text": [f"t {row}" for row in range(len(labels))], "label": labels})
+        if names:
+            made[split] = made[split].cast_column("label", datasets.ClassLabel(names=names))
+    monkeypatch.setattr(datasets, "load_dataset", lambda *given: datasets.DatasetDict(made))
+
+
+# --- A cell ------------------------------------------------------------------------------------------------
+
+CELLS = [
+    ([[1], [2, 3]], 0, "got [1]; several labels for one text cannot be learnt, so give each text one label"),
+    (["good", None], 1, "expected a label in 'label', got None; fill it in, or leave out the row"),
+    ([1.5, math.nan], 1, "expected a label in 'label', got nan; fill it in, or leave out the row"),
+    (["good", "bad "], 1, "without spaces around it, got 'bad '"),
+    (["good", "b\tad"], 1, "without tabs and line ends"),
+    (["good", "b\u2028ad"], 1, "without tabs and line ends"),
+    (["good", "nan"], 1, "expected a label, got 'nan'; fill it in, or leave out the row, or, if it is a class, give"),
+    (["good", ""], 1, "expected a label, got an empty field; fill it in, or leave out the row"),
+    ([0.0, 1.0], 0, "the label '0.0' may be a class (pandas writes whole numbers so if another row has none) or a s"),
+    ([{"a": 1}, {"a": 2}], 0, "expected a word or a number in 'label', got {'a': 1}; several labels for one text"),
+    ([b"good", b"bad"], 0, "expected a word or a number in 'label', without spaces around it, got b'good'"),
+]
+
+
+@pytest.mark.parametrize(("labels", "row", "expected"), CELLS)
+def test_the_hub_has_the_checks_of_files(tmp_path, monkeypatch, labels, row, expected):
+    on_the_hub(monkeypatch, train=labels, validation=labels)
+    told = glue_error(dataset_name="x/y")
+    assert told.startswith(f"x/y  train row {row}: ") and expected in told
+    if not any(isinstance(label, bytes) or label is None or label != label for label in labels):
+        told = error(json_lines(tmp_path, *labels))
+        assert f"own.jsonl:{row + 1}: " in told and expected in told
+
+
+def test_a_named_class_of_the_hub_that_is_missing_is_refused(monkeypatch):
+    on_the_hub(monkeypatch, ["neg", "pos"], train=[1, None], validation=[0, 1])
+    assert "x/y  train row 1: expected a label in 'label', got None" in glue_error(dataset_name="x/y")
+    on_the_hub(monkeypatch, ["neg", "pos"], train=[1, 0], validation=[0, -1])
+    assert "x/y  validation row 1: expected a label out of neg, pos; got '-1'" in glue_error(dataset_name="x/y")
+    on_the_hub(monkeypatch, ["None", "NA"], train=[1, 0], validation=[0, 1])  # the data set declares these names
+    assert load_data(glue_arguments(dataset_name="x/y")).task.labels == ("None", "NA")
+
+
+@pytest.mark.parametrize(
+    "value", ["nan", "NaN", "NAN", "-nan", "None", "null", "NULL", "<NA>", "NaT", "NA", "N/A", "#N/A"]
+)
+def test_what_programs_write_for_a_missing_value_is_no_class(tmp_path, value):
+    path = table(tmp_path, "good", "bad", value)
+    for given in ({}, {"problem_type": "single_label"}):
+        assert f"own.csv:4: expected a label, got '{value}'; fill it in" in error(path, **given)
+    # A class of the model may be called so.
+    trained = TrainedFor(("bad", "good", value), 3)
+    assert load_data(glue_arguments(validation_file=path), trained.names, trained).splits["validation"].labels[2] == 2
+
+
+def test_pandas_agrees_that_these_are_missing_and_words_are_not(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    words = ["none", "nil", "no", "nano", "Nona", "0", "-1", "?", "unknown"]
+    assert not any(map(has_no_value, words))
+    assert not pandas.read_csv(table(tmp_path, *words))["label"].isna().any()
+    # What pandas writes for a missing value in text, with astype(str) and as a nullable type.
+    for written in (str(float("nan")), str(None), str(pandas.NA), str(pandas.NaT), ""):
+        assert has_no_value(written)
+
+
+@pytest.mark.parametrize("label", ["['a', 'b']", '["a"]', "[1, 2]", "[1 2]", "[]", "[-1]"])
+def test_a_list_that_was_written_into_a_csv_is_several_labels(tmp_path, label):
+    quoted = '"' + label.replace('"', '""') + '"'
+    assert "own.csv:3: expected a word or a number in 'label', got" in (told := error(table(tmp_path, "x", quoted)))
+    assert "several labels for one text cannot be learnt" in told
+
+
+def test_a_word_in_brackets_is_a_class(tmp_path):
+    assert read(table(tmp_path, "[laughs]", "[cries]")).task.labels == ("[cries]", "[laughs]")
+
+
+# --- Classes or scores -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("labels", "problem_type", "names", "numbers"),
+    [
+        (["3", "1", "10"], None, ("1", "3", "10"), [1, 0, 2]),
+        (["3", "1", "10"], "single_label", ("1", "3", "10"), [1, 0, 2]),
+        (["3", "1", "10"], "regression", None, [3.0, 1.0, 10.0]),
+        (["0.0", "1.0"], "single_label", ("0", "1"), [0, 1]),
+        (["0", "1.0"], "single_label", ("0", "1"), [0, 1]),
+        (["0.0", "1.0"], "regression", None, [0.0, 1.0]),
+        (["2.5", "1"], None, None, [2.5, 1.0]),
+        (["2.5", "1.0"], "single_label", ("1", "2.5"), [1, 0]),
+        (["good", "bad"], "single_label", ("bad", "good"), [1, 0]),
+        (["1e2", "-3.0"], "single_label", ("-3", "100"), [1, 0]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_labels_are_classes_or_scores_as_the_flag_says(tmp_path, kind, labels, problem_type, names, numbers):
+    path = table(tmp_path, *labels) if kind == "csv" else json_lines(tmp_path, *labels)
+    data = read(path, problem_type=problem_type)
+    assert (data.task.labels, data.splits["train"].labels) == (names, numbers)
+    assert data.problem_type == ("regression" if names is None else "single_label_classification")
+    assert data.task.metrics == (("pearson", "spearmanr") if names is None else ("accuracy",))
+
+
+def test_whole_numbers_with_a_decimal_point_need_the_flag(tmp_path):
+    for path in (table(tmp_path, "0.0", "1.0"), json_lines(tmp_path, 0, 1.0, name="more.jsonl")):
+        assert "give --problem_type single_label for classes, or --problem_type regression for scores" in error(path)
+    # A missing value in one of two files makes pandas write only that file so.
+    train, dev = table(tmp_path, "0", "1", name="train.csv"), table(tmp_path, "0.0", "1.0", name="dev.csv")
+    told = glue_error(train_file=train, validation_file=dev)
+    assert "dev.csv:2: expected a label out of 0, 1; got '0.0'; write 0, or give --problem_type single_label" in told
+    data = load_data(glue_arguments(train_file=train, validation_file=dev, problem_type="single_label"))
+    assert data.splits["validation"].labels == [0, 1]
+
+
+def test_a_decimal_comma_is_no_class_by_itself(tmp_path):
+    path = table(tmp_path, "3", '"2,5"')
+    told = error(path)
+    assert "own.csv:3: the label '2,5' may be a class or a score with a decimal comma" in told
+    assert "write '2.5' for scores, or give --problem_type single_label for classes" in told
+    assert read(path, problem_type="single_label").task.labels == ("2,5", "3")
+    assert read(table(tmp_path, "3", '"2,5"', "x")).task.labels == ("2,5", "3", "x")
+
+
+def test_words_are_no_scores(tmp_path):
+    assert "own.csv:3: expected a number as label, got 'good'" in error(
+        table(tmp_path, "1", "good"), problem_type="regression"
+    )
+
+
+# --- The model decides without training data ---------------------------------------------------------------
+
+CLASSES, SCORES = TrainedFor(("0", "1"), 2), TrainedFor(("score",), 1, scores=True)
+
+
+def evaluated(path: str, trained: TrainedFor, **given):
+    return load_data(glue_arguments(validation_file=path, **given), trained.names, trained)
+
+
+def test_a_model_of_classes_is_not_evaluated_on_scores_nor_the_other_way_round(tmp_path):
+    with pytest.raises(ValueError, match=r"expected a label out of 0, 1; got '2.5'"):
+        evaluated(table(tmp_path, "2.5", "1.0"), CLASSES)
+    with pytest.raises(ValueError, match=r":2: the model predicts scores \(a regression\), expected a number as label"):
+        evaluated(table(tmp_path, "good", "bad"), SCORES)
+    with pytest.raises(ValueError, match="--problem_type regression: the model predicts the classes 0, 1"):
+        evaluated(table(tmp_path, "1", "0"), CLASSES, problem_type="regression")
+    with pytest.raises(ValueError, match="--problem_type single_label: the model predicts scores"):
+        evaluated(table(tmp_path, "1", "0"), SCORES, problem_type="single_label")
+    folder = write_task(tmp_path / "stsb", "stsb")
+    given = glue_arguments(task_name="stsb", validation_file=str(folder / "dev.tsv"))
+    with pytest.raises(ValueError, match="the model must predict scores; its classes are 0, 1"):
+        load_data(given, CLASSES.names, CLASSES)
+
+
+def test_what_the_model_predicts_makes_the_flag_needless(tmp_path):
+    path = table(tmp_path, "0.0", "1.0", "1.0")
+    assert evaluated(path, CLASSES).splits["validation"].labels == [0, 1, 1]
+    assert evaluated(path, SCORES).splits["validation"].labels == [0.0, 1.0, 1.0]
+
+
+UNNAMED = TrainedFor(None, 3)
+
+
+def test_classes_without_names_are_numbers_from_0(tmp_path):
+    for labels in (("2", "0", "1"), ("LABEL_2", "LABEL_0", "LABEL_1"), ("2.0", "0.0", "1.0")):
+        data = evaluated(table(tmp_path, *labels), UNNAMED)
+        assert data.task.labels == ("LABEL_0", "LABEL_1", "LABEL_2")
+        assert data.splits["validation"].labels == [2, 0, 1]
+    with pytest.raises(
+        ValueError, match=r"own.csv:3: .* expected a label from 0 to 2 or from LABEL_0 to LABEL_2, got '3'"
+    ):
+        evaluated(table(tmp_path, "0", "3"), UNNAMED)
+    with pytest.raises(ValueError, match=r"got 'good'; write these, or name the classes in id2label of"):
+        evaluated(table(tmp_path, "good", "bad"), UNNAMED)
+    test = own(tmp_path, "text\na\n", "test.csv")
+    assert load_data(glue_arguments(test_file=test), None, UNNAMED).label_names == ("LABEL_0", "LABEL_1", "LABEL_2")
+    assert load_data(glue_arguments(test_file=test), None, TrainedFor(None, 1, scores=True)).task.labels is None
+
+
+def test_a_task_of_glue_with_numbered_classes_needs_no_names(tmp_path):
+    """The classes of SST-2 are 0 and 1 in its files; those of RTE are words, whose order no number says."""
+    two = TrainedFor(None, 2)
+    dev = str(write_task(tmp_path / "sst2", "sst2") / "dev.tsv")
+    data = load_data(glue_arguments(task_name="sst2", validation_file=dev), None, two)
+    assert (data.task.labels, data.splits["validation"].labels[:2]) == (("negative", "positive"), [0, 1])
+    dev = str(write_task(tmp_path / "rte", "rte") / "dev.tsv")
+    with pytest.raises(ValueError, match=r"it names LABEL_0, LABEL_1. Name them there, in the order of the model"):
+        load_data(glue_arguments(task_name="rte", validation_file=dev), None, two)
+
+
+# --- Labels of data to predict -----------------------------------------------------------------------------
+
+
+def labels_to_predict(path: str, trained: TrainedFor = CLASSES, **given) -> list | None:
+    return load_data(glue_arguments(test_file=path, **given), trained.names, trained).splits["test"].labels
+
+
+def test_known_labels_of_data_to_predict_are_read(tmp_path, monkeypatch):
+    assert labels_to_predict(table(tmp_path, "1", "0", "1.0")) == [1, 0, 1]
+    assert labels_to_predict(table(tmp_path, "1.5", "0"), SCORES) == [1.5, 0.0]
+    assert labels_to_predict(table(tmp_path, "-1", "1"), TrainedFor(("-1", "1"), 2)) == [0, 1]
+    on_the_hub(monkeypatch, train=["x", "y"], validation=["x", "y"], test=["y", "x"])
+    assert load_data(glue_arguments(dataset_name="x/y", do_predict=True)).splits["test"].labels == [1, 0]
+
+
+@pytest.mark.parametrize("labels", [(None, None), ("", ""), ("-1", "-1"), (-1, -1), ("?", None), ("x", "y")])
+def test_placeholders_of_data_to_predict_are_none(tmp_path, labels):
+    assert labels_to_predict(json_lines(tmp_path, *labels)) is None
+    assert labels_to_predict(json_lines(tmp_path, *labels[:1] * 2), SCORES) is None
+
+
+def test_data_to_predict_with_labels_in_some_rows_is_refused(tmp_path):
+    for rest in ("", "2", "?"):
+        with pytest.raises(ValueError, match=r"own.csv:3: expected a label out of 0, 1 as in other rows of this data"):
+            labels_to_predict(table(tmp_path, "1", rest))
+    with pytest.raises(ValueError, match=r"own.csv:3: expected a number as in other rows of this data to predict"):
+        labels_to_predict(table(tmp_path, "1.5", "good"), SCORES)
+
+
+def test_the_files_of_the_glue_server_stay_without_labels(tmp_path):
+    """Some copies have a column of labels that are all the same."""
+    train = str(write_task(tmp_path / "sst2", "sst2") / "train.tsv")
+    given = {"task_name": "sst2", "train_file": train, "validation_file": train}
+    for labels, expected in ((("0", "0"), None), (("-1", "-1"), None), (("0", "1"), [0, 1])):
+        rows = "".join(f"{number}\tgood\t{label}\n" for number, label in enumerate(labels))
+        test = own(tmp_path, "index\tsentence\tlabel\n" + rows, "test.tsv")
+        assert load_data(glue_arguments(**given, test_file=test)).splits["test"].labels == expected
