@@ -5,11 +5,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from huggingface_hub import constants
+from safetensors.torch import save_file
 from transformers import AutoTokenizer
 
 from tests.helpers.model_folders import edit_json
 from tests.helpers.old_checkpoints import WRITTEN
+from tests.helpers.small_networks import small_config
 from tokenization import build_tokenizer, load_vocab
 from tokenization.fingerprint import tokenizer_sha256
 from training.app.folder import open_folder
@@ -241,7 +244,8 @@ def finish(model: Path, sha256: str) -> None:
 
 @pytest.fixture
 def model(folder) -> Path:
-    (folder / "config.json").write_text('{"model_type": "bert"}')
+    small_config(vocab_size=len(PIECES)).save_pretrained(folder)
+    save_file({"x": torch.zeros(1)}, folder / "model.safetensors")
     return folder
 
 
@@ -266,7 +270,8 @@ def test_another_tokenizer_is_compared_with_that_of_the_weights(model, tmp_path,
 def test_a_checkpoint_is_compared_with_the_tokenizer_of_its_run(model, tmp_path):
     checkpoint = model / "checkpoint-2"
     checkpoint.mkdir()
-    shutil.copy(model / "config.json", checkpoint)
+    for name in ("config.json", "model.safetensors"):
+        shutil.copy(model / name, checkpoint)
     (checkpoint / "training_state.pt").touch()
     assert chosen_tokenizer(str(model), str(checkpoint)).tokenize("cat") == ["cat"]
     with pytest.raises(ValueError, match="stands for 'cat'"):

@@ -223,8 +223,8 @@ def test_flags_reach_vocabulary_network_and_optimizer(pretraining_flags, monkeyp
     class Reached(Exception):
         pass
 
-    def learn(lines, size, output_dir, do_lower_case, strip_accents):
-        raise Reached(size, do_lower_case, strip_accents, len(list(lines)) > 100)
+    def learn(lines, size, output_dir, do_lower_case, strip_accents, limit_alphabet):
+        raise Reached(size, do_lower_case, strip_accents, len(list(lines)) > 100, limit_alphabet)
 
     def made(model, *settings):
         raise Reached(settings)
@@ -232,10 +232,12 @@ def test_flags_reach_vocabulary_network_and_optimizer(pretraining_flags, monkeyp
     monkeypatch.setattr(run_pretraining, "train_wordpiece", learn)
     with pytest.raises(Reached) as settings:
         pretrain(pretraining_flags("run", tokenizer_name=None, vocab_size=99, cased="true"))
-    assert settings.value.args == (99, False, None, True)
+    assert settings.value.args == (99, False, None, True, None)
     with pytest.raises(Reached) as settings:
-        pretrain(pretraining_flags("run", tokenizer_name=None, do_lower_case="true", strip_accents="false"))
-    assert settings.value.args[1:3] == (True, False)
+        pretrain(
+            pretraining_flags("run", tokenizer_name=None, do_lower_case="true", strip_accents="false", limit_alphabet=9)
+        )
+    assert settings.value.args[1:] == (True, False, True, 9)
     compiled = []
     monkeypatch.setattr(BertForPreTraining, "compile", lambda self: compiled.append(self))
     monkeypatch.setattr(run_pretraining, "create_optimizer", made)

@@ -266,6 +266,6 @@ def test_the_head_of_another_kind_of_network_is_not_evaluated(checkpoint, files,
     model = save_model(tmp_path / "model", checkpoint, "BertForSequenceClassification", num_labels=1)
     argv = [f"--model_name_or_path={model}", f"--validation_file={files / 'val.csv'}", "--max_seq_length=32"]
     assert report_errors(lambda: run_swag.main([*argv, f"--output_dir={tmp_path / 'run'}"])) == 2
-    expected = f"{model}: expected a BertForMultipleChoice, got a BertForSequenceClassification by its config.json"
+    expected = "cannot be evaluated. It is a BertForSequenceClassification: evaluate it with run_glue.py"
     assert expected in capsys.readouterr().err
     assert not list((tmp_path / "run").glob("*.json"))

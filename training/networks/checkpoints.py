@@ -141,8 +141,6 @@ def load_tokenizer(name: str | None, quiet: bool = False) -> PreTrainedTokenizer
         )
         files = find_old_files(name)
         return _of_vocabulary(name, files.vocabulary, quiet, remedy, files.config.max_position_embeddings)
-    if not any((path / file).is_file() for file in TOKENIZER_FILES):
-        check_holds_weights(path, name)  # it says what the folder is, if it is no model either
     downloaded = None if path.is_dir() else open_tokenizer(name, quiet)
     folder = tokenizer_folder(name)
     if folder is None or not is_vocabulary_alone(folder):
@@ -179,6 +177,8 @@ def chosen_tokenizer(tokenizer_name: str | None, weights: str | None) -> PreTrai
         ValueError: as for ``load_tokenizer``; or a row of the vocabulary stands for another piece in the weights.
         OSError: transformers finds no such folder or name.
     """
+    if weights:
+        check_model_name(weights)  # it says what the folder is, if it is no model
     tokenizer = load_tokenizer(tokenizer_name or weights)
     if not weights or not tokenizer_name or _same_place(tokenizer_name, weights):
         return tokenizer

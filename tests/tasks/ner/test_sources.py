@@ -80,9 +80,12 @@ def test_data_sets_that_do_not_fit_are_refused(monkeypatch):
     columns = {"tokens": [["Anna", "Berg"]], "ner_tags": [["O"]]}
     hub(monkeypatch, {"train": columns, "validation": columns})
     assert "x/y train row 0: expected words and a tag for each" in ner_error(dataset_name="x/y")
-    for fault in ({"tokens": [None]}, {"ner_tags": [None]}, {"tokens": ["Anna"], "ner_tags": ["OOOO"]}):
+    for fault in ({"tokens": [None]}, {"tokens": ["Anna"], "ner_tags": ["OOOO"]}):
         hub(monkeypatch, {"train": columns | fault, "validation": columns | fault})
-        assert "x/y train row 0: expected lists of words and tags, got " in ner_error(dataset_name="x/y")
+        assert "x/y train row 0: expected words and a tag for each, in two lists" in ner_error(dataset_name="x/y")
+    fitting = {"tokens": [["Anna"]], "ner_tags": [["O"]]}
+    hub(monkeypatch, {"train": fitting | {"ner_tags": [None]}, "validation": fitting})
+    assert "x/y train: expected a tag for every word, got words only" in ner_error(dataset_name="x/y")
     hub(monkeypatch, {"train": {"text": ["a"]}, "validation": {"text": ["a"]}})
     assert "x/y train: expected the columns tokens or words and ner_tags" in ner_error(dataset_name="x/y")
     hub(monkeypatch, {"train": columns})
