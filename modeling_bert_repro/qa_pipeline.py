@@ -22,7 +22,7 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor
-from transformers import pipelines
+from transformers import PreTrainedTokenizerBase, pipelines
 from transformers.pipelines.base import ChunkPipeline
 from transformers.utils import logging
 
@@ -223,7 +223,7 @@ class QuestionAnsweringPipeline(ChunkPipeline):
         return results[0] if top_k == 1 else results
 
 
-def _text_tokenizer(tokenizer: Any) -> Any:
+def _text_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
     """The tokenizer for ``split_special_tokens=True``, which then takes BERT's marks apart, but no added tokens.
 
     ``text_tokenizer`` of `tokenization/special_tokens.py` does the same; a saved pipeline cannot import it.

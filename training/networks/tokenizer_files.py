@@ -17,9 +17,11 @@ from tokenization import load_vocab
 from tokenization.bert_tokenizer import forget_calls
 from tokenization.fingerprint import tokenizer_sha256
 from training.files.hashing import HASHES
+from training.files.hub_datasets import is_saved_data_set
 from training.files.json_files import read_object
 from training.files.records import changed_since_finished, warn_of_changes
 from training.networks.claims import TOKENIZER_FILES, check_tokenizer_files
+from training.networks.other_formats import found_instead
 from training.networks.vocabularies import in_words, named, never_produced, rules, say, use_words, words_of_the_user
 
 TOKENIZER, VOCABULARY, TOKENIZER_CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
@@ -89,7 +91,9 @@ def check_there_is_one(name: str) -> None:
     folder = Path(name)
     if folder.is_dir() and any((folder / file).is_file() for file in VOCABULARIES):
         return
-    if folder.is_dir():
+    if is_saved_data_set(folder):
+        found = found_instead(folder)
+    elif folder.is_dir():
         found = (
             f"it has neither {TOKENIZER} nor {VOCABULARY}; give --tokenizer_name FOLDER, or copy these files into it"
         )
