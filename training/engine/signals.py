@@ -1,8 +1,8 @@
 """Stopping on a signal: the step is finished, a checkpoint is written, and the process exits.
 
 The signals are SIGTERM, SIGINT (Ctrl-C), SIGHUP (the terminal or the connection was closed) and SIGUSR1, which batch
-systems send before the time is up (in Slurm, by ``#SBATCH`` with the option ``signal=USR1@120``). A process that ignores SIGHUP, as under ``nohup``,
-goes on ignoring it.
+systems send before the time is up (in Slurm, the option ``signal=USR1@120`` of sbatch). A process that ignores SIGHUP,
+as under ``nohup``, goes on ignoring it.
 
 The exit status is ``STOPPED``, so that a script of the batch system can distinguish "stopped with a checkpoint, start
 again" from success (0), a mistake of the user's (2), a crash (1) and death by the signal itself (128 + its number):
