@@ -22,6 +22,7 @@ part() { # part NAME SCRIPT FLAGS...: run the script with $OUT/NAME as its outpu
 
 echo "== The pre-training comes first. After 20 steps it prints how long it will take on this machine."
 echo "== The four fine-tuning runs that follow take about as long in total."
+echo "== Long texts are cut at short lengths to save time; the fine-tuning runs warn of it."
 
 # This is the smallest network: within minutes, more steps help more than more layers.
 part pretrained run_pretraining.py --recipe fast --config_name tiny --max_seq_length 64 --max_steps "$STEPS" \
