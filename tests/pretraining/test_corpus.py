@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 import shutil
 
 import numpy as np
@@ -43,19 +44,20 @@ def test_data_is_synced_before_it_counts(tmp_path, monkeypatch):
     sync, replace, rename = os.fsync, os.replace, os.rename
 
     def synced(descriptor):
-        events.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        name = os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))
+        events.append(re.sub("[0-9a-f]{32}", "#", name))
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", lambda a, b: (events.append("replace"), replace(a, b)))
     monkeypatch.setattr(os, "rename", lambda a, b: (events.append("rename"), rename(a, b)))
     writer.append(np.array([7, 8]), np.array([2]), np.array([1]), lines=3)
-    progress = ["tokens.bin", "sentences.bin", "documents.bin", "progress.json.tmp", "replace", "c.building"]
+    progress = ["tokens.bin", "sentences.bin", "documents.bin", "progress.json.#.tmp", "replace", "c.building"]
     writer.commit()
     assert events == progress
     writer.finish({"special_ids": []}, 9)
     writer.close()
-    finished = ["unigrams.bin", "manifest.json.tmp", "replace", "c.building", "rename", tmp_path.name]
+    finished = ["unigrams.bin", "manifest.json.#.tmp", "replace", "c.building", "rename", tmp_path.name]
     assert events[6:] == [*progress, *finished]
 
 
