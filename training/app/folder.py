@@ -20,7 +20,7 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
 from tokenization.special_tokens import check_special_tokens, text_tokenizer
 from training.files.weights_header import files_of_index
-from training.networks.claims import check_claims, sizes_of
+from training.networks.claims import check_claims, check_named_files, sizes_of
 from training.networks.configuration import check_fit
 from training.networks.initial_weights import NetworkClass, load_network
 from training.tasks.bilstm import BertBiLSTMForQuestionAnswering, BertBiLSTMForTokenClassification
@@ -268,6 +268,7 @@ def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     given = {name: str(path) if path.is_file() else None for name, path in files.items()}
     if not any(given.values()):
         raise ValueError(f"{folder}: expected tokenizer.json or vocab.txt, found neither")
+    check_named_files(folder / "tokenizer_config.json")
     try:
         tokenizer = AutoTokenizer.from_pretrained(
             str(folder), trust_remote_code=False, local_files_only=True, use_fast=True, **given

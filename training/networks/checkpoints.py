@@ -5,6 +5,7 @@ The config and the tokenizer are opened here, the weights in ``training/networks
 could be half done or out of date, and run.json holds the SHA-256 of the original files.
 """
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from training.networks.claims import (
     accepted,
     check_against_weights,
     check_claims,
+    check_named_files,
     check_tokenizer_files,
 )
 from training.networks.configuration import bert_config, check_fit
@@ -118,6 +120,9 @@ def load_tokenizer(name: str | None) -> PreTrainedTokenizerBase:
         return tokenizer
     warn_of_changes(Path(name), TOKENIZER_FILES)
     check_tokenizer_files(Path(name))
+    if not Path(name).is_dir():
+        with contextlib.suppress(OSError):  # the next call says what is wrong, or does without the file
+            check_named_files(Path(cached_file(name, "tokenizer_config.json") or ""))
     try:
         # False: the code of a folder is never executed, and the user is not asked whether it may be.
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)

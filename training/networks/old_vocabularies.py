@@ -8,6 +8,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from tokenization import build_tokenizer, load_vocab
 from training.files.json_files import read_json
+from training.networks.claims import check_named_files
 
 TOKENIZER = "tokenizer.json"
 SETTINGS = ("do_lower_case", "strip_accents", "tokenize_chinese_chars")
@@ -54,6 +55,7 @@ def old_tokenizer(
     elif (folder / TOKENIZER).is_file():
         if do_lower_case is not None:
             raise ValueError(f"--do_lower_case cannot change {folder / TOKENIZER}; give --vocab_file as well")
+        check_named_files(folder / "tokenizer_config.json")
         return OldTokenizer(AutoTokenizer.from_pretrained(folder, trust_remote_code=False), [])
     else:
         path = folder / "vocab.txt"
