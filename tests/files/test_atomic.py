@@ -164,9 +164,6 @@ def test_every_other_module_writes_drafts():
     """What a call writes is a draft or below one."""
     aside = {
         "atomic.py": "makes the drafts",
-        "corpus.py": "commits what it appends",
-        "parallel_encoding.py": "cuts off what is incomplete",
-        "runner.py": "logs and locks",
         "budget.py": "writes into a temporary folder",
         "feature_extraction.py": "write_vectors gives its functions a draft",
     }

@@ -1,5 +1,6 @@
 """A stranger's folder is full of links: whatever writes there changes nothing elsewhere and makes nothing elsewhere."""
 
+import ast
 import inspect
 import os
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.repository import ROOT
 from training.files import atomic, links, locks
 from training.files.disk_errors import DiskError
 from training.files.links import guard, refuse_links
@@ -193,3 +195,48 @@ def test_an_opener_follows_no_link(root, outside):
     with pytest.raises(OSError, match="symbolic links"):
         open(root / "link", "wb", opener=links.no_follow)  # noqa: SIM115 - it fails
     check_unharmed(outside)
+
+
+def opens_or_makes(node: ast.AST) -> bool:
+    """Whether a node is a call that opens, cuts or makes something by a path, and could follow a link."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    called = ast.unparse(node.func)
+    if called in ("os.truncate", "os.open", "os.mkdir", "os.link", "os.symlink", "os.mkfifo"):
+        return True
+    if node.func.attr == "open":  # that of a path; `Corpus.open` reads
+        return any(ast.unparse(word)[:2] in ("'w", "'a", "'x") or "+'" in ast.unparse(word) for word in node.args[:1])
+    return node.func.attr in (
+        "mkdir",
+        "makedirs",
+        "touch",
+        "symlink_to",
+        "hardlink_to",
+        "copytree",
+        "copyfile",
+        "copy2",
+    )
+
+
+def test_no_other_module_opens_or_makes_anything_but_drafts():
+    """A new writer has to use training/files/atomic.py, or to say here why it follows no link of a stranger."""
+    aside = {
+        "atomic.py": "checks the links",
+        "links.py": "does not follow",
+        "locks.py": "opens with O_NOFOLLOW",
+        "errors.py": "opens /dev/null",
+        "documents.py": "an unnamed temporary file",
+        "budget.py": "a temporary folder",
+        "verify_scores.py": "a temporary folder",
+        "runner.py: _link": "makes names in a draft",
+        "space.py: write_space": "copies below a draft",
+        "space.py: _copy_model": "is given a draft",
+    }
+    found = set()
+    for path in [*(ROOT / "training").rglob("*.py"), *ROOT.glob("*.py")]:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
+            calls = [node for node in ast.walk(function) if opens_or_makes(node) and "draft" not in ast.unparse(node)]
+            if calls and not {path.name, f"{path.name}: {function.name}"} & {*aside}:
+                found |= {f"{path.name}: {function.name}: {ast.unparse(node)}" for node in calls}
+    assert found == set()
