@@ -3,6 +3,7 @@
 import ast
 import inspect
 import os
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -240,3 +241,15 @@ def test_no_other_module_opens_or_makes_anything_but_drafts():
             if calls and not {path.name, f"{path.name}: {function.name}"} & {*aside}:
                 found |= {f"{path.name}: {function.name}: {ast.unparse(node)}" for node in calls}
     assert found == set()
+
+
+@pytest.mark.parametrize("kind", ["file", "nowhere"])
+def test_a_draft_is_opened_only_where_nothing_is(root, outside, monkeypatch, kind):
+    """Even if somebody knew the random name, and the link had come after the old drafts were removed."""
+    monkeypatch.setattr(atomic, "_remove_drafts", lambda path: None)
+    monkeypatch.setattr(uuid, "uuid4", lambda: uuid.UUID(int=0))
+    (root / f"target.{'0' * 32}.tmp").symlink_to(outside / kind)
+    with pytest.raises(DiskError, match="File exists"):
+        atomic.write_text(root / "target", "new")
+    assert not (root / "target").exists()
+    check_unharmed(outside)
