@@ -228,7 +228,7 @@ def test_a_folder_in_the_cache_of_the_hub_is_refused(folder, tmp_path):
     (tmp_path / "snapshot").mkdir()
     for path in folder.iterdir():
         (tmp_path / "snapshot" / path.name).symlink_to(path)
-    assert "copy the folder with cp -rL" in refused(tmp_path / "snapshot")
+    assert "remove the link, or copy the folder with cp -rL" in refused(tmp_path / "snapshot")
 
 
 def test_a_path_in_the_config_of_the_tokenizer_is_not_followed(folder, tmp_path):

@@ -163,7 +163,8 @@ def check_inside(folder: Path, path: Path) -> None:
     # Not Path.resolve, which raises errors for a loop of links; whoever opens such a file says what is wrong.
     if not Path(os.path.realpath(path)).is_relative_to(folder.resolve()):
         raise ValueError(
-            f"{path}: is a link out of the model's folder, and nothing outside it is read; copy the folder with cp -rL"
+            f"{path}: is a link out of the model's folder, and nothing outside it is read; remove the link, or copy "
+            "the folder with cp -rL"
         )
 
 
