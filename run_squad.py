@@ -41,6 +41,7 @@ from training.engine.launch import start_run
 from training.engine.output_folder import check_output_dir
 from training.engine.predict import predict
 from training.engine.run import Run
+from training.files.links import refuse_links
 from training.flags.fine_tuning import SquadArguments
 from training.flags.parsing import parse_arguments
 from training.networks.checkpoints import chosen_tokenizer, load_config
@@ -66,6 +67,8 @@ def main(argv: list[str] | None = None) -> None:
         report_finished(args)
         return
     check_output_dir(args)
+    cache = args.cache_dir or str(Path(args.output_dir) / "features")  # one for all runs of a series
+    refuse_links(Path(cache))
     check_lengths(args.max_seq_length, args.doc_stride, args.max_query_length)
     tokenizer = chosen_tokenizer(args.tokenizer_name, args.model_name_or_path)
     config = load_config(args, tokenizer)
@@ -73,7 +76,6 @@ def main(argv: list[str] | None = None) -> None:
     data = load_data(args)
     check_vocabulary(data, tokenizer)
     series = series_of(args, data)
-    cache = args.cache_dir or str(Path(args.output_dir) / "features")  # one for all runs of a series
     args = dataclasses.replace(args, cache_dir=cache)
     run_all(args, series, lambda run_args: run_one(run_args, tokenizer, config, data, series.metric))
 

@@ -160,6 +160,8 @@ def _save(tokenizer: "BertTokenizer", folder: Path) -> None:
     """
     draft = folder / "tokenizer.incomplete"
     shutil.rmtree(draft, ignore_errors=True)  # left by a process that was killed
+    if os.path.islink(draft):  # in a folder from somebody else; rmtree leaves it, and mkdir does not follow it
+        draft.unlink()
     try:
         draft.mkdir(parents=True)
         tokenizer.save_pretrained(draft)

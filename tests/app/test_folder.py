@@ -191,12 +191,44 @@ def test_weights_in_parts_stay_in_the_folder(folder, tmp_path):
     assert "expected 'weight_map'" in refused(folder)
 
 
-@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "vocab.txt", "model.safetensors", "run.json"])
+# Whatever a version of transformers may look for, and what none of them does.
+LINKED = (
+    *("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json", "run.json"),
+    *("added_tokens.json", "chat_template.jinja", "chat_template.json", "generation_config.json", "merges.txt"),
+    *("additional_chat_templates", "additional_chat_templates/tool.jinja", "adapter_config.json", "tokenizer.4.0.json"),
+    *("model.safetensors", "model.safetensors.index.json", "preprocessor_config.json", "anything", "any/thing"),
+    *("checkpoint-1/special_tokens_map.json", "checkpoint-1/config.json", "checkpoint-1/model.safetensors"),
+)
+
+
+@pytest.mark.parametrize("name", LINKED)
 def test_a_file_that_is_a_link_out_of_the_folder(folder, tmp_path, name):
     (tmp_path / "outside").write_text("{}")
+    shutil.copytree(folder, folder / "checkpoint-1")
     (folder / name).unlink(missing_ok=True)
+    (folder / name).parent.mkdir(exist_ok=True)
     (folder / name).symlink_to(tmp_path / "outside")
-    assert "is a link out of the model's folder" in refused(folder)
+    assert f"{name}: is a link out of the model's folder" in refused(folder)
+
+
+def test_links_that_stay_in_the_folder_and_one_to_the_folder(folder, tmp_path):
+    """The folder that the user names may be a link; a chain of links is followed to its end."""
+    (folder / "vocab.txt").rename(folder / "words")
+    (folder / "vocab.txt").symlink_to("words")
+    (folder / "loop").symlink_to("loop")
+    (tmp_path / "link").symlink_to(folder)
+    assert open_folder(str(tmp_path / "link")).abilities
+    (folder / "words").rename(tmp_path / "words")
+    (folder / "words").symlink_to(tmp_path / "words")
+    assert "is a link out of the model's folder" in refused(tmp_path / "link")
+
+
+def test_a_folder_in_the_cache_of_the_hub_is_refused(folder, tmp_path):
+    """Its files are links to their contents elsewhere in the cache; the message says how to copy it."""
+    (tmp_path / "snapshot").mkdir()
+    for path in folder.iterdir():
+        (tmp_path / "snapshot" / path.name).symlink_to(path)
+    assert "remove the link, or copy the folder with cp -rL" in refused(tmp_path / "snapshot")
 
 
 def test_a_path_in_the_config_of_the_tokenizer_is_not_followed(folder, tmp_path):
@@ -211,6 +243,13 @@ def test_a_path_in_the_config_of_the_tokenizer_is_not_followed(folder, tmp_path)
     assert "secret" not in open_folder(str(folder)).tokenizer.get_vocab()
     (folder / "vocab.txt").unlink()
     assert "expected tokenizer.json or vocab.txt, found neither" in refused(folder)
+
+
+@pytest.mark.parametrize("names", [["../other/tokenizer.4.0.json"], "../other/tokenizer.4.0.json", {"tokenizer.4": 1}])
+def test_a_tokenizer_of_a_version_elsewhere_is_not_opened(folder, names):
+    """transformers reads such a file in place of tokenizer.json, without any link."""
+    edit_json(folder / "tokenizer_config.json", fast_tokenizer_files=names)
+    assert "expected in 'fast_tokenizer_files' names of files beside it" in refused(folder)
 
 
 def test_a_damaged_tokenizer_and_one_of_another_model(folder, tmp_path):

@@ -79,3 +79,20 @@ def test_what_a_space_holds(gradio, tmp_path, pretrained, capsys):
     }
     opened = open_folder(str(target / "model"))
     assert (opened.texts, opened.builtin, [step for step, _ in opened.checkpoints]) == (2, False, [10])
+
+
+@pytest.mark.parametrize("place", ["", "checkpoint-10"])
+@pytest.mark.parametrize("name", ["special_tokens_map.json", "vocab.txt", "tokenizer_config.json", "config.json"])
+def test_a_space_holds_nothing_from_outside_the_folder(gradio, tmp_path, pretrained, place, name):
+    """Not even if the link has come after the folder was opened."""
+    folder = shutil.copytree(pretrained, tmp_path / "model")
+    shutil.copytree(pretrained, folder / "checkpoint-10")
+    opened = open_folder(str(folder))
+    (tmp_path / "id_rsa").write_text("secret")
+    (folder / place / name).unlink(missing_ok=True)
+    (folder / place / name).symlink_to(tmp_path / "id_rsa")
+    with pytest.raises(ValueError, match=f"{name}: is a link out of the model's folder"):
+        write_space(opened, str(tmp_path / "space"))
+    with pytest.raises(ValueError, match=f"{name}: is a link out of the model's folder"):
+        open_folder(str(folder))
+    assert not (tmp_path / "space").exists() and not list(tmp_path.glob("space*"))

@@ -31,10 +31,12 @@ from tests.helpers.old_checkpoints import (
 from tests.helpers.repository import ROOT
 from training.engine.errors import is_for_the_user, report_errors
 from training.files.hashing import sha256
+from training.networks import checkpoints
 from training.networks.checkpoints import check_model_name, checkpoint_config, load_config, load_tokenizer
 from training.networks.configuration import bert_config, config_labels
 from training.networks.initial_weights import load_network, weights_sha256
 from training.networks.old_checkpoints import is_old_checkpoint
+from training.networks.old_vocabularies import old_tokenizer
 from training.tools import ask, convert
 
 
@@ -293,3 +295,24 @@ def test_ids_of_a_damaged_tokenizer_are_compared(tmp_path, tokenizer_folder):
     message = r"tokenizer\.json: \$\.added_tokens\[\d\] says that '\[SEP\]' has the id 3, but|to two pieces, '\[SEP\]'"
     with pytest.raises(ValueError, match=message):
         load_tokenizer(str(path.parent))
+
+
+@pytest.mark.parametrize("on_the_hub", [False, True])
+def test_a_tokenizer_of_a_version_elsewhere_is_not_opened(tmp_path, tokenizer_folder, monkeypatch, on_the_hub):
+    """transformers reads such a file in place of tokenizer.json: that of another folder, which is published later."""
+    folder, other = tmp_path / "tokenizer", tmp_path / "other"
+    for place in (folder, other):
+        shutil.copytree(tokenizer_folder, place)
+    (other / "tokenizer.json").rename(other / "tokenizer.4.0.json")
+    edit_json(folder / "tokenizer_config.json", fast_tokenizer_files=["../other/tokenizer.4.0.json"])
+    name = "somebody/model" if on_the_hub else str(folder)
+    if on_the_hub:
+        monkeypatch.setattr(checkpoints, "cached_file", lambda _, file: str(folder / file))
+    with pytest.raises(ValueError, match=r"expected in 'fast_tokenizer_files' names of files beside it, got '../other"):
+        load_tokenizer(name)
+    if not on_the_hub:
+        with pytest.raises(ValueError, match="nothing outside its folder is read"):
+            old_tokenizer(folder, 512)
+        edit_json(folder / "tokenizer_config.json", fast_tokenizer_files=["tokenizer.json", "tokenizer.4.0.json"])
+        shutil.copy(other / "tokenizer.4.0.json", folder)
+        assert load_tokenizer(name).convert_tokens_to_ids("[SEP]") == 3

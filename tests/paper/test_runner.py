@@ -2,6 +2,7 @@
 
 import errno
 import json
+import multiprocessing
 import os
 import shutil
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from tests.helpers.paper_plans import plan_of
 from tests.helpers.plateau_runs import random_corpus
+from training.files.links import guard
 from training.paper import runner
 from training.paper.runner import GPUS, gpus_to_share, least_used
 from training.pretraining.corpus import Corpus
@@ -117,6 +119,51 @@ def test_a_damaged_corpus_is_not_shared(tmp_path):
     shutil.rmtree(tmp_path / "third")
     runner.share_corpus(tmp_path, "third")
     assert not given.exists()
+
+
+@pytest.mark.parametrize("place", ["corpus/train/secret", "corpus/train/tokens.bin", "corpus/train", "corpus", ""])
+def test_what_a_link_leads_to_is_not_shared(tmp_path, place):
+    """A folder from somebody else could have a link to a private file beside those of the corpus."""
+    cells, outside = tmp_path / "cells", tmp_path / "outside"
+    random_corpus(cells / "first/corpus/train")
+    path = cells / "first" / place
+    if path.exists():
+        path.rename(outside)
+    else:
+        outside.write_text("secret")
+    path.symlink_to(outside)
+    assert place == "corpus/train/secret" or Corpus.open(cells / "first/corpus/train")
+    runner.share_corpus(cells, "second")
+    assert not (cells / "second").exists()
+
+
+@pytest.mark.parametrize("name", ["cells", "cells/a", "cells/a.log"])
+def test_a_cell_writes_through_no_link(tmp_path, monkeypatch, name):
+    outside, table = tmp_path / "outside", tmp_path / "table"
+    (outside / "a").mkdir(parents=True)
+    (outside / "a.log").write_text("precious")
+    (table / "cells").mkdir(parents=True)
+    if name == "cells":
+        (table / name).rmdir()
+    (table / name).symlink_to(outside if name == "cells" else outside / name.removeprefix("cells/"))
+    monkeypatch.chdir(tmp_path)
+    lock = runner.lock_output_dir
+    monkeypatch.setattr(runner, "lock_output_dir", lambda *place, **how: (os.write(1, b"log"), lock(*place, **how)))
+    assert _status_of_a_cell(table) != 0
+    assert sorted(path.name for path in outside.rglob("*")) == ["a", "a.log"]
+    assert (outside / "a.log").read_text() == "precious"
+    guard(table)
+    if name == "cells":
+        with pytest.raises(ValueError, match=r"cells: is a link to .*nothing is written through links"):
+            runner.run_cells(table, plan_of("7"), 1)
+
+
+def _status_of_a_cell(table: Path) -> int | None:
+    """The status of a process in which a cell named "a" is run."""
+    process = multiprocessing.get_context("fork").Process(target=runner.run_cell, args=(table, "a", "x.py", [], 1))
+    process.start()
+    process.join()
+    return process.exitcode
 
 
 def test_one_pretraining_builds_the_corpora_and_the_next_ones_wait(tmp_path):

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pickle
+import re
 import shutil
 
 import numpy as np
@@ -10,9 +11,12 @@ import pytest
 from scipy.stats import entropy
 
 from tests.helpers.small_corpora import DOCUMENTS, data_bytes, make_tokenizer, random_documents
+from tokenization.fingerprint import tokenizer_json
+from training.files.unchanged import UnchangedFiles
 from training.pretraining.build_corpus import Corpus, build_corpus
 from training.pretraining.corpus import CorpusWriter
 from training.pretraining.instances import InstanceSettings, PretrainingInstances
+from training.pretraining.parallel_encoding import write_part
 from training.pretraining.sentences import RULES
 
 
@@ -45,19 +49,20 @@ def test_data_is_synced_before_it_counts(tmp_path, monkeypatch):
     sync, replace, rename = os.fsync, os.replace, os.rename
 
     def synced(descriptor):
-        events.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        name = os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}"))
+        events.append(re.sub("[0-9a-f]{32}", "#", name))
         sync(descriptor)
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", lambda a, b: (events.append("replace"), replace(a, b)))
     monkeypatch.setattr(os, "rename", lambda a, b: (events.append("rename"), rename(a, b)))
     writer.append(np.array([7, 8]), np.array([2]), np.array([1]), lines=3)
-    progress = ["tokens.bin", "sentences.bin", "documents.bin", "progress.json.tmp", "replace", "c.building"]
+    progress = ["tokens.bin", "sentences.bin", "documents.bin", "progress.json.#.tmp", "replace", "c.building"]
     writer.commit()
     assert events == progress
     writer.finish({"special_ids": []}, 9)
     writer.close()
-    finished = ["unigrams.bin", "manifest.json.tmp", "replace", "c.building", "rename", tmp_path.name]
+    finished = ["unigrams.bin", "manifest.json.#.tmp", "replace", "c.building", "rename", tmp_path.name]
     assert events[6:] == [*progress, *finished]
 
 
@@ -151,3 +156,40 @@ def test_a_build_of_other_rules_of_sentences_starts_anew(tmp_path, monkeypatch):
             writer.commit()
     corpus = build_corpus(DOCUMENTS, make_tokenizer(), tmp_path / "d")
     assert corpus.manifest["sentence_rules"] == RULES and corpus.manifest["key"]["format"] == 1
+
+
+@pytest.mark.parametrize("name", ["c.building", "c.building/tokens.bin", "c.building/unigrams.bin"])
+def test_an_unfinished_corpus_is_not_continued_through_a_link(tmp_path, name):
+    """The folder may come from somebody else; what a library caller names is not one of a run."""
+    writer = CorpusWriter(tmp_path / "c", {}, np.dtype("<u2"))
+    writer.append(np.array([7, 8]), np.array([2]), np.array([1]), lines=3)
+    writer.commit()
+    writer.close()
+    (tmp_path / "outside").mkdir()
+    moved = tmp_path / "outside" / "moved"
+    if (tmp_path / name).exists():
+        (tmp_path / name).rename(moved)
+    else:
+        moved.write_bytes(bytes(8))
+    (tmp_path / name).symlink_to(moved)
+    before = {path: path.is_file() and path.read_bytes() for path in (tmp_path / "outside").rglob("*")}
+    with (
+        pytest.raises(ValueError, match=rf"{name}: is a link to .*moved, and nothing is written through links"),
+        contextlib.closing(CorpusWriter(tmp_path / "c", {}, np.dtype("<u2"))) as writer,
+    ):
+        writer.finish({"special_ids": []}, 9)
+    assert {path: path.is_file() and path.read_bytes() for path in (tmp_path / "outside").rglob("*")} == before
+
+
+@pytest.mark.parametrize("name", ["parts", "parts/part-0.bin"])
+def test_a_part_is_not_written_through_a_link(tmp_path, tokenizer, name):
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "outside" / "folder").mkdir(parents=True)
+    (tmp_path / "outside" / "file").write_text("precious")
+    if name == "parts":
+        (tmp_path / name).rmdir()
+    (tmp_path / name).symlink_to(tmp_path / "outside" / ("folder" if name == "parts" else "file"))
+    with pytest.raises(ValueError, match=rf"{name}: is a link to .*outside"):
+        write_part(tmp_path / "parts", iter([["a"]]), tokenizer_json(tokenizer), 0, 1, 1, UnchangedFiles([]))
+    assert sorted(path.name for path in (tmp_path / "outside").rglob("*")) == ["file", "folder"]
+    assert (tmp_path / "outside" / "file").read_text() == "precious"

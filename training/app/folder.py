@@ -5,6 +5,7 @@ class or one of this project's own, chosen by the name in ``config.json``; weigh
 """
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -50,7 +51,6 @@ HEADS: dict[str, tuple[NetworkClass, tuple[str, ...]]] = {
     "BertBiLSTMForQuestionAnswering": (BertBiLSTMForQuestionAnswering, (ANSWERS,)),
 }
 LARGEST_JSON = 64 * 2**20  # bytes; the largest tokenizer.json of a published BERT has 3 MB
-READ = ("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt", "special_tokens_map.json", "run.json")
 CHECKPOINT = re.compile(r"checkpoint-(\d{1,12})")
 
 
@@ -104,8 +104,7 @@ def open_folder(name: str) -> OpenedModel:
         if folder.is_dir():
             found = found_instead(folder) or "it has no config.json"
         raise ValueError(f"--model {name}: expected the folder of a model, with config.json and weights; {found}")
-    for file in READ:
-        check_inside(folder, folder / file)
+    check_links(folder)
     architecture = _architecture(folder)
     check_holds_weights(folder, f"--model {name}")
     model = load_model(folder, architecture)
@@ -161,11 +160,26 @@ def load_model(folder: Path, architecture: str | None = None) -> PreTrainedModel
     return model.eval()
 
 
+def check_links(folder: Path) -> None:
+    """Raise ValueError if a link below the folder leads out of it, whatever its name.
+
+    Which files the libraries look for depends on their versions and on other files. Only checkpoints as a whole may be
+    links, as they are when they have been moved to another disk; the page leaves these out.
+    """
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(place, name)
+            if path.is_symlink() and not (path.parent == folder and CHECKPOINT.fullmatch(name)):
+                check_inside(folder, path)
+
+
 def check_inside(folder: Path, path: Path) -> None:
     """Raise ValueError if the path, when links are followed, leads out of the folder."""
-    if not path.resolve().is_relative_to(folder.resolve()):
+    # Not Path.resolve, which raises errors for a loop of links; whoever opens such a file says what is wrong.
+    if not Path(os.path.realpath(path)).is_relative_to(folder.resolve()):
         raise ValueError(
-            f"{path}: is a link out of the model's folder, and nothing outside it is read; copy the folder with cp -rL"
+            f"{path}: is a link out of the model's folder, and nothing outside it is read; remove the link, or copy "
+            "the folder with cp -rL"
         )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 
-from training.app.folder import OpenedModel
+from training.app.folder import OpenedModel, check_inside
 from training.files import atomic
 from training.files.weights_header import files_of_index
 
@@ -47,10 +47,10 @@ def write_space(opened: OpenedModel, target: str) -> None:
             copy = draft / module.relative_to(ROOT)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(module, copy)
-        _copy_model(opened.folder, draft / "model")
+        _copy_model(opened.folder, opened.folder, draft / "model")
         _write_facts(opened, draft / "model")
         for _, checkpoint in opened.checkpoints:
-            _copy_model(checkpoint, draft / "model" / checkpoint.name)
+            _copy_model(opened.folder, checkpoint, draft / "model" / checkpoint.name)
         (draft / "app.py").write_text(APP.replace("NAME", ascii(opened.name)), encoding="utf-8")
         (draft / "requirements.txt").write_text("\n".join(requirements(modules)) + "\n", encoding="utf-8")
         (draft / "README.md").write_text(_readme(opened), encoding="utf-8")
@@ -97,7 +97,8 @@ def requirements(modules: dict[str, Path]) -> list[str]:
     return sorted(f"{name}=={importlib.metadata.version(name).partition('+')[0]}" for name in wanted)
 
 
-def _copy_model(source: Path, target: Path) -> None:
+def _copy_model(folder: Path, source: Path, target: Path) -> None:
+    """Copy the files of a model; ``source`` is ``folder`` or one of its checkpoints, and nothing else is copied."""
     target.mkdir(parents=True)
     index = source / SAFE_WEIGHTS_INDEX_NAME
     parts = [SAFE_WEIGHTS_NAME]
@@ -105,6 +106,7 @@ def _copy_model(source: Path, target: Path) -> None:
         parts = [index.name, *files_of_index(index)]
     for name in (*MODEL_FILES, *parts):
         if (source / name).is_file():
+            check_inside(folder, source / name)
             shutil.copyfile(source / name, target / name)
 
 

@@ -6,7 +6,6 @@ contains ``config.json`` and ``model.safetensors``, which ``from_pretrained`` op
 """
 
 import hashlib
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -354,8 +353,7 @@ def _metrics_sha256(run: Run[SharedArguments], size: int = -1) -> str:
 def _cut_metrics(run: Run[SharedArguments], size: int) -> None:
     metrics = run.output_dir / "metrics.jsonl"
     if run.is_main and _size(metrics) > size:
-        with explained(metrics):
-            os.truncate(metrics, size)
+        atomic.cut(metrics, size)
     run.accelerator.wait_for_everyone()
 
 

@@ -19,6 +19,7 @@ from training.engine.output_folder import check_output_dir, lock_output_dir
 from training.engine.run import Run
 from training.engine.versions import commit, device_name, versions
 from training.files.hub_upload import check_access
+from training.files.links import refuse_links
 from training.files.records import read_record
 from training.flags.shared import SharedArguments
 
@@ -29,6 +30,8 @@ PROCESS_COUNTS = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WO
 # processes and later runs which value a run has chosen, so that they do not take it for the user's.
 CACHE_CAPACITIES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "DNNL_PRIMITIVE_CACHE_CAPACITY")
 CHOSEN_CAPACITY = "BERT_REPRO_CHOSEN_CACHE_CAPACITY"
+
+TRACKED = "runs"  # the folder of the tracker's files in the output folder
 
 Args = TypeVar("Args", bound=SharedArguments)
 
@@ -47,6 +50,8 @@ def start_run(args: Args, script: str) -> Run[Args]:
     logging.disable_progress_bar()
     if args.report_to == "tensorboard" and importlib.util.find_spec("tensorboard") is None:
         raise ValueError("--report_to tensorboard needs the package tensorboard: pip install tensorboard")
+    if args.report_to != "none":
+        refuse_links(Path(args.output_dir, TRACKED))
     if args.mixed_precision == "fp16" and not torch.cuda.is_available():
         raise ValueError("--mixed_precision fp16 needs a GPU; on CPU use bf16 or no")
     # Without a GPU, Accelerate refuses FSDP in some environments and ignores it in others.
@@ -62,7 +67,7 @@ def start_run(args: Args, script: str) -> Run[Args]:
     run.only_main(lambda: _enter_output_dir(args))
     run.add_facts(**_facts(args, script, accelerator))
     if trackers:
-        run.accelerator.init_trackers("runs")
+        run.accelerator.init_trackers(TRACKED)
     set_seed(args.seed)
     return run
 

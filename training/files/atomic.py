@@ -13,6 +13,11 @@ the folder itself is synced. Therefore the content is synced before the rename, 
 | a line at the end of a file | ``append_line`` | all earlier lines, and possibly half of the new one |
 | some files of a folder that has others | ``files_into`` | possibly old files and new ones, each of them whole |
 
+A folder may come from somebody else, with a link to a file of yours under every name that is written. Therefore no
+function follows links below an output folder (training/files/links.py). A draft is made where nothing is: a file has a
+random name and is opened with O_EXCL, and ``mkdir`` fails if there is something. A rename replaces a link. The few
+files that grow in their place are opened with ``open_own``.
+
 A folder is removed with ``remove_folder``, so that one which is half deleted has the name of a draft. An error of the
 disk becomes a ``DiskError`` (training/files/disk_errors.py); the draft is removed, and the old content is still there.
 """
@@ -20,19 +25,20 @@ disk becomes a ``DiskError`` (training/files/disk_errors.py); the draft is remov
 import contextlib
 import errno
 import fcntl
-import glob
 import json
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from training.files.disk_errors import DiskError, explained
 from training.files.hashing import sha256
 from training.files.json_files import is_plain_name, read_object
+from training.files.links import no_follow, refuse_link, refuse_links
 
 
 def sync(path: Path) -> None:
@@ -46,27 +52,33 @@ def sync(path: Path) -> None:
 
 @contextmanager
 def whole_file(path: Path, shared: bool = False) -> Iterator[Path]:
-    """Yield the path of a draft to write, which then replaces ``path``, or is removed if an error is raised.
+    """Yield the path of an empty draft to write, which then replaces ``path``, or is removed if an error is raised.
+
+    What killed processes have left is removed.
 
     Args:
-        shared: other processes may write the same file at the same time, so each needs a draft of its own. What killed
-            processes have left is removed.
+        shared: other processes may write the same file at the same time.
 
     Raises:
         DiskError: the file could not be written.
+        ValueError: a folder of the path is a link below the output folder.
     """
-    own = f"{path.name}.{uuid.uuid4().hex}.tmp" if shared else f"{path.name}.tmp"
-    draft = path.with_name(own)
-    with explained(path), _among_drafts(path) if shared else nullcontext():
-        try:
-            yield draft
-            sync(draft)
-            os.replace(draft, path)
-        except BaseException:
-            with contextlib.suppress(OSError):  # the first error says what is wrong
-                draft.unlink()
-            raise
-        sync(path.parent)
+    draft = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    with explained(path):
+        refuse_links(path.parent)
+        with _among_drafts(path) if shared else nullcontext():
+            if not shared:
+                _remove_drafts(path)
+            try:
+                os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666))
+                yield draft
+                sync(draft)
+                os.replace(draft, path)
+            except BaseException:
+                with contextlib.suppress(OSError):  # the first error says what is wrong
+                    draft.unlink()
+                raise
+            sync(path.parent)
 
 
 @contextmanager
@@ -76,8 +88,7 @@ def _among_drafts(path: Path) -> Iterator[None]:
     try:
         with contextlib.suppress(OSError):  # another process writes, or the file system has no locks
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            for left in path.parent.glob(f"{glob.escape(path.name)}.*.tmp"):
-                left.unlink()
+            _remove_drafts(path)
         with contextlib.suppress(OSError):
             fcntl.flock(folder, fcntl.LOCK_SH)
         yield
@@ -85,13 +96,29 @@ def _among_drafts(path: Path) -> Iterator[None]:
         os.close(folder)
 
 
+def is_draft(name: str, target: str) -> bool:
+    """Whether a file has the name of a draft of the file ``target``; earlier versions gave it no random part."""
+    return re.fullmatch(rf"{re.escape(target)}(\.[0-9a-f]{{32}})?\.tmp", name) is not None
+
+
+def _remove_drafts(path: Path) -> None:
+    """Remove the drafts of a file as far as possible; of a link only the link."""
+    with contextlib.suppress(OSError):  # no such folder, of which the writer has more to say
+        for name in os.listdir(path.parent):
+            if is_draft(name, path.name):
+                with contextlib.suppress(OSError):
+                    path.with_name(name).unlink()
+
+
 def make_folder(path: Path) -> None:
     """Make a folder, and those above it, unless it is there.
 
     Raises:
         DiskError: it could not be made.
+        ValueError: it or a folder above it is a link below the output folder.
     """
     with explained(path):
+        refuse_links(path)
         path.mkdir(parents=True, exist_ok=True)
 
 
@@ -111,16 +138,44 @@ def append_line(path: Path, line: str) -> None:
 
     Raises:
         DiskError: it could not be written; the file is as it was before.
+        ValueError: see ``open_own``.
     """
     with explained(path):
         size = path.stat().st_size if path.exists() else None
         try:
-            with open(path, "a", encoding="utf-8") as file:
-                file.write(line + "\n")
+            with open_own(path, "ab") as file:
+                file.write(f"{line}\n".encode())
         except OSError:
             with contextlib.suppress(OSError):  # the first error says what is wrong
-                path.unlink() if size is None else os.truncate(path, size)
+                path.unlink() if size is None else cut(path, size)
             raise
+
+
+def cut(path: Path, size: int) -> None:
+    """Remove everything behind the first ``size`` bytes of a file. Raises as ``append_line`` does."""
+    with explained(path), open_own(path, "rb+") as file:
+        file.truncate(size)
+
+
+def open_own(path: Path, mode: str) -> IO[Any]:
+    """Open a file that is written in its place, and is no link.
+
+    A file that has another name elsewhere (a hard link) is first replaced by a copy, so that the other one stays as it
+    is.
+
+    Args:
+        mode: one of a binary file.
+
+    Raises:
+        ValueError: the file, or a folder of its path below the output folder, is a link; or it is a pipe or a device.
+        OSError: it cannot be opened.
+    """
+    refuse_links(path.parent)
+    refuse_link(path)
+    if path.is_file() and path.stat().st_nlink > 1:
+        with whole_file(path) as draft:
+            shutil.copy(path, draft)
+    return open(path, mode, opener=no_follow)
 
 
 def json_text(content: Any) -> str:
@@ -132,8 +187,10 @@ def json_text(content: Any) -> str:
 def _draft_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder ``<path>.incomplete`` to write in, which is removed if an error is raised."""
     draft = path.with_name(f"{path.name}.incomplete")
-    shutil.rmtree(draft, ignore_errors=True)  # left by a process that was killed
     with explained(path):
+        refuse_links(path.parent)
+        with contextlib.suppress(OSError):
+            delete(draft)  # left by a process that was killed
         try:
             draft.mkdir()
             yield draft
@@ -196,13 +253,14 @@ def remove_folder(path: Path) -> None:
         DiskError: it could not be removed.
     """
     with explained(path, verb="removed", reads=False):
+        refuse_links(path.parent)
         if (old := _set_aside(path)) is not None:
             delete(old)
 
 
 def delete(path: Path) -> None:
     """Delete a folder, or the link or the file in its place. What a link leads to stays, as it lies elsewhere."""
-    if path.is_symlink() or path.is_file():
+    if path.is_symlink() or (path.exists() and not path.is_dir()):
         path.unlink()
     else:
         shutil.rmtree(path)
@@ -233,7 +291,7 @@ def files_into(folder: Path, name: str) -> Iterator[Path]:
         for path in sorted(draft.iterdir()):
             sync(path)
             target = folder / path.name
-            if target.is_dir():
+            if target.is_dir() and not target.is_symlink():
                 raise DiskError(
                     f"{target}: a folder is in the place of a file that is to be written; remove it and start again",
                     errno.EISDIR,

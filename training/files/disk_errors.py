@@ -24,6 +24,7 @@ REMEDIES = {
     errno.EIO: f"the disk reports a failure. Check it, then {AGAIN}, or give a folder on another disk",
     errno.ENAMETOOLONG: "the name is too long for this disk. Give a shorter one",
     errno.ENOTDIR: "a part of this path is a file. Give another path",
+    errno.ELOOP: f"a link is in its place, and is not followed. Remove it, then {AGAIN}",
     errno.ENOENT: "a folder of this path has vanished, or a link leads nowhere. Give another path",
     errno.EPIPE: f"the program that read what is printed has ended. Redirect the output into a file, then {AGAIN}",
 }

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from training.files.disk_errors import explained
+from training.files.links import refuse_links
 
 # What flock says on a file system without locks.
 WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
@@ -38,9 +39,10 @@ def hold(path: Path, busy: str, wait: bool = False) -> None:
         wait: wait for the other process instead.
 
     Raises:
-        ValueError: another process holds the lock.
+        ValueError: another process holds the lock, or a folder of the path is a link below the output folder.
         DiskError: the lock file could not be made.
     """
+    refuse_links(path.parent)
     path = path.parent.resolve() / path.name
     while path not in _held:
         # Without O_NOFOLLOW, a link in a folder from elsewhere would choose which file is written.
@@ -56,8 +58,9 @@ def hold(path: Path, busy: str, wait: bool = False) -> None:
             if path not in _held:
                 os.close(file)
     with contextlib.suppress(OSError):  # a full disk; the lock holds without a name in it
-        os.ftruncate(_held[path], 0)
-        os.pwrite(_held[path], f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        if os.fstat(_held[path]).st_nlink == 1:  # otherwise the file has another name, and what it holds is not ours
+            os.ftruncate(_held[path], 0)
+            os.pwrite(_held[path], f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
 
 
 def release(path: Path) -> None:

@@ -14,7 +14,7 @@ from transformers.activations import ACT2FN
 from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, WEIGHTS_INDEX_NAME, WEIGHTS_NAME
 
 from tokenization.compressed_files import largest_file
-from training.files.json_files import read_object
+from training.files.json_files import is_plain_name, read_object
 from training.files.weights_header import elements_in, files_of_index
 
 Made = TypeVar("Made")
@@ -144,7 +144,7 @@ def check_tokenizer_files(folder: Path) -> None:
     """Check the files from which transformers makes a tokenizer; config.json is one of them.
 
     Raises:
-        ValueError: one is too large, or the config is no JSON or has too many labels.
+        ValueError: one is too large, the config is no JSON or has too many labels, or a file elsewhere is named.
     """
     for name in (*TOKENIZER_FILES, CONFIG_NAME):
         path = folder / name
@@ -152,6 +152,24 @@ def check_tokenizer_files(folder: Path) -> None:
             raise ValueError(f"{path}: expected at most {largest_file():,} bytes, got {path.stat().st_size:,}")
     if (folder / CONFIG_NAME).is_file():
         check_labels(folder / CONFIG_NAME, read_object(folder / CONFIG_NAME))
+    check_named_files(folder / "tokenizer_config.json")
+
+
+def check_named_files(path: Path) -> None:
+    """Check the names of files in a tokenizer_config.json that transformers would read in place of tokenizer.json.
+
+    Raises:
+        ValueError: one of them is no plain name, as it could lead anywhere.
+    """
+    try:
+        names = read_object(path).get("fast_tokenizer_files", []) if path.is_file() else []
+    except ValueError:  # transformers reads it, too, and says what is wrong
+        return
+    if wrong := [name for name in names if not is_plain_name(name)] if isinstance(names, list) else [names]:
+        raise ValueError(
+            f"{path}: expected in 'fast_tokenizer_files' names of files beside it, got {str(wrong[0])[:80]!r}; nothing "
+            "outside its folder is read"
+        )
 
 
 def sizes_of(fields: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ transformers reads tokenizer.json where there is one, and vocab.txt only otherwi
 because users edit it, and the case of a vocabulary that stands alone is found out instead of assumed.
 """
 
+import contextlib
 import hashlib
 import json
 from pathlib import Path
@@ -20,7 +21,7 @@ from training.files.hashing import HASHES
 from training.files.hub_datasets import is_saved_data_set
 from training.files.json_files import read_object
 from training.files.records import changed_since_finished, warn_of_changes
-from training.networks.claims import TOKENIZER_FILES, check_tokenizer_files
+from training.networks.claims import TOKENIZER_FILES, check_named_files, check_tokenizer_files
 from training.networks.other_formats import found_instead
 from training.networks.vocabularies import in_words, named, never_produced, rules, say, use_words, words_of_the_user
 
@@ -73,6 +74,9 @@ def open_tokenizer(name: str, quiet: bool = False, **options: Any) -> PreTrained
     if not quiet:
         warn_of_changes(folder, TOKENIZER_FILES)
     check_tokenizer_files(folder)
+    if not folder.is_dir():
+        with contextlib.suppress(OSError):  # the next call says what is wrong, or does without the file
+            check_named_files(Path(cached_file(name, TOKENIZER_CONFIG) or ""))
     tokenizer = _opened(name, options)
     if (folder / TOKENIZER).is_file():
         settings = _unstated_rules(folder, tokenizer, quiet)

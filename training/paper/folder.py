@@ -10,7 +10,7 @@ from typing import Any
 
 from training.engine.finished import changed_flags, read_results
 from training.engine.output_folder import LOCK
-from training.files.atomic import make_folder, write_json
+from training.files.atomic import is_draft, make_folder, write_json
 from training.files.records import read_record
 from training.networks.initial_weights import weights_sha256
 from training.networks.other_formats import WEIGHT_FILES
@@ -39,8 +39,8 @@ def claim_folder(folder: Path, plan: Plan, checksums: dict[str, str]) -> None:
     }
     path = folder / PLAN
     if not path.is_file():
-        known = (LOCK, f"{PLAN}.tmp")  # a draft is left by a process that was killed
-        if folder.is_dir() and any(found.name not in known for found in folder.iterdir()):
+        # A process that was killed leaves a draft.
+        if folder.is_dir() and any(one.name != LOCK and not is_draft(one.name, PLAN) for one in folder.iterdir()):
             raise ValueError(f"--output_dir {folder}: expected an empty folder, or one with {PLAN}; give another")
         make_folder(folder)
         write_json(path, content)

@@ -31,7 +31,8 @@ import torch
 from training.engine.errors import report_errors
 from training.engine.output_folder import lock_output_dir
 from training.engine.signals import STOPPED, StopSignals
-from training.files.atomic import make_folder, new_folder
+from training.files.atomic import make_folder, new_folder, open_own
+from training.files.links import guard
 from training.paper.folder import check_finished_cells, is_finished
 from training.paper.places import CELLS
 from training.paper.plan import Cell, Plan
@@ -110,7 +111,8 @@ def run_cell(folder: str, name: str, script: str, argv: list[str], threads: int)
         threads: the number of threads for computing; 0 leaves it to torch.
     """
     os.chdir(folder)
-    with open(f"{CELLS}/{name}.log", "a", encoding="utf-8") as log:
+    guard(".")
+    with open_own(Path(CELLS, f"{name}.log"), "ab") as log:
         sys.stdout.flush()
         sys.stderr.flush()
         os.dup2(log.fileno(), 1)
@@ -155,11 +157,12 @@ def share_corpus(cells: Path, name: str) -> None:
 
 
 def _is_undamaged(corpus: Path) -> bool:
+    """Whether another cell may be given the corpus; from elsewhere, a file beside its own may be a link to anything."""
     try:
         Corpus.open(corpus)
     except ValueError:
         return False
-    return True
+    return not any(path.is_symlink() for path in (*corpus.parents[:3], corpus, *corpus.rglob("*")))
 
 
 def _link(source: str, target: str) -> None:

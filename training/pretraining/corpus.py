@@ -21,9 +21,10 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from tokenization.fingerprint import tokenizer_sha256
-from training.files.atomic import sync, write_json
+from training.files.atomic import delete, make_folder, open_own, sync, write_json
 from training.files.hashing import sha256
 from training.files.json_files import read_object
+from training.files.links import refuse_link, refuse_links
 from training.pretraining.sentences import RULES
 
 FORMAT = 1  # increase it when the files change; training/pretraining/sentences.py has a number for its rules
@@ -219,14 +220,15 @@ class CorpusWriter:
     def __init__(self, target: Path, key: dict[str, Any], dtype: np.dtype):
         self.target, self.key, self.dtype = target, key, dtype
         self.folder = target.with_name(target.name + ".building")
-        self.folder.mkdir(parents=True, exist_ok=True)
+        refuse_link(self.folder)
+        make_folder(self.folder)
         progress = self._read_progress()
         if progress is None:
             for file in self.folder.iterdir():
-                file.unlink()
+                delete(file)
         self.files: dict[str, IO[bytes]] = {}
         for name in ("tokens", "sentences", "documents"):
-            self.files[name] = (self.folder / f"{name}.bin").open("ab")
+            self.files[name] = open_own(self.folder / f"{name}.bin", "ab")
         if progress is None:
             self.lines = 0
             self.empty = {"sentences": 0, "documents": 0}
@@ -302,7 +304,7 @@ class CorpusWriter:
         """Write the unigram counts (V) and the manifest with ``facts``, and give the folder its final name."""
         self.commit()
         unigrams = self._count_unigrams(vocab_size)
-        with open(self.folder / "unigrams.bin", "wb") as file:
+        with open_own(self.folder / "unigrams.bin", "wb") as file:
             file.write(unigrams.astype(_OFFSETS).tobytes())
             file.flush()
             os.fsync(file.fileno())
@@ -340,4 +342,6 @@ class CorpusWriter:
 
 def forget_progress(folder: Path) -> None:
     """Remove progress.json, which only an unfinished build needs, from the finished corpus in ``folder``."""
-    (folder / "progress.json").unlink(missing_ok=True)
+    if os.path.lexists(folder / "progress.json"):
+        refuse_links(folder)
+        (folder / "progress.json").unlink(missing_ok=True)

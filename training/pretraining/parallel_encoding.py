@@ -16,7 +16,8 @@ from typing import IO
 
 import numpy as np
 
-from training.files.atomic import remove_folder
+from training.files.atomic import make_folder, open_own, remove_folder
+from training.files.links import refuse_link
 from training.files.unchanged import UnchangedFiles
 from training.pretraining.encoding import Encoded, encoded_chunks
 
@@ -59,8 +60,9 @@ def write_part(
     Raises:
         ValueError: a file is no longer what it was.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / f"part-{rank}.bin", "ab+") as file:
+    refuse_link(folder)
+    make_folder(folder)
+    with open_own(folder / f"part-{rank}.bin", "ab+") as file:
         file.seek(0)
         done, end = 0, 0
         for _ in _records(file):

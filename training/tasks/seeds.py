@@ -24,6 +24,7 @@ from training.engine.finished import changed_flags, read_facts, read_results, re
 from training.engine.output_folder import is_main_process, lock_output_dir
 from training.files.atomic import json_text, write_json
 from training.files.hashing import digest
+from training.files.links import guard, refuse_links
 from training.files.records import RESULTS, read_record
 from training.flags.fine_tuning import FineTuningArguments
 from training.networks.initial_weights import weights_sha256
@@ -94,6 +95,9 @@ def run_series(args: Args, series: Series, run_one: Callable[[Args], dict]) -> d
             work in the folder; or the runs of --compare_to are not comparable.
     """
     folder, plans = Path(args.output_dir), planned_runs(args)
+    guard(folder)
+    for plan in plans:
+        refuse_links(Path(plan.output_dir))
     weights = weights_sha256(args.model_name_or_path) if args.model_name_or_path else None
     other = _read_other(args.compare_to, plans, series) if args.compare_to else None
     _check_summary(folder, plans)
