@@ -31,7 +31,7 @@ from tests.helpers.old_checkpoints import (
 from tests.helpers.repository import ROOT
 from training.engine.errors import is_for_the_user, report_errors
 from training.files.hashing import sha256
-from training.networks import checkpoints
+from training.networks import tokenizer_files
 from training.networks.checkpoints import check_model_name, checkpoint_config, load_config, load_tokenizer
 from training.networks.configuration import bert_config, config_labels
 from training.networks.initial_weights import load_network, weights_sha256
@@ -307,7 +307,7 @@ def test_a_tokenizer_of_a_version_elsewhere_is_not_opened(tmp_path, tokenizer_fo
     edit_json(folder / "tokenizer_config.json", fast_tokenizer_files=["../other/tokenizer.4.0.json"])
     name = "somebody/model" if on_the_hub else str(folder)
     if on_the_hub:
-        monkeypatch.setattr(checkpoints, "cached_file", lambda _, file: str(folder / file))
+        monkeypatch.setattr(tokenizer_files, "cached_file", lambda _, file, **more: str(folder / file))
     with pytest.raises(ValueError, match=r"expected in 'fast_tokenizer_files' names of files beside it, got '../other"):
         load_tokenizer(name)
     if not on_the_hub:
