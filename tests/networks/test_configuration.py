@@ -21,8 +21,8 @@ def tokenizer_of(size: int):
 )
 def test_rows_that_are_rounded_up_fit_and_are_named(capsys, rows, pieces, multiple):
     check_fit(small_config(vocab_size=rows), tokenizer_of(pieces), 8)
-    said = f"the model has {rows} embeddings: {pieces} pieces, rounded up to a multiple of {multiple}\n"
-    assert capsys.readouterr().out == (said if multiple else "")
+    out, told = capsys.readouterr().out, f"rounded up to a multiple of {multiple}; if rows were deleted"
+    assert out.startswith(f"note: the model has {rows} embeddings") and told in out if multiple else out == ""
     check_fit(small_config(vocab_size=rows), tokenizer_of(pieces), 8, quiet=True)
     assert capsys.readouterr().out == ""
 
@@ -36,8 +36,12 @@ def test_rows_that_are_missing_from_the_vocabulary_are_refused(rows, pieces):
 
 
 def test_googles_vocabulary_without_one_row_is_refused():
-    with pytest.raises(ValueError, match="30522 is not 30521 rounded up to a multiple of 8, 16, 32, 64, 128"):
+    with pytest.raises(ValueError, match="30522 is the size of a whole vocabulary of Google's"):
         check_fit(small_config(vocab_size=30522), tokenizer_of(30521), 8)
+    with pytest.raises(ValueError, match=r"21128 is the size .* restore rows that were deleted"):  # a multiple of 8
+        check_fit(small_config(vocab_size=21128), tokenizer_of(21127), 8)
+    with pytest.raises(ValueError, match="300 is not 299 rounded up to a multiple of 8, 16, 32, 64, 128"):
+        check_fit(small_config(vocab_size=300), tokenizer_of(299), 8)
 
 
 def test_tokens_without_embeddings_are_refused_with_the_remedy():

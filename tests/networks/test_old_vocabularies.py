@@ -111,3 +111,23 @@ def test_a_lower_cased_multilingual_vocabulary_gets_a_warning(tmp_path):
 def test_without_a_vocabulary(tmp_path):
     with pytest.raises(ValueError, match=r"no vocab\.txt beside the weights; give --vocab_file FILE to python -m"):
         old_tokenizer(None, 12)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "warned"), [(LOWER, True), (MIXED, False), ([*LOWER[:5], "\u0915", "##\u0916"], False)]
+)
+def test_a_case_that_is_stated_against_the_pieces_is_warned_of(tmp_path, pieces, warned):
+    """Scripts without case have no capitals either."""
+    (tmp_path / "tokenizer_config.json").write_text('{"do_lower_case": false}')
+    notes = opened(tmp_path, pieces).notes
+    assert (
+        any(note.startswith("warning: do_lower_case is false, but no piece has a capital") for note in notes) == warned
+    )
+
+
+@pytest.mark.parametrize("row", ["[UNK]\t100", '"[UNK]"', "<unk>", "\u2581a"])
+def test_a_vocabulary_of_another_form_is_named_with_its_line(tmp_path, row):
+    with pytest.raises(ValueError) as caught:
+        opened(tmp_path / "a", ["[PAD]", row, "[CLS]", "[SEP]", "[MASK]", "b"])
+    number = 1 if row == "\u2581a" else 2
+    assert str(caught.value).startswith(f"{tmp_path / 'a' / 'vocab.txt'}:{number}: expected a vocabulary of BERT")

@@ -168,10 +168,8 @@ def test_words_in_unused_rows_are_used_and_named(folder, capsys):
     assert tokenizer.tokenize("A Zebra") == ["a", "zebra"]
     said, warning = capsys.readouterr().out.splitlines()
     path = folder / "vocab.txt"
-    assert said.startswith(f"{path}: words in 2 rows, the first is 5: 'zebra', which tokenizer.json ")
-    assert warning.startswith(
-        f"warning: {folder / 'vocab.txt'}: no text ever becomes the words in 1 row, the first is "
-    )
+    assert said.startswith(f"{path}: words in 2 rows (5: 'zebra', 6: 'Acme'), which tokenizer.json ")
+    assert warning.startswith(f"warning: {folder / 'vocab.txt'}: no text ever becomes the words in 1 row (")
     assert "'Acme'" in warning and "add_tokens" in warning
     assert load_tokenizer(str(folder), quiet=True).tokenize("zebra") == ["zebra"] and capsys.readouterr().out == ""
 
@@ -264,7 +262,7 @@ def test_another_tokenizer_is_compared_with_that_of_the_weights(model, tmp_path,
         chosen_tokenizer(other(tmp_path / "other", [*PIECES[:-1], "dog"]), str(model))
     words = write_rows(tmp_path / "words" / "vocab.txt", [*PIECES[:5], "zebra", *PIECES[6:]])
     assert chosen_tokenizer(str(words), str(model)).tokenize("zebra") == ["zebra"]
-    assert f"{words}: words in 1 row, the first is 5: 'zebra', where the tokenizer of" in capsys.readouterr().out
+    assert f"{words}: words in 1 row (5: 'zebra'), where the tokenizer of" in capsys.readouterr().out
 
 
 def test_a_checkpoint_is_compared_with_the_tokenizer_of_its_run(model, tmp_path):
@@ -274,6 +272,7 @@ def test_a_checkpoint_is_compared_with_the_tokenizer_of_its_run(model, tmp_path)
         shutil.copy(model / name, checkpoint)
     (checkpoint / "training_state.pt").touch()
     assert chosen_tokenizer(str(model), str(checkpoint)).tokenize("cat") == ["cat"]
+    assert chosen_tokenizer(None, str(checkpoint)).tokenize("cat") == ["cat"]
     with pytest.raises(ValueError, match="stands for 'cat'"):
         chosen_tokenizer(other(tmp_path / "other", [*PIECES[:-1], "dog"]), str(checkpoint))
 
@@ -316,4 +315,4 @@ def test_words_may_be_written_into_the_folder_of_a_finished_run(model, capsys):
     assert load_tokenizer(str(model)).tokenize("zebra") == ["zebra"]
     changed, words = capsys.readouterr().out.splitlines()
     assert "only words in rows that tokenizer.json calls unused are taken from it" in changed
-    assert "the first is 5: 'zebra'" in words
+    assert "1 row (5: 'zebra')" in words

@@ -76,8 +76,8 @@ def test_what_may_differ_is_said(capsys):
     tokenizer.add_tokens(["new"])
     check_rows(tokenizer, "OTHER", OWN, "MODEL")
     words, added, rules = capsys.readouterr().out.splitlines()
-    assert words == "OTHER: words in 1 row, the first is 5: 'word', where the tokenizer of MODEL has unused pieces"
-    assert added == "OTHER: tokens added to those of MODEL in 1 row, the first is 12: 'new'"
+    assert words == "OTHER: words in 1 row (5: 'word'), where the tokenizer of MODEL has unused pieces"
+    assert added == "OTHER: tokens added to those of MODEL in 1 row (12: 'new')"
     assert rules.startswith("warning: OTHER has the vocabulary of MODEL but other rules: do_lower_case false, ")
     assert "strip_accents false instead of do_lower_case true, strip_accents true" in rules
     check_rows(build_tokenizer(PIECES, strip_accents=False), "OTHER", OWN, "MODEL")

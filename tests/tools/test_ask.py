@@ -195,7 +195,10 @@ def test_a_question_that_is_cut_is_warned_of_once(tokenizer, tmp_path, capsys):
             ["--model", "NOT_TUNED", "--context", "x"],
             r"not_tuned: has no weights for qa_outputs\.bias, .*not fine-tuned",
         ),
-        (["--model", "nothing/here", "--context", "x"], r"--model nothing/here: cannot be opened \("),
+        (
+            ["--model", "nothing/here", "--context", "x"],
+            "nothing/here: there is no such folder, and as a name",
+        ),
     ],
 )
 def test_mistakes_are_told_in_one_line(tokenizer, tmp_path, monkeypatch, capsys, more, message):

@@ -42,6 +42,7 @@ def write_space(opened: OpenedModel, target: str) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"--space {folder}: exists already; give the name of a new folder")
     modules = needed_modules()
+    atomic.make_folder(folder.parent)
     with atomic.new_folder(folder) as draft:
         for module in modules.values():
             copy = draft / module.relative_to(ROOT)

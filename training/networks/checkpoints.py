@@ -30,6 +30,7 @@ from training.networks.tokenizer_files import (
     TOKENIZER_CONFIG,
     check_replaced,
     is_vocabulary_alone,
+    no_such_place,
     open_tokenizer,
     tokenizer_folder,
 )
@@ -108,11 +109,14 @@ def checkpoint_config(name: str, quiet: bool = False) -> BertConfig:
 
 
 def _config_file(name: str) -> Path:
-    """The config.json of a folder or, downloaded, of a name on the Hub. Raises OSError if there is none."""
+    """The config.json of a folder or, downloaded, of a name on the Hub. Raises ValueError if there is none."""
     path = Path(name) / CONFIG_NAME
     if path.is_file():
         return path
-    found = cached_file(name, CONFIG_NAME)
+    try:
+        found = cached_file(name, CONFIG_NAME)
+    except OSError as error:
+        raise no_such_place(name, error) from error
     assert found is not None  # cached_file raises OSError for a missing file
     return Path(found)
 
@@ -179,6 +183,9 @@ def chosen_tokenizer(tokenizer_name: str | None, weights: str | None) -> PreTrai
     """
     if weights:
         check_model_name(weights)  # it says what the folder is, if it is no model
+    if weights and not tokenizer_name and (run := _run_of_checkpoint(Path(weights))):
+        say(f"{weights}: the tokenizer is that of its run, {run}")
+        return load_tokenizer(str(run))
     tokenizer = load_tokenizer(tokenizer_name or weights)
     if not weights or not tokenizer_name or _same_place(tokenizer_name, weights):
         return tokenizer
@@ -214,14 +221,19 @@ def _tokenizer_of(weights: str) -> PreTrainedTokenizerBase | None:
     if is_old_checkpoint(weights):
         files = find_old_files(weights)
         return old_tokenizer(files.vocabulary, POSITIONS, quiet=True).tokenizer if files.vocabulary else None
-    folder = tokenizer_folder(weights)
-    if folder is not None and not _has_tokenizer(folder) and (folder / "training_state.pt").is_file():
-        folder = folder.absolute().parent  # a checkpoint of a run has its tokenizer in the folder of the run
+    folder = _run_of_checkpoint(Path(weights)) or tokenizer_folder(weights)
     if folder is None or not _has_tokenizer(folder):
         return None
     if is_vocabulary_alone(folder):
         return old_tokenizer(folder, POSITIONS, quiet=True).tokenizer
     return open_tokenizer(str(folder), quiet=True)
+
+
+def _run_of_checkpoint(folder: Path) -> Path | None:
+    """The folder of the run of a checkpoint without a tokenizer, if the tokenizer is there; otherwise None."""
+    run = folder.absolute().parent
+    bare = (folder / "training_state.pt").is_file() and not _has_tokenizer(folder)
+    return run if bare and _has_tokenizer(run) else None
 
 
 def _has_tokenizer(folder: Path) -> bool:

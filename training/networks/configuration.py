@@ -14,6 +14,8 @@ from training.networks.claims import accepted, check_claims
 from training.networks.vocabularies import say
 
 ROUNDED_TO = (8, 16, 32, 64, 128)
+# The sizes of Google's vocabularies, which are not rounded up: English (uncased, cased), Chinese, multilingual (two).
+PUBLISHED_SIZES = (30522, 28996, 21128, 119547, 105879)
 
 
 def bert_config(config_name: str, vocab_size: int, **fields: Any) -> BertConfig:
@@ -117,14 +119,19 @@ def check_fit(config: BertConfig, tokenizer: PreTrainedTokenizerBase, max_seq_le
     rows, pieces = config.vocab_size, len(tokenizer)
     # Some models round their embeddings up; any other difference means another vocabulary.
     multiple = rounded_to(rows, pieces)
-    if rows > pieces and multiple is None:
+    if rows > pieces and (multiple is None or rows in PUBLISHED_SIZES):
+        why = f"{rows} is not {pieces} rounded up to a multiple of {', '.join(map(str, ROUNDED_TO))}"
+        if rows in PUBLISHED_SIZES:
+            why = f"{rows} is the size of a whole vocabulary of Google's"
         raise ValueError(
-            f"the model has {rows} embeddings but the tokenizer only {pieces} pieces, and {rows} is not {pieces} "
-            f"rounded up to a multiple of {', '.join(map(str, ROUNDED_TO))}; use the tokenizer that the model was "
-            "trained with"
+            f"the model has {rows} embeddings but the tokenizer only {pieces} pieces, and {why}; use the tokenizer "
+            "that the model was trained with, and restore rows that were deleted from vocab.txt"
         )
     if rows > pieces and not quiet:
-        say(f"the model has {rows:,} embeddings: {pieces:,} pieces, rounded up to a multiple of {multiple}")
+        say(
+            f"note: the model has {rows:,} embeddings and the tokenizer {pieces:,} pieces, which is right if they were "
+            f"rounded up to a multiple of {multiple}; if rows were deleted from vocab.txt, restore them"
+        )
     check_length(config, max_seq_length)
 
 

@@ -104,6 +104,8 @@ def is_old_checkpoint(name: str | Path) -> bool:
     there = [file for file in (*WEIGHT_FILES, *CONFIG_NAMES, "modules.json") if (source / file).is_file()]
     if "config.json" not in there:
         return bool(there) or any(source.glob("*.index"))
+    if "modules.json" in there and not set(there) & set(WEIGHT_FILES):
+        return True  # of sentence-transformers, whose early versions wrote a config.json of their own there
     if not set(there) & set(WEIGHT_FILES):
         return any(source.glob("*.index"))
     if "pytorch_model.bin" not in there or set(there) & set(WEIGHT_FILES) != {"pytorch_model.bin"}:

@@ -71,6 +71,9 @@ def old_tokenizer(
     if strip_accents is not None:
         settings["strip_accents"] = strip_accents
     vocabulary = load_vocab(path)
+    has_own_tokens = path.name == VOCABULARY and _has_tokens_of_its_own(path.parent)
+    if "[UNK]" not in vocabulary and not has_own_tokens:
+        raise ValueError(_no_vocabulary(path, list(vocabulary)))
     capitals = [piece for piece in vocabulary if piece != piece.lower() and not piece.startswith("[")]
     accents = 0 if "strip_accents" in settings else sum(marks(piece) > 0 for piece in vocabulary)
     doubt = None if "do_lower_case" in settings else _doubt(path, len(capitals), accents, len(vocabulary))
@@ -81,6 +84,11 @@ def old_tokenizer(
     ]
     if lower_case and capitals:
         notes.append("warning: these pieces can never occur; --do_lower_case false keeps the case")
+    if do_lower_case is None and not lower_case and not capitals and any(map(_has_case, vocabulary)):
+        notes.append(
+            "warning: do_lower_case is false, but no piece has a capital letter, so that words with capitals become "
+            "[UNK]; if the vocabulary is a lower-cased one, state do_lower_case true"
+        )
     stored = settings.get("strip_accents")
     strips = lower_case if stored is None else stored
     if strips != lower_case:
@@ -96,7 +104,7 @@ def old_tokenizer(
             "recommends the cased multilingual model"
         )
     settings["model_max_length"] = model_max_length
-    if path.name == VOCABULARY and _has_tokens_of_its_own(path.parent):
+    if has_own_tokens:
         tokenizer: PreTrainedTokenizerBase = _with_stored_tokens(path, vocabulary, settings)
     else:
         tokenizer = build_tokenizer(vocabulary, **settings)
@@ -112,6 +120,21 @@ def _stored_settings(folder: Path) -> dict[str, Any]:
     if not isinstance(stored, dict):
         raise ValueError(f"{path}: expected a JSON object with the settings of a tokenizer; correct it, or delete it")
     return {name: stored[name] for name in SETTINGS if name in stored}
+
+
+def _has_case(piece: str) -> bool:
+    """Whether a piece, other than a special one, has letters that could be capitals."""
+    return not piece.startswith("[") and piece.lower() != piece.upper()
+
+
+def _no_vocabulary(path: Path, pieces: list[str]) -> str:
+    """The message about a file without a row [UNK], which has another form or is no vocabulary of BERT."""
+    number, row = next(((n, row) for n, row in enumerate(pieces, 1) if "unk" in row.lower()[:8]), (1, pieces[0]))
+    return (
+        f"{path}:{number}: expected a vocabulary of BERT, one piece a line and nothing else, with a row [UNK], got "
+        f"{row[:40]!r}; take the vocab.txt that was published with the weights. If its unknown piece has another name, "
+        'state it in a tokenizer_config.json beside it, as in {"unk_token": "<unk>"}'
+    )
 
 
 def _fields(path: Path) -> dict[str, Any]:

@@ -108,12 +108,22 @@ def check_there_is_one(name: str) -> None:
     raise ValueError(f"{name}: expected a folder or a name on the Hub with a tokenizer; {found}")
 
 
+def no_such_place(name: str, error: OSError) -> ValueError:
+    """The error for a name that is no folder, and that cannot be loaded from the Hub either."""
+    return ValueError(
+        f"{name}: there is no such folder, and as a name on the Hub it cannot be loaded "
+        f"({str(error).splitlines()[0]}); check the path, or the name and the network"
+    )
+
+
 def _opened(name: str, options: dict[str, Any]) -> PreTrainedTokenizerBase:
     try:
         # False: the code of a folder is never executed, and the user is not asked whether it may be.
         return AutoTokenizer.from_pretrained(name, trust_remote_code=False, **options)
-    except OSError:
-        raise
+    except OSError as error:
+        if Path(name).exists():
+            raise
+        raise no_such_place(name, error) from error
     except Exception as error:  # the libraries raise errors of all kinds for a missing or damaged tokenizer
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"{name}: expected a folder or a name on the Hub with a tokenizer ({reason})") from error

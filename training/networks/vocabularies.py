@@ -3,6 +3,7 @@
 A network knows only numbers. With another piece in a row it computes on, and nothing but a bad result shows it.
 """
 
+import itertools
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from tokenization.wordpiece import BLANKS
 
 # Google's vocabularies have such rows, which its documentation advises to fill with words of one's own.
 UNUSED = re.compile(r"[\[<]unused[ _-]?\d+[\]>]", re.IGNORECASE)
+NAMED = 10
 SETTINGS = {"lowercase": "do_lower_case", "strip_accents": "strip_accents"}
 
 
@@ -77,9 +79,10 @@ def shown(piece: str | None) -> str:
 
 
 def named(words: Mapping[int, str]) -> str:
-    """How many rows these are, and the first of them."""
-    row, word = next(iter(words.items()))
-    return f"{len(words):,} {'row' if len(words) == 1 else 'rows'}, the first is {row}: {shown(word)}"
+    """How many rows these are, and the first of them; up to ten are named."""
+    told = ", ".join(f"{row}: {shown(word)}" for row, word in itertools.islice(words.items(), NAMED))
+    more = f" and {len(words) - NAMED:,} more" if len(words) > NAMED else ""
+    return f"{len(words):,} {'row' if len(words) == 1 else 'rows'} ({told}{more})"
 
 
 # --- vocab.txt beside tokenizer.json ---------------------------------------------------------------------------------
