@@ -63,7 +63,7 @@ def test_text_that_changes_while_the_corpora_are_built(seed, whole, begun, recor
     draw = random.Random(seed)
     ways = ["appended", "truncated", "flipped", "replaced", "deleted", "touched", "written again"]
     how = ways[seed] if seed < len(ways) else draw.choice(ways)
-    place, documents = draw.choice([("text:is_held_out", 6), ("corpora:is_held_out", 110)])
+    place, documents = draw.choice([("text:in_share", 6), ("held_out:in_share", 110)])
     change = {"path": str(begun / "text.txt"), "how": how, "other": str(begun / "other.txt")}
     prepare = at_call(f"training.pretraining.{place}", draw.randint(1, documents), "change_file", **change)
     ended = run("run_pretraining", whole.flags, begun, prepare=prepare)

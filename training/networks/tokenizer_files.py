@@ -248,6 +248,6 @@ def _check_ids(name: str, tokenizer: PreTrainedTokenizerBase) -> None:
     if gap := next((number for number in range(len(ids)) if number not in ids), None):
         raise ValueError(
             f"{name}: no piece of its tokenizer has the id {gap}, although there are {len(ids):,} and the last has "
-            f"the id {max(ids)}; perhaps a piece was deleted, or stood twice in the vocabulary. Take the tokenizer "
+            f"the id {max(ids):,}; perhaps a piece was deleted, or stood twice in the vocabulary. Take the tokenizer "
             "that the model was trained with"
         )
