@@ -3,6 +3,8 @@
 import json
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from tests.helpers.pretraining_runs import pretrain
@@ -81,6 +83,25 @@ def test_the_field_of_the_text_is_a_flag_that_a_resumed_run_must_have(pretrainin
     with pytest.raises(SystemExit):
         pretrain(pretraining_flags("other", text_column="content"))
     assert "--text_column has no effect without a .jsonl or .parquet file or a data set" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("train", "held_out"), [("jsonl", None), ("parquet", "jsonl"), ("txt", "jsonl")])
+def test_files_whose_text_has_another_name_are_trained_on(pretraining_flags, tmp_path, train, held_out):
+    texts = [f"the old house .\na new river {n**3} ." for n in range(60)]
+    rows = [{"title": "เพราะ", "content": text} for text in texts]
+    (tmp_path / "a.txt").write_text("\n\n".join(texts))
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    more = (
+        {"validation_file": tmp_path / f"a.{held_out}", "validation_split": None}
+        if held_out
+        else {"validation_split": 0.3}
+    )
+    more |= {"train_file": tmp_path / f"a.{train}", "tokenizer_name": None, "vocab_size": 60, "config_name": "tiny"}
+    folder = pretrain(pretraining_flags("run", **more, max_steps=1, text_column="content"))
+    facts = json.loads((folder / "run.json").read_text())
+    assert facts["corpus"]["documents"] + (0 if held_out else facts["held_out"]["documents"]) == 60
+    assert facts["coverage"]["train"]["unknown_tokens"] == 0
 
 
 def test_wikiextractor_is_said_and_recorded(pretraining_flags, tmp_path, capsys):

@@ -36,12 +36,12 @@ def check_beginning(text: Text, tokenizer: PreTrainedTokenizerBase) -> None:
         ValueError: practically all of them become [UNK].
     """
     if text.files and text.limit is None:  # a document may be as large as its file
-        lines: Iterable[str | None] = read_lines(text.files)
+        lines: Iterable[str | None] = read_lines(text.files, text.args.text_column)
     else:
         lines = (paragraph for document in text.documents() for paragraph in document)
     parts = {text.name: lines}
     if text.args.validation_file:
-        parts[text.held_out_name] = read_lines(text.args.validation_file)
+        parts[text.held_out_name] = read_lines(text.args.validation_file, text.args.text_column)
     for name, part in parts.items():
         coverage(tokenizer, _beginning(part)).check_usable(name, remedies(text.args)[0])
 
