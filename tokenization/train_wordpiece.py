@@ -135,7 +135,7 @@ def _words_and_accents(
             100 * share,
         )
     if undecided:
-        stripped, stripping = strip_words(words)
+        stripped, stripping = strip_words(words, tokenize_chinese_chars)
         if not stripping.matters:
             return stripped, None
         strip_accents = False
