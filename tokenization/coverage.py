@@ -78,7 +78,7 @@ class Coverage:
         other_characters: characters of the words in scripts other than Latin.
         stripped_other_characters: those in words that lose a mark.
         other_example: the most frequent one of these words, before and after.
-        unknown: the most frequent string that becomes [UNK], cut to 20 characters.
+        unknown: the most frequent string that becomes [UNK], one with letters if there is any, cut to 20 characters.
     """
 
     tokens: int = 0
@@ -209,7 +209,8 @@ def coverage_of(tokenizer: "PreTrainedTokenizerBase", sample: Sample) -> Coverag
         for text, encoding in zip(texts, backend.encode_batch(texts, add_special_tokens=False), strict=True):
             _count(counts, unknown, text, encoding, tokenizer.unk_token_id)
     if unknown:
-        counts.unknown = min(unknown, key=lambda text: (-unknown[text], text))
+        # A letter shows the language, which a mark of punctuation does not.
+        counts.unknown = min(unknown, key=lambda text: (not any(map(str.isalpha, text)), -unknown[text], text))
     if backend.normalizer is not None:
         _count_stripped(counts, backend.normalizer, Counter(word for text in sample.texts for word in text.split()))
     return counts
