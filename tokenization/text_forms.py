@@ -44,6 +44,7 @@ _CHARACTERS_AHEAD = 1 << 20
 _OPENED = re.compile(r"<doc(?:\s+\w+\s*=(?!.*</doc>).*)?\s*>")
 _CLOSED = "</doc>"
 _TITLE = re.compile(r"""\stitle=(["'])(?P<title>.*?)\1(?:\s\w+=(?:"[^"]*"|'[^']*'))*\s*>$""")
+_TIMES = re.compile(r"(?:\d+:)?\d\d:\d\d[,.]\d{3} +--> +(?:\d+:)?\d\d:\d\d[,.]\d{3}\b.*")
 _HEADING = re.compile(r"((?:= )+)(?![= ]).*[^= ]((?: =)+)")
 
 Lines = Iterator[tuple[int, str]]
@@ -70,7 +71,7 @@ def recognised(path: object, lines: Iterable[tuple[int, str]], rows: bool = Fals
         rows: whether ``lines`` are the rows of a table or a data set.
 
     Raises:
-        ValueError: the lines of a text file are JSON. While the lines are read: they break the form.
+        ValueError: the lines of a text file are JSON or subtitles. While the lines are read: they break the form.
     """
     lines = iter(lines)
     ahead: list[tuple[int, str]] = []
@@ -90,6 +91,11 @@ def recognised(path: object, lines: Iterable[tuple[int, str]], rows: bool = Fals
             "ends in .jsonl"
         )
     texts = [text.strip() for _, text in ahead]
+    if not rows and first and _is_subtitles([text for text in texts if text]):
+        raise ValueError(
+            f"{path}:{first[0][0]}: expected lines of text, got subtitles, each of which would be a document "
+            "with its times; remove the numbers, the times and the blank lines between them"
+        )
     if _is_wikitext(texts):
         return Recognised(WIKITEXT, _wikitext(everything))
     if _is_wikitext_without_blanks(texts):
@@ -116,6 +122,14 @@ def _is_json(text: str) -> bool:
     except json.JSONDecodeError:
         return False
     return isinstance(value, dict) and any(isinstance(field, str) for field in value.values())
+
+
+def _is_subtitles(lines: list[str]) -> bool:
+    """Whether lines, none of them blank, begin as SubRip or WebVTT does, and have the times of two subtitles."""
+    begins = lines[0].startswith("WEBVTT") or (
+        lines[0].isdecimal() and len(lines) > 1 and bool(_TIMES.fullmatch(lines[1]))
+    )
+    return begins and sum(bool(_TIMES.fullmatch(line)) for line in lines) > 1
 
 
 def _level(line: str) -> int:

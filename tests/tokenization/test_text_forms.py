@@ -126,6 +126,8 @@ def test_a_shard_of_wikitext_may_begin_within_an_article():
         "<document>\nThe sea.\n</document>\n",
         "= 12 =\nis no heading.\n= 13 =\nNor is this.\n",
         "= A note =\nText.\nMore text.\n",
+        "1\nThe time is written\n00:00:01,000 --> 00:00:03,000\n",
+        "12\n",
         '{"a brace": "in a text",\n"of": "several lines"}\n',
         "{not JSON}\n{at all}\n",
     ],
@@ -149,6 +151,11 @@ def test_other_text_is_left_as_it_is(text):
             r"a\.txt: expected the line </doc> for the document of line 16, got the end",
         ),
         (f"A book.\n\n{EXTRACTED}", r"a\.txt:4: expected text, got a document of WikiExtractor; put .* of their own"),
+        (
+            "1\n00:00:01,000 --> 00:00:03,000\nHe came.\n\n2\n00:00:04,000 --> 00:00:06,500\nHe went.\n",
+            r"a\.txt:1: .* got subtitles, .*; remove the numbers, the times and the blank lines between them$",
+        ),
+        ("WEBVTT\n\n00:01.000 --> 00:03.000 align:left\nHe came.\n\n00:04.000 --> 00:06.500\nHe.\n", "got subtitles"),
         ('{"id": "1", "text": "One."}\n\n{"id": "2", "text": "Two."}\n', r"a\.txt:1: .* JSON .* ends in \.jsonl"),
     ],
 )
