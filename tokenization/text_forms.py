@@ -41,9 +41,10 @@ WIKITEXT = "wikitext: a document for each heading of level 1, without the headin
 _LINES_AHEAD = 2000
 _CHARACTERS_AHEAD = 1 << 20
 
-_OPENED = re.compile(r"<doc(?:\s+\w+\s*=(?!.*</doc>).*)?\s*>")
+# Bounded, because looking for a title in it takes more than linear time.
+_OPENED = re.compile(r"<doc(?:\s+\w+\s*=(?!.*</doc>).{0,2000})?\s*>")
 _CLOSED = "</doc>"
-_TITLE = re.compile(r"""\stitle=(["'])(?P<title>.*?)\1(?:\s\w+=(?:"[^"]*"|'[^']*'))*\s*>$""")
+_TITLE = re.compile(r"""\stitle=(["'])(?P<title>.*?)\1(?:\s\w+=(?:"[^"]*"|'[^']*'))*+\s*>$""")
 _TIMES = re.compile(r"(?:\d+:)?\d\d:\d\d[,.]\d{3} +--> +(?:\d+:)?\d\d:\d\d[,.]\d{3}\b.*")
 _HEADING = re.compile(r"((?:= )+)(?![= ]).*[^= ]((?: =)+)")
 

@@ -123,6 +123,7 @@ def test_a_shard_of_wikitext_may_begin_within_an_article():
         "== Storms ==\n\nText.\n\n== The sea ==\n\nMore.\n",
         "a = b =\n\nc\n\n= d\n\n= = e\n",
         "<doc>\nis a tag that nothing closes here.\n",
+        "<doc " + 'title="" ' * 100_000 + "x>\nA long line.\n</doc>\n",
         "<document>\nThe sea.\n</document>\n",
         "= 12 =\nis no heading.\n= 13 =\nNor is this.\n",
         "= A note =\nText.\nMore text.\n",
