@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import tokenizers
 
-from .accents import NEGLIGIBLE, in_words, marks
+from .accents import Stripping, is_of_other_script, marks, share_of_others
 from .fingerprint import tokenizer_json
 
 if TYPE_CHECKING:
@@ -75,7 +75,10 @@ class Coverage:
         words: strings between white space.
         stripped_words: those that lose a non-spacing mark, such as an accent or a vowel sign.
         example: the most frequent one of them, before and after.
-        unknown: the most frequent string that becomes [UNK], cut to 20 characters.
+        other_characters: characters of the words in scripts other than Latin.
+        stripped_other_characters: those in words that lose a mark.
+        other_example: the most frequent one of these words, before and after.
+        unknown: the most frequent string that becomes [UNK], one with letters if there is any, cut to 20 characters.
     """
 
     tokens: int = 0
@@ -88,6 +91,9 @@ class Coverage:
     words: int = 0
     stripped_words: int = 0
     example: tuple[str, str] | None = None
+    other_characters: int = 0
+    stripped_other_characters: int = 0
+    other_example: tuple[str, str] | None = None
     unknown: str | None = None
 
     @property
@@ -101,9 +107,10 @@ class Coverage:
         return self.unknown_characters / max(1, self.characters)
 
     @property
-    def stripped_share(self) -> float:
-        """The share of the words that lose a mark."""
-        return self.stripped_words / max(1, self.words)
+    def stripping(self) -> Stripping:
+        """What is stripped, as shares of the words and of the characters in scripts other than Latin."""
+        others = share_of_others(self.stripped_other_characters, self.other_characters, self.characters)
+        return Stripping(self.stripped_words / max(1, self.words), self.example, others, self.other_example)
 
     @property
     def is_known(self) -> bool:
@@ -113,18 +120,18 @@ class Coverage:
     @property
     def keeps_marks(self) -> bool:
         """Whether so few words lose a mark that it needs no warning."""
-        return self.stripped_share < NEGLIGIBLE
+        return not self.stripping.matters
 
     def facts(self) -> dict[str, Any]:
         """The counts for a JSON file."""
-        return asdict(self) | {"example": self.example and list(self.example)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
 
     @classmethod
     def from_facts(cls, facts: dict[str, Any]) -> "Coverage":
         """The counts that ``facts`` wrote; names that this version does not know are left out."""
         known = {name: value for name, value in facts.items() if name in cls.__dataclass_fields__}
-        example = known.get("example")
-        return cls(**known | {"example": None if example is None else tuple(example)})
+        known |= {name: tuple(value) for name, value in known.items() if isinstance(value, list)}  # the examples
+        return cls(**known)
 
     def summary(self) -> str:
         """The shares of [UNK] in one clause."""
@@ -132,8 +139,8 @@ class Coverage:
         return f"[UNK] is {self.token_share:.1%} of the tokens{characters}"
 
     def stripped(self) -> str:
-        """The share of the words that lose a mark, with the example and its script."""
-        return in_words(self.stripped_share, *(self.example or ("", "")))
+        """The share of the words that lose a mark, or of the text in other scripts, with an example."""
+        return self.stripping.in_words()
 
     def warnings(self, of: str, other_vocabulary: str, keep_accents: str) -> list[str]:
         """One sentence about [UNK] and one about stripped marks, if they concern more than a few words.
@@ -202,7 +209,8 @@ def coverage_of(tokenizer: "PreTrainedTokenizerBase", sample: Sample) -> Coverag
         for text, encoding in zip(texts, backend.encode_batch(texts, add_special_tokens=False), strict=True):
             _count(counts, unknown, text, encoding, tokenizer.unk_token_id)
     if unknown:
-        counts.unknown = min(unknown, key=lambda text: (-unknown[text], text))
+        # A letter shows the language, which a mark of punctuation does not.
+        counts.unknown = min(unknown, key=lambda text: (not any(map(str.isalpha, text)), -unknown[text], text))
     if backend.normalizer is not None:
         _count_stripped(counts, backend.normalizer, Counter(word for text in sample.texts for word in text.split()))
     return counts
@@ -234,14 +242,20 @@ def _count(
 def _count_stripped(counts: Coverage, normalizer: Any, words: Counter[str]) -> None:
     """Add the words that lose a mark in a normaliser."""
     counts.words = words.total()
-    most = 0
+    most = most_of_others = 0
     for word, count in sorted(words.items()):
+        other = is_of_other_script(word)
+        counts.other_characters += len(word) * count if other else 0
         if before := marks(word):
             after = normalizer.normalize_str(word).strip()
             if marks(after) < before:
                 counts.stripped_words += count
                 if count > most:
                     counts.example, most = (word[:20], after[:20]), count
+                if other:
+                    counts.stripped_other_characters += len(word) * count
+                if other and count > most_of_others:
+                    counts.other_example, most_of_others = (word[:20], after[:20]), count
 
 
 def lost_characters(words: Counter[str], pieces: Iterable[str]) -> list[str]:

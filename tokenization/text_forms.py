@@ -8,6 +8,8 @@ WikiExtractor writes XML-like lines around each article and repeats its title:
     Anarchism is a political philosophy.
     </doc>
 
+Others write such lines without a title, with single quotes or as a bare <doc>.
+
 The data sets called wikitext have a line or a row for each paragraph, and headings that stand alone:
 
     <blank>
@@ -16,6 +18,8 @@ The data sets called wikitext have a line or a row for each paragraph, and headi
      Senjō no Valkyria 3 is a role @-@ playing video game .
     <blank>
      = = Gameplay = =
+
+Often their blank rows are filtered out, and then there are none.
 
 A text in one of these forms is read as its articles. The lines with tags, the repeated titles and the headings are left
 out, because BERT was trained on "only the text passages" of Wikipedia (paper, section 3.1). All other text is left as
@@ -37,7 +41,11 @@ WIKITEXT = "wikitext: a document for each heading of level 1, without the headin
 _LINES_AHEAD = 2000
 _CHARACTERS_AHEAD = 1 << 20
 
-_OPENED = re.compile(r'<doc id="[^"]*"(?: \w+=".*")*? title="(?P<title>.*?)"(?: \w+="[^"]*")*\s*>')
+# Bounded, because looking for a title in it takes more than linear time.
+_OPENED = re.compile(r"<doc(?:\s+\w+\s*=(?!.*</doc>).{0,2000})?\s*>")
+_CLOSED = "</doc>"
+_TITLE = re.compile(r"""\stitle=(["'])(?P<title>.*?)\1(?:\s\w+=(?:"[^"]*"|'[^']*'))*+\s*>$""")
+_TIMES = re.compile(r"(?:\d+:)?\d\d:\d\d[,.]\d{3} +--> +(?:\d+:)?\d\d:\d\d[,.]\d{3}\b.*")
 _HEADING = re.compile(r"((?:= )+)(?![= ]).*[^= ]((?: =)+)")
 
 Lines = Iterator[tuple[int, str]]
@@ -64,7 +72,7 @@ def recognised(path: object, lines: Iterable[tuple[int, str]], rows: bool = Fals
         rows: whether ``lines`` are the rows of a table or a data set.
 
     Raises:
-        ValueError: the lines of a text file are JSON. While the lines are read: they break the form.
+        ValueError: the lines of a text file are JSON or subtitles. While the lines are read: they break the form.
     """
     lines = iter(lines)
     ahead: list[tuple[int, str]] = []
@@ -76,16 +84,35 @@ def recognised(path: object, lines: Iterable[tuple[int, str]], rows: bool = Fals
             break
     first = [(number, stripped) for number, text in ahead if (stripped := text.strip())][:2]
     everything = itertools.chain(ahead, lines)
-    if not rows and first and _OPENED.fullmatch(first[0][1]):
+    if not rows and first and _begins_with_doc(first[0][1], ahead):
         return Recognised(WIKIEXTRACTOR, _wikiextractor(path, everything))
     if not rows and first and all(_is_json(text) for _, text in first):
         raise ValueError(
             f"{path}:{first[0][0]}: expected lines of text, got an object of JSON on each; give the file a name that "
             "ends in .jsonl"
         )
-    if _is_wikitext([text.strip() for _, text in ahead]):
+    texts = [text.strip() for _, text in ahead]
+    if not rows and first and _is_subtitles([text for text in texts if text]):
+        raise ValueError(
+            f"{path}:{first[0][0]}: expected lines of text, got subtitles, each of which would be a document "
+            "with its times; remove the numbers, the times and the blank lines between them"
+        )
+    if _is_wikitext(texts):
         return Recognised(WIKITEXT, _wikitext(everything))
+    if _is_wikitext_without_blanks(texts):
+        return Recognised(WIKITEXT, _wikitext_without_blanks(everything))
     return Recognised(None, everything if rows else _plain(path, everything))
+
+
+def _begins_with_doc(first: str, ahead: list[tuple[int, str]]) -> bool:
+    """Whether a text begins with the tag of a document; a bare one may be a word of the text if nothing closes it."""
+    return bool(_OPENED.fullmatch(first)) and (first != "<doc>" or any(text.strip() == _CLOSED for _, text in ahead))
+
+
+def _title(opening: str) -> str:
+    """The title in the line that opens a document; "" if it has none."""
+    match = _TITLE.search(opening)
+    return html.unescape(match["title"]) if match else ""
 
 
 def _is_json(text: str) -> bool:
@@ -96,6 +123,14 @@ def _is_json(text: str) -> bool:
     except json.JSONDecodeError:
         return False
     return isinstance(value, dict) and any(isinstance(field, str) for field in value.values())
+
+
+def _is_subtitles(lines: list[str]) -> bool:
+    """Whether lines, none of them blank, begin as SubRip or WebVTT does, and have the times of two subtitles."""
+    begins = lines[0].startswith("WEBVTT") or (
+        lines[0].isdecimal() and len(lines) > 1 and bool(_TIMES.fullmatch(lines[1]))
+    )
+    return begins and sum(bool(_TIMES.fullmatch(line)) for line in lines) > 1
 
 
 def _level(line: str) -> int:
@@ -113,6 +148,25 @@ def _is_wikitext(lines: list[str]) -> bool:
         if line.startswith("= ") and not before and not after and (level := _level(line))
     ]
     return 1 in levels and len(levels) > 1
+
+
+def _is_wikitext_without_blanks(lines: list[str]) -> bool:
+    """Whether there is no blank line or row, but a heading of level 1 and another heading, both with letters."""
+    while lines and not lines[-1]:
+        lines = lines[:-1]
+    if not all(lines):
+        return False
+    levels = [level for line in lines if (level := _level(line)) and any(map(str.isalpha, line))]
+    return 1 in levels and len(levels) > 1
+
+
+def _wikitext_without_blanks(lines: Lines) -> Lines:
+    for number, line in lines:
+        level = _level(line.strip())
+        if level == 1:
+            yield number, ""
+        elif not level and line.strip():
+            yield number, line
 
 
 def _wikitext(lines: Lines) -> Lines:
@@ -142,11 +196,11 @@ def _wikiextractor(path: object, lines: Lines) -> Lines:
         stripped = line.strip()
         match = _OPENED.fullmatch(stripped)
         if match and not opened:
-            opened, title = number, html.unescape(match["title"])
-        elif stripped == "</doc>" and opened:
+            opened, title = number, _title(stripped)
+        elif stripped == _CLOSED and opened:
             opened = 0
             yield number, ""
-        elif match or stripped == "</doc>" or (stripped and not opened):
+        elif match or stripped == _CLOSED or (stripped and not opened):
             expected = "the line </doc>" if opened else "a line <doc id=...>"
             raise ValueError(
                 f"{path}:{number}: expected {expected}, as WikiExtractor writes it at the "
@@ -165,14 +219,19 @@ def _wikiextractor(path: object, lines: Lines) -> Lines:
 
 
 def _plain(path: object, lines: Lines) -> Lines:
-    title, place = None, 0
+    title, place, open_tag, pairs = None, 0, 0, 0
     for number, line in lines:
-        if line.startswith("<doc "):
-            match = _OPENED.fullmatch(line.strip())
-            title, place = (html.unescape(match["title"]), number) if match else (None, 0)
-        elif title is not None:
-            # WikiExtractor always repeats the title in the next line; an example of a tag in a text does not.
-            if html.unescape(line.strip()) == title and title:
+        if line.startswith("<doc"):
+            if _OPENED.fullmatch(line.strip()):
+                title, place = _title(line.strip()), number
+                open_tag = open_tag or number
+        elif title is not None or open_tag:
+            stripped = line.strip()
+            if stripped == _CLOSED and open_tag:
+                open_tag, pairs = 0, pairs + 1
+            # WikiExtractor always repeats the title in the next line; an example of a tag in a text does not. Without
+            # titles, one pair of tags may be an example.
+            if pairs == 2 or (title and html.unescape(stripped) == title):
                 raise ValueError(
                     f"{path}:{place}: expected text, got a document of WikiExtractor; put such documents into a file "
                     "of their own, which is then read as its articles"

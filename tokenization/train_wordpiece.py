@@ -24,6 +24,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 from tqdm import tqdm
 
 from .accents import NEGLIGIBLE, strip_words
+from .compressed_files import kind_of
 from .coverage import MAX_WORD_LENGTH, lost_characters
 from .harmless_output import harmless_output
 from .text_files import FORMS, read_texts
@@ -135,7 +136,7 @@ def _words_and_accents(
             100 * share,
         )
     if undecided:
-        stripped, stripping = strip_words(words)
+        stripped, stripping = strip_words(words, tokenize_chinese_chars)
         if not stripping.matters:
             return stripped, None
         strip_accents = False
@@ -281,7 +282,7 @@ def _learn(
     if len(fixed) > vocab_size:
         raise ValueError(
             f"vocab_size: {len(rows)} special rows, {len(alphabet)} characters and {len(continuations)} '##' "
-            f"characters need {len(fixed)}, got {vocab_size}; raise it or lower {limit_alphabet=}"
+            f"characters need {len(fixed)}, got {vocab_size}; raise it, or set limit_alphabet below {len(alphabet)}"
         )
     model = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     model.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -357,6 +358,8 @@ def _learn_and_save(argv: list[str] | None) -> None:
         parser.error(f"{args.output_dir} already holds a vocab.txt; name another folder")
     if args.cased and args.do_lower_case == "true":
         parser.error("--cased is the same as --do_lower_case false; give one of them")
+    if args.text_column != "text" and all(kind_of(Path(file)) == ".txt" for file in args.train_file):
+        parser.error("--text_column has no effect without a .jsonl or .parquet file; leave it out")
     try:
         pieces = train_wordpiece(
             args.train_file,

@@ -102,6 +102,11 @@ ONE, TWO = "The old house .", "The old house . A new river ."
         ([TWO, ""], "--validation_file V", "got 1 for the training text"),
         ([ONE, ONE, ONE], "--validation_file V", "got 3 for the training text (its longest has 1 sentences). Add"),
         ([f"{TWO} {n}" for n in range(300)], "--max_train_documents 9", "got 9 for the training text"),
+        (
+            ["\n".join([ONE] * 300)],
+            "--validation_file V",
+            "got 1 for the training text (its longest has 100 or more sent",
+        ),
         ([ONE], "--objective mlm", "got 1 for the training text (its longest has 1 sentences) and 0 for the held-out"),
     ],
 )

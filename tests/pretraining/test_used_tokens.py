@@ -6,7 +6,7 @@ import pytest
 from tests.helpers.small_corpora import make_tokenizer, random_documents
 from training.pretraining.build_corpus import build_corpus
 from training.pretraining.instances import InstanceSettings, PretrainingInstances
-from training.pretraining.used_tokens import used_share
+from training.pretraining.used_tokens import low_share, used_share
 
 
 @pytest.mark.parametrize("settings", [{}, {"max_seq_length": 12}, {"objective": "mlm"}, {"short_seq_prob": 0.9}])
@@ -26,3 +26,24 @@ def test_the_share_is_that_of_the_union_of_the_segments(tmp_path, settings, sent
             used[b : b + b_length] = True
     assert used_share(instances) == used.mean()
     assert (used.mean() == 1) == (settings.get("objective") == "mlm")
+
+
+@pytest.mark.parametrize(
+    ("documents", "first", "last"),
+    [
+        ([["The dog sat on the mat. " * 20]] * 3, "raise --max_seq_length", "blank lines between documents only"),
+        ([["the dog sat on the mat " * 20, "A cat."]] * 3, "put each sentence on", "--objective mlm, which uses every"),
+        (
+            [["the dog sat."]] * 3 + [["A dog.", "A cat."]],
+            "put each sentence on a line of its own",
+            "--objective mlm, which uses every",
+        ),
+    ],
+)
+def test_the_first_remedy_is_the_one_that_fits_the_text(tmp_path, documents, first, last):
+    """Ordinary prose has its ends of sentences; only other text gains from lines."""
+    tokenizer = make_tokenizer()
+    corpus = build_corpus(documents, tokenizer, tmp_path / "c", need_pairs=False)
+    instances = PretrainingInstances(corpus, tokenizer, InstanceSettings(seed=4, max_seq_length=32))
+    text = low_share(0.7, instances)
+    assert f"What helps: {first}" in text and last in text.rpartition("; or ")[2]

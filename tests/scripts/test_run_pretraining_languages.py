@@ -3,6 +3,8 @@
 import json
 
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from tests.helpers.pretraining_runs import pretrain
@@ -74,13 +76,32 @@ def test_the_field_of_the_text_is_a_flag_that_a_resumed_run_must_have(pretrainin
         folder = pretrain(pretraining_flags("run", **more, max_steps=2, text_column="content"))
     assert json.loads((folder / "run.json").read_text())["flags"]["text_column"] == "content"
     again = pretraining_flags("run", **more, max_steps=2, resume_from_checkpoint="auto", text_column="content")
-    with pytest.raises(ValueError, match=r"other input|belongs to a run|to hold out"):
+    with pytest.raises(ValueError, match=r"unfinished run .* \(text_column content -> text\); give the same flags"):
         pretrain([word for word in again if word not in ("--text_column", "content")])
     pretrain(again)
     assert (folder / "all_results.json").is_file()
     with pytest.raises(SystemExit):
         pretrain(pretraining_flags("other", text_column="content"))
     assert "--text_column has no effect without a .jsonl or .parquet file or a data set" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("train", "held_out"), [("jsonl", None), ("parquet", "jsonl"), ("txt", "jsonl")])
+def test_files_whose_text_has_another_name_are_trained_on(pretraining_flags, tmp_path, train, held_out):
+    texts = [f"the old house .\na new river {n**3} ." for n in range(60)]
+    rows = [{"title": "เพราะ", "content": text} for text in texts]
+    (tmp_path / "a.txt").write_text("\n\n".join(texts))
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    more = (
+        {"validation_file": tmp_path / f"a.{held_out}", "validation_split": None}
+        if held_out
+        else {"validation_split": 0.3}
+    )
+    more |= {"train_file": tmp_path / f"a.{train}", "tokenizer_name": None, "vocab_size": 60, "config_name": "tiny"}
+    folder = pretrain(pretraining_flags("run", **more, max_steps=1, text_column="content"))
+    facts = json.loads((folder / "run.json").read_text())
+    assert facts["corpus"]["documents"] + (0 if held_out else facts["held_out"]["documents"]) == 60
+    assert facts["coverage"]["train"]["unknown_tokens"] == 0
 
 
 def test_wikiextractor_is_said_and_recorded(pretraining_flags, tmp_path, capsys):
@@ -111,3 +132,32 @@ def test_a_learnt_vocabulary_may_be_limited(pretraining_flags, tmp_path):
         rows = next((folder / "corpus").glob("vocabulary-*/vocab.txt")).read_text().split()
         sizes[limit] = sum(len(row) == 1 and row in ideographs for row in rows)
     assert sizes[None] == 1200 and sizes[300] <= 300
+
+
+def test_an_unfinished_run_is_resumed_with_the_flags_of_its_text_and_vocabulary(pretraining_flags, monkeypatch):
+    more = {"tokenizer_name": None, "vocab_size": 60, "config_name": "tiny", "max_steps": 2}
+    with monkeypatch.context() as patch:
+        patch.setattr("run_pretraining.save_results", lambda *_: None)  # as if the run were interrupted
+        folder = pretrain(pretraining_flags("run", **more))
+    before = sorted(folder.rglob("*"))
+    resumed = more | {"resume_from_checkpoint": "auto"}
+    monkeypatch.setattr("run_pretraining.train_wordpiece", lambda *_, **__: pytest.fail("learnt a vocabulary"))
+    for changed, shown in [
+        ({"strip_accents": "true"}, "strip_accents None -> True"),
+        ({"vocab_size": 70}, "vocab_size 60 -> 70"),
+        ({"limit_alphabet": 30}, "limit_alphabet None -> 30"),
+        ({"do_lower_case": "false"}, "do_lower_case None -> False"),
+        ({"max_train_documents": 30}, "max_train_documents None -> 30"),
+        ({"validation_split": 0.3}, "validation_split 0.2 -> 0.3"),
+    ]:
+        with pytest.raises(ValueError, match=rf"unfinished run .* other flags \({shown}\); give the same flags, or"):
+            pretrain(pretraining_flags("run", **resumed | changed))
+    with pytest.raises(ValueError, match=r"cased False -> True"):
+        pretrain([*pretraining_flags("run", **resumed), "--cased"])
+    assert sorted(folder.rglob("*")) == before
+    facts = json.loads((folder / "run.json").read_text())
+    for name in ("strip_accents", "limit_alphabet", "do_lower_case", "text_column"):  # as an earlier version wrote it
+        del facts["flags"][name]
+    (folder / "run.json").write_text(json.dumps(facts))
+    pretrain(pretraining_flags("run", **resumed, do_lower_case="true"))
+    assert (folder / "all_results.json").is_file()

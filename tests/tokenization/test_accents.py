@@ -10,8 +10,9 @@ import regex
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer, BertTokenizer
 
-from tokenization import BasicTokenizer, FullTokenizer
+from tokenization import BasicTokenizer, FullTokenizer, build_tokenizer
 from tokenization.accents import Stripping, marks, script_of, strip_words
+from tokenization.coverage import coverage
 from tokenization.train_wordpiece import count_words, main, train_wordpiece
 
 ENGLISH = "the people of the town met in the house and the house was old " * 20
@@ -111,6 +112,41 @@ def test_one_word_in_a_hundred_decides():
     assert not strip_words(words + Counter({"the": 1}))[1].matters
 
 
+UNSPACED = {
+    "Khmer": "ខ្ញុំទៅផ្ទះជាមួយមិត្ត",
+    "Thai": "เพราะให้สูตรที่บ้านกับเพื่อน",
+    "Japanese": "学校がありがとう。私は本を読んだ。",
+}
+
+
+@pytest.mark.parametrize("language", UNSPACED)
+@pytest.mark.parametrize(("times", "kept"), [(300, True), (10, False)])
+def test_text_without_spaces_counts_by_its_characters(tmp_path, language, times, kept, caplog):
+    """In 240,000 characters of English, some 5,000 are a share that matters, although they are few words."""
+    text = ENGLISH * 240 + f" {UNSPACED[language]}" * times
+    train_wordpiece(iter([text]), 2000, output_dir=tmp_path, layout="compact", progress=False)
+    assert json.loads((tmp_path / "tokenizer_config.json").read_text())["strip_accents"] is (False if kept else None)
+    said = "change words with" in caplog.text and "of the characters in scripts other than Latin (" in caplog.text
+    assert said is kept
+    counts = coverage(build_tokenizer(["[UNK]"]), [ENGLISH] * 240 + [UNSPACED[language]] * times)
+    assert counts.stripped_words < 0.01 * counts.words
+    assert counts.keeps_marks is not kept
+    assert len(counts.warnings("train", "", "KEEP")) == 1 + kept
+
+
+def test_words_of_ideographs_are_changed_by_nothing(tmp_path, caplog):
+    """Without their splitting, they are words of several characters, which stripping leaves alone."""
+    words = Counter({"工作": 9, "letter": 40, "café": 1})
+    assert strip_words(words, False) == (
+        Counter({"工作": 9, "letter": 40, "cafe": 1}),
+        Stripping(0.02, ("café", "cafe")),
+    )
+    folder = learn(tmp_path / "v", ENGLISH + "工作 工作 次数", tokenize_chinese_chars=False)
+    assert json.loads((folder / "tokenizer_config.json").read_text())["strip_accents"] is None
+    assert "kept" not in caplog.text
+    assert AutoTokenizer.from_pretrained(folder).tokenize("工作 次数") == ["工作", "次数"]
+
+
 def test_stripping_afterwards_counts_the_same_words():
     """The words are counted once, without stripping; for no code point does it matter that it comes second."""
     codes = [
@@ -123,6 +159,7 @@ def test_stripping_afterwards_counts_the_same_words():
     texts = [f"a{chr(code)}B{chr(code)} {chr(code)}" for code in codes]
     assert len(texts) > 9000
     assert strip_words(count_words(texts, True, False))[0] == count_words(texts, True, True)
+    assert strip_words(count_words(texts, True, False, False), False)[0] == count_words(texts, True, True, False)
 
 
 def test_lower_casing_turkish_is_said(tmp_path, caplog):

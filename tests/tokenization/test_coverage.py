@@ -37,6 +37,11 @@ def test_a_stripped_mark_belongs_to_its_word(tokenizer):
     assert (counts.characters, counts.unknown_characters, counts.unknown) == (5, 2, "पे")
 
 
+def test_the_example_is_a_word_and_no_punctuation(tokenizer):
+    assert coverage(tokenizer, ["the । the । घर"]).unknown == "घर"
+    assert coverage(tokenizer, ["the । the"]).unknown == "।"
+
+
 def test_a_word_of_100_characters_is_known_and_one_of_101_is_not(tokenizer):
     assert coverage(tokenizer, ["a" * 100]).unknown_characters == 0
     counts = coverage(tokenizer, ["a" * 101])

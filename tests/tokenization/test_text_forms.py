@@ -84,6 +84,28 @@ def test_wikitext_is_read_as_its_articles():
     assert form == WIKITEXT and [document for document in found if document] == WIKI_ARTICLES
 
 
+@pytest.mark.parametrize("rows", [True, False])
+def test_wikitext_whose_blank_rows_were_filtered_out_is_read_as_its_articles(rows):
+    lines = "\n".join(line for line in WIKI_LINES.split("\n") if line.strip() and line.strip() != "= 13 =")
+    form, found = documents(lines, rows)
+    expected = [[line for line in article if line != "= 13 ="] for article in WIKI_ARTICLES]
+    assert form == WIKITEXT and [document for document in found if document] == expected
+
+
+@pytest.mark.parametrize(
+    "opening",
+    ["<doc>", '<doc id="12">', "<doc id='12' url='u'>", "<doc id='12' title='Storms'>", '<doc id=12 title="Storms" >'],
+)
+def test_other_tags_of_documents_are_read_as_articles(opening):
+    titled = "title" in opening
+    text = f"{opening}\n" + "Storms\n\n" * titled + f"A storm.\n\nIt went.\n</doc>\n\n{opening}\nThe sea.\n</doc>\n"
+    form, found = documents(text)
+    assert form == WIKIEXTRACTOR
+    assert [document for document in found if document] == [["A storm.", "It went."], ["The sea."]]
+    with pytest.raises(ValueError, match=r"a\.txt:\d+: expected text, got a document of WikiExtractor; put .* own"):
+        documents(f"A book.\n\n{text}")
+
+
 def test_a_shard_of_wikitext_may_begin_within_an_article():
     form, found = documents(WIKI_LINES.partition("night .\n")[2])
     assert form == WIKITEXT and [document for document in found if document] == [
@@ -100,6 +122,13 @@ def test_a_shard_of_wikitext_may_begin_within_an_article():
         "= A note =\n\nText.\n\nMore text.\n",
         "== Storms ==\n\nText.\n\n== The sea ==\n\nMore.\n",
         "a = b =\n\nc\n\n= d\n\n= = e\n",
+        "<doc>\nis a tag that nothing closes here.\n",
+        "<doc " + 'title="" ' * 100_000 + "x>\nA long line.\n</doc>\n",
+        "<document>\nThe sea.\n</document>\n",
+        "= 12 =\nis no heading.\n= 13 =\nNor is this.\n",
+        "= A note =\nText.\nMore text.\n",
+        "1\nThe time is written\n00:00:01,000 --> 00:00:03,000\n",
+        "12\n",
         '{"a brace": "in a text",\n"of": "several lines"}\n',
         "{not JSON}\n{at all}\n",
     ],
@@ -123,6 +152,11 @@ def test_other_text_is_left_as_it_is(text):
             r"a\.txt: expected the line </doc> for the document of line 16, got the end",
         ),
         (f"A book.\n\n{EXTRACTED}", r"a\.txt:4: expected text, got a document of WikiExtractor; put .* of their own"),
+        (
+            "1\n00:00:01,000 --> 00:00:03,000\nHe came.\n\n2\n00:00:04,000 --> 00:00:06,500\nHe went.\n",
+            r"a\.txt:1: .* got subtitles, .*; remove the numbers, the times and the blank lines between them$",
+        ),
+        ("WEBVTT\n\n00:01.000 --> 00:03.000 align:left\nHe came.\n\n00:04.000 --> 00:06.500\nHe.\n", "got subtitles"),
         ('{"id": "1", "text": "One."}\n\n{"id": "2", "text": "Two."}\n', r"a\.txt:1: .* JSON .* ends in \.jsonl"),
     ],
 )

@@ -209,9 +209,14 @@ def _reuse(target: Path, key: dict[str, Any]) -> Corpus:
     built = read_manifest(target)["key"]
     differing = [name for name in key if built.get(name) != key[name]]
     if differing:
+        remedy = "give the text, the tokenizer and the flags that it was made with"
+        if {"format", "text_tokenizer_sha256"}.issuperset(
+            differing
+        ):  # an earlier version made it, which read otherwise
+            remedy = "delete it"
         raise ValueError(
             f"{target}: holds a corpus made from other input (it differs in: {', '.join(differing)}); "
-            "delete it or choose another folder"
+            f"{remedy} or choose another folder"
         )
     forget_progress(target)  # the build may have been killed just after it renamed the folder
     remove_parts(target)

@@ -24,9 +24,19 @@ GIVEN = (
 LEARNT = ("give a larger --vocab_size or --limit_alphabet", "give --strip_accents false")
 
 
-def remedies(args: PretrainingArguments) -> tuple[str, str]:
-    """What the user of these flags can do about [UNK], and about stripped accents."""
-    return GIVEN if args.tokenizer_name else LEARNT
+def remedies(args: PretrainingArguments, pieces: int | None = None) -> tuple[str, str]:
+    """What the user of these flags can do about [UNK], and about stripped accents.
+
+    Args:
+        pieces: of held-out text, the size of the vocabulary. One that was learnt has no characters that the training
+            text lacks, and one that did not fill its rows has all that it was allowed to have.
+    """
+    if args.tokenizer_name:
+        return GIVEN
+    if pieces is None or not args.validation_file:
+        return LEARNT
+    add = "add text like it to --train_file"
+    return add if pieces < args.vocab_size else f"{add}, or {LEARNT[0]}", LEARNT[1]
 
 
 def check_beginning(text: Text, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -36,14 +46,15 @@ def check_beginning(text: Text, tokenizer: PreTrainedTokenizerBase) -> None:
         ValueError: practically all of them become [UNK].
     """
     if text.files and text.limit is None:  # a document may be as large as its file
-        lines: Iterable[str | None] = read_lines(text.files)
+        lines: Iterable[str | None] = read_lines(text.files, text.args.text_column)
     else:
         lines = (paragraph for document in text.documents() for paragraph in document)
     parts = {text.name: lines}
     if text.args.validation_file:
-        parts[text.held_out_name] = read_lines(text.args.validation_file)
+        parts[text.held_out_name] = read_lines(text.args.validation_file, text.args.text_column)
     for name, part in parts.items():
-        coverage(tokenizer, _beginning(part)).check_usable(name, remedies(text.args)[0])
+        pieces = len(tokenizer) if part is not lines else None
+        coverage(tokenizer, _beginning(part)).check_usable(name, remedies(text.args, pieces)[0])
 
 
 def _beginning(lines: Iterable[str | None]) -> Iterator[str]:
@@ -73,7 +84,7 @@ def record_coverage(
     Raises:
         ValueError: there is nothing to predict in the held-out instances.
     """
-    run.only_main(lambda: check_predictable(run.args, evaluated))
+    run.only_main(lambda: check_predictable(run.args, evaluated, len(tokenizer)))
     normalizer = tokenizer.backend_tokenizer.normalizer
     if (lower_case := getattr(normalizer, "lowercase", None)) is not None:
         strips = normalizer.strip_accents
@@ -89,7 +100,7 @@ def record_coverage(
     for name, counts in found.items():
         text = f"{name.replace('_', '-')} text"
         run.say(f"{text}: {counts.summary()}")
-        for warning in counts.warnings(text, *remedies(run.args)):
+        for warning in counts.warnings(text, *remedies(run.args, len(tokenizer) if name == "held_out" else None)):
             run.say(warning)
 
 
@@ -105,11 +116,12 @@ def coverage_of_corpus(corpus: Corpus, tokenizer: PreTrainedTokenizerBase) -> Co
     )
 
 
-def check_predictable(args: PretrainingArguments, held_out: dict[int, PretrainingInstances]) -> None:
+def check_predictable(args: PretrainingArguments, held_out: dict[int, PretrainingInstances], pieces: int) -> None:
     """Check that the held-out instances that are evaluated have something to predict.
 
     Args:
         held_out: the instances by their length.
+        pieces: the size of the vocabulary.
 
     Raises:
         ValueError: they hold only [UNK] and other special tokens, which are never predicted.
@@ -120,5 +132,5 @@ def check_predictable(args: PretrainingArguments, held_out: dict[int, Pretrainin
         if not any(bool((batch["labels"] != IGNORED).any()) for batch in batches):
             raise ValueError(
                 f"the held-out text: expected tokens to predict, but its {count:,} instances of {length} tokens hold "
-                f"only [UNK], which is never predicted; give another --validation_file, or {remedies(args)[0]}"
+                f"only [UNK], which is never predicted; give another --validation_file, or {remedies(args, pieces)[0]}"
             )

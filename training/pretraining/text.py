@@ -111,8 +111,10 @@ class Text:
         remedies = [] if enough else [remedy_of_few(sum(documents.values()), max(longest.values()))]
         remedies += ["give a larger --validation_split or a --validation_file"] if share else []
         remedies += ["use --objective mlm"] if least == 2 else []
+        more = {side: " or more" if longest[side] >= _SENTENCES_COUNTED else "" for side in documents}
         amounts = " and ".join(
-            f"{documents[side]} for the {side} text (its longest has {longest[side]} sentences)" for side in documents
+            f"{documents[side]} for the {side} text (its longest has {longest[side]}{more[side]} sentences)"
+            for side in documents
         )
         raise ValueError(
             f"{self.name}: --objective {self.args.objective} needs at least {least} documents, one of them of at least "

@@ -36,9 +36,12 @@ def low_share(share: float, instances: PretrainingInstances) -> str:
     """A warning about a low share: why it is low, and what to do."""
     corpus, settings = instances.corpus, instances.settings
     sentence, document = corpus.num_tokens / corpus.num_sentences, corpus.num_sentences / corpus.num_documents
+    lines = "put each sentence on a line of its own, and blank lines between documents only"
+    remedies = ["raise --max_seq_length", "use --objective mlm, which uses every token"]
+    # The sentences of ordinary prose are found without lines, but not those of a text without ends of sentences.
+    remedies.insert(0 if sentence > settings.max_seq_length / 2 or document < 2 else 2, lines)
     return (
         f"warning: an epoch of instances of {settings.max_seq_length} tokens uses only {share:.1%} of the text, "
         f"because pairs of long sentences are cut and single sentences have no pair (a sentence has {sentence:.0f} "
-        f"tokens on average, a document {document:.1f} sentences). Put each sentence on a line of its own, and blank "
-        "lines between documents only; or raise --max_seq_length; or use --objective mlm, which uses every token"
+        f"tokens on average, a document {document:.1f} sentences). What helps: {'; or '.join(remedies)}"
     )
