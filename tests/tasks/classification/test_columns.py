@@ -178,3 +178,26 @@ def test_a_model_of_pairs_takes_pairs_only_and_the_other_way_round(tmp_path):
     with pytest.raises(ValueError, match="trained on single texts, expected single texts, got pairs of texts"):
         load_data(glue_arguments(test_file=path), ("a", "b"), ONE)
     assert len(load_data(glue_arguments(test_file=path), ("a", "b"), pairs).splits["test"].texts) == 2
+
+
+@pytest.mark.parametrize("column", ["score", "class", "labels", "category", "grade"])
+def test_the_label_column_of_the_training_wins_whatever_its_name_is(tmp_path, column):
+    trained = TrainedFor(("a", "b"), 2, texts=1, text_columns=("text",), label_column=column)
+    path = table(tmp_path, f"text,{column}", 1, 3)
+    for files in ({"validation_file": path}, {"test_file": path}, {"train_file": path, "validation_file": path}):
+        data = load_data(glue_arguments(**files), ("a", "b"), trained)
+        assert {part.columns.label for part in data.splits.values()} == {column}
+    # Beside another usual name, too; but a new table for a training may have a "label" of its own.
+    path = table(tmp_path, f"target,text,{column}", 0, 1, 3)
+    for files in ({"validation_file": path}, {"train_file": path, "validation_file": path}):
+        data = load_data(glue_arguments(**files), ("a", "b"), trained)
+        assert data.splits["validation"].columns.label == column
+    path = table(tmp_path, f"{column},text,label", 0, 1, 3)
+    data = load_data(glue_arguments(train_file=path, validation_file=path), ("a", "b"), trained)
+    assert data.splits["train"].columns.label == "label"
+
+
+def test_a_column_is_named_once_in_the_error(tmp_path):
+    trained = TrainedFor(("a", "b"), 2, texts=1, text_columns=("text",), label_column="label")
+    with pytest.raises(ValueError, match=r"own.csv:1: expected a column 'label' or 'labels' or 'gold_label'"):
+        load_data(glue_arguments(validation_file=table(tmp_path, "text,mood", 1, 3)), ("a", "b"), trained)

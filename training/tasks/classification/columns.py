@@ -59,7 +59,8 @@ def _label(task: Task, header: list[str], labelled: bool) -> str | None:
     found = [name for name in task.label_columns if name in header]
     if not labelled:
         return found[0] if found else None
-    several = len(found) > 1 and not task.files and found[0] in OWN_LABELS and found[0] != "label"
+    certain = ("label", task.trained_label)
+    several = len(found) > 1 and not task.files and found[0] in OWN_LABELS and found[0] not in certain
     if several:
         raise ValueError(f"expected one column with labels, got {_listed(found)}; name one with --label_column")
     if not found:

@@ -96,14 +96,15 @@ def load_data(
 def _own_task(args: GlueArguments, trained: TrainedFor, training: bool) -> Task:
     """The task of the user's own data, with the columns that the flags name, or those that the model was trained on.
 
-    With training data, these come last: a new table may have its own.
+    With training data, these are not the first choice: a new table may have its own.
     """
     texts: tuple[tuple[str, ...], ...] = OWN_TEXTS
     labels: tuple[str, ...] = OWN_LABELS
     if trained.text_columns and not training:
         texts = (trained.text_columns, *OWN_TEXTS)
     if trained.label_column:
-        labels = (*labels, trained.label_column) if training else (trained.label_column, *labels)
+        first = ("label", trained.label_column) if training else (trained.label_column,)
+        labels = tuple(dict.fromkeys((*first, *OWN_LABELS)))
     if args.text_column:
         texts = (tuple(args.text_column),)
     if args.label_column:
@@ -115,6 +116,7 @@ def _own_task(args: GlueArguments, trained: TrainedFor, training: bool) -> Task:
         labels=None,
         metrics=(),
         trained_on=trained.text_columns,
+        trained_label=trained.label_column,
     )
 
 
