@@ -109,6 +109,24 @@ def test_a_word_in_brackets_is_a_class(tmp_path):
     assert read(table(tmp_path, "[laughs]", "[cries]")).task.labels == ("[cries]", "[laughs]")
 
 
+@pytest.mark.parametrize("name", ["dev", "valid", "val", "validation"])
+def test_the_split_for_validation_has_one_of_four_names(monkeypatch, name):
+    on_the_hub(monkeypatch, train=["a", "b"], **{name: ["a", "b", "a"]}, test=["b", "a"])
+    data = load_data(glue_arguments(dataset_name="x/y", do_predict=True))
+    assert {split: len(part) for split, part in data.splits.items()} == {"train": 2, "validation": 3, "test": 2}
+    on_the_hub(monkeypatch, train=["a", "b"], **{name: ["a", "b"], "dev" if name != "dev" else "val": ["a", "b"]})
+    assert "--dataset_name x/y: expected one split for validation, got " in glue_error(dataset_name="x/y")
+
+
+def test_a_data_set_that_cannot_be_used_as_it_is_has_a_remedy_that_works(monkeypatch):
+    on_the_hub(monkeypatch, train=["a", "b"], more=["a", "b"])
+    told = glue_error(dataset_name="x/y")
+    assert "there is training data but nothing to evaluate on, only the splits train, more; save the splits " in told
+    assert told.endswith("give these with --train_file and --validation_file instead of --dataset_name")
+    on_the_hub(monkeypatch, test=["a", "b"])
+    assert glue_error(dataset_name="x/y").endswith("got test; --do_predict predicts the split test")
+
+
 # --- Classes or scores -------------------------------------------------------------------------------------
 
 
@@ -241,6 +259,35 @@ def test_known_labels_of_data_to_predict_are_read(tmp_path, monkeypatch):
 def test_placeholders_of_data_to_predict_are_none(tmp_path, labels):
     assert labels_to_predict(json_lines(tmp_path, *labels)) is None
     assert labels_to_predict(json_lines(tmp_path, *labels[:1] * 2), SCORES) is None
+
+
+STARS = TrainedFor(("1 star", "2 stars"), 2)
+
+
+@pytest.mark.parametrize(
+    ("labels", "trained", "listed"),
+    [
+        (("True", "False"), TrainedFor(("false", "true"), 2), "'False', 'True') are not the classes of the model (fal"),
+        (("yes", "no"), CLASSES, "('no', 'yes') are not the classes of the model (0, 1)"),
+        (("entailment", "?"), TrainedFor(("CONTRADICTION", "ENTAILMENT"), 2), "('entailment') are not the classes of"),
+        (("1", "2"), STARS, "('1', '2') are not the classes of the model (1 star, 2 stars)"),
+        (("1,5", "2,5"), SCORES, "('1,5', '2,5') are not numbers, as scores are"),
+        (("a", "b", "c", "d"), CLASSES, "('a', 'b', 'c', ...) are not"),
+    ],
+)
+def test_labels_in_another_spelling_are_not_scored_and_a_warning_says_so(tmp_path, labels, trained, listed):
+    path = json_lines(tmp_path, *labels)
+    data = load_data(glue_arguments(test_file=path), trained.names, trained)
+    assert data.splits["test"].labels is None
+    assert f"warning: the predictions are not scored, because the labels of this data ({listed.lstrip('(')}" in (
+        data.summary()
+    )
+
+
+@pytest.mark.parametrize("label", [None, "", "-1", "?", "unknown"])
+def test_placeholders_need_no_warning(tmp_path, label):
+    data = load_data(glue_arguments(test_file=json_lines(tmp_path, label, label)), CLASSES.names, CLASSES)
+    assert (data.splits["test"].labels, data.splits["test"].notes) == (None, [])
 
 
 def test_data_to_predict_with_labels_in_some_rows_is_refused(tmp_path):

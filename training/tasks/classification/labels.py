@@ -35,6 +35,7 @@ class Labelled(Protocol):
 
     labels: list | None
     facts: dict
+    notes: list[str]
 
     @property
     def where(self) -> Callable[[int], str]:
@@ -267,6 +268,17 @@ def class_numbers(task: Task) -> dict[str, int]:
     return known | {spelling: number for number, spelling in enumerate(task.spellings)}
 
 
+def _not_scored(labels: list[str], task: Task) -> str:
+    listed = ", ".join(f"{label!r:.40}" for label in labels[:3]) + (", ..." if len(labels) > 3 else "")
+    expected = (
+        f"the classes of the model ({', '.join(class_numbers(task))})" if task.labels else "numbers, as scores are"
+    )
+    return (
+        f"warning: the predictions are not scored, because the labels of this data ({listed}) are not {expected}; "
+        "write them so for a score"
+    )
+
+
 def _is_score(text: str, task: Task) -> bool:
     low, high = task.score_range
     return bool(NUMBER.fullmatch(text)) and low <= float(text) <= high and bool(np.isfinite(float(text)))
@@ -275,7 +287,8 @@ def _is_score(text: str, task: Task) -> bool:
 def known_test_labels(examples: Labelled, task: Task) -> list[int] | list[float] | None:
     """The numbers of the labels of data to predict; None if they are placeholders.
 
-    They are if no row has a label that the task knows; or, in the layout of GLUE, if all rows have the same.
+    They are if no row has a label that the task knows; or, in the layout of GLUE, if all rows have the same. Labels
+    that differ from each other may be real ones in another spelling, so a note says that nothing is scored.
 
     Raises:
         ValueError: some rows have a known label, and others do not.
@@ -283,7 +296,11 @@ def known_test_labels(examples: Labelled, task: Task) -> list[int] | list[float]
     known, values = class_numbers(task), [None if is_null(value) else as_text(value) for value in examples.labels or []]
     found = [value is not None and (value in known if task.labels else _is_score(value, task)) for value in values]
     placeholders = {None, *HIDDEN} - known.keys()
-    if set(values) <= placeholders or not any(found) or (task.files and len(set(values)) == 1):
+    different = set(values) - placeholders
+    if not different or (len(set(values)) == 1 and (task.files or not any(found))):
+        return None
+    if not any(found):
+        examples.notes.append(_not_scored(sorted(map(str, different)), task))
         return None
     if not all(found):
         row = found.index(False)

@@ -13,7 +13,7 @@ from typing import Any
 from tokenization.compressed_files import kind_of
 from training.builtin_data import documentation
 from training.files.hashing import digest, sha256
-from training.files.hub_datasets import from_hub, load_dataset
+from training.files.hub_datasets import AS_FILES, from_hub, load_dataset, usual_splits
 from training.files.tables import read_table
 from training.files.unchanged import unchanged
 from training.flags.fine_tuning import GlueArguments
@@ -348,12 +348,13 @@ def _read_hub(name: str | None, args: GlueArguments, trained: TrainedFor) -> dic
     dataset = from_hub(source, GIVE_FILES, lambda datasets: load_dataset(datasets, dataset_name, config))
     task = GLUE_TASKS[name] if name else _own_task(args, trained, "train" in dataset)
     wanted = tuple(task.files) if name else ("train", "validation", "test")
+    named = {split: split for split in dataset} | _usual_splits(dataset_name, dataset)
     chosen = {
-        split: split
+        split: named[split]
         for split in wanted
-        if split in dataset and (not split.startswith("test") or args.do_predict or "train" not in wanted)
+        if split in named and (not split.startswith("test") or args.do_predict or "train" not in wanted)
     }
-    if "train" in chosen and "test" in dataset and not any(split.startswith("validation") for split in dataset):
+    if "train" in chosen and "test" in dataset and not any(split.startswith("validation") for split in named):
         chosen["validation"] = "test"
     splits = {}
     for split, of_hub in chosen.items():
@@ -361,8 +362,21 @@ def _read_hub(name: str | None, args: GlueArguments, trained: TrainedFor) -> dic
         splits[split] = _hub_examples(task, dataset[of_hub], source, not split.startswith("test"))
         task = _with_columns(task, splits[split].columns)
     if not splits:
-        raise ValueError(f"{dataset_name}: expected the splits {', '.join(wanted)}; got {', '.join(dataset)}")
+        predict = "; --do_predict predicts the split test" if "test" in named and not args.do_predict else ""
+        raise ValueError(f"{dataset_name}: expected the splits {', '.join(wanted)}; got {', '.join(dataset)}{predict}")
+    if args.dataset_name and "train" in splits and not any(split.startswith("validation") for split in splits):
+        raise ValueError(
+            f"--dataset_name {dataset_name}: there is training data but nothing to evaluate on, only the splits "
+            f"{', '.join(dataset)}; {AS_FILES}"
+        )
     return splits
+
+
+def _usual_splits(dataset_name: str, dataset: Any) -> dict[str, str]:
+    try:
+        return usual_splits(dataset)
+    except ValueError as error:
+        raise ValueError(f"--dataset_name {dataset_name}: {error}; {AS_FILES}") from None
 
 
 def _hub_examples(task: Task, rows: Any, source: str, labelled: bool) -> Examples:
