@@ -201,3 +201,26 @@ def test_a_column_is_named_once_in_the_error(tmp_path):
     trained = TrainedFor(("a", "b"), 2, texts=1, text_columns=("text",), label_column="label")
     with pytest.raises(ValueError, match=r"own.csv:1: expected a column 'label' or 'labels' or 'gold_label'"):
         load_data(glue_arguments(validation_file=table(tmp_path, "text,mood", 1, 3)), ("a", "b"), trained)
+
+
+def test_an_old_model_of_pairs_reads_the_two_columns_that_remain(tmp_path):
+    """Versions that did not store the columns took these two, and their models must still be evaluated and resumed."""
+    old = TrainedFor(("a", "b"), 2, texts=2)
+    path = table(tmp_path, "title,body,label", 1, 2, 3)
+    for files in ({"validation_file": path}, {"test_file": path}):
+        data = load_data(glue_arguments(**files), ("a", "b"), old)
+        assert next(iter(data.splits.values())).columns.texts == ("title", "body")
+    with pytest.raises(ValueError, match="3 candidates for the text: 'stars', 'title', 'body'"):
+        more = table(tmp_path, "stars,title,body,label", 0, 1, 2, 3, name="more.csv")
+        load_data(glue_arguments(validation_file=more), ("a", "b"), old)
+    for other in (TrainedFor(("a", "b"), 2, texts=1), TrainedFor(("a", "b"), 2)):
+        with pytest.raises(ValueError, match="2 candidates for the text: 'title', 'body'"):
+            load_data(glue_arguments(validation_file=path), ("a", "b"), other)
+    # A run that such a version began, and that is continued; a new training from the model names its columns.
+    (tmp_path / "run.json").write_text(json.dumps({"texts_per_example": 2}))
+    begun = {"train_file": path, "validation_file": path, "output_dir": str(tmp_path)}
+    data = load_data(glue_arguments(**begun, resume_from_checkpoint="auto"))
+    assert data.splits["train"].columns.texts == ("title", "body")
+    assert "2 candidates for the text" in error(path)
+    with pytest.raises(ValueError, match="2 candidates for the text"):
+        load_data(glue_arguments(**begun), ("a", "b"), old)

@@ -80,9 +80,21 @@ def test_a_named_class_of_the_hub_that_is_missing_is_refused(monkeypatch):
     "value", ["nan", "NaN", "NAN", "-nan", "None", "null", "NULL", "<NA>", "NaT", "NA", "N/A", "#N/A"]
 )
 def test_what_programs_write_for_a_missing_value_is_no_class(tmp_path, value):
+    path = table(tmp_path, "0.0", "1.0", value, name="numbers.csv")
+    for given in ({}, {"problem_type": "single_label"}, {"problem_type": "regression"}):
+        told = error(path, **given)
+        assert f"numbers.csv:4: expected a label, got '{value}'; fill it in" in told
+        assert told.endswith(", or, if it is a class, give the class another name")
     path = table(tmp_path, "good", "bad", value)
-    for given in ({}, {"problem_type": "single_label"}):
-        assert f"own.csv:4: expected a label, got '{value}'; fill it in" in error(path, **given)
+    told = error(path)
+    assert f"own.csv:4: expected a label, got '{value}'; fill it in" in told
+    assert told.endswith(", or, if it is a class, give --problem_type single_label")
+    # The flag makes it one, as in a run that an earlier version began; an empty field is none.
+    assert read(path, problem_type="single_label").task.labels == tuple(sorted(["good", "bad", value]))
+    assert "own.csv:4: expected a label, got an empty field; fill it in, or leave out the row" in error(
+        table(tmp_path, "good", "bad", ""), problem_type="single_label"
+    )
+    path = table(tmp_path, "good", "bad", value)
     # A class of the model may be called so.
     trained = TrainedFor(("bad", "good", value), 3)
     assert load_data(glue_arguments(validation_file=path), trained.names, trained).splits["validation"].labels[2] == 2

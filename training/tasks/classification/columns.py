@@ -99,6 +99,8 @@ def _remaining(task: Task, header: list[str], label: str | None) -> tuple[str, .
     own = task.text_columns is OWN_TEXTS
     if own and len(left) == 1 and not _looks_like_an_example(left):
         return (left[0],)
+    if own and len(left) == 2 and task.trained_on_two:
+        return (left[0], left[1])
     if own and len(left) > 1 and not _looks_like_an_example(header):
         raise _several(map(repr, left))
     remedy = "is this the right file for the task?" if task.files else NAME_THE_TEXT

@@ -5,7 +5,7 @@ Files and the Hub go the same way. A cell holds one word or number:
     good, 3, true        classes; whole numbers are scores with --problem_type regression
     2.5                  scores; classes with --problem_type single_label
     0.0, 1.0             either, and a flag must decide: pandas writes whole numbers so if another row has none
-    nan, None, NA, ...   what programs write if there is no value; refused unless the model or the data set names it
+    nan, None, NA, ...   what programs write if there is no value; refused unless the flag, model or data set names it
     ["a", "b"]           several labels for one text; refused
 """
 
@@ -117,7 +117,7 @@ def infer_task(
         assert examples.labels is not None
         named = examples.facts.get("class_names") or (() if training else trained.class_names)
         for part in [part for name, part in splits.items() if name != "test"]:
-            _check_values(part, named)
+            _check_values(part, named, words_are_classes=training and problem_type == "single_label")
         if not scores and training and problem_type is None:
             scores = _are_scores(examples)
     if scores:
@@ -155,12 +155,21 @@ def _check_against_model(problem_type: str | None, trained: TrainedFor) -> None:
         )
 
 
-def _check_values(part: Labelled, named: Sequence[str]) -> None:
-    """Refuse a label that stands for a missing value, unless a class is called so."""
+def _check_values(part: Labelled, named: Sequence[str], words_are_classes: bool) -> None:
+    """Refuse a label that stands for a missing value, unless a class is called so.
+
+    Args:
+        words_are_classes: whether a flag says that the labels are classes. Among numbers, NA remains a missing one.
+    """
+    values = [value for value in part.labels or [] if not has_no_value(value)]
+    numbers = all(NUMBER.fullmatch(as_text(value)) for value in values) if values else False
     for row, value in enumerate(part.labels or []):
         if has_no_value(value) and as_text(value) not in named:
+            if words_are_classes and as_text(value) and not numbers:
+                continue
             found = repr(as_text(value)) if as_text(value) else "an empty field"
-            rename = ", or, if it is a class, give the class another name" if as_text(value) else ""
+            remedy = "give the class another name" if numbers else "give --problem_type single_label"
+            rename = f", or, if it is a class, {remedy}" if as_text(value) else ""
             raise ValueError(f"{part.where(row)}: expected a label, got {found}; {FILL_IN}{rename}")
 
 

@@ -35,7 +35,7 @@ from training.tasks.classification.labels import (
     infer_task,
     known_test_labels,
 )
-from training.tasks.classification.trained_for import TrainedFor
+from training.tasks.classification.trained_for import TrainedFor, recorded_texts
 from training.tasks.prediction_files import as_ids, check_cell, check_ids
 from training.tasks.task_data import own_files, sample_limit
 
@@ -105,6 +105,9 @@ def _own_task(args: GlueArguments, trained: TrainedFor, training: bool) -> Task:
     if trained.label_column:
         first = ("label", trained.label_column) if training else (trained.label_column,)
         labels = tuple(dict.fromkeys((*first, *OWN_LABELS)))
+    # Versions that did not store the columns took the two that remained as a pair.
+    began = recorded_texts(Path(args.output_dir)) if training and args.resume_from_checkpoint else None
+    two = began == 2 if training else trained.texts == 2 and not trained.text_columns
     if args.text_column:
         texts = (tuple(args.text_column),)
     if args.label_column:
@@ -116,6 +119,7 @@ def _own_task(args: GlueArguments, trained: TrainedFor, training: bool) -> Task:
         labels=None,
         metrics=(),
         trained_on=trained.text_columns,
+        trained_on_two=two,
         trained_label=trained.label_column,
     )
 
