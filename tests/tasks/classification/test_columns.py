@@ -65,7 +65,44 @@ def test_the_only_column_that_remains_is_the_text_unless_it_holds_numbers(tmp_pa
     path = table(tmp_path, "id,review,label", 0, 1, 3)
     assert load_data(glue_arguments(train_file=path, validation_file=path)).splits["train"].texts[0][0] == "good film"
     path = table(tmp_path, "stars,label", 0, 3)
-    assert f"own.csv:2: expected text in 'stars', got numbers only, such as '1'; {NAME_IT}" in error(path)
+    told = error(path)
+    assert "own.csv:2: expected text in 'stars', which has no usual name, got only numbers, dates, prices, co" in told
+    assert told.endswith(f"such as '1'; {NAME_IT}")
+
+
+VALUES = {
+    "dates": ["2024-01-03", "3 Jan 2024", "January 5th, 2024", "03/04/2024", "Mon, 05 Feb 2024 10:00:00 GMT", "May"],
+    "times": ["2024-01-03T10:00:00Z", "10:30 pm"],
+    "booleans": ["True", "False", "TRUE", "yes", "no"],
+    "prices": ["$1,007.50", "12 EUR", "€ 3", "1.200,00", "£5"],
+    "codes": ["A-7-x", "B-8-y", "cust-0017", "f47ac10b-58cc-4372-a567-0e02b2c3d479", "x"],
+    "numbers": ["1", "2.5", "1e3", "3 %", "-4"],
+    "some damaged": ["1"] * 9 + ["see above"],
+}
+TEXTS = {
+    "short": ["good", "bad"],
+    "words": ["bad film", "good film"],
+    "Chinese": ["很好看", "不好", "好", "2024年很好看"],
+    "marks": ["🙂", "🙁", ":-)"],
+    "some numbers": ["1984", "brave new world", "it"],
+    "with numbers": ["call 911 now", "on May 4 she left", "I paid $5"],
+    "one word of French": ["été", "à"],
+}
+
+
+@pytest.mark.parametrize("kind", [*VALUES, *TEXTS])
+def test_a_column_without_a_usual_name_must_hold_texts(tmp_path, kind):
+    cells = (VALUES | TEXTS)[kind]
+    rows = [json.dumps({"thing": cell, "label": "ab"[row % 2]}) for row, cell in enumerate(cells)]
+    path = own(tmp_path, "\n".join(rows) + "\n", "own.jsonl")
+    if kind in TEXTS:
+        assert load_data(glue_arguments(train_file=path, validation_file=path)).splits["train"].texts == (cells,)
+        return
+    told = error(path)
+    assert "own.jsonl:1: expected text in 'thing', which has no usual name, got only numbers, dates, pri" in told
+    assert told.endswith(f", such as {cells[0]!r}; {NAME_IT}")
+    data = load_data(glue_arguments(train_file=path, validation_file=path, text_column=["thing"]))
+    assert data.splits["train"].texts == (cells,)
 
 
 @pytest.mark.parametrize("text", ["", " ", "\u3000\u00a0", "\u200b\u200e", "\x07"])

@@ -17,7 +17,7 @@ from training.files.hub_datasets import AS_FILES, from_hub, load_dataset, usual_
 from training.files.tables import read_table
 from training.files.unchanged import unchanged
 from training.flags.fine_tuning import GlueArguments
-from training.tasks.classification.columns import NAME_THE_TEXT, Columns, find_columns, text_problem
+from training.tasks.classification.columns import NAME_THE_TEXT, Columns, find_columns, not_texts, text_problem
 from training.tasks.classification.glue import (
     BUILTIN_TASKS,
     FORMER_NAMES,
@@ -29,7 +29,6 @@ from training.tasks.classification.glue import (
 from training.tasks.classification.labelled_texts import ClassificationData, Examples
 from training.tasks.classification.labels import (
     FILL_IN,
-    NUMBER,
     check_cells,
     encode_labels,
     infer_task,
@@ -254,10 +253,10 @@ def _examples(
                 empty.append(row)
             elif problem:
                 raise ValueError(f"{where(row)}: expected text in {name!r}, {problem}; {FILL_IN}")
-    if columns.guessed and all(NUMBER.fullmatch(text.strip()) for text in texts[0]):
+    if columns.guessed and (value := not_texts(texts[0])):
         raise ValueError(
-            f"{where(0)}: expected text in {columns.texts[0]!r}, got numbers only, such as {texts[0][0]!r:.60}; "
-            f"{NAME_THE_TEXT}"
+            f"{where(texts[0].index(value))}: expected text in {columns.texts[0]!r}, which has no usual name, got only "
+            f"numbers, dates, prices, codes, or yes and no, such as {value!r:.60}; {NAME_THE_TEXT}"
         )
     labels = table.get(columns.label) if columns.label else None
     if labels is not None:
