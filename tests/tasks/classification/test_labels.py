@@ -186,6 +186,58 @@ def test_a_decimal_comma_is_no_class_by_itself(tmp_path):
     assert read(table(tmp_path, "3", '"2,5"', "x")).task.labels == ("2,5", "3", "x")
 
 
+@pytest.mark.parametrize(
+    ("labels", "plain"),
+    [
+        (("3.7%", "4.1%"), "3.7"),
+        (("1.007,50", "2,5"), "1007.50"),
+        (("2,5", "1.234,5"), "2.5"),
+        (("$3", "$4.50"), "3"),
+        (("1,007.50", "2,000"), "1007.50"),
+    ],
+)
+def test_numbers_as_people_write_them_are_no_classes_by_themselves(tmp_path, labels, plain):
+    path = json_lines(tmp_path, *labels)
+    told = error(path)
+    assert f"own.jsonl:1: the label {labels[0]!r} may be a class or a score with a decimal comma or a unit" in told
+    assert f"write {plain!r} for scores, or give --problem_type single_label for classes" in told
+    assert read(path, problem_type="single_label").task.labels == tuple(sorted(labels))
+    assert read(json_lines(tmp_path, "1.2.1", "1.2.3")).task.labels == ("1.2.1", "1.2.3")
+
+
+def test_labels_that_are_almost_all_different_are_no_classes(tmp_path):
+    dates = [f"2024-01-{day:02}" for day in range(1, 11)]
+    for labels in (dates, list(range(10)), [f"the film {word}" for word in "abcdefghij"], [*range(6), 7, 7, 7, 7, 7]):
+        path = json_lines(tmp_path, *labels)
+        told = error(path)
+        single = 6 if len(labels) == 11 else 10
+        assert f"own.jsonl:1: the label '{labels[0]}' is in no other row, as {single} of {len(labels)} labels" in told
+        assert "name the label with --label_column, or give --problem_type regression for scores, or" in told
+        assert len(read(path, problem_type="single_label").task.labels or ()) == len(set(labels))
+    # Few rows, and many classes with rows each.
+    assert read(json_lines(tmp_path, *dates[:9])).task.labels == tuple(dates[:9])
+    assert len(read(json_lines(tmp_path, *range(5), *[7] * 5)).task.labels or ()) == 6
+    assert len(read(json_lines(tmp_path, *range(150), *range(150))).task.labels or ()) == 150
+
+
+def test_a_data_set_that_names_its_classes_may_have_one_row_of_each(monkeypatch):
+    on_the_hub(monkeypatch, [f"c{number}" for number in range(20)], train=list(range(20)), validation=[0, 1])
+    assert len(load_data(glue_arguments(dataset_name="x/y")).task.labels or ()) == 20
+
+
+def test_a_model_of_the_same_classes_says_that_they_are_ones(tmp_path):
+    path, trained = table(tmp_path, *range(10)), TrainedFor(tuple(map(str, range(10))), 10)
+    data = load_data(glue_arguments(train_file=path, validation_file=path), trained.names, trained)
+    assert data.task.labels == trained.names
+
+
+def test_one_class_in_two_spellings_is_refused(tmp_path):
+    path = table(tmp_path, "TRUE", "False", "TRUE", "FALSE")
+    told = error(path)
+    assert "own.csv:5: the label 'FALSE' is 'False' in another row; write them alike, or give --problem_type s" in told
+    assert read(path, problem_type="single_label").task.labels == ("FALSE", "False", "TRUE")
+
+
 def test_words_are_no_scores(tmp_path):
     assert "own.csv:3: expected a number as label, got 'good'" in error(
         table(tmp_path, "1", "good"), problem_type="regression"

@@ -11,6 +11,7 @@ Files and the Hub go the same way. A cell holds one word or number:
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -27,6 +28,9 @@ NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 NO_VALUE = ("None", "null", "NULL", "<NA>", "NaT", "NA", "N/A", "n/a", "#N/A", "#NA")
 HIDDEN = ("", "-1", "?")  # placeholders in data to predict
 LIST = re.compile(r"""\[\s*(['"0-9-].*)?\]""", re.DOTALL)  # as a program writes a list; "[laughs]" is a word
+# A number as people write it: 2,5 or 1.007,50 or 3.7% or $5. Not 1.2.1, the number of a section.
+SPELLED = re.compile(r"[-+]?[$€£]? ?([0-9]{1,3}([.,][0-9]{3})+|[0-9]+)([.,][0-9]+)? ?[%€$£]?")
+FEW_ROWS = 10  # of so few, each may well be the only one of its class
 FILL_IN = "fill it in, or leave out the row"
 
 
@@ -130,6 +134,8 @@ def infer_task(
         names = examples.facts.get("class_names") or _names(examples)
         if trained.names and set(names) == set(trained.names):
             names = trained.names
+        elif problem_type is None and not examples.facts.get("class_names"):
+            _check_classes(examples)
         if len(names) < 2:
             raise ValueError(f"expected at least two labels, got only {names[0]!r} in {examples.facts['source']}")
     for part in splits.values():
@@ -178,11 +184,11 @@ def _are_scores(examples: Labelled) -> bool:
     texts = [as_text(value) for value in examples.labels or []]
     decimal = [row for row, text in enumerate(texts) if NUMBER.fullmatch(text) and not INTEGER.fullmatch(text)]
     if not decimal:
-        if all(re.fullmatch(r"[-+]?[0-9]+(,[0-9]+)?", text) for text in texts) and any("," in text for text in texts):
-            row = next(row for row, text in enumerate(texts) if "," in text)
+        if all(SPELLED.fullmatch(text) for text in texts) and not all(map(INTEGER.fullmatch, texts)):
+            row = next(row for row, text in enumerate(texts) if not INTEGER.fullmatch(text))
             raise ValueError(
-                f"{examples.where(row)}: the label {texts[row]!r:.60} may be a class or a score with a decimal comma, "
-                f"and so may all others; write {texts[row].replace(',', '.')!r:.60} for scores, or give "
+                f"{examples.where(row)}: the label {texts[row]!r:.60} may be a class or a score with a decimal comma "
+                f"or a unit, and so may all others; write {_plain(texts[row])!r:.60} for scores, or give "
                 "--problem_type single_label for classes"
             )
         return False
@@ -194,6 +200,35 @@ def _are_scores(examples: Labelled) -> bool:
             "--problem_type regression for scores"
         )
     return True
+
+
+def _plain(text: str) -> str:
+    """1.007,50 as 1007.50, and 3.7% as 3.7; the last mark is that of the decimals."""
+    whole, mark, decimals = re.sub(r"[^-+0-9.,]", "", text).replace(",", ".").rpartition(".")
+    return whole.replace(".", "") + mark + decimals
+
+
+def _check_classes(examples: Labelled) -> None:
+    """Refuse classes that are probably none: scores, dates or texts, or one class in two spellings."""
+    rows = Counter(as_text(value) for value in examples.labels or [])
+    single = [row for row, value in enumerate(examples.labels or []) if rows[as_text(value)] == 1]
+    count = sum(rows.values())
+    if count >= FEW_ROWS and len(single) > count / 2:
+        value = as_text((examples.labels or [])[single[0]])
+        raise ValueError(
+            f"{examples.where(single[0])}: the label {value!r:.60} is in no other row, as {len(single)} of {count} "
+            "labels, so these are probably no classes; name the label with --label_column, or give --problem_type "
+            "regression for scores, or --problem_type single_label for classes"
+        )
+    spelled: dict[str, str] = {}
+    for row, value in enumerate(examples.labels or []):
+        text = as_text(value)
+        other = spelled.setdefault(text.lower(), text)
+        if other != text:
+            raise ValueError(
+                f"{examples.where(row)}: the label {text!r:.60} is {other!r:.60} in another row; write them alike, or "
+                "give --problem_type single_label if these are two classes"
+            )
 
 
 def _check_numbers(part: Labelled) -> None:
