@@ -238,6 +238,12 @@ def test_one_class_in_two_spellings_is_refused(tmp_path):
     assert read(path, problem_type="single_label").task.labels == ("FALSE", "False", "TRUE")
 
 
+def test_scores_that_are_all_the_same_teach_nothing(tmp_path):
+    path, dev = table(tmp_path, "2.5", "2.5"), table(tmp_path, "2.5", "1.5", name="dev.csv")
+    told = glue_error(train_file=path, validation_file=dev)
+    assert "own.csv:2: this and all other training examples (2) have the label 2.5; shuffle the file, or raise" in told
+
+
 def test_words_are_no_scores(tmp_path):
     assert "own.csv:3: expected a number as label, got 'good'" in error(
         table(tmp_path, "1", "good"), problem_type="regression"

@@ -189,10 +189,11 @@ def _check(data: ClassificationData, args: GlueArguments) -> ClassificationData:
         for label in data.task.labels or ():
             check_cell(label, f"{examples.facts['source']}, or the model's id2label", "labels")
     train = data.splits.get("train")
-    if train and train.labels and data.task.labels and len(set(train.labels)) == 1:
+    if train and train.labels and len(set(train.labels)) == 1:
+        label = data.task.labels[train.labels[0]] if data.task.labels else train.labels[0]
         raise ValueError(
-            f"{train.where(0)}: this and all other training examples ({len(train)}) have the label "
-            f"{data.task.labels[train.labels[0]]!r}; shuffle the file, or raise --max_train_samples"
+            f"{train.where(0)}: this and all other training examples ({len(train)}) have the label {label!r}; shuffle "
+            "the file, or raise --max_train_samples"
         )
     return data
 
