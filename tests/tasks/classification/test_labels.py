@@ -2,6 +2,7 @@
 
 import json
 import math
+from datetime import datetime
 
 import pytest
 
@@ -53,7 +54,8 @@ CELLS = [
     (["good", ""], 1, "expected a label, got an empty field; fill it in, or leave out the row"),
     ([0.0, 1.0], 0, "the label '0.0' may be a class (pandas writes whole numbers so if another row has none) or a s"),
     ([{"a": 1}, {"a": 2}], 0, "expected a word or a number in 'label', got {'a': 1}; several labels for one text"),
-    ([b"good", b"bad"], 0, "expected a word or a number in 'label', without spaces around it, got b'good'"),
+    ([b"good", b"bad"], 0, "expected a word or a number in 'label', got b'good'; name another column with --label_c"),
+    ([datetime(2024, 1, 3), datetime(2024, 1, 4)], 0, "number in 'label', got datetime.datetime(2024, 1, 3, 0, 0); na"),
 ]
 
 
@@ -62,7 +64,7 @@ def test_the_hub_has_the_checks_of_files(tmp_path, monkeypatch, labels, row, exp
     on_the_hub(monkeypatch, train=labels, validation=labels)
     told = glue_error(dataset_name="x/y")
     assert told.startswith(f"x/y  train row {row}: ") and expected in told
-    if not any(isinstance(label, bytes) or label is None or label != label for label in labels):
+    if not any(isinstance(label, bytes | datetime) or label is None or label != label for label in labels):
         told = error(json_lines(tmp_path, *labels))
         assert f"own.jsonl:{row + 1}: " in told and expected in told
 
@@ -362,10 +364,30 @@ def test_placeholders_need_no_warning(tmp_path, label):
 
 def test_data_to_predict_with_labels_in_some_rows_is_refused(tmp_path):
     for rest in ("", "2", "?"):
-        with pytest.raises(ValueError, match=r"own.csv:3: expected a label out of 0, 1 as in other rows of this data"):
+        has = f"the label '{rest}'" if rest else "no label"
+        told = f"own.csv:3: this row has {has}, but .*own.csv:2 has '1'; expected a label out of 0, 1 in all rows: corr"
+        with pytest.raises(ValueError, match=told.replace("?", "[?]")):
             labels_to_predict(table(tmp_path, "1", rest))
-    with pytest.raises(ValueError, match=r"own.csv:3: expected a number as in other rows of this data to predict"):
+    with pytest.raises(
+        ValueError, match=r"own.csv:3: this row has the label 'good', but .*:2 has '1.5'; expected a nu"
+    ):
         labels_to_predict(table(tmp_path, "1.5", "good"), SCORES)
+
+
+def test_the_remedies_for_a_label_that_does_not_fit(tmp_path, monkeypatch):
+    train, dev = table(tmp_path, "a", "b"), table(tmp_path, "a", "c", name="dev.csv")
+    assert "expected a label out of a, b; got 'c'; the training had no such class; correct the line, or train" in (
+        glue_error(train_file=train, validation_file=dev)
+    )
+    assert "got 'gpt'; correct the line, or give --problem_type single_label if the labels are classes" in error(
+        table(tmp_path, "3.5", "gpt")
+    )
+    on_the_hub(monkeypatch, ["neg", "pos"], train=[1, 0], validation=[0, -1])
+    assert "got '-1'; -1 stands for a hidden label, so save the rows with labels as files, and" in (
+        glue_error(dataset_name="x/y")
+    )
+    path = own(tmp_path, "text,label,,\na,x,,\nb,y,,\n", "empty.csv")
+    assert error(path).endswith("column '' is there twice; it has no name, so delete the empty columns, or name them")
 
 
 def test_the_files_of_the_glue_server_stay_without_labels(tmp_path):

@@ -84,7 +84,12 @@ def check_cells(labels: Sequence[object], column: str, where: Callable[[int], st
                 "text cannot be learnt, so give each text one label"
             )
         text = as_text(label)
-        if not isinstance(label, str | int | float) or text != text.strip():
+        if not isinstance(label, str | int | float):
+            raise ValueError(
+                f"{where(row)}: expected a word or a number in {column!r}, got {label!r:.60}; name another column with "
+                "--label_column, or write words or numbers"
+            )
+        if text != text.strip():
             raise ValueError(
                 f"{where(row)}: expected a word or a number in {column!r}, without spaces around it, got {label!r:.60}"
             )
@@ -287,8 +292,10 @@ def encode_labels(examples: Labelled, task: Task) -> list[int] | list[float]:
             text = as_text(value)
             if not _is_score(text, task):
                 bounds = f" from {low} to {high}" if np.isfinite(low) else ""
+                classes = "" if task.files else ", or give --problem_type single_label if the labels are classes"
                 raise ValueError(
                     f"{examples.where(row)}: expected a number{bounds} as label, got {text[:60]!r}; correct the line"
+                    f"{classes}"
                 )
             numbers.append(float(text))
         return numbers
@@ -297,7 +304,11 @@ def encode_labels(examples: Labelled, task: Task) -> list[int] | list[float]:
         text = as_text(value)
         if text not in known:
             remedy = "correct the line, or choose another task"
-            if not task.files and _whole(text) in known:
+            if not task.files:
+                remedy = "the training had no such class; correct the line, or train with examples of it"
+            if text == "-1" and examples.facts.get("class_names"):
+                remedy = "-1 stands for a hidden label, so save the rows with labels as files, and give these"
+            elif not task.files and _whole(text) in known:
                 remedy = f"write {_whole(text)}, or give --problem_type single_label to read it so"
             raise ValueError(
                 f"{examples.where(row)}: expected a label out of {', '.join(known)}; got {text!r}; {remedy}"
@@ -347,11 +358,11 @@ def known_test_labels(examples: Labelled, task: Task) -> list[int] | list[float]
         examples.notes.append(_not_scored(sorted(map(str, different)), task))
         return None
     if not all(found):
-        row = found.index(False)
+        row, other = found.index(False), found.index(True)
+        has = f"has the label {values[row]!r:.60}" if values[row] else "has no label"
         expected = f"a label out of {', '.join(known)}" if task.labels else "a number"
         raise ValueError(
-            f"{examples.where(row)}: expected {expected} as in other rows of this data to predict, got "
-            f"{values[row]!r:.60}; correct it, or leave out the column of the labels, and "
-            "nothing is scored"
+            f"{examples.where(row)}: this row {has}, but {examples.where(other)} has {values[other]!r:.60}; expected "
+            f"{expected} in all rows: correct it, or leave out the column of the labels, and nothing is scored"
         )
     return encode_labels(examples, task)
